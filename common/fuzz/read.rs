@@ -5,13 +5,13 @@
 use common::{
     head::Head,
     meta::Meta,
-    object::Encoded,
+    object::EncodedObject,
     pods::Pod,
     wire::{Envelope, List, WatchEvent},
 };
 
 /// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
-pub(crate) fn read(bytes: &[u8]) {
+pub(crate) fn decode_in_every_form(bytes: &[u8]) {
     if let Ok(envelope) = Envelope::read(bytes) {
         object(envelope.object);
     }
@@ -27,10 +27,10 @@ pub(crate) fn read(bytes: &[u8]) {
 }
 
 fn object(message: &[u8]) {
-    let object = Encoded::Protobuf(message);
+    let object = EncodedObject::Protobuf(message);
     let pod = object.decode::<Pod>();
-    let head = object.metadata::<Head<'_>>();
-    let meta = object.metadata::<Meta>();
+    let head = object.decode_metadata::<Head<'_>>();
+    let meta = object.decode_metadata::<Meta>();
     // All decoders of the metadata must agree on the identity of the object.
     if let (Ok(pod), Ok(meta)) = (&pod, &meta) {
         assert_eq!((&pod.meta.name, &pod.meta.uid), (&meta.name, &meta.uid));
@@ -38,6 +38,6 @@ fn object(message: &[u8]) {
     if let (Ok(head), Ok(meta)) = (&head, &meta) {
         assert_eq!((head.name(), head.namespace()), (&*meta.name, meta.namespace.as_str()));
         assert_eq!(head.version(), meta.resource_version);
-        assert_eq!(head.controller(), meta.controller().map(|owner| owner.kind.as_str()));
+        assert_eq!(head.controller_kind(), meta.controller().map(|owner| owner.kind.as_str()));
     }
 }

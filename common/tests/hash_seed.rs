@@ -7,19 +7,19 @@ use std::{
 };
 
 use common::{
-    app::{self, Definition},
-    map::Seeded,
+    app::{self, ProgramDefinition},
+    map::SeededHashState,
 };
 
-const PROGRAM: Definition = Definition {
+const PROGRAM: ProgramDefinition = ProgramDefinition {
     name: "hashing-controller",
     version: "1.2.3",
     about: "Hashes a name.",
     loops: &[],
-    workers: &[],
-    gates: &[],
+    workers_flags: &[],
+    feature_gates: &[],
     tunes: &[],
-    flags: &[],
+    value_flags: &[],
 };
 
 const CHILD: &str = "HASHING_CHILD";
@@ -27,9 +27,9 @@ const CHILD: &str = "HASHING_CHILD";
 #[test]
 fn each_process_hashes_with_its_own_seed() {
     if env::var_os(CHILD).is_some() {
-        let code = app::main_with(&PROGRAM, ["hashing-controller", "--version"].map(str::to_owned));
+        let code = app::main_with_arguments(&PROGRAM, ["hashing-controller", "--version"].map(str::to_owned));
         assert_eq!(code, ExitCode::SUCCESS);
-        println!("\nhash {}", Seeded::default().hash_one("shop/web"));
+        println!("\nhash {}", SeededHashState::default().hash_one("shop/web"));
         return;
     }
     // Runs this test in a child process and returns the hash of a name that the child prints.

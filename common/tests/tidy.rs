@@ -16,7 +16,7 @@ mod language;
 const HASH_ORDER: &str = "deciding code must not depend on hash order; see common::map";
 
 /// Text that must not occur in deciding code, with the rule that it breaks.
-const IMPURE: &[(&str, &str)] = &[
+const IMPURE_TEXTS: &[(&str, &str)] = &[
     ("async ", "deciding code is not async"),
     (".await", "deciding code is not async"),
     ("tokio", "deciding code is not async"),
@@ -56,7 +56,7 @@ const IMPURE: &[(&str, &str)] = &[
 /// Names, without `.rs`, of the files of a loop that decide and must be pure.
 const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
 /// Further pure modules, by crate. [`ASYNC_OR_IO`] keeps async code out of the dependencies of `common/objects`.
-const PURE_ELSEWHERE: &[(&str, &[&str])] = &[
+const OTHER_PURE_MODULES: &[(&str, &[&str])] = &[
     (
         "common/objects",
         &[
@@ -98,25 +98,25 @@ const ASYNC_OR_IO: &[&str] = &[
 ];
 
 /// The crate of the kubectl plug-in, which judges a cluster in the pure modules [`PURE_IN_PLUGIN`].
-const PLUGIN: &str = "deploy/kubectl-nonet";
+const PLUGIN_CRATE: &str = "deploy/kubectl-nonet";
 const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "manager_flags", "render"];
 
 /// The only file that may read the machine's clock or use randomness.
-const CLOCK: &str = "common/platform/src/clock.rs";
+const CLOCK_FILE: &str = "common/platform/src/clock.rs";
 
 /// Maximum number of lines of code in a file, without tests and comments. A larger file has a second noun to split off.
-const MOST_CODE: usize = 500;
-const MOST_IN_MAIN: usize = 25;
-const MOST_IN_DECISION: usize = 40;
+const MAX_LINES_OF_CODE: usize = 500;
+const MAX_LINES_IN_MAIN: usize = 25;
+const MAX_LINES_IN_DECISION: usize = 40;
 
-fn root() -> PathBuf {
+fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Returns the paths of the workspace's crates: the directories with a manifest in the root, in `common`, `e2e` and `deploy`.
-fn crates() -> Vec<String> {
+fn crate_paths() -> Vec<String> {
     let below = |prefix: &'static str| {
-        let entries = fs::read_dir(root().join(prefix)).unwrap().map(|entry| entry.unwrap());
+        let entries = fs::read_dir(workspace_root().join(prefix)).unwrap().map(|entry| entry.unwrap());
         let crates = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
         crates.map(move |entry| format!("{prefix}{}", entry.file_name().into_string().unwrap()))
     };
@@ -128,19 +128,19 @@ fn crates() -> Vec<String> {
     names
 }
 
-fn controllers() -> Vec<String> {
-    crates().into_iter().filter(|name| name.ends_with("-controller")).collect()
+fn controller_crates() -> Vec<String> {
+    crate_paths().into_iter().filter(|name| name.ends_with("-controller")).collect()
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+fn read_file(path: &str) -> String {
+    fs::read_to_string(workspace_root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// Returns the paths, relative to the root, of all files in a directory and its subdirectories that end in `ending`.
-fn files(directory: &str, ending: &str) -> Vec<String> {
+fn files_below(directory: &str, ending: &str) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(directory) = open.pop() {
-        let Ok(entries) = fs::read_dir(root().join(&directory)) else { continue };
+        let Ok(entries) = fs::read_dir(workspace_root().join(&directory)) else { continue };
         for entry in entries.map(|entry| entry.unwrap()) {
             let path = format!("{directory}/{}", entry.file_name().into_string().unwrap());
             if entry.file_type().unwrap().is_dir() {
@@ -163,7 +163,7 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
             Some((directory, "mod" | "lib" | "main")) => directory,
             _ => stem,
         };
-        let text = read(source);
+        let text = read_file(source);
         for after in text.split("#[cfg(test)]").skip(1) {
             let declaration = after.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
             let name = declaration
@@ -177,8 +177,8 @@ fn test_modules(sources: &[String]) -> BTreeSet<String> {
 }
 
 /// Returns the paths of a crate's source files, without modules that are compiled only for tests.
-fn sources(name: &str) -> Vec<String> {
-    let all = files(&format!("{name}/src"), ".rs");
+fn source_files(name: &str) -> Vec<String> {
+    let all = files_below(&format!("{name}/src"), ".rs");
     let tests = test_modules(&all);
     all.into_iter()
         .filter(|path| {
@@ -189,8 +189,8 @@ fn sources(name: &str) -> Vec<String> {
 }
 
 /// Returns the lines of code of a file with their line numbers. Comments, empty lines and the module `tests` are left out.
-fn code(path: &str) -> Vec<(usize, String)> {
-    let text = read(path);
+fn code_lines(path: &str) -> Vec<(usize, String)> {
+    let text = read_file(path);
     let until_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let line = |(number, line): (usize, &str)| {
         let line = line.split("// ").next().unwrap_or_default().trim_end();
@@ -200,23 +200,23 @@ fn code(path: &str) -> Vec<(usize, String)> {
 }
 
 /// Returns the forbidden text in a line of code and the rule that it breaks; `None` if the line is pure.
-fn impure(line: &str) -> Option<(&'static str, &'static str)> {
+fn impurity_of_line(line: &str) -> Option<(&'static str, &'static str)> {
     // `collections::Hash` does not occur in a group of imports: `collections::{BTreeMap, HashMap}`.
     if line.contains("collections::{") && line.contains("Hash") {
         return Some(("collections::Hash", HASH_ORDER));
     }
-    IMPURE.iter().find(|(word, _)| holds(line, word)).copied()
+    IMPURE_TEXTS.iter().find(|(word, _)| contains_word(line, word)).copied()
 }
 
 /// Whether `line` contains `word` at the start of an identifier or path.
-fn holds(line: &str, word: &str) -> bool {
+fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         !word.starts_with(|c: char| c.is_alphanumeric()) || before.is_none_or(|c| !c.is_alphanumeric() && c != '_')
     })
 }
 
-fn check(broken: Vec<String>) {
+fn assert_none_broken(broken: Vec<String>) {
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
 }
 
@@ -230,47 +230,48 @@ fn in_modules(path: &str, modules: &[&str]) -> bool {
 #[test]
 fn deciding_code_is_pure() {
     let mut pure = Vec::new();
-    for (name, modules) in PURE_ELSEWHERE {
+    for (name, modules) in OTHER_PURE_MODULES {
         for module in *modules {
-            let found: Vec<String> = sources(name).into_iter().filter(|path| in_modules(path, &[*module])).collect();
+            let found: Vec<String> =
+                source_files(name).into_iter().filter(|path| in_modules(path, &[*module])).collect();
             assert!(!found.is_empty(), "{name} has no module {module}");
             pure.extend(found);
         }
     }
-    for name in controllers() {
-        let modules: Vec<String> = loops(&name)
+    for name in controller_crates() {
+        let modules: Vec<String> = loop_folders(&name)
             .iter()
             .flat_map(|folder| PURE_FILES.iter().map(move |file| format!("{folder}/{file}")))
             .collect();
         let modules: Vec<&str> =
             modules.iter().map(|module| module.split_once("/src/").map_or("", |(_, module)| module)).collect();
-        let deciding: Vec<String> = sources(&name).into_iter().filter(|path| in_modules(path, &modules)).collect();
+        let deciding: Vec<String> = source_files(&name).into_iter().filter(|path| in_modules(path, &modules)).collect();
         assert!(!deciding.is_empty(), "{name} has no deciding code");
         pure.extend(deciding);
     }
-    pure.extend(sources(PLUGIN).into_iter().filter(|path| in_modules(path, PURE_IN_PLUGIN)));
+    pure.extend(source_files(PLUGIN_CRATE).into_iter().filter(|path| in_modules(path, PURE_IN_PLUGIN)));
     let mut broken = Vec::new();
     for path in pure {
-        for (number, line) in code(&path) {
-            if let Some((word, why)) = impure(&line) {
+        for (number, line) in code_lines(&path) {
+            if let Some((word, why)) = impurity_of_line(&line) {
                 broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
             }
         }
     }
     // A sync awaits `io`; apart from that it is as pure as deciding code.
-    let syncs = controllers()
+    let syncs = controller_crates()
         .into_iter()
-        .flat_map(|name| sources(&name))
+        .flat_map(|name| source_files(&name))
         .filter(|path| path.contains("/act/") || path.ends_with("/act.rs"));
     for path in syncs {
-        for (number, line) in code(&path) {
+        for (number, line) in code_lines(&path) {
             let line = line.replace("async ", "").replace(".await", "").replace("Io<", "");
-            if let Some((word, why)) = impure(&line) {
+            if let Some((word, why)) = impurity_of_line(&line) {
                 broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
             }
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 #[test]
@@ -286,48 +287,48 @@ fn impurity_is_recognized() {
         "static SEEN: Mutex<u32> = Mutex::new(0);",
         "    clock: common::clock::Clock,",
     ] {
-        assert!(impure(line).is_some(), "{line}");
+        assert!(impurity_of_line(line).is_some(), "{line}");
     }
     for line in
         ["use common::map::HashSet;", "let spread = brand::new();", "    pub now: Timestamp,", "let operand::X = y;"]
     {
-        assert_eq!(impure(line), None, "{line}");
+        assert_eq!(impurity_of_line(line), None, "{line}");
     }
 }
 
 #[test]
 fn time_and_randomness_come_from_the_clock() {
     let mut broken = Vec::new();
-    for name in crates() {
-        for path in sources(&name).into_iter().filter(|path| path != CLOCK) {
-            for (number, line) in code(&path) {
-                if holds(&line, "clippy::disallowed_methods") {
-                    broken.push(format!("{path}:{number}: only {CLOCK} may read a clock"));
+    for name in crate_paths() {
+        for path in source_files(&name).into_iter().filter(|path| path != CLOCK_FILE) {
+            for (number, line) in code_lines(&path) {
+                if contains_word(&line, "clippy::disallowed_methods") {
+                    broken.push(format!("{path}:{number}: only {CLOCK_FILE} may read a clock"));
                 }
                 // The command of the simulation draws the seeds of its clocks at random.
-                if holds(&line, "rand::") && !path.starts_with("e2e/") {
-                    broken.push(format!("{path}:{number}: only {CLOCK} uses randomness"));
+                if contains_word(&line, "rand::") && !path.starts_with("e2e/") {
+                    broken.push(format!("{path}:{number}: only {CLOCK_FILE} uses randomness"));
                 }
             }
         }
-        // A process that collects events for a while blocks its thread by calling `Clock::block`.
-        let may_sleep = ["common/tests/tidy.rs", CLOCK];
-        for path in files(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
-            for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
+        // A process that collects events for a while blocks its thread by calling `Clock::block_thread`.
+        let may_sleep = ["common/tests/tidy.rs", CLOCK_FILE];
+        for path in files_below(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
+            for (number, _) in code_lines(&path).iter().filter(|(_, line)| contains_word(line, "thread::sleep")) {
                 broken.push(format!("{path}:{number}: only the clock may call thread::sleep"));
             }
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 /// Names, without `.rs`, of the files that the folder of every loop must have.
-const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
+const FILES_OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "act"];
 
 /// Returns the folders of a controller's loops: `src` for the loop in `lib.rs`; for other loops the folder named like the file.
-fn loops(name: &str) -> Vec<String> {
-    let implements = |path: &String| code(path).iter().any(|(_, line)| line.contains(" Controller for "));
-    let implementing = sources(name).into_iter().filter(implements);
+fn loop_folders(name: &str) -> Vec<String> {
+    let implements = |path: &String| code_lines(path).iter().any(|(_, line)| line.contains(" Controller for "));
+    let implementing = source_files(name).into_iter().filter(implements);
     let folders: Vec<String> =
         implementing.map(|path| path.trim_end_matches(".rs").trim_end_matches("/lib").to_owned()).collect();
     assert!(!folders.is_empty(), "no file of {name} implements Controller");
@@ -337,23 +338,23 @@ fn loops(name: &str) -> Vec<String> {
 #[test]
 fn crates_look_alike() {
     let mut broken = Vec::new();
-    for name in crates() {
-        if !read(&format!("{name}/Cargo.toml")).contains("[lints]\nworkspace = true") {
+    for name in crate_paths() {
+        if !read_file(&format!("{name}/Cargo.toml")).contains("[lints]\nworkspace = true") {
             broken.push(format!("{name}/Cargo.toml: `[lints] workspace = true` is missing"));
         }
-        if !read(&format!("{name}/src/lib.rs")).starts_with("//! ") {
+        if !read_file(&format!("{name}/src/lib.rs")).starts_with("//! ") {
             broken.push(format!("{name}/src/lib.rs: the file must begin with the crate's documentation"));
         }
     }
-    for name in controllers() {
+    for name in controller_crates() {
         let main = format!("{name}/src/main.rs");
-        if read(&main).lines().count() >= MOST_IN_MAIN {
-            broken.push(format!("{main}: flags and one call need fewer than {MOST_IN_MAIN} lines"));
+        if read_file(&main).lines().count() >= MAX_LINES_IN_MAIN {
+            broken.push(format!("{main}: flags and one call need fewer than {MAX_LINES_IN_MAIN} lines"));
         }
-        if !root().join(format!("{name}/src/world.rs")).exists() {
+        if !workspace_root().join(format!("{name}/src/world.rs")).exists() {
             broken.push(format!("{name}/src/world.rs: missing; this is the file for the builders of unit tests"));
         }
-        for path in files(&name, ".rs") {
+        for path in files_below(&name, ".rs") {
             let file = path.rsplit('/').next().unwrap_or_default();
             if file == "mod.rs" || ["sequence.rs", "carry_out.rs"].contains(&file) {
                 broken.push(format!("{path}: a file of a loop must not have this name"));
@@ -362,23 +363,23 @@ fn crates_look_alike() {
                 broken.push(format!("{path}: the builders of unit tests belong in {name}/src/world.rs"));
             }
         }
-        for folder in loops(&name) {
-            for file in OF_A_LOOP {
-                if !root().join(format!("{folder}/{file}.rs")).exists() {
+        for folder in loop_folders(&name) {
+            for file in FILES_OF_A_LOOP {
+                if !workspace_root().join(format!("{folder}/{file}.rs")).exists() {
                     broken.push(format!("{folder}/{file}.rs: missing; every loop has this file"));
                 }
             }
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 /// Returns the crates of the workspace that a crate may depend on: first those for all of its code, then more for its tests.
 ///
 /// A change to a controller recompiles only that controller, its tests, and the crates that run all controllers. The sandbox
 /// runs the tests of controllers and depends on no controller, so that no controller is tested with its own code.
-fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let all = || crates().into_iter().map(|path| package(&path));
+fn allowed_dependencies(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let all = || crate_paths().into_iter().map(|path| package_name(&path));
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let without = |name: &str| all().filter(|known| known != name).collect();
     match name {
@@ -400,7 +401,7 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 const IN_COMMON: [&str; 5] = ["nonet-objects", "nonet-platform", "nonet-client", "nonet-control", "nonet-service"];
 
 /// Returns the package name of a folder: `nonet-` and the folder's name inside `common/`, elsewhere the folder's name.
-fn package(path: &str) -> String {
+fn package_name(path: &str) -> String {
     path.strip_prefix("common/")
         .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
@@ -429,13 +430,16 @@ fn dependencies(manifest: &str) -> Vec<(bool, String)> {
 
 #[test]
 fn dependencies_point_one_way() {
-    let known: BTreeSet<String> = crates().iter().map(|path| package(path)).collect();
+    let known: BTreeSet<String> = crate_paths().iter().map(|path| package_name(path)).collect();
     let mut broken = Vec::new();
-    for name in crates() {
+    for name in crate_paths() {
         let path = format!("{name}/Cargo.toml");
-        assert!(read(&path).contains(&format!("name = \"{}\"\n", package(&name))), "{path}: not its folder's name");
-        let (always, in_tests) = allowed(&package(&name));
-        for (for_tests, dependency) in dependencies(&read(&path)) {
+        assert!(
+            read_file(&path).contains(&format!("name = \"{}\"\n", package_name(&name))),
+            "{path}: not its folder's name"
+        );
+        let (always, in_tests) = allowed_dependencies(&package_name(&name));
+        for (for_tests, dependency) in dependencies(&read_file(&path)) {
             let may = always.contains(&dependency) || (for_tests && in_tests.contains(&dependency));
             if known.contains(&dependency) && !may {
                 broken.push(format!("{path}: {dependency}: see `allowed` in common/tests/tidy.rs"));
@@ -448,7 +452,7 @@ fn dependencies_point_one_way() {
             }
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 #[test]
@@ -463,12 +467,12 @@ fn dependencies_are_recognized() {
 
 #[test]
 fn every_suite_is_part_of_suites_rs() {
-    let program = read("e2e/tests/suites.rs");
-    let manifest = read("e2e/Cargo.toml");
-    assert!(read(".ci/run").contains("NONET_CLUSTER=envtest cargo test --locked --package e2e --test suites\n"));
+    let program = read_file("e2e/tests/suites.rs");
+    let manifest = read_file("e2e/Cargo.toml");
+    assert!(read_file(".ci/run").contains("NONET_CLUSTER=envtest cargo test --locked --package e2e --test suites\n"));
     let mut broken = Vec::new();
     let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
-    for path in files("e2e/tests", ".rs").into_iter().filter(is_program) {
+    for path in files_below("e2e/tests", ".rs").into_iter().filter(is_program) {
         let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
         // A test program with the standard harness needs no entry in `suites.rs`, because `cargo test` runs it.
         let Some((_, entry)) = manifest.split_once(&format!("[[test]]\nname = \"{name}\"\n")) else { continue };
@@ -481,28 +485,28 @@ fn every_suite_is_part_of_suites_rs() {
         if !program.contains(&format!("#[path = \"{name}.rs\"]\nmod {name};")) || !is_run {
             broken.push(format!("{path}: missing in e2e/tests/suites.rs, so `cargo test` does not run it"));
         }
-        if read(&path).contains("::test]") || read(&path).contains("#[test]") {
+        if read_file(&path).contains("::test]") || read_file(&path).contains("#[test]") {
             broken.push(format!("{path}: without a harness, functions with the attribute `test` do not run"));
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 #[test]
 fn hand_over_suites_run_on_the_sandbox() {
-    let suites: Vec<String> = files("e2e/tests", "_handover.rs");
+    let suites: Vec<String> = files_below("e2e/tests", "_handover.rs");
     assert!(suites.len() >= 2, "{suites:?}");
-    let elsewhere = suites.into_iter().filter(|path| !read(path).contains("Kind::Sandbox"));
-    check(elsewhere.map(|path| format!("{path}: none of its tests runs on the sandbox")).collect());
+    let elsewhere = suites.into_iter().filter(|path| !read_file(path).contains("Kind::Sandbox"));
+    assert_none_broken(elsewhere.map(|path| format!("{path}: none of its tests runs on the sandbox")).collect());
 }
 
 #[test]
 fn names_contain_no_empty_words() {
     let mut broken = Vec::new();
     // In e2e, `manager` is a word of the API: a field manager.
-    for name in crates().into_iter().filter(|name| !name.starts_with("e2e")) {
-        for path in sources(&name) {
-            for (number, line) in code(&path) {
+    for name in crate_paths().into_iter().filter(|name| !name.starts_with("e2e")) {
+        for path in source_files(&name) {
+            for (number, line) in code_lines(&path) {
                 let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
                 let Some(_) = words.find(|word| ["struct", "enum", "trait", "mod", "type"].contains(word)) else {
                     continue;
@@ -515,44 +519,46 @@ fn names_contain_no_empty_words() {
             }
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 #[test]
 fn files_stay_small() {
     let mut broken = Vec::new();
-    for name in crates() {
-        for path in sources(&name) {
-            let lines = code(&path).len();
-            if lines > MOST_CODE {
-                broken.push(format!("{path}: {lines} lines of code, more than {MOST_CODE}: split off the second noun"));
+    for name in crate_paths() {
+        for path in source_files(&name) {
+            let lines = code_lines(&path).len();
+            if lines > MAX_LINES_OF_CODE {
+                broken.push(format!(
+                    "{path}: {lines} lines of code, more than {MAX_LINES_OF_CODE}: split off the second noun"
+                ));
             }
         }
     }
-    for path in files("docs/decisions", ".md") {
-        let lines = read(&path).lines().count();
-        if lines > MOST_IN_DECISION {
-            broken.push(format!("{path}: {lines} lines; a decision record has at most {MOST_IN_DECISION}"));
+    for path in files_below("docs/decisions", ".md") {
+        let lines = read_file(&path).lines().count();
+        if lines > MAX_LINES_IN_DECISION {
+            broken.push(format!("{path}: {lines} lines; a decision record has at most {MAX_LINES_IN_DECISION}"));
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }
 
 #[test]
 fn only_the_garbage_collector_has_wildcard_rights() {
     let mut broken = Vec::new();
-    let manifests = ["controllers", "shadows"].into_iter().flat_map(|of| files(&format!("deploy/{of}"), ".yaml"));
+    let manifests = ["controllers", "shadows"].into_iter().flat_map(|of| files_below(&format!("deploy/{of}"), ".yaml"));
     for path in manifests.filter(|path| !path.contains("/gc-controller/")) {
-        for (number, line) in read(&path).lines().enumerate() {
+        for (number, line) in read_file(&path).lines().enumerate() {
             if ["\"*\"", "'*'", "[*]", "- *"].iter().any(|wildcard| line.contains(wildcard)) {
                 broken.push(format!("{path}:{}: only gc-controller may have wildcards in its rights", number + 1));
             }
         }
     }
-    for name in controllers() {
-        if !root().join(format!("deploy/controllers/{name}/rbac.yaml")).exists() {
+    for name in controller_crates() {
+        if !workspace_root().join(format!("deploy/controllers/{name}/rbac.yaml")).exists() {
             broken.push(format!("deploy/controllers/{name}/rbac.yaml: missing"));
         }
     }
-    check(broken);
+    assert_none_broken(broken);
 }

@@ -8,131 +8,145 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use common::{
     conditions::seconds,
-    io::{self, Class, Failed, Request, Requeue, Retry, Role, Verb},
-    meta::{Meta, Uid, Version},
+    io::{self, ObjectRole, RefusalClass, Request, Requeue, RetryPolicy, SyncError, Verb},
+    meta::{Meta, ResourceVersion, Uid},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    decide::{decide, runs::existing_run},
-    objects::{CRON_JOBS, CronJob, JOBS, Job, Reference, Status},
-    plan::{Event, Plan, Question, Reason, Step},
+    decide::{decide, runs::run_of_existing_job},
+    objects::{CRON_JOBS, CronJob, CronJobStatus, JOBS, Job, JobReference},
+    plan::{Action, DeletionReason, Event, LiveRead, Plan},
     snapshot::Snapshot,
 };
 
 /// A change of metrics, or of the controller's memory, that a sync asks for.
 #[derive(Debug)]
-pub enum Note {
+pub enum CronJobNote {
     /// A Job was created; the value is its delay after the scheduled time.
-    Created(SignedDuration),
+    JobCreated(SignedDuration),
     /// A Job that an earlier sync created was recorded; the value is the version at which the Job was read live.
-    Recorded(Version),
+    JobRecorded(ResourceVersion),
 }
 
-impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+impl io::Note for CronJobNote {
+    type Query = ();
+    type NewState = ();
 }
 
-type Io<'r> = io::Io<'r, Note>;
+type Io<'r> = io::Io<'r, CronJobNote>;
 
 /// The status to write, with the effects of the steps taken so far.
-struct Record {
-    status: Status,
+struct PendingStatus {
+    status: CronJobStatus,
     /// Whether `status` differs from the status on the server.
     is_changed: bool,
 }
 
-impl Record {
+impl PendingStatus {
     fn add_run(&mut self, job: &Meta, run: Timestamp) {
-        self.status.active.push(Reference::to(job));
+        self.status.active.push(JobReference::from_job(job));
         self.status.last_schedule_time = Some(run);
         self.is_changed = true;
     }
 
     fn remove(&mut self, job: &Uid) {
-        self.is_changed |= self.status.remove_active(job);
+        self.is_changed |= self.status.remove_active_job(job);
     }
 }
 
 /// Sends the requests of a plan, and returns when to sync again. After live reads, the plan is decided again.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
     // Every answer settles a question, and the CronJob is read at most once, so the loop ends.
-    while !plan.questions.is_empty() {
-        for question in &plan.questions {
+    while !plan.live_reads.is_empty() {
+        for question in &plan.live_reads {
             match question {
-                Question::CronJob => {
-                    let live = read_cron_job(&snapshot.cron, question.why(), io).await?;
-                    let Some(live) = live else { return Ok(Requeue::AsPlanned) };
+                LiveRead::CronJob => {
+                    let live = read_cron_job(&snapshot.cron_job, question.reason_text(), io).await?;
+                    let Some(live) = live else { return Ok(Requeue::AfterPlannedDelay) };
                     let snapshot = snapshot.to_mut();
-                    snapshot.cron = live;
-                    snapshot.is_live = true;
+                    snapshot.cron_job = live;
+                    snapshot.is_cron_job_live = true;
                 }
-                Question::Job(name) => {
-                    let found = look_up(&snapshot, name, question.why(), io).await?;
-                    snapshot.to_mut().answers.insert(name.clone(), found);
+                LiveRead::Job(name) => {
+                    let found = read_job(&snapshot, name, question.reason_text(), io).await?;
+                    snapshot.to_mut().live_jobs.insert(name.clone(), found);
                 }
             }
         }
         plan = Cow::Owned(decide(&snapshot));
     }
 
-    let mut record = Record { status: plan.status.clone(), is_changed: plan.changed };
-    let taken = take_steps(&snapshot, &plan, &mut record, io).await;
+    let mut record = PendingStatus { status: plan.status.clone(), is_changed: plan.is_status_changed };
+    let taken = take_actions(&snapshot, &plan, &mut record, io).await;
     if record.is_changed {
-        write_status(&snapshot.cron.metadata, &record.status, plan.changes(), io).await?;
+        write_status(&snapshot.cron_job.metadata, &record.status, plan.describe_status_changes(), io).await?;
     }
     taken?;
     // Live reads and requests take time, but the delay counts from the time of the snapshot.
     let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
-    Ok(plan.requeue_after.map_or(Requeue::AsPlanned, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+    Ok(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, |delay| Requeue::After(delay.saturating_sub(elapsed))))
 }
 
 /// Reads the CronJob live; `None` if the CronJob is gone or was replaced by a new one. The sync ends in that case.
-async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> Result<Option<Arc<CronJob>>, Failed> {
+async fn read_cron_job(
+    cached: &Arc<CronJob>,
+    why: &'static str,
+    io: Io<'_>,
+) -> Result<Option<Arc<CronJob>>, SyncError> {
     let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
-    let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
+    let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).with_reason(why)).await {
         Ok(Some(live)) => live,
         // A forecast (a sync that sends nothing) assumes that the CronJob is as in the cache.
         Ok(None) => return Ok(Some(Arc::clone(cached))),
         Err(refusal) if refusal.error.is_not_found() => return Ok(None),
-        Err(refusal) => return Err(Failed::request("cannot read the CronJob", &refusal)),
+        Err(refusal) => return Err(SyncError::from_refusal("cannot read the CronJob", &refusal)),
     };
     if live.metadata.uid != *uid {
-        io.deviate("the CronJob was deleted and recreated");
+        io.explain_deviation("the CronJob was deleted and recreated");
         return Ok(None);
     }
     if live.metadata.resource_version != *resource_version {
-        io.deviate("the CronJob has changed since the version in the cache");
+        io.explain_deviation("the CronJob has changed since the version in the cache");
     }
     Ok(Some(Arc::new(live)))
 }
 
 /// Reads a Job live by its name; `None` if the Job does not exist. A forecast (a sync that sends nothing) assumes `None`.
-async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>) -> Result<Option<Arc<Job>>, Failed> {
-    match io.send_and_read::<Job>(get_job(snapshot, name).because(why)).await {
+async fn read_job(
+    snapshot: &Snapshot,
+    name: &str,
+    why: &'static str,
+    io: Io<'_>,
+) -> Result<Option<Arc<Job>>, SyncError> {
+    match io.send_and_read::<Job>(get_job(snapshot, name).with_reason(why)).await {
         Ok(Some(job)) => {
-            io.deviate(format!("Job {name} exists, and the cache does not hold it"));
+            io.explain_deviation(format!("Job {name} exists, and the cache does not hold it"));
             Ok(Some(Arc::new(job)))
         }
         Ok(None) => Ok(None),
         Err(refusal) if refusal.error.is_not_found() => Ok(None),
-        Err(refusal) => Err(Failed::request(&format!("cannot read Job {name}"), &refusal)),
+        Err(refusal) => Err(SyncError::from_refusal(&format!("cannot read Job {name}"), &refusal)),
     }
 }
 
 /// Takes the steps of a plan. Stops at the first failure of a step that later steps depend on.
-async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: Io<'_>) -> Result<(), Failed> {
-    let namespace = &snapshot.cron.metadata.namespace;
+async fn take_actions(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    record: &mut PendingStatus,
+    io: Io<'_>,
+) -> Result<(), SyncError> {
+    let namespace = &snapshot.cron_job.metadata.namespace;
     // The failure of a deletion under the history limit; later steps do not depend on it.
     let mut deferred = Ok(());
-    for step in &plan.steps {
+    for step in &plan.actions {
         match step {
-            Step::Emit(event) => emit(io, event.clone()),
-            Step::Delete { name, uid, version, reason, if_refused } => {
+            Action::RecordEvent(event) => emit(io, event.clone()),
+            Action::DeleteJob { name, uid, version, reason, event_if_refused: if_refused } => {
                 let job = Meta {
                     namespace: namespace.clone(),
                     name: Arc::from(&**name),
@@ -142,7 +156,7 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
                 };
                 let verb = Verb::Delete(Some("Background"), None);
                 let request = Request { verb, ..Request::delete(JOBS, &job) };
-                match io.send(request.at(*version).because(reason.as_str())).await {
+                match io.send(request.at_version(*version).with_reason(reason.as_str())).await {
                     Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
@@ -151,8 +165,8 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
                         if !refusal.error.is_conflict() {
                             emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
                         }
-                        if *reason == Reason::Replaced {
-                            return Err(Failed::request(
+                        if *reason == DeletionReason::ReplacedByNextRun {
+                            return Err(SyncError::from_refusal(
                                 &format!("could not replace job {namespace}/{name}"),
                                 &refusal,
                             ));
@@ -161,87 +175,93 @@ async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: I
                             emit(io, event.clone());
                         }
                         // The next sync tries the deletion again.
-                        deferred = Err(Failed::request(&format!("cannot delete Job {name}"), &refusal));
+                        deferred = Err(SyncError::from_refusal(&format!("cannot delete Job {name}"), &refusal));
                         continue;
                     }
                 }
                 record.remove(uid);
             }
-            Step::Create { name, body, scheduled } => create(snapshot, name, body, *scheduled, record, io).await?,
+            Action::CreateJob { name, body, scheduled_time: scheduled } => {
+                create_job(snapshot, name, body, *scheduled, record, io).await?
+            }
         }
     }
     deferred
 }
 
 /// Creates the Job of a run and records it. If a Job for the same minute has the name already, records that Job and its run.
-async fn create(
+async fn create_job(
     snapshot: &Snapshot,
     name: &str,
     body: &Value,
     scheduled: Timestamp,
-    record: &mut Record,
+    record: &mut PendingStatus,
     io: Io<'_>,
-) -> Result<(), Failed> {
-    let request = Request::create(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name), io.body(|| body));
+) -> Result<(), SyncError> {
+    let request =
+        Request::create(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name), io.encode_body(|| body));
     // With this role, the next sync does not wait for a Job of an unanswered request: the name prevents a second creation.
-    let request = request.role(Role::Itself).because(format!("it has been due since {scheduled}"));
-    match io.send(request).await.and_then(|answer| answer.metadata()) {
+    let request = request.role(ObjectRole::SyncedObject).with_reason(format!("it has been due since {scheduled}"));
+    match io.send(request).await.and_then(|answer| answer.decode_metadata()) {
         Ok(created) => {
             let created = created.unwrap_or_default();
-            if let Some(time) = created.created {
-                io.note(Note::Created(time.duration_since(scheduled)));
+            if let Some(time) = created.creation_timestamp {
+                io.apply_note(CronJobNote::JobCreated(time.duration_since(scheduled)));
             }
             emit(io, Event::normal("SuccessfulCreate", format!("Created job {name}")));
             record.add_run(&created, scheduled);
             Ok(())
         }
-        Err(refusal) if refusal.class == Class::Taken => {
-            let existing = io.send_and_read::<Job>(get_job(snapshot, name).because("its name is taken")).await;
-            let existing = existing.map_err(|refusal| Failed::request(&format!("cannot read Job {name}"), &refusal))?;
-            let with_run = existing.and_then(|job| Some((existing_run(snapshot, &job, scheduled)?, job)));
+        Err(refusal) if refusal.class == RefusalClass::NameTaken => {
+            let existing = io.send_and_read::<Job>(get_job(snapshot, name).with_reason("its name is taken")).await;
+            let existing =
+                existing.map_err(|refusal| SyncError::from_refusal(&format!("cannot read Job {name}"), &refusal))?;
+            let with_run = existing.and_then(|job| Some((run_of_existing_job(snapshot, &job, scheduled)?, job)));
             if let Some((run, job)) = with_run {
-                io.note(Note::Recorded(job.metadata.resource_version));
+                io.apply_note(CronJobNote::JobRecorded(job.metadata.resource_version));
                 record.add_run(&job.metadata, run);
             } else {
                 let taken = format_args!("the name {name} is taken by a Job that is not a run of this CronJob");
-                emit(io, failed_create(&taken));
+                emit(io, failed_create_event(&taken));
             }
             Ok(())
         }
         Err(refusal) => {
-            let failed = Failed::request(&format!("cannot create Job {name}"), &refusal);
-            if refusal.class == Class::NamespaceTerminating {
-                return Err(failed.with_retry(Retry::Forget));
+            let failed = SyncError::from_refusal(&format!("cannot create Job {name}"), &refusal);
+            if refusal.class == RefusalClass::NamespaceTerminating {
+                return Err(failed.with_retry(RetryPolicy::NextEvent));
             }
-            emit(io, failed_create(&refusal.error));
+            emit(io, failed_create_event(&refusal.error));
             Err(failed)
         }
     }
 }
 
-async fn write_status(cron: &Meta, status: &Status, why: String, io: Io<'_>) -> Result<(), Failed> {
-    let time = |at: Option<Timestamp>| at.map(seconds::text);
-    let body = io.body(|| {
+async fn write_status(cron: &Meta, status: &CronJobStatus, why: String, io: Io<'_>) -> Result<(), SyncError> {
+    let time = |at: Option<Timestamp>| at.map(seconds::format_rfc3339);
+    let body = io.encode_body(|| {
         json!({"status": {
             "active": if status.active.is_empty() { Value::Null } else { json!(status.active) },
             "lastScheduleTime": time(status.last_schedule_time),
             "lastSuccessfulTime": time(status.last_successful_time),
         }})
     });
-    match io.send(Request::status(CRON_JOBS, cron, body).because(why)).await {
-        Err(refusal) if !refusal.error.is_not_found() => Err(Failed::request("cannot write the status", &refusal)),
+    match io.send(Request::patch_status(CRON_JOBS, cron, body).with_reason(why)).await {
+        Err(refusal) if !refusal.error.is_not_found() => {
+            Err(SyncError::from_refusal("cannot write the status", &refusal))
+        }
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
 fn get_job(snapshot: &Snapshot, name: &str) -> Request {
-    Request::get(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name))
+    Request::get(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name))
 }
 
-fn failed_create(why: &dyn fmt::Display) -> Event {
+fn failed_create_event(why: &dyn fmt::Display) -> Event {
     Event::warning("FailedCreate", format!("Error creating job: {why}"))
 }
 
 fn emit(io: Io<'_>, Event { kind, reason, message }: Event) {
-    io.event(kind, reason, message);
+    io.record_event(kind, reason, message);
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::meta::Uid;
 
-pub use create::{changed_schedule, effective_schedule};
+pub use create::{effective_schedule, schedule_after_change};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
@@ -20,30 +20,30 @@ const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// Upstream: `pkg/controller/cronjob`, `syncCronJob` and `cleanupFinishedJobs`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let status = &snapshot.cron.status;
+    let status = &snapshot.cron_job.status;
     let active: BTreeSet<&Uid> = status.active.iter().map(|reference| &reference.uid).collect();
     let mut plan = Plan { status: status.clone(), ..Plan::default() };
-    let surplus = history::surplus(snapshot);
+    let surplus = history::surplus_jobs(snapshot);
     for job in &surplus {
-        plan.steps.push(history::delete(job, active.contains(&job.metadata.uid)));
+        plan.actions.push(history::plan_history_deletion(job, active.contains(&job.metadata.uid)));
     }
     let surplus: BTreeSet<&Uid> = surplus.iter().map(|job| &job.metadata.uid).collect();
-    let is_complete = record::reconcile(&mut plan, snapshot, &active, &surplus);
+    let is_complete = record::plan_status(&mut plan, snapshot, &active, &surplus);
     plan.situation = match plan.status.active.len() {
         1 => "1 active Job".to_owned(),
         count => format!("{count} active Jobs"),
     };
-    if !plan.questions.is_empty() {
-        plan.steps.clear();
+    if !plan.live_reads.is_empty() {
+        plan.actions.clear();
         plan.requeue_after = create::delay_to_next_firing(snapshot);
         return plan;
     }
-    plan.changed = plan.status != *status;
+    plan.is_status_changed = plan.status != *status;
     if !is_complete {
         plan.waiting.push("not all active Jobs have been looked up yet".to_owned());
         plan.requeue_after = Some(LOOKUP_PAUSE);
-    } else if !snapshot.cron.metadata.is_deleting() {
-        create::create_due_job(&mut plan, snapshot);
+    } else if !snapshot.cron_job.metadata.is_deleting() {
+        create::plan_due_job(&mut plan, snapshot);
     }
     plan
 }

@@ -53,16 +53,16 @@ mod world;
 use std::sync::Arc;
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, Informer, method_handler},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
     metrics::Histogram,
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{EXPECTATIONS_TIMEOUT, Tune, WorkersFlag},
     store::Store,
@@ -70,38 +70,38 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    act::Note,
+    act::CronJobNote,
     objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
     snapshot::Snapshot,
-    watch::Watch,
+    watch::EventHandlers,
 };
 
 /// The values that `--tune` accepts for this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
 /// Number of workers that sync CronJobs concurrently; 5 by default.
-pub const CONCURRENT_SYNCS: WorkersFlag =
+pub const CONCURRENT_CRON_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-cron-job-syncs", 5, "How many CronJobs are synced at once");
 /// The flags of this crate that set a number of workers.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_CRON_JOB_SYNCS];
 
 /// The loop that syncs CronJobs.
-pub const CRON_JOB: LoopDefinition =
-    LoopDefinition::new("cronjob-controller", "cronjob", start).owning(&[OwnedWrites::status("batch", "cronjobs")]);
+pub const CRON_JOB: LoopDefinition = LoopDefinition::new("cronjob-controller", "cronjob", start)
+    .with_owned_writes(&[OwnedWrites::of_status("batch", "cronjobs")]);
 /// The loops that this crate runs.
 pub const LOOPS: &[LoopDefinition] = &[CRON_JOB];
 
 /// Name, flags and loops of the binary.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "cronjob-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Creates the Jobs of CronJobs: one for each scheduled time.",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: &[],
+    workers_flags: WORKERS,
+    feature_gates: &[],
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// Caches and memory of the loop that syncs CronJobs.
@@ -112,28 +112,28 @@ pub struct CronJobController {
     creation_skew: Histogram,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("cronjob", Backoff::default());
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("cronjob", BackoffSettings::default());
+    let workers = context.settings.worker_count(&CONCURRENT_CRON_JOB_SYNCS);
     let controller = CronJobController::new(context.clone(), queue.clone());
     Loop::start(CRON_JOB.name, context, Arc::new(controller), queue, workers)
 }
 
 impl CronJobController {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
-        let ledger = context.ledger();
+    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
+        let ledger = context.new_ledger();
         let crons: Arc<Store<CronJob>> = Arc::default();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            crons: Arc::clone(&crons),
+            cron_jobs: Arc::clone(&crons),
             ledger: ledger.clone(),
             clock: context.clock.clone(),
             recorder: context.recorder.clone(),
         });
-        let crons = context.informer(crons, handler(&watch, Watch::on_cron));
-        let jobs = context.informer(Arc::default(), handler(&watch, Watch::on_job));
-        Self { crons, jobs, ledger, creation_skew: metrics::creation_skew(&context.metrics) }
+        let crons = context.start_informer(crons, method_handler(&watch, EventHandlers::on_cron_job_event));
+        let jobs = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_job_event));
+        Self { crons, jobs, ledger, creation_skew: metrics::register_creation_skew(&context.metrics) }
     }
 }
 
@@ -141,9 +141,9 @@ impl Controller for CronJobController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = CronJobNote;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -151,27 +151,29 @@ impl Controller for CronJobController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, CronJobNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        let meta = &snapshot.cron.metadata;
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let meta = &snapshot.cron_job.metadata;
         (ObjectRef::new(CRON_JOBS, meta), meta.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: CronJobNote) {
         match note {
-            Note::Created(skew) => self.creation_skew.observe(skew.as_secs_f64()),
-            Note::Recorded(version) => self.ledger.wrote(&snapshot.cron.metadata.uid, JOBS, version),
+            CronJobNote::JobCreated(skew) => self.creation_skew.observe(skew.as_secs_f64()),
+            CronJobNote::JobRecorded(version) => {
+                self.ledger.record_write(&snapshot.cron_job.metadata.uid, JOBS, version)
+            }
         }
     }
 
     /// Drops the record of own writes of a CronJob that was deleted during the sync, because no later event would drop it.
     fn after_sync(&self, snapshot: &Snapshot) {
-        let cron = &snapshot.cron.metadata;
-        if !self.crons.store().shows(cron) {
-            self.ledger.forget(&cron.uid);
+        let cron = &snapshot.cron_job.metadata;
+        if !self.crons.store().contains_object(cron) {
+            self.ledger.forget_owner(&cron.uid);
         }
     }
 

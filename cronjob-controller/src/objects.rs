@@ -5,28 +5,28 @@ use common::{
     head::Head,
     intern::{Labels, Text},
     json::{Raw, null_as_default},
-    meta::{Annotations, Meta, Uid, Version},
+    meta::{Annotations, Meta, ResourceVersion, Uid},
     object::{Object, Resource},
     store::ByController,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// API resource of CronJobs, for requests and owner references.
 pub const CRON_JOBS: Resource =
-    Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", namespaced: true };
+    Resource { group: "batch", version: "v1", plural: "cronjobs", kind: "CronJob", is_namespaced: true };
 /// API resource of Jobs, for requests and references in `status.active`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
+pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
 
 /// Annotation of a Job with its scheduled time in RFC 3339.
-pub const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+pub const CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Annotation that `kubectl create job --from=cronjob/...` sets on a Job.
-const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
+const INSTANTIATE_ANNOTATION: &str = "cronjob.kubernetes.io/instantiate";
 
 /// `spec.concurrencyPolicy`: what happens if a run is due while a Job of the CronJob is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Concurrency {
+pub enum ConcurrencyPolicy {
     /// The new Job runs beside the active one.
     #[default]
     Allow,
@@ -36,7 +36,7 @@ pub enum Concurrency {
     Replace,
 }
 
-impl<'de> Deserialize<'de> for Concurrency {
+impl<'de> Deserialize<'de> for ConcurrencyPolicy {
     /// Reads an unknown policy, which API validation refuses, as the default.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match &*Text::deserialize(deserializer)? {
@@ -53,16 +53,16 @@ pub struct CronJob {
     /// `metadata` without labels, annotations and finalizers.
     pub metadata: Meta,
     /// Schedule, policies and Job template.
-    pub spec: Spec,
+    pub spec: CronJobSpec,
     /// `status`; empty if it is absent.
     #[serde(default)]
-    pub status: Status,
+    pub status: CronJobStatus,
 }
 
 /// The fields of the `spec` of a CronJob that the controller reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spec {
+pub struct CronJobSpec {
     /// Five cron fields or a descriptor such as `@hourly`, unparsed.
     pub schedule: Box<str>,
     /// IANA name of the schedule's time zone; the zone of the process if absent.
@@ -73,7 +73,7 @@ pub struct Spec {
     pub starting_deadline_seconds: Option<i64>,
     /// What happens if a run is due while a Job is active; `Allow` if null.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub concurrency_policy: Concurrency,
+    pub concurrency_policy: ConcurrencyPolicy,
     /// Whether the creation of Jobs is suspended; `false` if null or absent.
     #[serde(default, deserialize_with = "null_as_default")]
     pub suspend: bool,
@@ -91,10 +91,10 @@ pub struct Spec {
 /// The `status` of a CronJob, as it is read and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
+pub struct CronJobStatus {
     /// The unfinished Jobs that the controller created.
     #[serde(deserialize_with = "null_as_default")]
-    pub active: Vec<Reference>,
+    pub active: Vec<JobReference>,
     /// Scheduled time of the last run that was started; `None` before the first run.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_schedule_time: Option<Timestamp>,
@@ -106,7 +106,7 @@ pub struct Status {
 /// An `ObjectReference` to a Job, as `status.active` lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Reference {
+pub struct JobReference {
     #[serde(skip_serializing_if = "is_default")]
     kind: Text,
     #[serde(skip_serializing_if = "is_default")]
@@ -120,7 +120,7 @@ pub struct Reference {
     #[serde(skip_serializing_if = "is_default")]
     api_version: Text,
     #[serde(skip_serializing_if = "is_default")]
-    resource_version: Version,
+    resource_version: ResourceVersion,
     #[serde(skip_serializing_if = "is_default")]
     field_path: Text,
 }
@@ -129,9 +129,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl Reference {
+impl JobReference {
     /// Returns a reference to a Job, with the version in `job`.
-    pub fn to(job: &Meta) -> Self {
+    pub fn from_job(job: &Meta) -> Self {
         Self {
             kind: Text::new(JOBS.kind),
             namespace: job.namespace.clone(),
@@ -144,14 +144,14 @@ impl Reference {
     }
 }
 
-impl Status {
+impl CronJobStatus {
     /// Returns whether a Job is listed in `active`.
-    pub fn is_active(&self, uid: &Uid) -> bool {
+    pub fn has_active_job(&self, uid: &Uid) -> bool {
         self.active.iter().any(|reference| reference.uid == *uid)
     }
 
     /// Removes a Job from `active`. Returns whether the Job was listed.
-    pub fn remove_active(&mut self, uid: &Uid) -> bool {
+    pub fn remove_active_job(&mut self, uid: &Uid) -> bool {
         let before = self.active.len();
         self.active.retain(|reference| reference.uid != *uid);
         self.active.len() != before
@@ -166,7 +166,7 @@ impl Object for CronJob {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
@@ -175,14 +175,14 @@ impl Object for CronJob {
 
 /// How a Job finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum JobOutcome {
     /// The Job has the condition `Complete`.
     Complete,
     /// The Job has the condition `Failed`.
     Failed,
 }
 
-impl End {
+impl JobOutcome {
     /// Returns the type of the condition, as in the `status` of the Job.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -199,7 +199,7 @@ pub struct Job {
     /// `metadata` without labels, annotations and finalizers.
     pub metadata: Meta,
     /// Scheduled time from the annotation; `None` if the annotation is missing or invalid, or the Job was created manually.
-    pub scheduled: Option<Timestamp>,
+    pub scheduled_time: Option<Timestamp>,
     /// Outcome and times of the Job; empty if the Job has no `status`.
     pub status: JobStatus,
 }
@@ -216,9 +216,12 @@ impl From<JobAsStored> for Job {
     fn from(JobAsStored { metadata, status }: JobAsStored) -> Self {
         let annotations = &metadata.annotations;
         // A manually created Job has all annotations of the template, so its scheduled time is ignored.
-        let by_hand = annotations.get(INSTANTIATE).is_some();
-        let scheduled = annotations.get(SCHEDULED_TIMESTAMP).filter(|_| !by_hand).and_then(|time| time.parse().ok());
-        Self { metadata, scheduled, status }
+        let by_hand = annotations.get(INSTANTIATE_ANNOTATION).is_some();
+        let scheduled = annotations
+            .get(CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION)
+            .filter(|_| !by_hand)
+            .and_then(|time| time.parse().ok());
+        Self { metadata, scheduled_time: scheduled, status }
     }
 }
 
@@ -227,7 +230,7 @@ impl From<JobAsStored> for Job {
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     #[serde(deserialize_with = "end")]
-    conditions: Option<End>,
+    conditions: Option<JobOutcome>,
     /// Time at which the Job controller started the Job; `None` before the start.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub start_time: Option<Timestamp>,
@@ -238,22 +241,22 @@ pub struct JobStatus {
 
 impl Job {
     /// Returns how the Job finished; `None` while it is unfinished.
-    pub fn end(&self) -> Option<End> {
+    pub fn outcome(&self) -> Option<JobOutcome> {
         self.status.conditions
     }
 
     /// Returns when the Job completed; `None` if it failed or is unfinished.
     pub fn completion_time(&self) -> Option<Timestamp> {
-        self.status.completion_time.filter(|_| self.end() == Some(End::Complete))
+        self.status.completion_time.filter(|_| self.outcome() == Some(JobOutcome::Complete))
     }
 }
 
 /// Reduces the conditions of a Job to the first true one of `Complete` and `Failed`.
-fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<End>, D::Error> {
+fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JobOutcome>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {
-        "Complete" => Some(End::Complete),
-        "Failed" => Some(End::Failed),
+        "Complete" => Some(JobOutcome::Complete),
+        "Failed" => Some(JobOutcome::Failed),
         _ => None,
     }))
 }
@@ -262,15 +265,15 @@ impl Object for Job {
     const RESOURCE: Resource = JOBS;
     type Indexes = (ByController,);
 
-    const PROTOBUF: Option<&'static Message> = Some(&messages::JOB);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::JOB);
     /// Jobs of other controllers are not cached.
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(CRON_JOBS.kind));
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller_kind() == Some(CRON_JOBS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use common::{
-    consistency::Cache,
-    controller::Observed,
-    io::Failed,
+    consistency::LedgerCache,
+    controller::Observation,
+    io::SyncError,
     map::HashSet,
     meta::Key,
     refs::{self, Owner},
@@ -16,22 +16,29 @@ use jiff::Timestamp;
 use crate::{CronJobController, objects::CRON_JOBS, snapshot::Snapshot};
 
 impl CronJobController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let Some(cron) = self.crons.store().get(&key.namespace, &key.name)? else {
-            return Ok(Observed::Gone);
+            return Ok(Observation::Gone);
         };
         let uid = &cron.metadata.uid;
-        let caches: [&dyn Cache; 2] = [&**self.jobs.store(), &**self.crons.store()];
-        if let Some(behind) = self.ledger.behind(uid, &caches, HashSet::default) {
-            return Ok(Observed::behind(behind));
+        let caches: [&dyn LedgerCache; 2] = [&**self.jobs.store(), &**self.crons.store()];
+        if let Some(behind) = self.ledger.unseen_write(uid, &caches, HashSet::default) {
+            return Ok(Observation::waiting_for_own_writes(behind));
         }
-        let ours = |owner: &common::meta::OwnerRef| refs::resolve(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
-        let mut jobs = self.jobs.store().by_index(ByController, &IndexValue::controlled_by(&cron.metadata))?;
+        let ours = |owner: &common::meta::OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
+        let mut jobs = self.jobs.store().list_by_index(ByController, &IndexValue::for_controller(&cron.metadata))?;
         jobs.retain(|job| {
             job.metadata.namespace == key.namespace && job.metadata.controller().and_then(ours).is_some()
         });
         jobs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let owner = Owner::new(CRON_JOBS, &cron.metadata);
-        Ok(Observed::Ready(Snapshot { cron, owner, is_live: false, jobs, answers: BTreeMap::new(), now }))
+        Ok(Observation::Ready(Snapshot {
+            cron_job: cron,
+            owner,
+            is_cron_job_live: false,
+            jobs,
+            live_jobs: BTreeMap::new(),
+            now,
+        }))
     }
 }

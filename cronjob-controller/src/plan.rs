@@ -6,19 +6,19 @@ use common::{
     controller::Explain,
     events::EventType,
     intern::Text,
-    meta::{Uid, Version},
+    meta::{ResourceVersion, Uid},
 };
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::objects::Status;
+use crate::objects::CronJobStatus;
 
 /// Maximum length of the message of an Event in bytes; longer messages are truncated.
 ///
 /// Messages quote schedules, which may be as long as an object can be.
 const MAX_MESSAGE: usize = 1024;
 
-/// An Event about the CronJob, for [`Step::Emit`].
+/// An Event about the CronJob, for [`Action::RecordEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `Warning` if a user has to act, else `Normal`.
@@ -51,7 +51,7 @@ impl Event {
 
 /// A live read from the API server that the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
+pub enum LiveRead {
     /// Reads the CronJob, because the cache holds a Job owned by it that `status.active` does not list.
     CronJob,
     /// Reads a Job by name, because `status.active` lists the Job and the cache does not hold it.
@@ -60,39 +60,39 @@ pub enum Question {
 
 /// Why a Job is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum DeletionReason {
     /// The number of finished Jobs exceeds the history limit.
-    History,
+    BeyondHistoryLimit,
     /// The next run is due under the policy `Replace`.
-    Replaced,
+    ReplacedByNextRun,
 }
 
 /// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum Action {
     /// Records an Event about the CronJob.
-    Emit(Event),
+    RecordEvent(Event),
     /// Deletes a Job and removes it from `status.active`.
-    Delete {
+    DeleteJob {
         /// Name of the Job, which is in the namespace of the CronJob.
         name: Text,
         /// UID of the Job, a precondition of the deletion.
         uid: Uid,
         /// Version of the Job in the snapshot; `None` if neither the cache nor a live read has the Job.
-        version: Option<Version>,
-        /// Reason for the deletion. If the deletion fails, [`Reason::Replaced`] ends the sync at once.
-        reason: Reason,
+        version: Option<ResourceVersion>,
+        /// Reason for the deletion. If the deletion fails, [`DeletionReason::ReplacedByNextRun`] ends the sync at once.
+        reason: DeletionReason,
         /// Event to record if the deletion fails: the Job has finished nevertheless. `None` if there is nothing to report.
-        if_refused: Option<Event>,
+        event_if_refused: Option<Event>,
     },
     /// Creates a Job and adds it to `status.active`. Always the last step.
-    Create {
+    CreateJob {
         /// Name of the Job; it prevents a second start of the same run.
         name: Text,
         /// The whole Job as JSON, with its owner reference and annotations.
         body: Box<Value>,
         /// Scheduled time of the run, which becomes `status.lastScheduleTime`.
-        scheduled: Timestamp,
+        scheduled_time: Timestamp,
     },
 }
 
@@ -100,13 +100,13 @@ pub enum Step {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The live reads to make first; a plan with live reads has no steps.
-    pub questions: Vec<Question>,
+    pub live_reads: Vec<LiveRead>,
     /// The actions, in the order in which they are taken.
-    pub steps: Vec<Step>,
+    pub actions: Vec<Action>,
     /// The status to write. It does not yet include the effects of the deletions and of the new Job.
-    pub status: Status,
+    pub status: CronJobStatus,
     /// Whether [`Self::status`] differs from the stored status.
-    pub changed: bool,
+    pub is_status_changed: bool,
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
     /// The number of active Jobs, for `/debug/explain`.
@@ -115,9 +115,9 @@ pub struct Plan {
     pub waiting: Vec<String>,
 }
 
-impl Question {
+impl LiveRead {
     /// Returns why the live read is needed, in a sentence about its object.
-    pub fn why(&self) -> &'static str {
+    pub fn reason_text(&self) -> &'static str {
         match self {
             Self::CronJob => "it does not list one of its Jobs as active",
             Self::Job(_) => "it is listed as active, and the cache does not hold it",
@@ -125,30 +125,32 @@ impl Question {
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for LiveRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CronJob => write!(f, "read the CronJob: {}", self.why()),
-            Self::Job(name) => write!(f, "read Job {name}: {}", self.why()),
+            Self::CronJob => write!(f, "read the CronJob: {}", self.reason_text()),
+            Self::Job(name) => write!(f, "read Job {name}: {}", self.reason_text()),
         }
     }
 }
 
-impl Reason {
+impl DeletionReason {
     /// Returns the reason as a sentence about the Job, for logs and `/debug/explain`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::History => "it is beyond the history limit",
-            Self::Replaced => "the next run is due",
+            Self::BeyondHistoryLimit => "it is beyond the history limit",
+            Self::ReplacedByNextRun => "the next run is due",
         }
     }
 }
 
 impl Plan {
     /// Describes the differences between the status to write and the stored one, in the words of the Events.
-    pub fn changes(&self) -> String {
-        let mut changes = self.steps.iter().filter_map(|step| match step {
-            Step::Emit(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => Some(message.as_str()),
+    pub fn describe_status_changes(&self) -> String {
+        let mut changes = self.actions.iter().filter_map(|step| match step {
+            Action::RecordEvent(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {
+                Some(message.as_str())
+            }
             _ => None,
         });
         let first = changes.next().unwrap_or_default();
@@ -161,16 +163,16 @@ impl Plan {
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        match &self.questions[..] {
+        match &self.live_reads[..] {
             [] => self.situation.clone(),
             [question] => format!("{}; first {question}", self.situation),
             [question, others @ ..] => format!("{}; first {question}, and {} more reads", self.situation, others.len()),
         }
     }
 
-    fn waiting(&self) -> Vec<String> {
-        let warnings = self.steps.iter().filter_map(|step| match step {
-            Step::Emit(Event { kind: EventType::Warning, message, .. }) => Some(message),
+    fn wait_reasons(&self) -> Vec<String> {
+        let warnings = self.actions.iter().filter_map(|step| match step {
+            Action::RecordEvent(Event { kind: EventType::Warning, message, .. }) => Some(message),
             _ => None,
         });
         let news = warnings.filter(|message| !self.waiting.contains(message));

@@ -23,34 +23,34 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::zone::second;
+use self::zone::unix_second;
 pub use self::{
     error::ParseError,
-    fields::Fields,
-    zone::{UnknownZone, Zone},
+    fields::CronFields,
+    zone::{UnknownTimeZone, ZoneRules},
 };
 
 /// The firing times of a CronJob, parsed from `spec.schedule` and `spec.timeZone`.
 #[derive(Clone, Debug)]
 pub enum Schedule {
     /// The schedule fires at the wall-clock times that the fields allow.
-    Fields {
+    Cron {
         /// The allowed wall-clock times.
-        fields: Fields,
+        fields: CronFields,
         /// The time zone of the wall-clock times.
-        zone: Zone,
+        zone: ZoneRules,
     },
     /// The schedule fires at a constant interval: whole seconds, at least one.
-    Every(Duration),
+    Interval(Duration),
 }
 
 impl Schedule {
     /// Returns the first firing after `after`; `None` without a firing within five years.
-    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        let after = second(after);
+    pub fn next_firing_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = unix_second(after);
         let next = match self {
-            Self::Fields { fields, zone } => next::next(fields, zone, after)?,
-            Self::Every(interval) => after.checked_add(seconds(*interval))?,
+            Self::Cron { fields, zone } => next::next_firing_second(fields, zone, after)?,
+            Self::Interval(interval) => after.checked_add(seconds(*interval))?,
         };
         Timestamp::from_second(next).ok()
     }
@@ -58,9 +58,9 @@ impl Schedule {
     /// Returns the first firing in a later minute than the minute of `firing`.
     ///
     /// The name of a Job is derived from the minute, so only the first of two firings in a minute can get a Job.
-    pub fn next_in_another_minute(&self, firing: Timestamp) -> Option<Timestamp> {
-        let Self::Every(interval) = self else { return self.next(firing) };
-        let (firing, interval) = (second(firing), seconds(*interval));
+    pub fn next_firing_in_later_minute(&self, firing: Timestamp) -> Option<Timestamp> {
+        let Self::Interval(interval) = self else { return self.next_firing_after(firing) };
+        let (firing, interval) = (unix_second(firing), seconds(*interval));
         let rest_of_minute = 60 - firing.rem_euclid(60);
         let steps = rest_of_minute.saturating_add(interval - 1) / interval;
         Timestamp::from_second(firing.checked_add(steps.max(1).checked_mul(interval)?)?).ok()
@@ -70,19 +70,23 @@ impl Schedule {
     ///
     /// The number of steps grows with the logarithm of the time between `after` and `now`. Upstream extrapolates from the first
     /// two firings instead, and misses runs of schedules with irregular firings.
-    pub fn latest(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let first = self.next(after).filter(|first| *first <= now)?;
-        if let Self::Every(interval) = self {
-            let (first, now, interval) = (first.as_second(), second(now), seconds(*interval));
+    pub fn latest_firing(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let first = self.next_firing_after(after).filter(|first| *first <= now)?;
+        if let Self::Interval(interval) = self {
+            let (first, now, interval) = (first.as_second(), unix_second(now), seconds(*interval));
             return Timestamp::from_second(first + (now - first) / interval * interval).ok();
         }
         // Invariant: of the firings up to `now`, at least one lies after `early`, and none lies after `late`.
-        let mut early = second(after);
-        let mut late = second(now);
+        let mut early = unix_second(after);
+        let mut late = unix_second(now);
         let mut latest = first;
         while late - early > 1 {
             let middle = early + (late - early) / 2;
-            match Timestamp::from_second(middle).ok().and_then(|from| self.next(from)).filter(|next| *next <= now) {
+            match Timestamp::from_second(middle)
+                .ok()
+                .and_then(|from| self.next_firing_after(from))
+                .filter(|next| *next <= now)
+            {
                 Some(next) => {
                     latest = latest.max(next);
                     early = middle.max(next.as_second()).min(late);

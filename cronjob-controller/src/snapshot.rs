@@ -11,16 +11,16 @@ use crate::objects::{CronJob, Job};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The CronJob, from the cache or from a live read.
-    pub cron: Arc<CronJob>,
+    pub cron_job: Arc<CronJob>,
     /// The owner reference and deletion state of the CronJob.
     pub owner: Owner,
     /// Whether `cron` was read live in this sync; `false` if it comes from the cache.
-    pub is_live: bool,
+    pub is_cron_job_live: bool,
     /// The cached Jobs that the CronJob controls, sorted by name.
     pub jobs: Vec<Arc<Job>>,
     /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the
     /// Job; the value is `None` if no such Job exists.
-    pub answers: BTreeMap<Text, Option<Arc<Job>>>,
+    pub live_jobs: BTreeMap<Text, Option<Arc<Job>>>,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
 }

@@ -58,10 +58,10 @@ fn snapshot(cron: &Value, jobs: &[Value]) -> Snapshot {
     let jobs = jobs.iter().map(|job| Arc::new(serde_json::from_str::<Job>(&job.to_string()).unwrap())).collect();
     Snapshot {
         owner: Owner::new(CRON_JOBS, &cron.metadata),
-        cron: Arc::new(cron),
-        is_live: true,
+        cron_job: Arc::new(cron),
+        is_cron_job_live: true,
         jobs,
-        answers: BTreeMap::new(),
+        live_jobs: BTreeMap::new(),
         now: "2026-03-01T00:05:00.5Z".parse().unwrap(),
     }
 }
@@ -91,7 +91,7 @@ proptest! {
         let before = ALLOCATOR.total_allocated();
         let plan = decide(&snapshot);
         let allocated = ALLOCATOR.total_allocated() - before;
-        prop_assert!(plan.questions.len() <= 100, "one sync looks up a bounded number of Jobs");
+        prop_assert!(plan.live_reads.len() <= 100, "one sync looks up a bounded number of Jobs");
         prop_assert!(allocated <= PER_BYTE * size + BESIDES, "{allocated} bytes for objects of {size}");
     }
 }

@@ -10,50 +10,50 @@ use std::time::Duration;
 
 use common::{
     events::EventType,
-    io::{Failed, Request, Requeue},
+    io::{Request, Requeue, SyncError},
 };
 use serde_json::json;
 
 pub(crate) use self::note::Note;
-use self::{note::Io, refusals::status_failed};
+use self::{note::Io, refusals::failure_of_status_write};
 use crate::{
     objects::DAEMON_SETS,
-    plan::{Plan, Problem, Scope},
+    plan::{Plan, SelectorProblem, SyncScope},
     snapshot::Snapshot,
 };
 
 /// Sends the requests of a plan. Returns when the DaemonSet is synced again.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    match (&plan.problem, plan.scope) {
-        (Some(problem @ Problem::SelectsEverything), _) => {
-            io.event(EventType::Warning, "SelectingAll", problem.to_string());
-            Ok(Requeue::AsPlanned)
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+    match (&plan.selector_problem, plan.scope) {
+        (Some(problem @ SelectorProblem::EmptySelector), _) => {
+            io.record_event(EventType::Warning, "SelectingAll", problem.to_string());
+            Ok(Requeue::AfterPlannedDelay)
         }
-        (Some(Problem::Selector(error)), _) => {
-            io.note(Note::BrokenSelector(error.to_string()));
-            Ok(Requeue::AsPlanned)
+        (Some(SelectorProblem::InvalidSelector(error)), _) => {
+            io.apply_note(Note::InvalidSelector(error.to_string()));
+            Ok(Requeue::AfterPlannedDelay)
         }
-        (None, Scope::Nothing) => Ok(Requeue::AsPlanned),
-        (None, Scope::Status) => write_status(plan, io).await.map(|()| Requeue::AsPlanned),
-        (None, Scope::Claims | Scope::Everything) => claim_and_manage(snapshot, plan, io).await,
+        (None, SyncScope::Nothing) => Ok(Requeue::AfterPlannedDelay),
+        (None, SyncScope::StatusOnly) => write_status(plan, io).await.map(|()| Requeue::AfterPlannedDelay),
+        (None, SyncScope::ClaimsOnly | SyncScope::Everything) => claim_and_manage(snapshot, plan, io).await,
     }
 }
 
 /// Writes revisions and claims Pods. Also creates and deletes Pods and writes the status if the plan's scope is `Everything`.
-async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // The failure of the first denied change. The sync continues without the change, and ends with this failure.
-    let mut denied: Option<Failed> = None;
+    let mut denied: Option<SyncError> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {
-        return Ok(Requeue::AsPlanned);
+        return Ok(Requeue::AfterPlannedDelay);
     }
     let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
     revisions::delete_duplicates(snapshot, &relabelled.kept_hashes, &mut denied, io).await?;
     if !revisions::write_current(snapshot, io).await? {
-        return Ok(Requeue::AsPlanned);
+        return Ok(Requeue::AfterPlannedDelay);
     }
     let adopted = pods::claim(snapshot, plan, &mut denied, io).await?;
-    if plan.scope == Scope::Claims {
-        return denied.map_or_else(|| Ok(again(adopted + relabelled.done)), Err);
+    if plan.scope == SyncScope::ClaimsOnly {
+        return denied.map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pods)), Err);
     }
 
     let created = pods::create(snapshot, plan, io).await;
@@ -63,7 +63,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     let forgotten = match &managed {
         Ok(_) => {
             let why = "the history is longer than its limit";
-            revisions::delete(plan.forget.iter(), why, &mut denied, io).await
+            revisions::delete(plan.revisions_to_delete.iter(), why, &mut denied, io).await
         }
         Err(_) => Ok(()),
     };
@@ -73,11 +73,15 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     if let Some(denied) = denied {
         return Err(denied);
     }
-    Ok(match (plan.deferred.total(), plan.orphans) {
+    Ok(match (plan.deferred.total(), plan.deferred_adoptions) {
         // After a lost answer to a creation, the sync waits for the Pod. Such a sync does not reset the back-off of its key.
-        (0, 0) => snapshot.lost_creates.values().min().map_or(Requeue::AsPlanned, |left| Requeue::Unfinished(*left)),
-        (0, _) => Requeue::RateLimited,
-        _ => again(managed),
+        (0, 0) => snapshot
+            .nodes_with_lost_creation
+            .values()
+            .min()
+            .map_or(Requeue::AfterPlannedDelay, |left| Requeue::AfterPartialWork(*left)),
+        (0, _) => Requeue::AfterBackoff,
+        _ => requeue_for_remaining_work(managed),
     })
 }
 
@@ -86,13 +90,13 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
 ///
 /// After a conflict, upstream writes the same status onto the newer DaemonSet, even if that is another one of the same name
 /// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here a conflict fails the sync, and the next sync computes a new status.
-async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
+async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
     if !plan.writes_status() {
         return Ok(());
     }
-    let body = io.body(|| json!({"status": plan.status}));
-    match io.send(Request::status(DAEMON_SETS, &plan.set.metadata, body)).await {
-        Err(refusal) if !refusal.error.is_not_found() => Err(status_failed(&plan.set, &refusal)),
+    let body = io.encode_body(|| json!({"status": plan.status}));
+    match io.send(Request::patch_status(DAEMON_SETS, &plan.set.metadata, body)).await {
+        Err(refusal) if !refusal.error.is_not_found() => Err(failure_of_status_write(&plan.set, &refusal)),
         _ => Ok(()),
     }
 }
@@ -101,6 +105,6 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
 ///
 /// If `effective` is above 0, the next sync may follow at once: it begins by waiting for the caches. If it is 0, all Pods were
 /// already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.
-fn again(effective: usize) -> Requeue {
-    if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::RateLimited }
+fn requeue_for_remaining_work(effective: usize) -> Requeue {
+    if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::AfterBackoff }
 }

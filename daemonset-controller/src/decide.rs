@@ -17,12 +17,12 @@ use std::{
     time::Duration,
 };
 
-use common::{explain::Lines, intern::Text, refs::Owner};
+use common::{explain::BoundedLines, intern::Text, refs::Owner};
 
 use crate::{
     objects::PodRef,
-    plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
-    snapshot::{Snapshot, Turn},
+    plan::{DeferredNodes, DeletionReason, Plan, PodCreation, PodDeletion, SelectorProblem, SyncScope},
+    snapshot::{Snapshot, SyncTurn},
 };
 
 /// Decides the plan of one sync. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
@@ -30,138 +30,145 @@ use crate::{
 /// A sync does one kind of work on Pods, in this order of priority: adopt orphans, create missing Pods and delete surplus Pods,
 /// replace outdated Pods. The sync after an adoption adopts no Pods.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let scope = scope(snapshot);
+    let scope = sync_scope(snapshot);
     let (adopt, orphans) = match scope {
-        Scope::Claims if snapshot.turn == Turn::Adopts => (snapshot.adopt.clone(), 0),
-        _ => (Vec::new(), snapshot.adopt.len()),
+        SyncScope::ClaimsOnly if snapshot.turn == SyncTurn::AdoptsOrphans => (snapshot.orphans_to_adopt.clone(), 0),
+        _ => (Vec::new(), snapshot.orphans_to_adopt.len()),
     };
     let mut plan = Plan {
         set: Arc::clone(&snapshot.set),
-        problem: problem(snapshot),
+        selector_problem: selector_problem(snapshot),
         scope,
-        hash: snapshot.revisions.hash.clone(),
-        adopt,
-        orphans,
-        creates: Vec::new(),
-        deletes: Vec::new(),
-        deferred: Deferred::default(),
+        revision_hash: snapshot.revisions.current_hash.clone(),
+        orphans_to_adopt: adopt,
+        deferred_adoptions: orphans,
+        creations: Vec::new(),
+        deletions: Vec::new(),
+        deferred: DeferredNodes::default(),
         status: snapshot.set.status.clone(),
-        forget: Vec::new(),
-        tally: snapshot.nodes.tally,
-        waiting: Lines::default(),
-        due: None,
+        revisions_to_delete: Vec::new(),
+        node_counts: snapshot.nodes.node_counts,
+        waiting: BoundedLines::default(),
+        due_after: None,
     };
-    if plan.problem.is_some() {
+    if plan.selector_problem.is_some() {
         return plan;
     }
     match plan.scope {
-        Scope::Nothing => {
+        SyncScope::Nothing => {
             plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         }
-        Scope::Claims => plan.waiting.push(|| "Pods are counted once the cache shows their owners".to_owned()),
-        Scope::Status => {
-            let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.why.clone()).unwrap_or_default();
+        SyncScope::ClaimsOnly => plan.waiting.push(|| "Pods are counted once the cache shows their owners".to_owned()),
+        SyncScope::StatusOnly => {
+            let blocked =
+                snapshot.stale_cache.as_ref().map(|blocked| blocked.unobserved_write.clone()).unwrap_or_default();
             plan.waiting.push(|| format!("only the status is written: {blocked}"));
-            plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, false);
+            plan.status = status::compute_status(&snapshot.set, &snapshot.nodes.node_counts, false);
         }
-        Scope::Everything => {
+        SyncScope::Everything => {
             manage_pods(snapshot, &mut plan);
-            let old = &snapshot.revisions.old;
-            plan.forget = revisions::surplus(old, snapshot.set.history, |hash| snapshot.live_hashes.contains(hash));
-            let refused = &snapshot.refused_revisions.names;
-            plan.forget.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));
-            plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, true);
+            let old = &snapshot.revisions.earlier_revisions;
+            plan.revisions_to_delete = revisions::surplus_revisions(old, snapshot.set.revision_history_limit, |hash| {
+                snapshot.earlier_hashes_in_use.contains(hash)
+            });
+            let refused = &snapshot.refused_revisions.object_names;
+            plan.revisions_to_delete.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));
+            plan.status = status::compute_status(&snapshot.set, &snapshot.nodes.node_counts, true);
         }
     }
-    if plan.scope != Scope::Nothing {
-        for name in &snapshot.refused_revisions.names {
+    if plan.scope != SyncScope::Nothing {
+        for name in &snapshot.refused_revisions.object_names {
             plan.waiting.push(|| format!("revision {name} stays as it is: the server refused to change it"));
         }
-        for name in &snapshot.refused_pods.names {
+        for name in &snapshot.refused_pods.object_names {
             plan.waiting.push(|| format!("Pod {name} stays as it is: the server refused to change it"));
         }
     }
-    plan.due = requeue_after(snapshot, &plan);
+    plan.due_after = requeue_after(snapshot, &plan);
     plan
 }
 
-fn problem(snapshot: &Snapshot) -> Option<Problem> {
+fn selector_problem(snapshot: &Snapshot) -> Option<SelectorProblem> {
     if snapshot.set.selector.is_empty() {
-        return Some(Problem::SelectsEverything);
+        return Some(SelectorProblem::EmptySelector);
     }
-    snapshot.set.selector.problem().cloned().map(Problem::Selector)
+    snapshot.set.selector.problem().cloned().map(SelectorProblem::InvalidSelector)
 }
 
-fn scope(snapshot: &Snapshot) -> Scope {
-    let Owner { deleting, .. } = &snapshot.owner;
+fn sync_scope(snapshot: &Snapshot) -> SyncScope {
+    let Owner { is_deleting: deleting, .. } = &snapshot.owner;
     if *deleting {
-        Scope::Nothing
-    } else if snapshot.blocked.is_some() {
-        Scope::Status
-    } else if !snapshot.relabel.is_empty()
-        || !snapshot.unlabelled.is_empty()
-        || (!snapshot.adopt.is_empty() && snapshot.turn == Turn::Adopts)
+        SyncScope::Nothing
+    } else if snapshot.stale_cache.is_some() {
+        SyncScope::StatusOnly
+    } else if !snapshot.pods_to_relabel.is_empty()
+        || !snapshot.unlabelled_pods.is_empty()
+        || (!snapshot.orphans_to_adopt.is_empty() && snapshot.turn == SyncTurn::AdoptsOrphans)
     {
-        Scope::Claims
+        SyncScope::ClaimsOnly
     } else {
-        Scope::Everything
+        SyncScope::Everything
     }
 }
 
 /// Decides creations and deletions as upstream's `manage`; if there are none, the rolling update as `rollingUpdate`.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
-    let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back);
-    for node in nodes.create.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
-        let create = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).create;
-        plan.creates.extend(create.map(|lack| Creation { node: node.name.clone(), lack }));
+    let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back_nodes);
+    for node in nodes.create_pod_on.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
+        let create = manage::actions_on_node(&node.view(), &nodes.criteria, snapshot.now).creation_reason;
+        plan.creations.extend(create.map(|lack| PodCreation { node: node.name.clone(), creation_reason: lack }));
     }
-    for node in &nodes.delete.nodes {
-        let delete = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).delete;
-        let deletion = |(pod, why): (&_, _)| Deletion { pod: Arc::clone(pod), node: node.name.clone(), why };
-        plan.deletes.extend(delete.into_iter().map(deletion));
+    for node in &nodes.delete_pods_on.nodes {
+        let delete = manage::actions_on_node(&node.view(), &nodes.criteria, snapshot.now).pods_to_delete;
+        let deletion =
+            |(pod, why): (&_, _)| PodDeletion { pod: Arc::clone(pod), node: node.name.clone(), deletion_reason: why };
+        plan.deletions.extend(delete.into_iter().map(deletion));
     }
-    plan.deferred = Deferred { creates: nodes.create.unlisted(), deletes: nodes.delete.unlisted() };
-    if plan.creates.is_empty() && plan.deletes.is_empty() {
-        rolling::update(snapshot, plan);
+    plan.deferred = DeferredNodes {
+        creation_nodes: nodes.create_pod_on.unlisted_count(),
+        deletion_nodes: nodes.delete_pods_on.unlisted_count(),
+    };
+    if plan.creations.is_empty() && plan.deletions.is_empty() {
+        rolling::decide_rolling_update(snapshot, plan);
     }
-    nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
-    nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
-    let burst = snapshot.limits.burst;
-    plan.deferred.creates += plan.creates.len().saturating_sub(burst);
-    plan.deferred.deletes += plan.deletes.len().saturating_sub(burst);
-    plan.creates.truncate(burst);
-    plan.deletes.truncate(burst);
-    if snapshot.terminating_namespace && !plan.creates.is_empty() {
+    nodes.cursors.creation_cursor.sort_after_cursor(&mut plan.creations, |creation| &creation.node);
+    nodes.cursors.deletion_cursor.sort_after_cursor(&mut plan.deletions, |deletion| &deletion.node);
+    let burst = snapshot.decision_settings.burst_replicas;
+    plan.deferred.creation_nodes += plan.creations.len().saturating_sub(burst);
+    plan.deferred.deletion_nodes += plan.deletions.len().saturating_sub(burst);
+    plan.creations.truncate(burst);
+    plan.deletions.truncate(burst);
+    if snapshot.is_namespace_terminating && !plan.creations.is_empty() {
         // The server refuses all new Pods of the namespace, so these creations are not left to later syncs either.
-        plan.creates.clear();
-        plan.deferred.creates = 0;
+        plan.creations.clear();
+        plan.deferred.creation_nodes = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
-    if plan.creates.is_empty() {
+    if plan.creations.is_empty() {
         // The deferred creations are all on held-back nodes, which wait for an adoption or for the timeout of a lost answer.
-        plan.deferred.creates = 0;
+        plan.deferred.creation_nodes = 0;
     }
     explain_held_back(snapshot, plan);
-    if snapshot.nodes.untargeted > 0 {
-        let untargeted = snapshot.nodes.untargeted;
+    if snapshot.nodes.untargeted_pods > 0 {
+        let untargeted = snapshot.nodes.untargeted_pods;
         plan.waiting.push(|| format!("{untargeted} Pods are ignored: they are neither bound nor pinned to a node"));
     }
 }
 
 /// Returns the held-back nodes, which get no Pod now: a creation with a lost answer may have created one there, or an orphan on
 /// the node waits for its adoption.
-pub(crate) fn held_back<'a>(
+pub(crate) fn held_back_node_names<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a PodRef>,
 ) -> BTreeSet<Text> {
-    lost_creates.keys().chain(orphans.map(|pod| pod.target())).cloned().collect()
+    lost_creates.keys().chain(orphans.map(|pod| pod.target_node())).cloned().collect()
 }
 
 fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
-    if !snapshot.adopt.is_empty() {
-        plan.waiting.push(|| format!("{} Pods are adopted by the next sync", snapshot.adopt.len()));
+    if !snapshot.orphans_to_adopt.is_empty() {
+        plan.waiting.push(|| format!("{} Pods are adopted by the next sync", snapshot.orphans_to_adopt.len()));
     }
-    for node in snapshot.lost_creates.keys() {
+    for node in snapshot.nodes_with_lost_creation.keys() {
         plan.waiting
             .push(|| format!("node {node}: a request to create a Pod was not answered, and may have created one"));
     }
@@ -169,24 +176,28 @@ fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Returns the time from the snapshot until the decision may change without an event; `None` without such a time.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    match (plan.scope, &snapshot.blocked) {
-        (Scope::Nothing, _) => None,
-        (Scope::Status, Some(blocked)) => Some(blocked.at_most),
+    match (plan.scope, &snapshot.stale_cache) {
+        (SyncScope::Nothing, _) => None,
+        (SyncScope::StatusOnly, Some(blocked)) => Some(blocked.max_wait),
         _ => {
-            let due = snapshot.nodes.due.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
-            let lost = snapshot.lost_creates.values().min().copied();
-            let refused = snapshot.refused_revisions.retry.into_iter().chain(snapshot.refused_pods.retry);
-            due.into_iter().chain(next_failure(snapshot, plan)).chain(lost).chain(refused).min()
+            let due = snapshot.nodes.due_at.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
+            let lost = snapshot.nodes_with_lost_creation.values().min().copied();
+            let refused = snapshot.refused_revisions.retry_after.into_iter().chain(snapshot.refused_pods.retry_after);
+            due.into_iter().chain(next_failed_pod_deletion(snapshot, plan)).chain(lost).chain(refused).min()
         }
     }
 }
 
 /// Returns the time from the snapshot until a failed Pod is deleted again, if the deletion of this sync has no effect.
-fn next_failure(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    let failed: BTreeSet<_> =
-        plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).map(|deletion| &deletion.node).collect();
-    let nodes = snapshot.nodes.delete.nodes.iter().filter(|node| failed.contains(&node.name));
-    nodes.map(|node| node.failed_delay).min()
+fn next_failed_pod_deletion(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+    let failed: BTreeSet<_> = plan
+        .deletions
+        .iter()
+        .filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
+        .map(|deletion| &deletion.node)
+        .collect();
+    let nodes = snapshot.nodes.delete_pods_on.nodes.iter().filter(|node| failed.contains(&node.name));
+    nodes.map(|node| node.next_failed_pod_delay).min()
 }
 
 #[cfg(test)]

@@ -10,19 +10,19 @@ const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The bounds of a delay that doubles with each failed Pod on a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct BackoffBounds {
     /// Delay between the deletions of the first and the second failed Pod on a node.
-    pub(crate) initial: Duration,
+    pub(crate) initial_delay: Duration,
     /// Longest delay. An entry without a new failure within twice this time expires.
-    pub(crate) max: Duration,
+    pub(crate) max_delay: Duration,
 }
 
 /// The back-off of each node of one DaemonSet. It restarts when `status.observedGeneration` changes.
 ///
 /// The back-off is kept in memory only: after a restart of the process, the first failure has no delay. Upstream: client-go
-/// `util/flowcontrol`, `Backoff`.
+/// `util/flowcontrol`, `BackoffSettings`.
 #[derive(Debug, Default)]
-pub(crate) struct FailedPods {
+pub(crate) struct FailedPodBackoff {
     generation: i64,
     nodes: BTreeMap<Text, Entry>,
     purged: Timestamp,
@@ -37,24 +37,29 @@ struct Entry {
 }
 
 impl Entry {
-    fn until(&self) -> Timestamp {
+    fn delayed_until(&self) -> Timestamp {
         self.since
             .saturating_add(SignedDuration::try_from(self.delay).unwrap_or(SignedDuration::MAX))
             .unwrap_or(self.since)
     }
 
     /// Whether the entry is valid: the last failure is at most twice the longest delay ago, and is not in the future.
-    fn counts(&self, bounds: Bounds, now: Timestamp) -> bool {
+    fn is_valid(&self, bounds: BackoffBounds, now: Timestamp) -> bool {
         let idle = now.duration_since(self.since);
-        let longest = SignedDuration::try_from(bounds.max.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
+        let longest = SignedDuration::try_from(bounds.max_delay.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
         !idle.is_negative() && idle <= longest
     }
 }
 
-impl FailedPods {
+impl FailedPodBackoff {
     /// Removes expired entries, and all entries if `generation` is new. Returns the nodes on which a delay ends early, because
     /// the generation is new or because the clock was set back.
-    pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) -> Vec<Text> {
+    pub(crate) fn remove_expired_entries(
+        &mut self,
+        generation: i64,
+        bounds: BackoffBounds,
+        now: Timestamp,
+    ) -> Vec<Text> {
         let is_new = self.generation != generation;
         let was_set_back = now < self.observed;
         self.generation = generation;
@@ -65,8 +70,8 @@ impl FailedPods {
         self.purged = now;
         let mut ended = Vec::new();
         self.nodes.retain(|node, entry| {
-            let stays = !is_new && entry.counts(bounds, now);
-            if !stays && entry.until() > now {
+            let stays = !is_new && entry.is_valid(bounds, now);
+            if !stays && entry.delayed_until() > now {
                 ended.push(node.clone());
             }
             stays
@@ -75,19 +80,19 @@ impl FailedPods {
     }
 
     /// Returns the end of the delay on the node; `None` if failed Pods on the node may be deleted now.
-    pub(crate) fn until(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Option<Timestamp> {
-        let entry = self.nodes.get(node).filter(|entry| entry.counts(bounds, now))?;
-        Some(entry.until()).filter(|until| *until > now)
+    pub(crate) fn delayed_until(&self, node: &Text, bounds: BackoffBounds, now: Timestamp) -> Option<Timestamp> {
+        let entry = self.nodes.get(node).filter(|entry| entry.is_valid(bounds, now))?;
+        Some(entry.delayed_until()).filter(|until| *until > now)
     }
 
     /// Returns the delay that would follow if a failed Pod on the node were deleted at `now`.
-    pub(crate) fn next_delay(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Duration {
-        let known = self.nodes.get(node).filter(|entry| entry.counts(bounds, now));
-        known.map_or(bounds.initial, |entry| entry.delay.saturating_mul(2).min(bounds.max))
+    pub(crate) fn next_delay(&self, node: &Text, bounds: BackoffBounds, now: Timestamp) -> Duration {
+        let known = self.nodes.get(node).filter(|entry| entry.is_valid(bounds, now));
+        known.map_or(bounds.initial_delay, |entry| entry.delay.saturating_mul(2).min(bounds.max_delay))
     }
 
     /// Removes the back-off of a deleted node.
-    pub(crate) fn node_gone(&mut self, node: &Text) {
+    pub(crate) fn remove_node(&mut self, node: &Text) {
         self.nodes.remove(node);
     }
 
@@ -97,7 +102,7 @@ impl FailedPods {
     }
 
     /// Records the deletion of a failed Pod on the node, which begins the next delay.
-    pub(crate) fn deleted(&mut self, node: &Text, bounds: Bounds, now: Timestamp) {
+    pub(crate) fn record_deletion(&mut self, node: &Text, bounds: BackoffBounds, now: Timestamp) {
         let delay = self.next_delay(node, bounds, now);
         self.nodes.insert(node.clone(), Entry { delay, since: now });
     }
@@ -108,7 +113,8 @@ mod tests {
     use super::*;
     use crate::world::now;
 
-    const BOUNDS: Bounds = Bounds { initial: Duration::from_secs(1), max: Duration::from_mins(15) };
+    const BOUNDS: BackoffBounds =
+        BackoffBounds { initial_delay: Duration::from_secs(1), max_delay: Duration::from_mins(15) };
 
     fn seconds(n: i64) -> SignedDuration {
         SignedDuration::from_secs(n)
@@ -117,14 +123,14 @@ mod tests {
     /// DAEMONSET-24.
     #[test]
     fn the_delay_doubles_up_to_its_limit() {
-        let (mut failed, node, mut time) = (FailedPods::default(), Text::new("n"), now());
-        assert_eq!(failed.until(&node, BOUNDS, time), None);
+        let (mut failed, node, mut time) = (FailedPodBackoff::default(), Text::new("n"), now());
+        assert_eq!(failed.delayed_until(&node, BOUNDS, time), None);
         for delay in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
-            failed.deleted(&node, BOUNDS, time);
+            failed.record_deletion(&node, BOUNDS, time);
             let until = time + seconds(delay);
-            assert_eq!(failed.until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
-            assert_eq!(failed.until(&node, BOUNDS, until), None);
-            assert_eq!(failed.until(&Text::new("other"), BOUNDS, time), None);
+            assert_eq!(failed.delayed_until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
+            assert_eq!(failed.delayed_until(&node, BOUNDS, until), None);
+            assert_eq!(failed.delayed_until(&Text::new("other"), BOUNDS, time), None);
             time = until;
         }
     }
@@ -132,31 +138,31 @@ mod tests {
     /// DAEMONSET-25.
     #[test]
     fn the_back_off_restarts_after_half_an_hour_without_failures_and_with_a_new_generation() {
-        let (mut failed, node) = (FailedPods::default(), Text::new("n"));
-        let twice = |failed: &mut FailedPods| {
-            failed.deleted(&node, BOUNDS, now());
-            failed.deleted(&node, BOUNDS, now());
+        let (mut failed, node) = (FailedPodBackoff::default(), Text::new("n"));
+        let twice = |failed: &mut FailedPodBackoff| {
+            failed.record_deletion(&node, BOUNDS, now());
+            failed.record_deletion(&node, BOUNDS, now());
         };
         twice(&mut failed);
-        assert_eq!(failed.until(&node, BOUNDS, now()), Some(now() + seconds(2)));
+        assert_eq!(failed.delayed_until(&node, BOUNDS, now()), Some(now() + seconds(2)));
         let later = now() + seconds(1801);
-        assert!(failed.observe(0, BOUNDS, later).is_empty(), "the delay has already ended");
+        assert!(failed.remove_expired_entries(0, BOUNDS, later).is_empty(), "the delay has already ended");
         assert!(failed.nodes.is_empty());
         twice(&mut failed);
-        failed.deleted(&node, BOUNDS, later);
-        assert_eq!(failed.until(&node, BOUNDS, later), Some(later + seconds(1)));
-        assert!(failed.observe(0, BOUNDS, later).is_empty());
-        assert_eq!(*failed.observe(7, BOUNDS, later), *std::slice::from_ref(&node));
-        assert_eq!(failed.until(&node, BOUNDS, later), None);
+        failed.record_deletion(&node, BOUNDS, later);
+        assert_eq!(failed.delayed_until(&node, BOUNDS, later), Some(later + seconds(1)));
+        assert!(failed.remove_expired_entries(0, BOUNDS, later).is_empty());
+        assert_eq!(*failed.remove_expired_entries(7, BOUNDS, later), *std::slice::from_ref(&node));
+        assert_eq!(failed.delayed_until(&node, BOUNDS, later), None);
     }
 
     /// DAEMONSET-25.
     #[test]
     fn a_clock_that_is_set_back_ends_the_delay() {
-        let (mut failed, node) = (FailedPods::default(), Text::new("n"));
-        failed.observe(0, BOUNDS, now());
-        failed.deleted(&node, BOUNDS, now());
-        assert_eq!(failed.until(&node, BOUNDS, now() - seconds(7200)), None);
-        assert_eq!(failed.observe(0, BOUNDS, now() - seconds(7200)), [node]);
+        let (mut failed, node) = (FailedPodBackoff::default(), Text::new("n"));
+        failed.remove_expired_entries(0, BOUNDS, now());
+        failed.record_deletion(&node, BOUNDS, now());
+        assert_eq!(failed.delayed_until(&node, BOUNDS, now() - seconds(7200)), None);
+        assert_eq!(failed.remove_expired_entries(0, BOUNDS, now() - seconds(7200)), [node]);
     }
 }

@@ -87,67 +87,67 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer, handler},
+    informer::{AnyInformer, Informer, LabelFilterSink, SinkInformer, StoreAndHandlers, method_handler},
     intern::Text,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
-    parsed::Parsed,
+    parsed::ParseCache,
     pods::PODS,
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Pair, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
     store::Store,
-    terminating_namespaces::TerminatingNamespaces,
+    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 use jiff::Timestamp;
 
 use crate::{
     act::Note,
-    failed_pods::Bounds,
+    failed_pods::BackoffBounds,
     metrics::ControllerMetrics,
-    node_updates::NodeUpdates,
-    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, HASH_LABEL, Node},
-    plan::{Plan, Why},
+    node_updates::NodeUpdateLoop,
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, REVISION_HASH_LABEL},
+    plan::{DeletionReason, Plan},
     pod_cache::PodCache,
-    rosters::{Record, Rosters},
-    snapshot::{Limits, Snapshot, Turn, nodes::Cursor},
-    watch::Watch,
+    rosters::{DaemonSetRecord, Rosters},
+    snapshot::{DecisionSettings, Snapshot, SyncTurn, nodes::NodeCursor},
+    watch::EventHandlers,
 };
 
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
 /// With the gate off, the status is written without this wait. Creations and deletions of Pods still wait for the caches.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyDaemonSet",
     "A DaemonSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
 /// Feature gate: tolerations may compare the value of a taint with a number. Off by default.
-pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate::off(
+pub const TAINT_TOLERATION_COMPARISON_OPERATORS: FeatureGate = FeatureGate::off_by_default(
     "TaintTolerationComparisonOperators",
     "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
 );
 /// The gates that `--feature-gates` accepts.
-pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, COMPARISON_OPERATORS];
+pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, TAINT_TOLERATION_COMPARISON_OPERATORS];
 
 /// Greatest number of Pods that one sync creates, and greatest number of Pods that it deletes. Upstream: `BurstReplicas`.
-pub const BURST_REPLICAS: Tune = Tune::count(
+pub const BURST_REPLICAS: Tune = Tune::of_count(
     "burst-replicas",
     250,
     "The greatest number of Pods that one sync of a DaemonSet creates, and the greatest number that it deletes",
 );
 /// Delay between the deletions of the first and the second failed Pod on a node. It doubles with each further failed Pod.
-pub const FAILED_POD_BACKOFF: Tune = Tune::duration(
+pub const FAILED_POD_BACKOFF: Tune = Tune::of_duration(
     "daemonset-failed-pod-backoff",
     Duration::from_secs(1),
     "The delay before the second failed Pod on a node is deleted; doubles with each further failed Pod",
 );
 /// Longest delay before a failed Pod on a node is deleted.
-pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::duration(
+pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::of_duration(
     "daemonset-failed-pod-backoff-max",
     Duration::from_mins(15),
     "The longest delay before a failed Pod is deleted; after twice that time without failures, the back-off of a node restarts",
@@ -162,91 +162,92 @@ pub const CONCURRENT_SYNCS: WorkersFlag =
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop that syncs DaemonSets and writes their status. It also starts the loop of changed nodes.
-pub const DAEMON_SET: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start)
-    .known_as("daemon-set-controller", "daemonset-controller")
-    .owning(&[OwnedWrites::status("apps", "daemonsets")]);
+pub const DAEMON_SET_LOOP: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start_loops)
+    .with_client_and_component("daemon-set-controller", "daemonset-controller")
+    .with_owned_writes(&[OwnedWrites::of_status("apps", "daemonsets")]);
 /// The loops that the binary starts.
-pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
+pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET_LOOP];
 
 /// The name, version, loops and settings of the binary, for `common::app`.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "daemonset-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes DaemonSet controller as a service of its own",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: GATES,
+    workers_flags: WORKERS,
+    feature_gates: GATES,
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// The loop that syncs DaemonSets. It owns the caches, and the memory that outlives a sync.
 pub struct DaemonSetController {
-    context: Context,
+    context: LoopContext,
     queue: Queue<Key>,
     sets: Informer<DaemonSet>,
-    pods: SinkInformer<Filtered<PodCache>>,
+    pods: SinkInformer<LabelFilterSink<PodCache>>,
     pod_store: Arc<Store<CachedPod>>,
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    refused: TerminatingNamespaces,
+    refused: OwnersInTerminatingNamespaces,
     rosters: Arc<Rosters>,
-    templates: Arc<Parsed<DaemonTemplate>>,
-    watch: Arc<Watch>,
+    templates: Arc<ParseCache<ParsedPodTemplate>>,
+    watch: Arc<EventHandlers>,
     metrics: ControllerMetrics,
-    limits: Limits,
-    failed_pods: Bounds,
+    limits: DecisionSettings,
+    failed_pods: BackoffBounds,
     reads_own_writes: bool,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("daemonset", Backoff::default());
-    let node_updates = context.queue("daemonset-node-updates", Backoff::default());
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start_loops(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("daemonset", BackoffSettings::default());
+    let node_updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
+    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_updates.clone()));
-    let nodes = Arc::new(NodeUpdates(Arc::clone(&controller)));
-    Arc::new(Pair {
-        main: Loop::start(DAEMON_SET.name, context.clone(), controller, queue, workers),
-        second: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
+    let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
+    Arc::new(LoopPair {
+        main_loop: Loop::start(DAEMON_SET_LOOP.name, context.clone(), controller, queue, workers),
+        auxiliary_loop: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
         name: "nodeUpdates",
     })
 }
 
 impl DaemonSetController {
     /// Starts the informers. Their handlers add keys of DaemonSets to `queue`, and keys of changed nodes to `node_updates`.
-    pub fn new(context: Context, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
-        let ledger = context.ledger();
-        let refused = TerminatingNamespaces::new(context.clock.clone(), timeout);
+        let timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
+        let ledger = context.new_ledger();
+        let refused = OwnersInTerminatingNamespaces::new(context.clock.clone(), timeout);
         let rosters = Arc::new(Rosters::default());
-        let templates = Arc::new(Parsed::default());
+        let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<DaemonSet>> = Arc::default();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
             node_updates,
-            sets: Arc::clone(&store),
+            set_store: Arc::clone(&store),
             ledger: ledger.clone(),
-            refused: refused.clone(),
+            sets_in_terminating_namespaces: refused.clone(),
             rosters: Arc::clone(&rosters),
             templates: Arc::clone(&templates),
         });
-        let sets = context.informer(store, handler(&watch, Watch::on_set));
-        let nodes = context.informer(Arc::default(), handler(&watch, Watch::on_node));
-        let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
+        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set));
+        let nodes = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_node));
+        let revisions = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_revision));
         let pod_store: Arc<Store<CachedPod>> = Arc::default();
-        let cached = Cached::new(Arc::clone(&pod_store), vec![handler(&watch, Watch::on_pod)]);
-        let cache = PodCache { cached, rosters: Arc::clone(&rosters) };
-        let pods = SinkInformer::follow_labelled(context.api.clone(), context.caches(), HASH_LABEL, cache);
+        let cached = StoreAndHandlers::new(Arc::clone(&pod_store), vec![method_handler(&watch, EventHandlers::on_pod)]);
+        let cache = PodCache { store_sink: cached, rosters: Arc::clone(&rosters) };
+        let pods =
+            SinkInformer::start_labelled(context.api.clone(), context.cache_config(), REVISION_HASH_LABEL, cache);
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
-            limits: limits(&settings),
-            failed_pods: Bounds {
-                initial: settings.duration(&FAILED_POD_BACKOFF),
-                max: settings.duration(&FAILED_POD_BACKOFF_MAX),
+            limits: read_decision_settings(&settings),
+            failed_pods: BackoffBounds {
+                initial_delay: settings.tuned_duration(&FAILED_POD_BACKOFF),
+                max_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_MAX),
             },
-            reads_own_writes: settings.reads_own_writes(&STALE_CONSISTENCY),
+            reads_own_writes: settings.waits_for_own_writes(&STALE_CONSISTENCY),
             context,
             queue,
             sets,
@@ -263,22 +264,29 @@ impl DaemonSetController {
     }
 
     /// Calls `change` with the memory of the snapshot's DaemonSet.
-    fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut Record)) {
-        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
+    fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut DaemonSetRecord)) {
+        self.rosters.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 
     /// Records a lost answer to a creation. While the creation may take effect, its node gets no other Pod.
     fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
-        let nodes = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
+        let nodes = [
+            &snapshot.nodes.create_pod_on,
+            &snapshot.nodes.replace_unavailable_on,
+            &snapshot.nodes.replace_within_limit_on,
+        ];
         let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
         let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
-        let until = self.context.clock.instant() + self.ledger.lost_create_timeout();
-        self.change_record(snapshot, |record| record.lost_creates.insert(node, known, until));
+        let until = self.context.clock.monotonic_now() + self.ledger.lost_create_timeout();
+        self.change_record(snapshot, |record| record.lost_creates.record_lost_answer(node, known, until));
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits { burst: settings.size(&BURST_REPLICAS), compares_taints: settings.gate(&COMPARISON_OPERATORS) }
+fn read_decision_settings(settings: &OperatorSettings) -> DecisionSettings {
+    DecisionSettings {
+        burst_replicas: settings.tuned_size(&BURST_REPLICAS),
+        has_comparison_operators: settings.is_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
+    }
 }
 
 impl Controller for DaemonSetController {
@@ -289,7 +297,7 @@ impl Controller for DaemonSetController {
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("daemonset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -297,60 +305,63 @@ impl Controller for DaemonSetController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let owner = &snapshot.owner.uid;
         match note {
-            Note::BrokenSelector(problem) => {
+            Note::InvalidSelector(problem) => {
                 let key = snapshot.set.metadata.key();
                 tracing::error!(logger = "daemonset", key = %key, err = %problem, "Error converting DaemonSet selector");
             }
-            Note::LostOwner => self.change_record(snapshot, |record| record.turn = Turn::Adopts),
-            Note::RefusedRevision(revision) => {
-                let now = self.context.clock.instant();
-                self.change_record(snapshot, |record| record.refused_revisions.insert(&revision, now));
+            Note::OwnerDeletedOrReplaced => {
+                self.change_record(snapshot, |record| record.next_turn = SyncTurn::AdoptsOrphans)
             }
-            Note::UnlabelledPod(pod) => self.pods.show_hidden(*pod),
-            Note::RefusedPod(pod) => {
-                let now = self.context.clock.instant();
-                self.change_record(snapshot, |record| record.refused_pods.insert(&pod, now));
+            Note::RevisionChangeDenied(revision) => {
+                let now = self.context.clock.monotonic_now();
+                self.change_record(snapshot, |record| record.refused_revisions.record_denial(&revision, now));
             }
-            Note::TakenName(taken) => self.change_record(snapshot, |record| record.taken = taken),
+            Note::PodStoredWithoutLabel(pod) => self.pods.add_hidden(*pod),
+            Note::PodChangeDenied(pod) => {
+                let now = self.context.clock.monotonic_now();
+                self.change_record(snapshot, |record| record.refused_pods.record_denial(&pod, now));
+            }
+            Note::RevisionNameTaken(taken) => self.change_record(snapshot, |record| record.taken_revision_name = taken),
             Note::NamespaceTerminates => self.refused.insert(owner),
-            Note::LostCreate(node) => self.note_lost_create(snapshot, &node),
-            Note::RefusedCreate(node) => {
-                self.change_record(snapshot, |record| record.cursors.create = Cursor(Some(node)));
+            Note::CreationAnswerLost(node) => self.note_lost_create(snapshot, &node),
+            Note::PodCreationRefused(node) => {
+                self.change_record(snapshot, |record| record.cursors.creation_cursor = NodeCursor(Some(node)));
             }
-            Note::RefusedDelete(node) => {
-                self.change_record(snapshot, |record| record.cursors.delete = Cursor(Some(node)));
+            Note::PodDeletionRefused(node) => {
+                self.change_record(snapshot, |record| record.cursors.deletion_cursor = NodeCursor(Some(node)));
             }
-            Note::Deleted(pod) => {
+            Note::DeletionAnswerLost(pod) => {
                 let pod = pod.meta();
-                self.ledger.deleted(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
+                self.ledger.record_delete(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
             }
         }
     }
 
     /// Begins or extends the back-off of nodes with failed Pods. Also decides whether the next sync may adopt Pods.
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
-        let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
-        let turn = if plan.adopt.is_empty() { Turn::Adopts } else { Turn::Manages };
-        if (failed.is_empty() && turn == snapshot.turn) || !plan.claims() {
+    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
+        let failed: Vec<_> =
+            plan.deletions.iter().filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed).collect();
+        let turn = if plan.orphans_to_adopt.is_empty() { SyncTurn::AdoptsOrphans } else { SyncTurn::ManagesPods };
+        if (failed.is_empty() && turn == snapshot.turn) || !plan.writes_claims() {
             return;
         }
         self.change_record(snapshot, |record| {
-            record.turn = turn;
+            record.next_turn = turn;
             for deletion in failed {
-                record.failed.deleted(&deletion.node, self.failed_pods, snapshot.now);
+                record.failed_pod_backoff.record_deletion(&deletion.node, self.failed_pods, snapshot.now);
                 if let Some(roster) = &mut record.roster {
-                    roster.back_off_changed(&deletion.node);
+                    roster.mark_node_changed(&deletion.node);
                 }
             }
         });
@@ -360,10 +371,10 @@ impl Controller for DaemonSetController {
     ///
     /// Also removes the memory of a DaemonSet that was deleted during the sync, because no later event removes it.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in snapshot.release.iter().chain(&snapshot.unlabelled).chain(&snapshot.adopt) {
-            self.pods.read_again(pod.meta());
+        for pod in snapshot.pods_to_release.iter().chain(&snapshot.unlabelled_pods).chain(&snapshot.orphans_to_adopt) {
+            self.pods.reread_if_hidden(pod.meta());
         }
-        self.watch.forget_if_gone(&snapshot.set.metadata.key(), &snapshot.owner.uid);
+        self.watch.forget_if_deleted(&snapshot.set.metadata.key(), &snapshot.owner.uid);
     }
 
     fn ledger(&self) -> Option<&Ledger> {

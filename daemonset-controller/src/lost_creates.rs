@@ -10,26 +10,26 @@ use common::{clock::Instant, intern::Text, meta::Uid};
 /// Other nodes are not affected, because each daemon Pod names its node. The list is kept in memory only: after a restart, the
 /// first list of Pods shows the created Pods.
 #[derive(Debug, Default)]
-pub(crate) struct LostCreates {
-    nodes: BTreeMap<Text, Lost>,
+pub(crate) struct LostPodCreations {
+    nodes: BTreeMap<Text, LostPodCreation>,
 }
 
 #[derive(Debug)]
-struct Lost {
+struct LostPodCreation {
     /// Uids of the node's Pods when the request was sent. A Pod with another uid may be the created one.
     known: Vec<Uid>,
     until: Instant,
 }
 
-impl LostCreates {
+impl LostPodCreations {
     /// Records a lost creation for `node`, which has Pods with the uids `known`. The creation may take effect until `until`.
-    pub(crate) fn insert(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
-        self.nodes.insert(node.clone(), Lost { known, until });
+    pub(crate) fn record_lost_answer(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
+        self.nodes.insert(node.clone(), LostPodCreation { known, until });
     }
 
     /// Returns the nodes that still wait for a lost creation, with the remaining time. `appeared` returns whether a node has a
     /// Pod with a uid that is not in the list.
-    pub(crate) fn pending(
+    pub(crate) fn pending_nodes(
         &mut self,
         now: Instant,
         appeared: impl Fn(&Text, &[Uid]) -> bool,

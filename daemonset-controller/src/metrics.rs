@@ -17,11 +17,11 @@ impl ControllerMetrics {
             "Number of decisions about the Pods of one node for one DaemonSet",
             &[],
         );
-        Self { decided_nodes: decided_nodes.with(&[]) }
+        Self { decided_nodes: decided_nodes.with_label_values(&[]) }
     }
 
     /// Adds `count` to the number of decisions about a node.
-    pub fn decided_nodes(&self, count: u64) {
+    pub fn add_decided_nodes(&self, count: u64) {
         self.decided_nodes.inc_by(count);
     }
 }

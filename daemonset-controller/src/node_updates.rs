@@ -11,47 +11,47 @@ mod snapshot;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
     queue::Priority,
 };
 use jiff::Timestamp;
 
-use self::{act::Note, plan::Affected, snapshot::Concern};
+use self::{act::Note, plan::AffectedDaemonSets, snapshot::NodeChangeForSet};
 use crate::DaemonSetController;
 
 /// The loop of changed nodes. It reads the caches of the loop of DaemonSets, and writes nothing.
-pub(crate) struct NodeUpdates(pub(crate) Arc<DaemonSetController>);
+pub(crate) struct NodeUpdateLoop(pub(crate) Arc<DaemonSetController>);
 
-impl Controller for NodeUpdates {
+impl Controller for NodeUpdateLoop {
     type Key = Key;
-    type Snapshot = Vec<Concern>;
-    type Plan = Affected;
+    type Snapshot = Vec<NodeChangeForSet>;
+    type Plan = AffectedDaemonSets;
     type Note = Note;
 
-    fn observe(&self, node: &Key, _: Timestamp) -> Result<Observed<Vec<Concern>>, Failed> {
-        Ok(Observed::Ready(self.concerns(node)))
+    fn observe(&self, node: &Key, _: Timestamp) -> Result<Observation<Vec<NodeChangeForSet>>, SyncError> {
+        Ok(Observation::Ready(self.daemon_sets_for_node(node)))
     }
 
-    fn decide(concerns: &Vec<Concern>) -> Affected {
+    fn decide(concerns: &Vec<NodeChangeForSet>) -> AffectedDaemonSets {
         decide::decide(concerns)
     }
 
-    fn record(&self, _: &Vec<Concern>, affected: &Affected) {
-        for set in &affected.sets {
+    fn record_plan(&self, _: &Vec<NodeChangeForSet>, affected: &AffectedDaemonSets) {
+        for set in &affected.set_keys {
             self.0.queue.add(set.clone(), Priority::Normal);
         }
     }
 
-    async fn act(_: &Vec<Concern>, _: &Affected, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(_: &Vec<NodeChangeForSet>, _: &AffectedDaemonSets, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(io).await
     }
 
     /// Returns an empty object, because this loop records no Events and sends no writes.
-    fn object(_: &Vec<Concern>) -> (ObjectRef, Uid) {
+    fn synced_object(_: &Vec<NodeChangeForSet>) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }
 

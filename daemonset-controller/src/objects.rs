@@ -14,16 +14,16 @@ use common::{
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS},
     store::{ByController, OrphansByNamespace},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
 pub use node::{NODES, Node};
 pub(crate) use placement::automatic_tolerations;
-pub use placement::{FieldRequirement, LabelRequirement, Placement, Term};
+pub use placement::{FieldRequirement, LabelRequirement, NodePlacement, NodeSelectorTerm};
 pub use pod::CachedPod;
-pub use set::{DaemonSet, Status, Update};
-pub use template::DaemonTemplate;
+pub use set::{DaemonSet, DaemonSetStatus, UpdateStrategy};
+pub use template::ParsedPodTemplate;
 
 /// A Pod that is shared with the cache.
 pub type PodRef = Arc<CachedPod>;
@@ -32,14 +32,14 @@ pub type RevisionRef = Arc<ControllerRevision>;
 
 /// The resource `daemonsets`, for requests, informers and owner references.
 pub const DAEMON_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", is_namespaced: true };
 
 /// Label of Pods and revisions with the hash of the revision. The watch of Pods selects this label.
-pub const HASH_LABEL: &str = "controller-revision-hash";
-/// Label of a Pod with the value of the annotation [`TEMPLATE_GENERATION`] when the Pod was created.
+pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
+/// Label of a Pod with the value of the annotation [`TEMPLATE_GENERATION_ANNOTATION`] when the Pod was created.
 pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 /// Annotation of a DaemonSet in which the API server counts the changes of the Pod template.
-pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// A cached ControllerRevision with a DaemonSet as its controller, or without a controller.
 #[derive(Debug, Deserialize)]
@@ -51,8 +51,8 @@ impl ControllerRevision {
     /// well.
     ///
     /// The hash depends on the release of the controller that created the revision, so it is read and never computed again.
-    pub fn hash(&self) -> Option<&str> {
-        self.0.meta.labels.get(HASH_LABEL)
+    pub fn revision_hash(&self) -> Option<&str> {
+        self.0.meta.labels.get(REVISION_HASH_LABEL)
     }
 }
 
@@ -73,15 +73,15 @@ impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
-        Some(|head| head.controller().is_none_or(|kind| kind == DAEMON_SETS.kind));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.0.meta.annotations = Annotations::default();
         self.0.meta.finalizers = Box::default();
     }

@@ -4,11 +4,11 @@ mod explain;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::Lines, intern::Text, selector::SelectorError};
+use common::{explain::BoundedLines, intern::Text, selector::SelectorError};
 
 use crate::{
-    objects::{DaemonSet, PodRef, RevisionRef, Status},
-    snapshot::nodes::Tally,
+    objects::{DaemonSet, DaemonSetStatus, PodRef, RevisionRef},
+    snapshot::nodes::NodeCounts,
 };
 
 /// The decisions of one sync, made before its first request.
@@ -17,110 +17,110 @@ pub struct Plan {
     /// The DaemonSet as the cache showed it.
     pub set: Arc<DaemonSet>,
     /// The reason why no Pods of the DaemonSet are managed; `None` if its selector is usable.
-    pub problem: Option<Problem>,
+    pub selector_problem: Option<SelectorProblem>,
     /// The kinds of work that this sync does.
-    pub scope: Scope,
+    pub scope: SyncScope,
     /// The hash of the current revision, which new Pods get as a label.
-    pub hash: Text,
+    pub revision_hash: Text,
     /// The orphans that this sync adopts; always empty if the scope is not `Claims`.
-    pub adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<PodRef>,
     /// Number of orphans that this sync leaves to the next sync.
-    pub orphans: usize,
+    pub deferred_adoptions: usize,
     /// The Pods to create in this sync, at most `burst-replicas`.
-    pub creates: Vec<Creation>,
+    pub creations: Vec<PodCreation>,
     /// The Pods to delete in this sync, at most `burst-replicas`.
-    pub deletes: Vec<Deletion>,
+    pub deletions: Vec<PodDeletion>,
     /// Numbers of nodes that are left to later syncs, because this sync has reached `burst-replicas`.
-    pub deferred: Deferred,
+    pub deferred: DeferredNodes,
     /// The status to write after the work on Pods.
-    pub status: Status,
+    pub status: DaemonSetStatus,
     /// The revisions to delete because `spec.revisionHistoryLimit` is exceeded.
-    pub forget: Vec<RevisionRef>,
+    pub revisions_to_delete: Vec<RevisionRef>,
     /// The counts of the DaemonSet's nodes, from which the sync computes the status.
-    pub tally: Tally,
+    pub node_counts: NodeCounts,
     /// The reasons why the DaemonSet does not progress, for `/debug/explain`.
-    pub waiting: Lines,
+    pub waiting: BoundedLines,
     /// Time until the decision may change without an event; `None` if only an event can change it.
-    pub due: Option<Duration>,
+    pub due_after: Option<Duration>,
 }
 
 /// Numbers of nodes that are left to later syncs, because one sync has reached `burst-replicas`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deferred {
+pub struct DeferredNodes {
     /// Number of nodes on which a later sync creates a Pod.
-    pub creates: usize,
+    pub creation_nodes: usize,
     /// Number of nodes on which a later sync deletes Pods.
-    pub deletes: usize,
+    pub deletion_nodes: usize,
 }
 
-impl Deferred {
+impl DeferredNodes {
     /// Returns the number of deferred creations and deletions.
     pub fn total(self) -> usize {
-        self.creates.saturating_add(self.deletes)
+        self.creation_nodes.saturating_add(self.deletion_nodes)
     }
 }
 
 /// A defect of the selector that prevents the management of Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum SelectorProblem {
     /// `spec.selector` is empty and would select every Pod.
-    SelectsEverything,
+    EmptySelector,
     /// `spec.selector` is invalid.
-    Selector(SelectorError),
+    InvalidSelector(SelectorError),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SelectorProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SelectsEverything => {
+            Self::EmptySelector => {
                 f.write_str("This daemon set is selecting all pods. A non-empty selector is required.")
             }
-            Self::Selector(error) => fmt::Display::fmt(error, f),
+            Self::InvalidSelector(error) => fmt::Display::fmt(error, f),
         }
     }
 }
 
 /// The kinds of work that one sync of a DaemonSet does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum SyncScope {
     /// The sync does nothing, because the DaemonSet is terminating.
     Nothing,
     /// The sync only writes the status, because the caches do not show a write of this process.
-    Status,
+    StatusOnly,
     /// The sync writes revisions, and adopts, releases and relabels Pods. The next sync sees the changed Pods.
-    Claims,
+    ClaimsOnly,
     /// The sync writes revisions, releases, creates and deletes Pods, and writes the status.
     Everything,
 }
 
 /// The creation of a Pod for one node, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Creation {
+pub struct PodCreation {
     /// The name of the node to which the Pod will be pinned.
     pub node: Text,
     /// The reason for the creation, for the explanation of the plan.
-    pub lack: Lack,
+    pub creation_reason: CreationReason,
 }
 
 /// The reason for the creation of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum CreationReason {
     /// The node has no Pod, apart from Pods that have finished and are terminating.
     NoPod,
     /// The node has no running Pod, and surge allows a new Pod beside terminating or failed Pods.
     NoRunningPod,
     /// The Pod of the node is outdated and not available. The new Pod is created regardless of `maxSurge`.
-    OldUnavailable,
+    OutdatedAndUnavailable,
     /// The Pod of the node is outdated and available. The number of new Pods is limited by `maxSurge`.
     Outdated,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for CreationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoPod => "it has no Pod",
             Self::NoRunningPod => "it has no running Pod",
-            Self::OldUnavailable => "its Pod is outdated and not available",
+            Self::OutdatedAndUnavailable => "its Pod is outdated and not available",
             Self::Outdated => "its Pod is outdated",
         })
     }
@@ -128,46 +128,46 @@ impl fmt::Display for Lack {
 
 /// The deletion of one Pod, with the reason.
 #[derive(Clone, Debug)]
-pub struct Deletion {
+pub struct PodDeletion {
     /// The Pod as the cache showed it. Its uid and version are the preconditions of the deletion.
     pub pod: PodRef,
     /// The name of the node to which the Pod is bound or pinned.
     pub node: Text,
     /// The reason for the deletion. It is checked again if the Pod has changed.
-    pub why: Why,
+    pub deletion_reason: DeletionReason,
 }
 
 /// The reason for the deletion of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DeletionReason {
     /// The phase of the Pod is `Failed`, and the back-off of the node has ended.
-    Failed,
+    PodFailed,
     /// The phase of the Pod is `Succeeded`, although the containers of a daemon should not end.
-    Succeeded,
+    PodSucceeded,
     /// The node has another Pod that precedes this Pod: bound Pods come first, then older Pods.
-    Duplicate,
+    SurplusPod,
     /// No Pod should run on the node.
-    NotEligible,
+    NodeNotEligible,
     /// The Pod is not bound, and the node to which it is pinned does not exist.
-    NodeVanished,
+    NodeDeleted,
     /// The Pod is outdated and not needed: its replacement is available, or the Pod itself is not ready or not available.
     Replaced,
     /// The Pod is outdated and not available. It is deleted regardless of `maxUnavailable`.
-    Unavailable,
+    OutdatedAndUnavailable,
     /// The Pod is outdated and available. The number of such deletions is limited by `maxUnavailable`.
     Outdated,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for DeletionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Failed => "it has failed",
-            Self::Succeeded => "it has succeeded",
-            Self::Duplicate => "its node has another Pod",
-            Self::NotEligible => "no Pod should run on its node",
-            Self::NodeVanished => "its node does not exist",
+            Self::PodFailed => "it has failed",
+            Self::PodSucceeded => "it has succeeded",
+            Self::SurplusPod => "its node has another Pod",
+            Self::NodeNotEligible => "no Pod should run on its node",
+            Self::NodeDeleted => "its node does not exist",
             Self::Replaced => "another Pod takes its place",
-            Self::Unavailable => "it is outdated and not available",
+            Self::OutdatedAndUnavailable => "it is outdated and not available",
             Self::Outdated => "it is outdated",
         })
     }
@@ -176,11 +176,12 @@ impl fmt::Display for Why {
 impl Plan {
     /// Whether the scope includes the status, and the new status differs from the stored one.
     pub fn writes_status(&self) -> bool {
-        matches!(self.scope, Scope::Status | Scope::Everything) && self.status.differs(&self.set.status)
+        matches!(self.scope, SyncScope::StatusOnly | SyncScope::Everything)
+            && self.status.must_replace(&self.set.status)
     }
 
     /// Whether the sync writes revisions and claims Pods.
-    pub fn claims(&self) -> bool {
-        matches!(self.scope, Scope::Claims | Scope::Everything)
+    pub fn writes_claims(&self) -> bool {
+        matches!(self.scope, SyncScope::ClaimsOnly | SyncScope::Everything)
     }
 }

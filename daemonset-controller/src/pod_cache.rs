@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use common::{
-    informer::{Cached, Head, Sink, StoreSink},
-    meta::{Meta, Version},
-    store::{Entry, Origin, Store},
+    informer::{Head, Sink, StoreAndHandlers, StoreSink},
+    meta::{Meta, ResourceVersion},
+    store::{ChangeOrigin, Entry, Store},
 };
 
 use crate::{objects::CachedPod, rosters::Rosters};
 
 /// A cache of Pods. Readers see a change of the cache and its effects on the rosters at the same time.
 pub(crate) struct PodCache {
-    pub(crate) cached: Cached<CachedPod>,
+    pub(crate) store_sink: StoreAndHandlers<CachedPod>,
     pub(crate) rosters: Arc<Rosters>,
 }
 
@@ -20,53 +20,53 @@ impl Sink for PodCache {
     type Object = CachedPod;
     type Set = Vec<Entry<CachedPod>>;
 
-    fn begin(&self) -> Self::Set {
-        self.cached.begin()
+    fn begin_set(&self) -> Self::Set {
+        self.store_sink.begin_set()
     }
 
-    fn include(&self, set: &mut Self::Set, entry: Entry<CachedPod>, origin: Origin) {
-        self.cached.include(set, entry, origin);
+    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<CachedPod>, origin: ChangeOrigin) {
+        self.store_sink.add_to_set(set, entry, origin);
     }
 
-    fn complete(&self, set: Self::Set, version: Version, origin: Origin) {
-        self.rosters.change(|| self.cached.complete(set, version, origin));
+    fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
+        self.rosters.change_pods(|| self.store_sink.complete_set(set, version, origin));
     }
 
-    fn put(&self, entry: Entry<CachedPod>) {
-        self.rosters.change(|| self.cached.put(entry));
+    fn put_object(&self, entry: Entry<CachedPod>) {
+        self.rosters.change_pods(|| self.store_sink.put_object(entry));
     }
 
-    fn foreign(&self, head: &Head<'_>) {
-        self.rosters.change(|| self.cached.foreign(head));
+    fn handle_foreign(&self, head: &Head<'_>) {
+        self.rosters.change_pods(|| self.store_sink.handle_foreign(head));
     }
 
-    fn gone(&self, last: &Meta) {
-        self.rosters.change(|| self.cached.gone(last));
+    fn remove_deleted(&self, last: &Meta) {
+        self.rosters.change_pods(|| self.store_sink.remove_deleted(last));
     }
 
-    fn bookmark(&self, version: Version) {
-        self.cached.bookmark(version);
+    fn raise_version(&self, version: ResourceVersion) {
+        self.store_sink.raise_version(version);
     }
 
-    fn version(&self) -> Version {
-        self.cached.version()
+    fn version(&self) -> ResourceVersion {
+        self.store_sink.version()
     }
 
     fn len(&self) -> usize {
-        self.cached.len()
+        self.store_sink.len()
     }
 
     fn replay(&self) {
-        self.rosters.change(|| self.cached.replay());
+        self.rosters.change_pods(|| self.store_sink.replay());
     }
 }
 
 impl StoreSink for PodCache {
     fn store(&self) -> &Arc<Store<CachedPod>> {
-        self.cached.store()
+        self.store_sink.store()
     }
 
-    fn put_read(&self, entry: Entry<CachedPod>) {
-        self.rosters.change(|| self.cached.put_read(entry));
+    fn put_read_object(&self, entry: Entry<CachedPod>) {
+        self.rosters.change_pods(|| self.store_sink.put_read_object(entry));
     }
 }

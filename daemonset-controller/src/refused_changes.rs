@@ -6,16 +6,16 @@ use std::{
 use common::{
     clock::Instant,
     intern::Text,
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
     refs::HasMeta,
 };
 
 use crate::snapshot::RefusedChanges;
 
 /// Delay after the first refusal of a change. Each further refusal doubles the delay.
-const FIRST: Duration = Duration::from_secs(5);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Longest delay between two attempts of a refused change.
-const LONGEST: Duration = Duration::from_mins(15);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(15);
 
 /// The back-off of denied changes of one DaemonSet's objects, by uid. For revisions, these are adoption, release, labelling,
 /// renumbering and deletion; for Pods, adoption, release and relabelling.
@@ -24,28 +24,32 @@ const LONGEST: Duration = Duration::from_mins(15);
 /// because data are immutable. A policy may deny a change of any object. The DaemonSet is synced without the denied change,
 /// which is retried with growing delays.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    objects: BTreeMap<Uid, Refusal>,
+pub(crate) struct DeniedChangeBackoff {
+    objects: BTreeMap<Uid, DeniedChange>,
 }
 
 #[derive(Debug)]
-struct Refusal {
-    version: Version,
+struct DeniedChange {
+    version: ResourceVersion,
     delay: Duration,
     until: Instant,
 }
 
-impl Refusals {
+impl DeniedChangeBackoff {
     /// Records a refused change of `object`, and doubles the delay if the object has the same version as at the last refusal.
-    pub(crate) fn insert(&mut self, object: &Meta, now: Instant) {
+    pub(crate) fn record_denial(&mut self, object: &Meta, now: Instant) {
         let known = self.objects.get(&object.uid).filter(|known| known.version == object.resource_version);
-        let delay = known.map_or(FIRST, |known| known.delay.saturating_mul(2).min(LONGEST));
-        let refusal = Refusal { version: object.resource_version, delay, until: now + delay };
+        let delay = known.map_or(FIRST_RETRY_DELAY, |known| known.delay.saturating_mul(2).min(MAX_RETRY_DELAY));
+        let refusal = DeniedChange { version: object.resource_version, delay, until: now + delay };
         self.objects.insert(object.uid.clone(), refusal);
     }
 
     /// Returns the uids and names of those `objects` that are still in back-off. Forgets all other objects.
-    pub(crate) fn observe<C: HasMeta>(&mut self, objects: &[C], now: Instant) -> (BTreeSet<Uid>, RefusedChanges) {
+    pub(crate) fn objects_in_back_off<C: HasMeta>(
+        &mut self,
+        objects: &[C],
+        now: Instant,
+    ) -> (BTreeSet<Uid>, RefusedChanges) {
         if self.objects.is_empty() {
             return Default::default();
         }
@@ -60,9 +64,9 @@ impl Refusals {
                 continue;
             }
             uids.insert(uid.clone());
-            refused.names.push(Text::new(name));
+            refused.object_names.push(Text::new(name));
             let left = known.until.saturating_duration_since(now);
-            refused.retry = Some(refused.retry.map_or(left, |retry| retry.min(left)));
+            refused.retry_after = Some(refused.retry_after.map_or(left, |retry| retry.min(left)));
         }
         (uids, refused)
     }

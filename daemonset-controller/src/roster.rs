@@ -19,53 +19,56 @@ use common::{intern::Text, meta::Uid, selector::Selector};
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
-pub(crate) use self::undecided::Change;
-use self::{hashes::Hashes, totals::Totals, undecided::Undecided};
+pub(crate) use self::undecided::ChangeNumber;
+use self::{hashes::PodHashes, totals::RosterTotals, undecided::UndecidedNodes};
 use crate::{
     decide::{
-        rolling::{Limits, criteria, sunsets},
-        standing::{Standing, standing},
+        rolling::{RollingLimits, max_ineligible_deletions, pod_criteria},
+        standing::{NodeContribution, node_contribution},
     },
-    objects::{DaemonSet, DaemonTemplate, PodRef},
-    snapshot::nodes::{Criteria, Cursor, Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, rank},
+    objects::{DaemonSet, ParsedPodTemplate, PodRef},
+    snapshot::nodes::{
+        ActionableNodes, Eligibility, NodeCursor, NodeList, NodePods, NodeView, PodCriteria, RefusedNodeCursors,
+        ReplacementOrder, pod_sort_key,
+    },
 };
 
 /// Greatest number of nodes without an available Pod that an explanation names.
-const NAMED: usize = 3;
+const MAX_EXPLAINED_NODES: usize = 3;
 
 /// The source of the back-off of failed Pods, by node.
-pub(crate) trait Surroundings {
+pub(crate) trait FailedPodDelays {
     /// Returns the time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    fn failed_until(&self, node: &Text) -> Option<Timestamp>;
+    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp>;
     /// Returns the delay that would follow if a failed Pod on the node were deleted now.
-    fn failed_delay(&self, node: &Text) -> Duration;
+    fn next_failed_pod_delay(&self, node: &Text) -> Duration;
 }
 
 /// The nodes of one DaemonSet with their Pods, and the sums over all nodes.
 pub(crate) struct Roster {
     selector: Selector,
-    pub(crate) template: Arc<DaemonTemplate>,
-    criteria: Criteria,
+    pub(crate) template: Arc<ParsedPodTemplate>,
+    criteria: PodCriteria,
     /// The nodes on which a Pod should run, and the nodes that have Pods.
-    nodes: BTreeMap<Text, Node>,
+    nodes: BTreeMap<Text, RosterNode>,
     /// Pods that are neither bound nor pinned to a node, by Pod name.
     untargeted: BTreeMap<Arc<str>, PodRef>,
     /// Pods that the selector does not match, by Pod name.
     unselected: BTreeMap<Arc<str>, PodRef>,
     /// The hashes in the labels of the Pods that the selector matches.
-    pub(crate) hashes: Hashes,
+    pub(crate) pod_hashes: PodHashes,
     /// Nodes with an outdated eligibility, which must be decided again.
-    pub(crate) undecided: Undecided,
+    pub(crate) undecided_nodes: UndecidedNodes,
     /// Nodes with an outdated contribution to the counts, which must be decided again.
     changed: BTreeSet<Text>,
     /// The sums of the decided contributions of all nodes.
-    totals: Totals,
-    /// Number of decided contributions since the last call of [`take_decided`](Self::take_decided).
+    totals: RosterTotals,
+    /// Number of decided contributions since the last call of [`take_decision_count`](Self::take_decision_count).
     decided: u64,
 }
 
 /// The list of a roster to which a Pod belongs.
-enum Place<'p> {
+enum PodLocation<'p> {
     /// The list of Pods that the selector does not match.
     Unselected,
     /// The list of Pods that are neither bound nor pinned to a node.
@@ -75,21 +78,21 @@ enum Place<'p> {
 }
 
 /// A node on which a Pod should run, or that has Pods.
-struct Node {
+struct RosterNode {
     eligibility: Eligibility,
-    /// The Pods of the node, ordered by [`rank`].
+    /// The Pods of the node, ordered by [`pod_sort_key`].
     pods: SmallVec<[PodRef; 1]>,
     /// The contribution of this node to the totals; all counts are 0 before the first decision.
-    standing: Standing,
+    standing: NodeContribution,
 }
 
-impl Node {
+impl RosterNode {
     fn new(eligibility: Eligibility) -> Self {
-        Self { eligibility, pods: SmallVec::new(), standing: Standing::default() }
+        Self { eligibility, pods: SmallVec::new(), standing: NodeContribution::default() }
     }
 
     fn insert(&mut self, pod: &PodRef) {
-        let at = self.pods.partition_point(|other| rank(other) < rank(pod));
+        let at = self.pods.partition_point(|other| pod_sort_key(other) < pod_sort_key(pod));
         self.pods.insert(at, Arc::clone(pod));
     }
 
@@ -104,39 +107,39 @@ impl Roster {
     /// Builds a roster from the Pods of a DaemonSet and the names of all nodes. The eligibility of all nodes is undecided.
     pub(crate) fn new(
         set: &DaemonSet,
-        template: Arc<DaemonTemplate>,
+        template: Arc<ParsedPodTemplate>,
         pods: Vec<PodRef>,
         nodes: impl Iterator<Item = Text>,
     ) -> Self {
         let mut roster = Self {
             selector: set.selector.clone(),
             template,
-            criteria: criteria(set, "", &BTreeSet::new(), 0),
+            criteria: pod_criteria(set, "", &BTreeSet::new(), 0),
             nodes: BTreeMap::new(),
             untargeted: BTreeMap::new(),
             unselected: BTreeMap::new(),
-            hashes: Hashes::default(),
-            undecided: Undecided::default(),
+            pod_hashes: PodHashes::default(),
+            undecided_nodes: UndecidedNodes::default(),
             changed: BTreeSet::new(),
-            totals: Totals::default(),
+            totals: RosterTotals::default(),
             decided: 0,
         };
         for node in nodes {
-            roster.node_changed(&node);
+            roster.mark_node_undecided(&node);
         }
         for pod in pods.iter().filter(|pod| pod.is_controlled_by(&set.metadata.name, &set.metadata.uid)) {
-            roster.insert(pod);
+            roster.insert_pod(pod);
         }
         roster
     }
 
     /// Whether the selector of `set` is still the selector of the roster. Otherwise a new roster must be built.
-    pub(crate) fn fits(&self, set: &DaemonSet) -> bool {
+    pub(crate) fn has_selector_of(&self, set: &DaemonSet) -> bool {
         self.selector == set.selector
     }
 
     /// Replaces the template. If the new template has another placement, the eligibility of all `nodes` becomes undecided.
-    pub(crate) fn set_template(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
+    pub(crate) fn set_template(&mut self, template: &Arc<ParsedPodTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
         if Arc::ptr_eq(&self.template, template) {
             return;
         }
@@ -145,85 +148,85 @@ impl Roster {
         if is_other {
             let known: Vec<Text> = self.nodes.keys().cloned().collect();
             for node in nodes().iter().chain(&known) {
-                self.node_changed(node);
+                self.mark_node_undecided(node);
             }
         }
     }
 
-    fn place_of<'p>(&self, pod: &'p PodRef) -> Place<'p> {
+    fn location_of<'p>(&self, pod: &'p PodRef) -> PodLocation<'p> {
         if !self.selector.matches(&pod.meta().labels) {
-            Place::Unselected
-        } else if pod.target().is_empty() {
-            Place::Untargeted
+            PodLocation::Unselected
+        } else if pod.target_node().is_empty() {
+            PodLocation::Untargeted
         } else {
-            Place::Node(pod.target())
+            PodLocation::Node(pod.target_node())
         }
     }
 
     /// Adds a Pod with this DaemonSet as its controller.
-    pub(crate) fn insert(&mut self, pod: &PodRef) {
+    pub(crate) fn insert_pod(&mut self, pod: &PodRef) {
         let name = Arc::clone(&pod.meta().name);
-        match self.place_of(pod) {
-            Place::Unselected => {
+        match self.location_of(pod) {
+            PodLocation::Unselected => {
                 self.unselected.insert(name, Arc::clone(pod));
                 return;
             }
-            Place::Untargeted => {
+            PodLocation::Untargeted => {
                 self.untargeted.insert(name, Arc::clone(pod));
             }
-            Place::Node(target) => {
+            PodLocation::Node(target) => {
                 let node = self.nodes.entry(target.clone()).or_insert_with(|| {
                     // The roster does not keep nodes that neither need nor have a Pod, so this node's eligibility is unknown.
-                    self.undecided.add(target);
-                    Node::new(Eligibility::Vanished)
+                    self.undecided_nodes.add(target);
+                    RosterNode::new(Eligibility::NodeDeleted)
                 });
                 node.insert(pod);
                 self.changed.insert(target.clone());
             }
         }
-        self.hashes.add(pod);
+        self.pod_hashes.add(pod);
     }
 
     /// Removes a Pod. `pod` must be the version of the Pod that was inserted, because its labels and node determine its list.
-    pub(crate) fn remove(&mut self, pod: &PodRef) {
+    pub(crate) fn remove_pod(&mut self, pod: &PodRef) {
         let name = &pod.meta().name;
-        let is_removed = match self.place_of(pod) {
-            Place::Unselected => {
+        let is_removed = match self.location_of(pod) {
+            PodLocation::Unselected => {
                 self.unselected.remove(name);
                 return;
             }
-            Place::Untargeted => self.untargeted.remove(name).is_some(),
-            Place::Node(target) => self.nodes.get_mut(target).is_some_and(|node| node.remove(pod)),
+            PodLocation::Untargeted => self.untargeted.remove(name).is_some(),
+            PodLocation::Node(target) => self.nodes.get_mut(target).is_some_and(|node| node.remove(pod)),
         };
         if is_removed {
-            self.hashes.remove(pod);
-            self.changed.insert(pod.target().clone());
+            self.pod_hashes.remove(pod);
+            self.changed.insert(pod.target_node().clone());
         }
     }
 
     /// Marks the eligibility of a node as undecided, because the node was added, changed or deleted.
-    pub(crate) fn node_changed(&mut self, node: &Text) {
-        self.undecided.add(node);
+    pub(crate) fn mark_node_undecided(&mut self, node: &Text) {
+        self.undecided_nodes.add(node);
     }
 
     /// Marks the eligibility of a deleted node as undecided; if the roster does not list the node, nothing is left to decide.
-    pub(crate) fn node_gone(&mut self, node: &Text) {
+    pub(crate) fn node_deleted(&mut self, node: &Text) {
         if self.nodes.contains_key(node) {
-            self.node_changed(node);
+            self.mark_node_undecided(node);
         } else {
-            self.undecided.remove(node);
+            self.undecided_nodes.remove(node);
         }
     }
 
     /// Stores the eligibility that was decided because of `change`; does nothing if the node has changed again.
-    pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
-        if !self.undecided.settle(&name, change) {
+    pub(crate) fn store_eligibility(&mut self, name: Text, change: ChangeNumber, eligibility: Eligibility) {
+        if !self.undecided_nodes.remove_if_unchanged(&name, change) {
             return;
         }
         match self.nodes.get_mut(&name) {
             Some(node) => node.eligibility = eligibility,
             None if eligibility.should_run() => {
-                self.nodes.insert(name.clone(), Node::new(eligibility));
+                self.nodes.insert(name.clone(), RosterNode::new(eligibility));
             }
             None => return,
         }
@@ -231,7 +234,7 @@ impl Roster {
     }
 
     /// Marks the contribution of a node as undecided, because the back-off of its failed Pods has changed.
-    pub(crate) fn back_off_changed(&mut self, node: &Text) {
+    pub(crate) fn mark_node_changed(&mut self, node: &Text) {
         self.changed.insert(node.clone());
     }
 
@@ -246,8 +249,8 @@ impl Roster {
     }
 
     /// Counts those of the `nodes` that do not need a first Pod. A Pod that is created on such a node is a second Pod.
-    pub(crate) fn count_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
-        nodes.filter(|node| !self.totals.lists.create.contains(*node)).count()
+    pub(crate) fn count_nodes_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
+        nodes.filter(|node| !self.totals.node_lists.create_pod_on.contains(*node)).count()
     }
 
     /// Whether the DaemonSet has Pods on this node.
@@ -256,21 +259,21 @@ impl Roster {
     }
 
     /// Returns the DaemonSet's Pods that the selector does not match.
-    pub(crate) fn unselected(&self) -> Vec<PodRef> {
+    pub(crate) fn unselected_pods(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
     }
 
     /// Returns the Pods with one of these hashes in their labels.
-    pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
-        if !hashes.iter().any(|hash| self.hashes.has(hash)) {
+    pub(crate) fn pods_with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
+        if !hashes.iter().any(|hash| self.pod_hashes.contains_hash(hash)) {
             return Vec::new();
         }
         let placed = self.nodes.values().flat_map(|node| &node.pods);
-        placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
+        placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.revision_hash())).cloned().collect()
     }
 
     /// Returns the number of decided contributions since the last call.
-    pub(crate) fn take_decided(&mut self) -> u64 {
+    pub(crate) fn take_decision_count(&mut self) -> u64 {
         std::mem::take(&mut self.decided)
     }
 
@@ -284,19 +287,19 @@ impl Roster {
         hash: &str,
         same_hashes: &BTreeSet<Text>,
         now: Timestamp,
-        around: &dyn Surroundings,
+        around: &dyn FailedPodDelays,
     ) {
-        self.changed.extend(self.totals.take_expired(now));
-        self.judge(criteria(set, hash, same_hashes, self.totals.tally.desired), now, around);
+        self.changed.extend(self.totals.take_expired_nodes(now));
+        self.update_contributions(pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired), now, around);
         // The number of desired nodes may have changed, and with it whether a `maxSurge` in percent is zero.
-        let criteria = criteria(set, hash, same_hashes, self.totals.tally.desired);
+        let criteria = pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired);
         if criteria != self.criteria {
-            self.judge(criteria, now, around);
+            self.update_contributions(criteria, now, around);
         }
     }
 
     /// Decides the contribution of the changed nodes; with new criteria, of every node.
-    fn judge(&mut self, criteria: Criteria, now: Timestamp, around: &dyn Surroundings) {
+    fn update_contributions(&mut self, criteria: PodCriteria, now: Timestamp, around: &dyn FailedPodDelays) {
         if self.criteria != criteria {
             self.criteria = criteria;
             self.changed.extend(self.nodes.keys().cloned());
@@ -308,9 +311,10 @@ impl Roster {
                 self.nodes.remove(&name);
                 continue;
             }
-            let failed_until = around.failed_until(&name);
-            let view = NodeView { eligibility: node.eligibility, pods: &node.pods, failed_until };
-            node.standing = standing(&view, &self.criteria, now);
+            let failed_until = around.failed_pods_delayed_until(&name);
+            let view =
+                NodeView { eligibility: node.eligibility, pods: &node.pods, failed_pods_delayed_until: failed_until };
+            node.standing = node_contribution(&view, &self.criteria, now);
             self.totals.add(&name, &node.standing);
             self.decided += 1;
         }
@@ -319,61 +323,66 @@ impl Roster {
     /// Returns the counts, and the nodes on which a sync can act. No list is longer than `burst` or the limits of the update.
     ///
     /// Held-back nodes are in no list of creations. They would take the places of other nodes in every sync.
-    pub(crate) fn nodes(
+    pub(crate) fn actionable_nodes(
         &self,
         set: &DaemonSet,
         burst: usize,
-        cursors: &Cursors,
+        cursors: &RefusedNodeCursors,
         held_back: &BTreeSet<Text>,
-        around: &dyn Surroundings,
-    ) -> Nodes {
+        around: &dyn FailedPodDelays,
+    ) -> ActionableNodes {
         let none = BTreeSet::new();
-        let take_without = |list: &BTreeSet<Text>, without: &BTreeSet<Text>, at_most: usize, cursor: &Cursor| {
-            let names = after(list, cursor).filter(|name| !without.contains(*name)).take(at_most);
-            Listed {
+        let take_without = |list: &BTreeSet<Text>, without: &BTreeSet<Text>, at_most: usize, cursor: &NodeCursor| {
+            let names = nodes_after_cursor(list, cursor).filter(|name| !without.contains(*name)).take(at_most);
+            NodeList {
                 nodes: names.filter_map(|name| self.node_pods(name, around)).collect(),
-                count: list.len() - without.iter().filter(|name| list.contains(*name)).count(),
+                total_count: list.len() - without.iter().filter(|name| list.contains(*name)).count(),
             }
         };
-        let take = |list: &BTreeSet<Text>, at_most, cursor: &Cursor| take_without(list, &none, at_most, cursor);
-        let Cursors { create, delete } = cursors;
-        let Totals { tally, lists, .. } = &self.totals;
-        let replacement = self.criteria.replacement;
+        let take = |list: &BTreeSet<Text>, at_most, cursor: &NodeCursor| take_without(list, &none, at_most, cursor);
+        let RefusedNodeCursors { creation_cursor: create, deletion_cursor: delete } = cursors;
+        let RosterTotals { node_counts: tally, node_lists: lists, .. } = &self.totals;
+        let replacement = self.criteria.replacement_order;
         let (replace, waits) = match replacement {
-            Replacement::CreateFirst => (create, held_back),
-            Replacement::DeleteFirst | Replacement::OnDelete => (delete, &none),
+            ReplacementOrder::CreateFirst => (create, held_back),
+            ReplacementOrder::DeleteFirst | ReplacementOrder::OnDelete => (delete, &none),
         };
-        let room = Limits::new(set, tally.desired).map_or(0, |limits| limits.candidates(tally, replacement));
-        Nodes {
+        let room = RollingLimits::new(set, tally.desired)
+            .map_or(0, |limits| limits.remaining_replacements(tally, replacement));
+        ActionableNodes {
             criteria: self.criteria.clone(),
-            tally: *tally,
+            node_counts: *tally,
             cursors: cursors.clone(),
-            create: take_without(&lists.create, held_back, burst, create),
-            delete: take(&lists.delete, burst, delete),
-            replace: take_without(&lists.replace, waits, burst, replace),
-            remove: take(&lists.remove, burst, delete),
-            sunset: take(&lists.sunset, burst.min(sunsets(tally)), delete),
-            candidates: take_without(&lists.candidates, waits, burst.min(room), replace),
-            blocking: take(&lists.blocking, NAMED, &Cursor::default()),
-            untargeted: self.untargeted.len(),
-            due: self.totals.due(),
+            create_pod_on: take_without(&lists.create_pod_on, held_back, burst, create),
+            delete_pods_on: take(&lists.delete_pods_on, burst, delete),
+            replace_unavailable_on: take_without(&lists.replace_unavailable_on, waits, burst, replace),
+            delete_outdated_on: take(&lists.delete_outdated_on, burst, delete),
+            delete_when_others_serve_on: take(
+                &lists.delete_when_others_serve_on,
+                burst.min(max_ineligible_deletions(tally)),
+                delete,
+            ),
+            replace_within_limit_on: take_without(&lists.replace_within_limit_on, waits, burst.min(room), replace),
+            blocking_nodes: take(&lists.blocking_nodes, MAX_EXPLAINED_NODES, &NodeCursor::default()),
+            untargeted_pods: self.untargeted.len(),
+            due_at: self.totals.first_due_at(),
         }
     }
 
-    fn node_pods(&self, name: &Text, around: &dyn Surroundings) -> Option<NodePods> {
+    fn node_pods(&self, name: &Text, around: &dyn FailedPodDelays) -> Option<NodePods> {
         let node = self.nodes.get(name)?;
         Some(NodePods {
             name: name.clone(),
             eligibility: node.eligibility,
             pods: node.pods.to_vec(),
-            failed_until: around.failed_until(name),
-            failed_delay: around.failed_delay(name),
+            failed_pods_delayed_until: around.failed_pods_delayed_until(name),
+            next_failed_pod_delay: around.next_failed_pod_delay(name),
         })
     }
 }
 
 /// Returns the nodes after the cursor (the node of the last refused request), and then the nodes up to the cursor.
-fn after<'a>(list: &'a BTreeSet<Text>, cursor: &'a Cursor) -> impl Iterator<Item = &'a Text> {
+fn nodes_after_cursor<'a>(list: &'a BTreeSet<Text>, cursor: &'a NodeCursor) -> impl Iterator<Item = &'a Text> {
     let refused = cursor.0.as_ref();
     let later = list.range::<Text, _>((refused.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
     let earlier = refused.map(|refused| list.range::<Text, _>((Bound::Unbounded, Bound::Included(refused))));

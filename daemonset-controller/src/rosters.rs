@@ -15,35 +15,35 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
-    failed_pods::{Bounds, FailedPods},
-    lost_creates::LostCreates,
+    failed_pods::{BackoffBounds, FailedPodBackoff},
+    lost_creates::LostPodCreations,
     objects::PodRef,
-    refused_changes::Refusals,
-    roster::{Roster, Surroundings},
-    snapshot::{Turn, nodes::Cursors},
+    refused_changes::DeniedChangeBackoff,
+    roster::{FailedPodDelays, Roster},
+    snapshot::{SyncTurn, nodes::RefusedNodeCursors},
 };
 
 /// The memory of one DaemonSet between syncs.
-pub(crate) struct Record {
+pub(crate) struct DaemonSetRecord {
     pub(crate) uid: Uid,
     pub(crate) roster: Option<Roster>,
-    pub(crate) failed: FailedPods,
-    pub(crate) lost_creates: LostCreates,
-    pub(crate) cursors: Cursors,
+    pub(crate) failed_pod_backoff: FailedPodBackoff,
+    pub(crate) lost_creates: LostPodCreations,
+    pub(crate) cursors: RefusedNodeCursors,
     /// The `metadata.generation` of the DaemonSet to which the cursors belong.
-    pub(crate) generation: i64,
+    pub(crate) cursors_generation: i64,
     /// The first task of the next sync: adopting orphans, or managing Pods.
-    pub(crate) turn: Turn,
-    pub(crate) refused_revisions: Refusals,
-    pub(crate) refused_pods: Refusals,
+    pub(crate) next_turn: SyncTurn,
+    pub(crate) refused_revisions: DeniedChangeBackoff,
+    pub(crate) refused_pods: DeniedChangeBackoff,
     /// The name of the new revision and the hash of the existing revision with this name and the same data. `None` if the name
     /// is not taken by such a revision.
-    pub(crate) taken: Option<(String, Text)>,
+    pub(crate) taken_revision_name: Option<(String, Text)>,
 }
 
 /// The memory of one DaemonSet behind a lock. A thread that takes both this lock and the lock of [`Rosters::change`] takes the
 /// lock of [`Rosters::change`] first.
-pub(crate) type SharedRecord = Arc<Mutex<Record>>;
+pub(crate) type SharedRecord = Arc<Mutex<DaemonSetRecord>>;
 
 /// The memory of all DaemonSets that have been synced.
 #[derive(Default)]
@@ -55,42 +55,42 @@ pub(crate) struct Rosters {
 }
 
 /// The back-off of one DaemonSet's failed Pods at the time of a sync.
-pub(crate) struct Answers<'a> {
-    pub(crate) failed: &'a FailedPods,
-    pub(crate) bounds: Bounds,
+pub(crate) struct FailedPodDelaysAt<'a> {
+    pub(crate) failed_pod_backoff: &'a FailedPodBackoff,
+    pub(crate) bounds: BackoffBounds,
     pub(crate) now: Timestamp,
 }
 
-impl Surroundings for Answers<'_> {
-    fn failed_until(&self, node: &Text) -> Option<Timestamp> {
-        self.failed.until(node, self.bounds, self.now)
+impl FailedPodDelays for FailedPodDelaysAt<'_> {
+    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
+        self.failed_pod_backoff.delayed_until(node, self.bounds, self.now)
     }
 
-    fn failed_delay(&self, node: &Text) -> Duration {
-        self.failed.next_delay(node, self.bounds, self.now)
+    fn next_failed_pod_delay(&self, node: &Text) -> Duration {
+        self.failed_pod_backoff.next_delay(node, self.bounds, self.now)
     }
 }
 
-impl Record {
+impl DaemonSetRecord {
     fn new(uid: &Uid) -> Self {
         Self {
             uid: uid.clone(),
             roster: None,
-            failed: FailedPods::default(),
-            lost_creates: LostCreates::default(),
-            cursors: Cursors::default(),
-            generation: 0,
-            turn: Turn::default(),
-            refused_revisions: Refusals::default(),
-            refused_pods: Refusals::default(),
-            taken: None,
+            failed_pod_backoff: FailedPodBackoff::default(),
+            lost_creates: LostPodCreations::default(),
+            cursors: RefusedNodeCursors::default(),
+            cursors_generation: 0,
+            next_turn: SyncTurn::default(),
+            refused_revisions: DeniedChangeBackoff::default(),
+            refused_pods: DeniedChangeBackoff::default(),
+            taken_revision_name: None,
         }
     }
 }
 
 impl Rosters {
     /// Runs `change`, a change of the cache of Pods together with the handlers that update the rosters.
-    pub(crate) fn change<R>(&self, change: impl FnOnce() -> R) -> R {
+    pub(crate) fn change_pods<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
@@ -98,14 +98,14 @@ impl Rosters {
     /// Keeps the cache of Pods and the rosters unchanged until the guard is dropped. The events of all Pods wait meanwhile.
     ///
     /// If the cache shows the writes of this process, the rosters show them as well while the guard lives.
-    pub(crate) fn unchanged(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn lock_against_changes(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
     /// Returns the record of the DaemonSet. Creates a new record if there is none with this uid.
-    pub(crate) fn record(&self, key: &Key, uid: &Uid) -> SharedRecord {
+    pub(crate) fn get_or_create_record(&self, key: &Key, uid: &Uid) -> SharedRecord {
         let mut records = self.records.lock();
-        let new = || (uid.clone(), Arc::new(Mutex::new(Record::new(uid))));
+        let new = || (uid.clone(), Arc::new(Mutex::new(DaemonSetRecord::new(uid))));
         let known = records.entry(key.clone()).or_insert_with(new);
         if known.0 != *uid {
             *known = new();
@@ -114,12 +114,12 @@ impl Rosters {
     }
 
     /// Calls `work` with the locked record of the DaemonSet. Creates a new record if there is none with this uid.
-    pub(crate) fn with<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut Record) -> R) -> R {
-        work(&mut self.record(key, uid).lock())
+    pub(crate) fn with_record<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut DaemonSetRecord) -> R) -> R {
+        work(&mut self.get_or_create_record(key, uid).lock())
     }
 
     /// Removes the record at `key` if it has another uid than `current`, the uid of the existing DaemonSet.
-    pub(crate) fn forget(&self, key: &Key, current: Option<&Uid>) {
+    pub(crate) fn remove_stale_record(&self, key: &Key, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
             records.remove(key);
@@ -127,7 +127,7 @@ impl Rosters {
     }
 
     /// Returns all records with the keys of their DaemonSets.
-    fn all(&self) -> Vec<(Key, SharedRecord)> {
+    fn all_records(&self) -> Vec<(Key, SharedRecord)> {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
@@ -135,21 +135,21 @@ impl Rosters {
     ///
     /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a roster.
     pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
-        let of_namespace = self.all().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
+        let of_namespace = self.all_records().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
         of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
     }
 
     /// Passes a change of a Pod on to the roster of its controller. `old` is `None` for a new Pod, and `new` for a deleted one.
     pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
         if let Some(pod) = old {
-            self.of_controller(pod, |roster| roster.remove(pod));
+            self.with_roster_of_controller(pod, |roster| roster.remove_pod(pod));
         }
         if let Some(pod) = new {
-            self.of_controller(pod, |roster| roster.insert(pod));
+            self.with_roster_of_controller(pod, |roster| roster.insert_pod(pod));
         }
     }
 
-    fn of_controller(&self, pod: &PodRef, change: impl FnOnce(&mut Roster)) {
+    fn with_roster_of_controller(&self, pod: &PodRef, change: impl FnOnce(&mut Roster)) {
         let Some(controller) = pod.meta().controller() else { return };
         let record = self.records.lock().get(&Key::new(&pod.meta().namespace, &controller.name)).cloned();
         let Some((_, record)) = record else { return };
@@ -163,20 +163,20 @@ impl Rosters {
 
     /// Marks the eligibility of a node as undecided in every roster.
     pub(crate) fn node_changed(&self, node: &Text) {
-        for (_, record) in self.all() {
+        for (_, record) in self.all_records() {
             if let Some(roster) = &mut record.lock().roster {
-                roster.node_changed(node);
+                roster.mark_node_undecided(node);
             }
         }
     }
 
     /// Passes the deletion of a node on to every roster, and removes the back-off of the Pods that failed there.
-    pub(crate) fn node_gone(&self, node: &Text) {
-        for (_, record) in self.all() {
+    pub(crate) fn node_deleted(&self, node: &Text) {
+        for (_, record) in self.all_records() {
             let mut record = record.lock();
-            record.failed.node_gone(node);
+            record.failed_pod_backoff.remove_node(node);
             if let Some(roster) = &mut record.roster {
-                roster.node_gone(node);
+                roster.node_deleted(node);
             }
         }
     }
@@ -188,14 +188,14 @@ impl Rosters {
 
     /// Whether no thread holds any of the locks.
     #[cfg(test)]
-    pub(crate) fn is_free(&self) -> bool {
+    pub(crate) fn is_unlocked(&self) -> bool {
         let free = self.change.try_write().is_some() && self.records.try_lock().is_some();
-        free && self.all().iter().all(|(_, record)| record.try_lock().is_some())
+        free && self.all_records().iter().all(|(_, record)| record.try_lock().is_some())
     }
 
     /// Calls `look` with each roster, under the lock of its record, and returns the results.
-    pub(crate) fn each<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
-        let all = self.all().into_iter();
+    pub(crate) fn map_rosters<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
+        let all = self.all_records().into_iter();
         all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()
     }
 }

@@ -12,8 +12,8 @@ use std::{
 use common::{intern::Text, refs::Owner};
 use jiff::Timestamp;
 
-use crate::objects::{DaemonSet, DaemonTemplate, PodRef};
-use nodes::Nodes;
+use crate::objects::{DaemonSet, ParsedPodTemplate, PodRef};
+use nodes::ActionableNodes;
 use revisions::Revisions;
 
 /// A DaemonSet and everything that a decision about it depends on, as the caches showed it at one time.
@@ -22,7 +22,7 @@ pub struct Snapshot {
     /// The DaemonSet that is synced.
     pub set: Arc<DaemonSet>,
     /// The parsed `spec.template`.
-    pub template: Arc<DaemonTemplate>,
+    pub template: Arc<ParsedPodTemplate>,
     /// The identity of the DaemonSet for owner references, and whether it is terminating.
     pub owner: Owner,
     /// The revisions of the DaemonSet, divided by the changes that they need.
@@ -32,32 +32,32 @@ pub struct Snapshot {
     /// Pods that the server has refused to adopt, release or relabel, and the time until the next retry.
     pub refused_pods: RefusedChanges,
     /// Orphans that the selector matches and that are not terminating.
-    pub adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<PodRef>,
     /// Whether this sync adopts the orphans, or leaves them to the next sync.
-    pub turn: Turn,
+    pub turn: SyncTurn,
     /// Pods to release, because the selector no longer matches them.
-    pub release: Vec<PodRef>,
+    pub pods_to_release: Vec<PodRef>,
     /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of it.
-    pub relabel: Vec<PodRef>,
+    pub pods_to_relabel: Vec<PodRef>,
     /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
     /// empty value, because the revision of these Pods is unknown.
-    pub unlabelled: Vec<PodRef>,
+    pub unlabelled_pods: Vec<PodRef>,
     /// The hashes of those earlier revisions that Pods still have. Such revisions are not deleted.
-    pub live_hashes: BTreeSet<Text>,
+    pub earlier_hashes_in_use: BTreeSet<Text>,
     /// The counts of the nodes, and the nodes on which this sync can act.
-    pub nodes: Nodes,
+    pub nodes: ActionableNodes,
     /// Nodes with a lost answer to a creation, each with the time until the creation can no longer take effect.
-    pub lost_creates: BTreeMap<Text, Duration>,
+    pub nodes_with_lost_creation: BTreeMap<Text, Duration>,
     /// Number of nodes in `lost_creates` that do not need a first Pod. The lost creation counts there as a second Pod.
     pub unseen_second_pods: usize,
     /// Held-back nodes: they get no Pod now, because an answer was lost or an orphan on the node waits for its adoption.
-    pub held_back: BTreeSet<Text>,
+    pub held_back_nodes: BTreeSet<Text>,
     /// The reason why no Pods are created or deleted now; `None` if the caches show the writes of this process.
-    pub blocked: Option<Blocked>,
+    pub stale_cache: Option<StaleCache>,
     /// Whether the namespace is terminating, so that the server refuses every new Pod.
-    pub terminating_namespace: bool,
+    pub is_namespace_terminating: bool,
     /// The feature gates and the `--tune` values that decisions depend on.
-    pub limits: Limits,
+    pub decision_settings: DecisionSettings,
     /// The time of the sync, at which the availability of Pods is judged.
     pub now: Timestamp,
 }
@@ -66,37 +66,37 @@ pub struct Snapshot {
 ///
 /// Adoption and management take turns. Otherwise a steady supply of orphans would prevent the management of the Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turn {
+pub enum SyncTurn {
     /// The sync adopts the orphans, and leaves creations and deletions to the next sync.
     #[default]
-    Adopts,
+    AdoptsOrphans,
     /// The sync creates and deletes Pods, and leaves the orphans to the next sync.
-    Manages,
+    ManagesPods,
 }
 
 /// The revisions or the Pods that the server has refused to change, while their back-off lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedChanges {
     /// The names of the objects, for the explanation.
-    pub names: Vec<Text>,
+    pub object_names: Vec<Text>,
     /// Time until the first change is retried; `None` without a refused change.
-    pub retry: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 /// The reason why no Pods are created or deleted until the caches show a write of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub struct StaleCache {
     /// A description of the write that the caches do not show yet.
-    pub why: String,
+    pub unobserved_write: String,
     /// Longest time until the caches are checked again.
-    pub at_most: Duration,
+    pub max_wait: Duration,
 }
 
 /// The feature gates and the `--tune` values that decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecisionSettings {
     /// Greatest number of Pods that one sync creates, and greatest number that it deletes (tune `burst-replicas`).
-    pub burst: usize,
+    pub burst_replicas: usize,
     /// Whether tolerations may compare numbers (feature gate `TaintTolerationComparisonOperators`).
-    pub compares_taints: bool,
+    pub has_comparison_operators: bool,
 }

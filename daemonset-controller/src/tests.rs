@@ -2,54 +2,57 @@ use common::{
     api::Api,
     clock::Clock,
     events,
-    gate::gate,
+    gate::closed_gate,
     intern::Text,
     meta::Uid,
     metrics::Metrics,
-    runtime::{Context, Shared},
+    runtime::{LoopContext, SharedValues},
 };
 use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::objects::Placement;
+use crate::objects::NodePlacement;
 
 const NS: &str = "shop";
 
 /// Starts both loops on a sandbox with one node. The returned values run until they are dropped.
 async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
-    controller_with(Settings::new(), sandbox, clock).await
+    controller_with(OperatorSettings::new(), sandbox, clock).await
 }
 
 async fn controller_with(
-    settings: Settings,
+    settings: OperatorSettings,
     sandbox: &Sandbox,
     clock: &Clock,
 ) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
     let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     sandbox.create(node("node-0")).await.unwrap();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-    let (keeper, gate) = gate(clock.clone());
-    keeper.open();
+    let (keeper, gate) = closed_gate(clock.clone());
+    keeper.open_without_deadline();
     let (metrics, client) = (Metrics::new(), sandbox.client("controllers"));
     let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), name);
-    let events = events::Sender::start(api("events"), &metrics);
-    let context = Context {
+    let events = events::EventSender::start(api("events"), &metrics);
+    let context = LoopContext {
         api: api("daemon-set-controller"),
         clock: clock.clone(),
         gate: gate.clone(),
         settings: Arc::new(settings),
-        recorder: events.recorder(events::Source { component: DAEMON_SET.component, client: DAEMON_SET.client }),
+        recorder: events.recorder_for(events::ReportingLoop {
+            component: DAEMON_SET_LOOP.event_component,
+            client_name: DAEMON_SET_LOOP.user_agent_suffix,
+        }),
         metrics,
-        sampler: None,
-        accounts: None,
-        shared: Shared::default(),
+        write_sampler: None,
+        account_observer: None,
+        shared_values: SharedValues::default(),
     };
-    let queue = context.queue("daemonset", Backoff::default());
-    let updates = context.queue("daemonset-node-updates", Backoff::default());
+    let queue = context.new_queue("daemonset", BackoffSettings::default());
+    let updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), updates.clone()));
-    let nodes = Arc::new(NodeUpdates(Arc::clone(&controller)));
-    let sets = Loop::start(DAEMON_SET.name, context.clone(), Arc::clone(&controller), queue, 2);
+    let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
+    let sets = Loop::start(DAEMON_SET_LOOP.name, context.clone(), Arc::clone(&controller), queue, 2);
     let nodes = Loop::start("daemonset-node-updates", context, nodes, updates, 2);
     (controller, vec![Box::new(sets), Box::new(nodes), Box::new(events), Box::new(keeper)])
 }
@@ -103,11 +106,11 @@ async fn entries_of_deleted_nodes_are_removed() {
     let settle = || clock.sleep(Duration::from_secs(5));
     settle().await;
     let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap());
-    let with = |work: &mut dyn FnMut(&mut rosters::Record)| {
-        controller.rosters.with(&Key::new(NS, "agent"), &uid, |record| work(record));
+    let with = |work: &mut dyn FnMut(&mut rosters::DaemonSetRecord)| {
+        controller.rosters.with_record(&Key::new(NS, "agent"), &uid, |record| work(record));
     };
     with(&mut |record| {
-        record.failed.deleted(&Text::new("node-9"), controller.failed_pods, clock.now());
+        record.failed_pod_backoff.record_deletion(&Text::new("node-9"), controller.failed_pods, clock.now());
     });
     for n in 0..20 {
         let name = format!("node-{n}");
@@ -120,8 +123,8 @@ async fn entries_of_deleted_nodes_are_removed() {
     }
     settle().await;
     with(&mut |record| {
-        let undecided = record.roster.as_ref().map(|roster| roster.undecided.len());
-        assert_eq!((undecided, record.failed.len()), (Some(0), 0));
+        let undecided = record.roster.as_ref().map(|roster| roster.undecided_nodes.len());
+        assert_eq!((undecided, record.failed_pod_backoff.len()), (Some(0), 0));
     });
 }
 
@@ -132,7 +135,7 @@ async fn tolerations_compare_numbers_only_with_the_gate() {
     for gate in [false, true] {
         let clock = Clock::simulated(world::now(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        let settings = Settings::new().with_gate("TaintTolerationComparisonOperators", gate);
+        let settings = OperatorSettings::new().with_gate("TaintTolerationComparisonOperators", gate);
         let (controller, _at_work) = controller_with(settings, &sandbox, &clock).await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})).await.unwrap();
         for (name, load) in [("node-0", "10"), ("node-1", "90")] {
@@ -141,8 +144,8 @@ async fn tolerations_compare_numbers_only_with_the_gate() {
         }
         clock.sleep(Duration::from_secs(5)).await;
         let less = json!({"key": "load", "operator": "Lt", "value": "50", "effect": "NoSchedule"});
-        let placement = Placement::new(&json!({"tolerations": [less]})).unwrap();
-        let runs = ["node-0", "node-1"].map(|node| controller.eligibility(&placement, node).should_run());
+        let placement = NodePlacement::new(&json!({"tolerations": [less]})).unwrap();
+        let runs = ["node-0", "node-1"].map(|node| controller.eligibility_on_node(&placement, node).should_run());
         assert_eq!(runs, [gate, false], "gate {gate}");
     }
 }

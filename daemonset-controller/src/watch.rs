@@ -4,53 +4,53 @@ use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
-    controller::priority,
+    controller::priority_of_origin,
     intern::Text,
     meta::{Key, Meta, OwnerRef, Uid},
     object::Object,
-    owners::{adopters_of, owner_of},
-    parsed::Parsed,
+    owners::{adopters_of, controlling_owner},
+    parsed::ParseCache,
     queue::{Priority, Queue},
     revision::CONTROLLER_REVISIONS,
-    store::{Event, Origin, Store},
-    terminating_namespaces::TerminatingNamespaces,
+    store::{CacheEvent, ChangeOrigin, Store},
+    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 
 use crate::{
-    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate, Node},
+    objects::{CachedPod, ControllerRevision, DaemonSet, Node, ParsedPodTemplate},
     rosters::Rosters,
 };
 
 /// The event handlers: they enqueue the DaemonSets that an event concerns, and update the rosters (nodes and Pods of a
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
-pub(crate) struct Watch {
+pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<Key>,
     pub(crate) node_updates: Queue<Key>,
-    pub(crate) sets: Arc<Store<DaemonSet>>,
+    pub(crate) set_store: Arc<Store<DaemonSet>>,
     pub(crate) ledger: Ledger,
-    pub(crate) refused: TerminatingNamespaces,
+    pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     pub(crate) rosters: Arc<Rosters>,
-    pub(crate) templates: Arc<Parsed<DaemonTemplate>>,
+    pub(crate) templates: Arc<ParseCache<ParsedPodTemplate>>,
 }
 
-impl Watch {
+impl EventHandlers {
     /// Enqueues the DaemonSet at every event. If the cache no longer has it, also removes its memory.
-    pub(crate) fn on_set(&self, event: &Event<DaemonSet>, origin: Origin) {
-        self.forget_if_gone(&event.meta().key(), &event.meta().uid);
-        self.queue.add(event.meta().key(), priority(origin));
+    pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
+        self.forget_if_deleted(&event.meta().key(), &event.meta().uid);
+        self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Removes the memory of a DaemonSet if the cache no longer has it. A sync in flight repeats the removal at its end.
-    pub(crate) fn forget_if_gone(&self, key: &Key, uid: &Uid) {
-        let current = self.sets.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
+    pub(crate) fn forget_if_deleted(&self, key: &Key, uid: &Uid) {
+        let current = self.set_store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
             return;
         }
-        self.ledger.forget(uid);
-        self.refused.forget(uid);
+        self.ledger.forget_owner(uid);
+        self.sets_in_terminating_namespaces.forget(uid);
         self.templates.forget(uid);
-        self.rosters.forget(key, current.as_ref());
+        self.rosters.remove_stale_record(key, current.as_ref());
     }
 
     /// Enqueues a node that was added or deleted, or with changed labels or taints, and marks its eligibility as undecided in
@@ -58,18 +58,18 @@ impl Watch {
     ///
     /// The first list of nodes enqueues nothing. The first list of DaemonSets enqueues every DaemonSet, and no sync starts
     /// before both lists are complete.
-    pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
-        if let Event::Updated { old, new } = event
-            && old.admits_the_same_as(new)
+    pub(crate) fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {
+        if let CacheEvent::Updated { old, new } = event
+            && old.has_same_labels_and_taints(new)
         {
             return;
         }
         let node = Text::new(&event.meta().name);
         match event {
-            Event::Deleted(_) => self.rosters.node_gone(&node),
+            CacheEvent::Deleted(_) => self.rosters.node_deleted(&node),
             _ => self.rosters.node_changed(&node),
         }
-        if origin != Origin::Initial {
+        if origin != ChangeOrigin::Initial {
             self.node_updates.add(event.meta().key(), Priority::Normal);
         }
     }
@@ -77,47 +77,47 @@ impl Watch {
     /// Enqueues the present and the former controller of the Pod; for an orphan, every DaemonSet that may adopt it.
     ///
     /// The first list of Pods enqueues nothing, because the first list of DaemonSets enqueues every DaemonSet.
-    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+    pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         match event {
-            Event::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
-            Event::Updated { old, new } => self.rosters.pod_changed(Some(old), Some(new)),
-            Event::Deleted(pod) => self.rosters.pod_changed(Some(pod), None),
-            Event::Unreadable(pod) => {
+            CacheEvent::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
+            CacheEvent::Updated { old, new } => self.rosters.pod_changed(Some(old), Some(new)),
+            CacheEvent::Deleted(pod) => self.rosters.pod_changed(Some(pod), None),
+            CacheEvent::Unreadable(pod) => {
                 for set in self.rosters.drop_rosters(&pod.meta.namespace) {
                     self.queue.add(set, Priority::Normal);
                 }
             }
         }
-        if origin == Origin::Initial {
+        if origin == ChangeOrigin::Initial {
             return;
         }
-        self.on_child(event);
+        self.enqueue_for_child(event);
     }
 
     /// Enqueues the DaemonSet of a revision, as for Pods. A created revision that has a controller enqueues it only if the next
     /// sync waits to see a revision that this process wrote.
-    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
+    pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, origin: ChangeOrigin) {
         let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
         let is_unexpected = match event {
-            Event::Added(revision) if !revision.meta.is_deleting() => {
+            CacheEvent::Added(revision) if !revision.meta.is_deleting() => {
                 revision.meta.controller().is_some_and(|owner| !is_expected(owner))
             }
             _ => false,
         };
-        if origin != Origin::Initial && !is_unexpected {
-            self.on_child(event);
+        if origin != ChangeOrigin::Initial && !is_unexpected {
+            self.enqueue_for_child(event);
         }
     }
 
-    fn on_child<K: Object>(&self, event: &Event<K>) {
+    fn enqueue_for_child<K: Object>(&self, event: &CacheEvent<K>) {
         match event {
-            Event::Updated { old, new } => self.on_update(old.meta(), new.meta()),
-            Event::Added(child) if child.meta().controller().is_none() => self.add_adopters(child.meta()),
-            Event::Added(_) | Event::Deleted(_) | Event::Unreadable(_) => self.add_owner(event.meta()),
+            CacheEvent::Updated { old, new } => self.enqueue_for_update(old.meta(), new.meta()),
+            CacheEvent::Added(child) if child.meta().controller().is_none() => self.add_adopters(child.meta()),
+            CacheEvent::Added(_) | CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => self.add_owner(event.meta()),
         }
     }
 
-    fn on_update(&self, before: &Meta, after: &Meta) {
+    fn enqueue_for_update(&self, before: &Meta, after: &Meta) {
         if before.resource_version == after.resource_version {
             return;
         }
@@ -133,13 +133,13 @@ impl Watch {
     }
 
     fn add_owner(&self, child: &Meta) {
-        if let Some(set) = owner_of(&self.sets, child) {
+        if let Some(set) = controlling_owner(&self.set_store, child) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, child: &Meta) {
-        for set in adopters_of(&self.sets, child, |set| set.selector.matches_orphan(&child.labels)) {
+        for set in adopters_of(&self.set_store, child, |set| set.selector.matches_orphan(&child.labels)) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

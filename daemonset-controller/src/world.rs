@@ -11,21 +11,21 @@ use common::{
     intern::Text,
     object::Object,
     refs::{self, Owner},
-    revision::{Data, Numbers},
+    revision::{NumberEncoding, RevisionData},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
     DaemonSetController,
-    decide::{self, eligibility::eligibility, revisions},
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node, PodRef, RevisionRef},
+    decide::{self, eligibility::decide_eligibility, revisions},
+    objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, PodRef, RevisionRef},
     plan::Plan,
-    roster::{Roster, Surroundings},
+    roster::{FailedPodDelays, Roster},
     snapshot::{
-        Blocked, Limits, RefusedChanges, Snapshot, Turn,
-        nodes::{Cursors, Eligibility},
-        revisions::hash_of,
+        DecisionSettings, RefusedChanges, Snapshot, StaleCache, SyncTurn,
+        nodes::{Eligibility, RefusedNodeCursors},
+        revisions::revision_hash_or_name,
     },
 };
 
@@ -35,13 +35,13 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// The time `seconds` before [`now`].
-pub(crate) fn ago(seconds: i64) -> Timestamp {
+pub(crate) fn time_before_now(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-pub(crate) fn read<T: Object>(value: &Value) -> Arc<T> {
+pub(crate) fn decode_trimmed<T: Object>(value: &Value) -> Arc<T> {
     let mut object: T = serde_json::from_str(&value.to_string()).unwrap();
-    object.trim();
+    object.drop_unneeded_fields();
     Arc::new(object)
 }
 
@@ -53,38 +53,38 @@ pub(crate) fn template(version: &str) -> Value {
 
 /// The cached objects from which a test makes a snapshot. The hash of a revision is the version of its template: `a`, `b`, ...
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct SnapshotBuilder {
     pub(crate) set: Value,
     pub(crate) revisions: Vec<Value>,
     pub(crate) nodes: Vec<Value>,
     pub(crate) pods: Vec<Value>,
-    pub(crate) failed: BTreeMap<Text, Timestamp>,
-    pub(crate) limits: Limits,
-    pub(crate) cursors: Cursors,
-    pub(crate) blocked: Option<Blocked>,
-    pub(crate) turn: Turn,
+    pub(crate) failed_pod_delays: BTreeMap<Text, Timestamp>,
+    pub(crate) decision_settings: DecisionSettings,
+    pub(crate) cursors: RefusedNodeCursors,
+    pub(crate) blocked: Option<StaleCache>,
+    pub(crate) turn: SyncTurn,
     pub(crate) lost_creates: BTreeMap<Text, Duration>,
     pub(crate) now: Timestamp,
 }
 
 /// A DaemonSet `agent` with a stored revision of template `a`, and nodes `n0`, `n1`, ... without Pods.
-pub(crate) fn empty(nodes: usize) -> World {
+pub(crate) fn set_without_pods(nodes: usize) -> SnapshotBuilder {
     let set = json!({
         "metadata": {"name": "agent", "namespace": "shop", "uid": "SET", "generation": 3, "resourceVersion": "5"},
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("a"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}},
     });
-    let limits = Limits { burst: 250, compares_taints: false };
-    let world = World {
+    let limits = DecisionSettings { burst_replicas: 250, has_comparison_operators: false };
+    let world = SnapshotBuilder {
         set,
         revisions: Vec::new(),
         nodes: Vec::new(),
         pods: Vec::new(),
-        failed: BTreeMap::new(),
-        limits,
-        cursors: Cursors::default(),
+        failed_pod_delays: BTreeMap::new(),
+        decision_settings: limits,
+        cursors: RefusedNodeCursors::default(),
         blocked: None,
-        turn: Turn::default(),
+        turn: SyncTurn::default(),
         lost_creates: BTreeMap::new(),
         now: now(),
     };
@@ -92,8 +92,8 @@ pub(crate) fn empty(nodes: usize) -> World {
 }
 
 /// A DaemonSet `agent` with an available Pod of template `a` on each of the nodes `n0`, `n1`, ...
-pub(crate) fn world(nodes: usize) -> World {
-    (0..nodes).fold(empty(nodes), |world, n| world.pod(n, pod()))
+pub(crate) fn set_with_pods(nodes: usize) -> SnapshotBuilder {
+    (0..nodes).fold(set_without_pods(nodes), |world, n| world.pod(n, pod()))
 }
 
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ pub(crate) fn pod() -> PodBuilder {
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "SET", "controller": true});
     PodBuilder(json!({
         "metadata": {"namespace": "shop", "resourceVersion": "1", "ownerReferences": [owner],
-            "labels": {"app": "agent", "controller-revision-hash": "a"}, "creationTimestamp": ago(7200).to_string()},
+            "labels": {"app": "agent", "controller-revision-hash": "a"}, "creationTimestamp": time_before_now(7200).to_string()},
         "spec": {}, "status": {"phase": "Running"},
     }))
     .ready(3600)
@@ -118,7 +118,7 @@ impl PodBuilder {
         self
     }
     pub(crate) fn ready(self, seconds: i64) -> Self {
-        let since = ago(seconds).to_string();
+        let since = time_before_now(seconds).to_string();
         self.with("/status/conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]))
     }
     pub(crate) fn unready(self) -> Self {
@@ -129,16 +129,16 @@ impl PodBuilder {
         if phase == "Running" { pod } else { pod.unready() }
     }
     pub(crate) fn terminating(self) -> Self {
-        self.with("/metadata/deletionTimestamp", json!(ago(1).to_string()))
+        self.with("/metadata/deletionTimestamp", json!(time_before_now(1).to_string()))
     }
-    pub(crate) fn of(self, version: &str) -> Self {
+    pub(crate) fn revision_hash(self, version: &str) -> Self {
         self.with("/metadata/labels/controller-revision-hash", json!(version))
     }
-    pub(crate) fn generation(self, generation: &str) -> Self {
+    pub(crate) fn template_generation_label(self, generation: &str) -> Self {
         self.with("/metadata/labels/pod-template-generation", json!(generation))
     }
-    pub(crate) fn created(self, seconds_ago: i64) -> Self {
-        self.with("/metadata/creationTimestamp", json!(ago(seconds_ago).to_string()))
+    pub(crate) fn created_seconds_ago(self, seconds_ago: i64) -> Self {
+        self.with("/metadata/creationTimestamp", json!(time_before_now(seconds_ago).to_string()))
     }
     pub(crate) fn owner_name(self, name: &str) -> Self {
         self.with("/metadata/ownerReferences/0/name", json!(name))
@@ -154,7 +154,7 @@ impl PodBuilder {
         self.with("/unbound", json!(true)).phase("Pending")
     }
     /// Returns the JSON of the Pod with this name, pinned to `node`. A Pod that is not pending is also bound to `node`.
-    pub(crate) fn named(mut self, name: &str, node: &str) -> Value {
+    pub(crate) fn build_named(mut self, name: &str, node: &str) -> Value {
         self.0["metadata"]["name"] = json!(name);
         self.0["metadata"]["uid"] = json!(format!("POD-{name}"));
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
@@ -169,41 +169,41 @@ impl PodBuilder {
 }
 
 /// The nodes and the back-off of a [`World`], as the update of a roster reads them.
-pub(crate) struct Around<'a> {
-    world: &'a World,
+pub(crate) struct RosterInputs<'a> {
+    world: &'a SnapshotBuilder,
     nodes: BTreeMap<String, Arc<Node>>,
-    template: Arc<DaemonTemplate>,
+    template: Arc<ParsedPodTemplate>,
 }
 
-impl Around<'_> {
+impl RosterInputs<'_> {
     fn eligibility(&self, node: &str) -> Eligibility {
         let known = self.nodes.get(node);
-        known.map_or(Eligibility::Vanished, |node| {
-            eligibility(&self.template.placement, node, self.world.limits.compares_taints)
+        known.map_or(Eligibility::NodeDeleted, |node| {
+            decide_eligibility(&self.template.placement, node, self.world.decision_settings.has_comparison_operators)
         })
     }
 
     /// Updates a roster after deciding the eligibility of its undecided nodes.
     pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
-        for (node, change) in roster.undecided.first(usize::MAX) {
+        for (node, change) in roster.undecided_nodes.first_nodes(usize::MAX) {
             let eligibility = self.eligibility(&node);
-            roster.decide_node(node, change, eligibility);
+            roster.store_eligibility(node, change, eligibility);
         }
         roster.update(set, hash, &BTreeSet::new(), now, self);
     }
 }
 
-impl Surroundings for Around<'_> {
-    fn failed_until(&self, node: &Text) -> Option<Timestamp> {
-        self.world.failed.get(node).copied()
+impl FailedPodDelays for RosterInputs<'_> {
+    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
+        self.world.failed_pod_delays.get(node).copied()
     }
 
-    fn failed_delay(&self, _node: &Text) -> Duration {
+    fn next_failed_pod_delay(&self, _node: &Text) -> Duration {
         Duration::from_secs(1)
     }
 }
 
-impl World {
+impl SnapshotBuilder {
     pub(crate) fn node(mut self, node: Value) -> Self {
         self.nodes.retain(|known| known["metadata"]["name"] != node["metadata"]["name"]);
         self.nodes.push(node);
@@ -222,11 +222,11 @@ impl World {
         self.set["spec"][field] = value;
         self
     }
-    pub(crate) fn status_of(mut self, status: Value) -> Self {
+    pub(crate) fn with_status(mut self, status: Value) -> Self {
         self.set["status"] = status;
         self
     }
-    pub(crate) fn limits(self, max_unavailable: Value, max_surge: Value) -> Self {
+    pub(crate) fn rolling_limits(self, max_unavailable: Value, max_surge: Value) -> Self {
         let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
         self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
     }
@@ -235,18 +235,18 @@ impl World {
         self
     }
     /// Sets the template to this version, and stores its revision with the next number.
-    pub(crate) fn rollout_to(self, version: &str) -> Self {
+    pub(crate) fn roll_out_to(self, version: &str) -> Self {
         let number = self.revisions.len() as i64 + 1;
         self.spec("template", template(version)).revision(version, number)
     }
     /// Adds a stored revision of this version of the template. The version is also its hash.
     pub(crate) fn revision(self, version: &str, number: i64) -> Self {
-        self.revision_of(version, number, &template(version))
+        self.revision_with_template(version, number, &template(version))
     }
-    pub(crate) fn revision_of(mut self, hash: &str, number: i64, template: &Value) -> Self {
+    pub(crate) fn revision_with_template(mut self, hash: &str, number: i64, template: &Value) -> Self {
         let owner =
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "SET", "controller": true});
-        let data = Data::from_value(template.clone(), Numbers::Exact).unwrap();
+        let data = RevisionData::from_value(template.clone(), NumberEncoding::Exact).unwrap();
         let data: Value = serde_json::from_slice(data.bytes()).unwrap();
         let meta = json!({"name": format!("agent-{hash}"), "namespace": "shop", "uid": format!("REV-{hash}"),
             "resourceVersion": "1", "labels": {"app": "agent", "controller-revision-hash": hash}, "ownerReferences": [owner]});
@@ -257,12 +257,12 @@ impl World {
     pub(crate) fn pod(mut self, n: usize, pod: PodBuilder) -> Self {
         let name = format!("p{n}");
         self.pods.retain(|known| known["metadata"]["name"] != name);
-        self.pods.push(pod.named(&name, &format!("n{n}")));
+        self.pods.push(pod.build_named(&name, &format!("n{n}")));
         self
     }
     /// Adds a second Pod `p<n>x` for node `n<n>`.
-    pub(crate) fn second(mut self, n: usize, pod: PodBuilder) -> Self {
-        self.pods.push(pod.named(&format!("p{n}x"), &format!("n{n}")));
+    pub(crate) fn second_pod(mut self, n: usize, pod: PodBuilder) -> Self {
+        self.pods.push(pod.build_named(&format!("p{n}x"), &format!("n{n}")));
         self
     }
     pub(crate) fn without_pod(mut self, n: usize) -> Self {
@@ -270,7 +270,7 @@ impl World {
         self
     }
     pub(crate) fn deleting(mut self) -> Self {
-        self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+        self.set["metadata"]["deletionTimestamp"] = json!(time_before_now(1).to_string());
         self
     }
     /// Makes the answer to the creation of a Pod for node `n<n>` lost, with 60 seconds left.
@@ -279,25 +279,25 @@ impl World {
         self
     }
     /// Lets the next sync manage Pods and leave orphans to the sync after it.
-    pub(crate) fn manages(mut self) -> Self {
-        self.turn = Turn::Manages;
+    pub(crate) fn manages_pods_next(mut self) -> Self {
+        self.turn = SyncTurn::ManagesPods;
         self
     }
-    pub(crate) fn failed_until(mut self, n: usize, seconds: i64) -> Self {
-        self.failed.insert(Text::new(&format!("n{n}")), now() + SignedDuration::from_secs(seconds));
+    pub(crate) fn failed_pods_until(mut self, n: usize, seconds: i64) -> Self {
+        self.failed_pod_delays.insert(Text::new(&format!("n{n}")), now() + SignedDuration::from_secs(seconds));
         self
     }
 
-    pub(crate) fn around(&self) -> Around<'_> {
-        let nodes = self.nodes.iter().map(read::<Node>).map(|node| (node.name().to_string(), node)).collect();
-        let set: Arc<DaemonSet> = read(&self.set);
-        Around { world: self, nodes, template: Arc::new(DaemonTemplate::new(&set.template).unwrap()) }
+    pub(crate) fn roster_inputs(&self) -> RosterInputs<'_> {
+        let nodes = self.nodes.iter().map(decode_trimmed::<Node>).map(|node| (node.name().to_string(), node)).collect();
+        let set: Arc<DaemonSet> = decode_trimmed(&self.set);
+        RosterInputs { world: self, nodes, template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()) }
     }
 
     /// Builds a roster of the Pods and nodes. `hash` is the hash of the current revision.
     pub(crate) fn roster(&self, hash: &str) -> Roster {
-        let (set, around) = (read::<DaemonSet>(&self.set), self.around());
-        let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
+        let (set, around) = (decode_trimmed::<DaemonSet>(&self.set), self.roster_inputs());
+        let pods: Vec<PodRef> = self.pods.iter().map(decode_trimmed).collect();
         let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
         let mut roster = Roster::new(&set, Arc::clone(&around.template), pods, names.into_iter());
         around.update(&mut roster, &set, hash, self.now);
@@ -305,35 +305,45 @@ impl World {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let set: Arc<DaemonSet> = read(&self.set);
+        let set: Arc<DaemonSet> = decode_trimmed(&self.set);
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
-        let template = Arc::new(DaemonTemplate::new(&set.template).unwrap());
-        let candidates: Vec<RevisionRef> = self.revisions.iter().map(read).collect();
+        let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
+        let candidates: Vec<RevisionRef> = self.revisions.iter().map(decode_trimmed).collect();
         let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
-        let revisions = revisions::choose(&set, &template, claims);
-        let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
+        let revisions = revisions::choose_current_revision(&set, &template, claims);
+        let pods: Vec<PodRef> = self.pods.iter().map(decode_trimmed).collect();
         let orphans = pods.into_iter().filter(|pod| pod.meta().controller().is_none());
-        let (mut roster, around) = (self.roster(&revisions.hash), self.around());
-        roster.update(&set, &revisions.hash, &revisions.same_hashes, self.now, &around);
-        let live = revisions.old.iter().map(hash_of).filter(|hash| roster.hashes.has(hash));
+        let (mut roster, around) = (self.roster(&revisions.current_hash), self.roster_inputs());
+        roster.update(&set, &revisions.current_hash, &revisions.duplicate_hashes, self.now, &around);
+        let live = revisions
+            .earlier_revisions
+            .iter()
+            .map(revision_hash_or_name)
+            .filter(|hash| roster.pod_hashes.contains_hash(hash));
         let adopt: Vec<PodRef> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
-        let held_back = decide::held_back(&self.lost_creates, adopt.iter());
+        let held_back = decide::held_back_node_names(&self.lost_creates, adopt.iter());
         Snapshot {
-            adopt,
-            unseen_second_pods: roster.count_with_pod(self.lost_creates.keys()),
-            release: roster.unselected(),
-            relabel: roster.with_hashes(&revisions.same_hashes),
-            unlabelled: roster.hashes.unlabelled(),
-            live_hashes: live.map(Text::new).collect(),
-            nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &held_back, &around),
-            held_back,
-            blocked: self.blocked.clone(),
+            orphans_to_adopt: adopt,
+            unseen_second_pods: roster.count_nodes_with_pod(self.lost_creates.keys()),
+            pods_to_release: roster.unselected_pods(),
+            pods_to_relabel: roster.pods_with_hashes(&revisions.duplicate_hashes),
+            unlabelled_pods: roster.pod_hashes.unlabelled_pods(),
+            earlier_hashes_in_use: live.map(Text::new).collect(),
+            nodes: roster.actionable_nodes(
+                &set,
+                self.decision_settings.burst_replicas,
+                &self.cursors,
+                &held_back,
+                &around,
+            ),
+            held_back_nodes: held_back,
+            stale_cache: self.blocked.clone(),
             turn: self.turn,
             refused_revisions: RefusedChanges::default(),
             refused_pods: RefusedChanges::default(),
-            lost_creates: self.lost_creates.clone(),
-            terminating_namespace: false,
-            limits: self.limits,
+            nodes_with_lost_creation: self.lost_creates.clone(),
+            is_namespace_terminating: false,
+            decision_settings: self.decision_settings,
             now: self.now,
             revisions,
             template,
@@ -353,15 +363,15 @@ impl World {
     }
 
     /// Returns the creations and deletions of the plan: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
-    pub(crate) fn work(&self) -> Vec<String> {
+    pub(crate) fn pod_actions(&self) -> Vec<String> {
         let plan = self.plan();
-        let creates = plan.creates.iter().map(|creation| format!("+{}", creation.node));
-        let deletes = plan.deletes.iter().map(|deletion| format!("-{}", deletion.pod.meta().name));
+        let creates = plan.creations.iter().map(|creation| format!("+{}", creation.node));
+        let deletes = plan.deletions.iter().map(|deletion| format!("-{}", deletion.pod.meta().name));
         creates.chain(deletes).collect()
     }
 
     /// The counts of the status: desired, current, ready, available, updated, misscheduled, unavailable.
-    pub(crate) fn counts(&self) -> [i32; 7] {
+    pub(crate) fn status_counts(&self) -> [i32; 7] {
         let status = self.plan().status;
         [
             status.desired_number_scheduled,

@@ -21,14 +21,17 @@ use daemonset_controller::{
     DaemonSetController,
     decide::{
         decide, revisions,
-        rolling::{Limits as Update, criteria, sunsets},
-        standing::{Rollout, standing},
+        rolling::{RollingLimits as Update, max_ineligible_deletions, pod_criteria},
+        standing::{RolloutRole, node_contribution},
     },
-    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
-    plan::{Lack, Why},
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, ParsedPodTemplate},
+    plan::{CreationReason, DeletionReason},
     snapshot::{
-        Limits, RefusedChanges, Snapshot, Turn,
-        nodes::{Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, Tally},
+        DecisionSettings, RefusedChanges, Snapshot, SyncTurn,
+        nodes::{
+            ActionableNodes, Eligibility, NodeCounts, NodeList, NodePods, NodeView, RefusedNodeCursors,
+            ReplacementOrder,
+        },
     },
 };
 use jiff::Timestamp;
@@ -37,20 +40,20 @@ use proptest::prelude::*;
 use sandbox::memory::{Limit, limited};
 use serde_json::{Value, json};
 
-use crate::world::{ME, World, set};
+use crate::world::{CONTROLLER_IDENTITY, TestCluster, daemon_set};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Greatest memory of one decision and its explanation, in bytes.
-const DECISION: usize = 8 << 20;
+const MAX_DECISION_BYTES: usize = 8 << 20;
 /// Greatest memory of a sync after one change in a DaemonSet of 503 nodes, including the API server's work for it, in bytes.
-const CHANGE: usize = 8 << 20;
+const MAX_CHANGE_BYTES: usize = 8 << 20;
 /// Greatest memory of the sandbox with all DaemonSets and nodes and of the controller together, in bytes.
-const CLUSTER: usize = 512 << 20;
+const MAX_CLUSTER_BYTES: usize = 512 << 20;
 
 /// Serializes the tests, because the memory limit applies to the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
+static TEST_LOCK: Mutex<()> = Mutex::new(());
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -58,7 +61,7 @@ fn now() -> Timestamp {
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
-    object.trim();
+    object.drop_unneeded_fields();
     Some(Arc::new(object))
 }
 
@@ -108,68 +111,68 @@ fn any_set() -> impl Strategy<Value = Value> {
 }
 
 /// Returns the nodes of a snapshot: each element of `pods` is a node with its Pods, and the lists contain all nodes.
-fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes {
+fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> ActionableNodes {
     let desired = pods.iter().filter(|(eligibility, _)| eligibility.should_run()).count();
-    let criteria = criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
-    let mut nodes = Nodes {
-        tally: Tally::default(),
-        cursors: Cursors::default(),
-        create: Listed::default(),
-        delete: Listed::default(),
-        replace: Listed::default(),
-        remove: Listed::default(),
-        sunset: Listed::default(),
-        candidates: Listed::default(),
-        blocking: Listed::default(),
-        untargeted: 0,
-        due: None,
+    let criteria = pod_criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
+    let mut nodes = ActionableNodes {
+        node_counts: NodeCounts::default(),
+        cursors: RefusedNodeCursors::default(),
+        create_pod_on: NodeList::default(),
+        delete_pods_on: NodeList::default(),
+        replace_unavailable_on: NodeList::default(),
+        delete_outdated_on: NodeList::default(),
+        delete_when_others_serve_on: NodeList::default(),
+        replace_within_limit_on: NodeList::default(),
+        blocking_nodes: NodeList::default(),
+        untargeted_pods: 0,
+        due_at: None,
         criteria,
     };
     for (n, (eligibility, pods)) in pods.iter().enumerate() {
-        let view = NodeView { eligibility: *eligibility, pods, failed_until: None };
-        let standing = standing(&view, &nodes.criteria, now());
-        nodes.tally += standing.tally;
+        let view = NodeView { eligibility: *eligibility, pods, failed_pods_delayed_until: None };
+        let standing = node_contribution(&view, &nodes.criteria, now());
+        nodes.node_counts += standing.node_counts;
         let node = NodePods {
             name: Text::new(&format!("n{n}")),
             eligibility: *eligibility,
             pods: pods.clone(),
-            failed_until: None,
-            failed_delay: Duration::MAX,
+            failed_pods_delayed_until: None,
+            next_failed_pod_delay: Duration::MAX,
         };
-        let add = |listed: &mut Listed| {
+        let add = |listed: &mut NodeList| {
             listed.nodes.push(node.clone());
-            listed.count += 1;
+            listed.total_count += 1;
         };
-        if standing.creates {
-            add(&mut nodes.create);
+        if standing.needs_pod {
+            add(&mut nodes.create_pod_on);
         }
-        if standing.deletes {
-            add(&mut nodes.delete);
+        if standing.has_pods_to_delete {
+            add(&mut nodes.delete_pods_on);
         }
-        match standing.rollout {
-            Rollout::Settled => {}
-            Rollout::Blocking => add(&mut nodes.blocking),
-            Rollout::Replace => add(&mut nodes.replace),
-            Rollout::Candidate => add(&mut nodes.candidates),
-            Rollout::Remove => add(&mut nodes.remove),
-            Rollout::Sunset => add(&mut nodes.sunset),
+        match standing.rollout_role {
+            RolloutRole::NoAction => {}
+            RolloutRole::Blocking => add(&mut nodes.blocking_nodes),
+            RolloutRole::ReplaceUnavailable => add(&mut nodes.replace_unavailable_on),
+            RolloutRole::ReplaceWithinLimit => add(&mut nodes.replace_within_limit_on),
+            RolloutRole::DeleteOutdated => add(&mut nodes.delete_outdated_on),
+            RolloutRole::DeleteWhenOthersServe => add(&mut nodes.delete_when_others_serve_on),
         }
-        nodes.due = nodes.due.into_iter().chain(standing.due).min();
+        nodes.due_at = nodes.due_at.into_iter().chain(standing.due_at).min();
     }
     nodes
 }
 
 fn eligibilities() -> impl Strategy<Value = Eligibility> {
-    use Eligibility::{Leaves, Runs, Stays, Vanished};
-    prop::sample::select(vec![Runs, Runs, Runs, Stays, Leaves, Vanished])
+    use Eligibility::{KeepsPods, NodeDeleted, RemovesPods, RunsPods};
+    prop::sample::select(vec![RunsPods, RunsPods, RunsPods, KeepsPods, RemovesPods, NodeDeleted])
 }
 
 /// Greatest memory of a cached revision with one MiB of data, in bytes.
-const REVISION: usize = 8 << 10;
+const MAX_REVISION_BYTES: usize = 8 << 10;
 
 #[test]
 fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
-    let _alone = ALONE.lock();
+    let _alone = TEST_LOCK.lock();
     let revision = |n: usize| {
         let ballast = format!("{n}{}", "x".repeat(1 << 20));
         let template =
@@ -181,8 +184,8 @@ fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
     let before = ALLOCATOR.allocated();
     let cached: Vec<Arc<ControllerRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
     let taken = (ALLOCATOR.allocated() - before) / cached.len();
-    assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
-    assert!(!first.holds_the_same_as(&cached[0]));
+    assert!(taken <= MAX_REVISION_BYTES, "{taken} bytes of a megabyte are kept");
+    assert!(!first.has_same_data_as(&cached[0]));
 }
 
 proptest! {
@@ -194,7 +197,7 @@ proptest! {
         burst in prop::sample::select(vec![1usize, 3, usize::MAX]),
         lost in prop::collection::btree_set(0..12usize, 0..4),
     ) {
-        let _alone = ALONE.lock();
+        let _alone = TEST_LOCK.lock();
         let Some(set) = read::<DaemonSet>(&object) else { return Ok(()) };
         let mut count = 0;
         let pods: Vec<_> = kinds.into_iter().map(|(eligibility, kinds)| {
@@ -204,39 +207,39 @@ proptest! {
         let lost = lost.into_iter().filter(|node| *node < pods.len());
         let lost_creates: std::collections::BTreeMap<Text, Duration> =
             lost.map(|node| (Text::new(&format!("n{node}")), Duration::from_secs(60))).collect();
-        let template = Arc::new(DaemonTemplate::new(&set.template).unwrap());
+        let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let none = Vec::<Arc<ControllerRevision>>::new();
         let claims = refs::claim(&owner, &set.selector, none, |_| true).unwrap();
         let nodes = nodes(&set, &pods);
         let snapshot = Snapshot {
-            revisions: revisions::choose(&set, &template, claims),
+            revisions: revisions::choose_current_revision(&set, &template, claims),
             nodes: nodes.clone(),
-            adopt: Vec::new(),
-            turn: Turn::default(),
+            orphans_to_adopt: Vec::new(),
+            turn: SyncTurn::default(),
             refused_revisions: RefusedChanges::default(),
             refused_pods: RefusedChanges::default(),
-            release: Vec::new(),
-            relabel: Vec::new(),
-            unlabelled: Vec::new(),
-            live_hashes: BTreeSet::new(),
-            blocked: None,
-            lost_creates: lost_creates.clone(),
-            held_back: lost_creates.keys().cloned().collect(),
-            unseen_second_pods: lost_creates.keys().filter(|name| !nodes.create.nodes.iter().any(|node| node.name == **name)).count(),
-            terminating_namespace: false,
-            limits: Limits { burst, compares_taints: true },
+            pods_to_release: Vec::new(),
+            pods_to_relabel: Vec::new(),
+            unlabelled_pods: Vec::new(),
+            earlier_hashes_in_use: BTreeSet::new(),
+            stale_cache: None,
+            nodes_with_lost_creation: lost_creates.clone(),
+            held_back_nodes: lost_creates.keys().cloned().collect(),
+            unseen_second_pods: lost_creates.keys().filter(|name| !nodes.create_pod_on.nodes.iter().any(|node| node.name == **name)).count(),
+            is_namespace_terminating: false,
+            decision_settings: DecisionSettings { burst_replicas: burst, has_comparison_operators: true },
             now: now(),
             template,
             owner,
             set: Arc::clone(&set),
         };
-        let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
+        let (plan, explanation) = limited(&ALLOCATOR, MAX_DECISION_BYTES, || {
             let plan = decide(&snapshot);
             let explanation = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
-        prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);
+        prop_assert!(plan.creations.len() <= burst && plan.deletions.len() <= burst);
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 60, "{explanation:#?}");
         prop_assert!(plan.status.observed_generation == i64::MAX);
         let criteria = &snapshot.nodes.criteria;
@@ -244,19 +247,19 @@ proptest! {
             &pods[name.trim_start_matches('n').parse::<usize>().unwrap()]
         };
         // No Pod is created on an ineligible node, and no node gets two new Pods.
-        for (at, creation) in plan.creates.iter().enumerate() {
+        for (at, creation) in plan.creations.iter().enumerate() {
             prop_assert!(node(&creation.node).0.should_run());
-            prop_assert!(plan.creates[..at].iter().all(|other| other.node != creation.node));
+            prop_assert!(plan.creations[..at].iter().all(|other| other.node != creation.node));
             prop_assert!(!lost_creates.contains_key(&creation.node));
         }
         // No Pod is deleted twice, and no terminating Pod is deleted.
-        for (at, deletion) in plan.deletes.iter().enumerate() {
+        for (at, deletion) in plan.deletions.iter().enumerate() {
             prop_assert!(!deletion.pod.meta().is_deleting());
-            prop_assert!(plan.deletes[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
+            prop_assert!(plan.deletions[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
         }
         // The number of desired nodes that lose an available Pod is within the limit of the rolling update.
-        if let Ok(limits) = Update::new(&set, snapshot.nodes.tally.desired) {
-            let lost = plan.deletes.iter().filter(|deletion| {
+        if let Ok(limits) = Update::new(&set, snapshot.nodes.node_counts.desired) {
+            let lost = plan.deletions.iter().filter(|deletion| {
                 let (eligibility, pods) = node(&deletion.node);
                 let stays = |pod: &&Arc<CachedPod>| {
                     pod.meta().uid != deletion.pod.meta().uid && !pod.meta().is_deleting() && criteria.is_available(pod, now())
@@ -265,25 +268,25 @@ proptest! {
                     && !deletion.pod.phase.is_terminal()
                     && criteria.is_available(&deletion.pod, now())
                     && !pods.iter().any(|pod| stays(&pod))
-                    && pods.iter().filter(|pod| !pod.is_leaving() && !pod.meta().is_deleting()).count() == 1
+                    && pods.iter().filter(|pod| !pod.is_finished_and_terminating() && !pod.meta().is_deleting()).count() == 1
             });
             // With surge, the new Pod is created first, so no desired node loses an available Pod.
-            let room = match criteria.replacement {
-                Replacement::DeleteFirst => limits.candidates(&snapshot.nodes.tally, criteria.replacement),
-                Replacement::CreateFirst | Replacement::OnDelete => 0,
+            let room = match criteria.replacement_order {
+                ReplacementOrder::DeleteFirst => limits.remaining_replacements(&snapshot.nodes.node_counts, criteria.replacement_order),
+                ReplacementOrder::CreateFirst | ReplacementOrder::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
             // A lost creation on a node with an available Pod counts against `maxSurge`.
-            let surge = plan.creates.iter().filter(|creation| creation.lack == Lack::Outdated).count();
+            let surge = plan.creations.iter().filter(|creation| creation.creation_reason == CreationReason::Outdated).count();
             let has_available_pod = |name: &&Text| {
                 node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
             };
             let unseen = lost_creates.keys().filter(has_available_pod).count();
             prop_assert!(surge == 0 || surge + unseen <= usize::try_from(limits.max_surge).unwrap_or(0));
-            let sunset = plan.deletes.iter().filter(|deletion| {
-                deletion.why == Why::NotEligible && node(&deletion.node).0 == Eligibility::Stays
+            let sunset = plan.deletions.iter().filter(|deletion| {
+                deletion.deletion_reason == DeletionReason::NodeNotEligible && node(&deletion.node).0 == Eligibility::KeepsPods
             });
-            prop_assert!(sunset.count() <= sunsets(&snapshot.nodes.tally));
+            prop_assert!(sunset.count() <= max_ineligible_deletions(&snapshot.nodes.node_counts));
         }
     }
 }
@@ -291,23 +294,23 @@ proptest! {
 /// DAEMONSET-63.
 #[test]
 fn one_change_in_a_set_of_many_nodes_costs_one_node() {
-    let _alone = ALONE.lock();
+    let _alone = TEST_LOCK.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let world = World::new().await;
+        let world = TestCluster::new().await;
         for _ in 0..500 {
             world.nodes.add();
         }
         world.nodes.ready().await;
-        world.apply(set(json!({}))).await;
+        world.create_object(daemon_set(json!({}))).await;
         while world.status().await["numberReady"] != 503 {
             world.wait(1).await;
         }
-        world.settle().await;
+        world.wait_until_settled().await;
         let decided = world.decided_nodes();
         let pod = world.pod_on("node-77").await;
         let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-        let limit = Limit::of(&ALLOCATOR, CHANGE);
+        let limit = Limit::of(&ALLOCATOR, MAX_CHANGE_BYTES);
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
         world.sandbox.merge("pods", Some("shop"), &name, Some("status"), status).await.unwrap();
         world.wait(5).await;
@@ -320,19 +323,19 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
 /// DAEMONSET-64.
 #[test]
 fn hostile_sets_do_not_delay_other_sets() {
-    let _alone = ALONE.lock();
+    let _alone = TEST_LOCK.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
+    limited(&ALLOCATOR, MAX_CLUSTER_BYTES, || runtime.block_on(compare_beside_hostile_sets()));
 }
 
 /// Asserts that hostile DaemonSets delay the readiness of twenty other DaemonSets by at most one second.
-async fn neighbours() {
+async fn compare_beside_hostile_sets() {
     let mut taken = Vec::new();
     for hostile in [false, true] {
-        let world = World::new().await;
-        world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hostile"}})).await;
+        let world = TestCluster::new().await;
+        world.create_object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hostile"}})).await;
         let named = |name: &str, namespace: &str, spec: Value| {
-            let mut object = set(spec);
+            let mut object = daemon_set(spec);
             object["metadata"] = json!({"name": name, "namespace": namespace});
             object["spec"]["selector"] = json!({"matchLabels": {"app": name}});
             object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
@@ -347,17 +350,17 @@ async fn neighbours() {
                 .collect();
             let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
             let picky = json!({"template": {"spec": {"affinity": {"nodeAffinity": required}}}});
-            world.apply(large).await;
-            world.apply(named("picky", "hostile", picky)).await;
-            world.apply(named("never", "hostile", json!({"minReadySeconds": i32::MAX}))).await;
+            world.create_object(large).await;
+            world.create_object(named("picky", "hostile", picky)).await;
+            world.create_object(named("never", "hostile", json!({"minReadySeconds": i32::MAX}))).await;
             let mut failing = named("failing", "hostile", json!({}));
             failing["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
-            world.apply(failing).await;
+            world.create_object(failing).await;
             world.wait(5).await;
         }
-        let began = world.clock.instant();
+        let began = world.clock.monotonic_now();
         for n in 0..20 {
-            world.apply(named(&format!("agent-{n}"), "shop", json!({}))).await;
+            world.create_object(named(&format!("agent-{n}"), "shop", json!({}))).await;
         }
         let ready = async || {
             let sets = world.sandbox.list(world::SETS, Some("shop")).await.unwrap();
@@ -365,14 +368,14 @@ async fn neighbours() {
         };
         while !ready().await {
             world.wait(1).await;
-            assert!(world.clock.instant() - began < Duration::from_secs(120), "no progress");
+            assert!(world.clock.monotonic_now() - began < Duration::from_secs(120), "no progress");
         }
-        taken.push(world.clock.instant() - began);
+        taken.push(world.clock.monotonic_now() - began);
         if hostile {
             world.wait(60).await;
-            world.forget();
+            world.clear_records();
             world.wait(100).await;
-            let asked = world.sandbox.requests().count(Some(ME), None, None);
+            let asked = world.sandbox.requests().count(Some(CONTROLLER_IDENTITY), None, None);
             assert!(asked < 100, "failed Pods are replaced with growing delays: {asked}");
         }
     }

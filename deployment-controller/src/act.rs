@@ -9,12 +9,12 @@ mod rollback;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
-    api::Patch,
-    conditions::Replacing,
+    api::PatchFormat,
+    conditions::ConditionListPatch,
     events::EventType,
-    io::{self, Answer, Class, Failed, Fields, Refusal, Request, Requeue, Retry, Role},
+    io::{self, Answer, AnswerMetadata, ObjectRole, Refusal, RefusalClass, Request, Requeue, RetryPolicy, SyncError},
     map::HashMap,
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
     refs::Claims,
 };
 use serde::Deserialize;
@@ -22,34 +22,34 @@ use serde_json::{Value, json};
 
 use crate::{
     objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION, ROLLBACK_TO, ReplicaSet},
-    plan::{Action, OnFailure, Plan, SetChange, SetRef, Step},
+    plan::{Action, OnFailure, Plan, ReplicaSetChange, ReplicaSetRef, Step},
     snapshot::Snapshot,
 };
 
 /// A change of the controller's memory, or a line for its log.
 #[derive(Debug)]
-pub enum Note {
+pub enum DeploymentNote {
     /// A ReplicaSet was read from the API server at this version: the next sync waits until the cache shows that version.
-    Read(Version),
+    ReadReplicaSet(ResourceVersion),
     /// The server has been searched for ReplicaSets of earlier leaders that the cache does not show.
-    LookedForSets,
+    SearchedForReplicaSets,
     /// The server refused to release the ReplicaSet with this UID, for the given reason.
     ReleaseRefused(Uid, String),
     /// Whether the server kept the written `status.terminatingReplicas`.
-    KeepsTerminating(bool),
+    KeepsTerminatingReplicas(bool),
     /// The error of a failed step that does not stop the sync.
-    Ignored(String),
+    IgnoredFailure(String),
 }
 
-impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+impl io::Note for DeploymentNote {
+    type Query = ();
+    type NewState = ();
 }
 
-type Io<'r> = io::Io<'r, Note>;
+type Io<'r> = io::Io<'r, DeploymentNote>;
 
 /// Result of a step that ended without an error.
-enum Taken {
+enum StepResult {
     /// The step did what the plan says.
     Done,
     /// Nothing was left to do; no Event is recorded.
@@ -57,30 +57,30 @@ enum Taken {
 }
 
 /// Why a step did not end as planned.
-enum Stop {
+enum StepStop {
     /// The step failed; its `OnFailure` states the consequence for the later steps.
-    Failed(Failed),
+    Failed(SyncError),
     /// The new ReplicaSet was not created. The steps in this variant replace the remaining steps of the plan.
-    NotCreated(Failed, Vec<Step>),
+    NotCreated(SyncError, Vec<Step>),
     /// The sync ends after this step without an error, because the decision no longer fits the objects.
     End(Requeue),
 }
 
-impl From<Failed> for Stop {
-    fn from(failed: Failed) -> Self {
+impl From<SyncError> for StepStop {
+    fn from(failed: SyncError) -> Self {
         Self::Failed(failed)
     }
 }
 
 /// Sends the requests of a plan, and returns when to sync the Deployment again.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    let mut rollout = Rollout {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+    let mut rollout = PlanRun {
         snapshot,
         io,
         version: snapshot.deployment.metadata.resource_version,
         status: snapshot.deployment.status.clone(),
-        judged: by_name(snapshot, plan),
-        created: Fields::default(),
+        sets_by_name: index_sets_by_name(snapshot, plan),
+        created: AnswerMetadata::default(),
         may_adopt: None,
         requeue: None,
         reported_denial: false,
@@ -91,40 +91,40 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     while let Some(step) = steps.get(at) {
         at += 1;
         match (last_failed, step.on_failure) {
-            (Some(OnFailure::LeaveOthersOut), OnFailure::LeaveOthersOut) => continue,
-            (Some(OnFailure::TryOthers), other) if other != OnFailure::TryOthers => break,
+            (Some(OnFailure::SkipSame), OnFailure::SkipSame) => continue,
+            (Some(OnFailure::ContinueWithSame), other) if other != OnFailure::ContinueWithSame => break,
             _ => {}
         }
-        match rollout.take(step).await {
-            Ok(Taken::Done) => {
+        match rollout.run_step(step).await {
+            Ok(StepResult::Done) => {
                 if let Some(event) = &step.event {
-                    io.event(event.kind, event.reason, &event.message);
+                    io.record_event(event.kind, event.reason, &event.message);
                 }
             }
-            Ok(Taken::Unneeded) => {}
-            Err(Stop::Failed(failed)) => match step.on_failure {
-                OnFailure::Ignore => io.note(Note::Ignored(failed.to_string())),
-                OnFailure::End => {
+            Ok(StepResult::Unneeded) => {}
+            Err(StepStop::Failed(failed)) => match step.on_failure {
+                OnFailure::Ignore => io.apply_note(DeploymentNote::IgnoredFailure(failed.to_string())),
+                OnFailure::EndSync => {
                     failures.push(failed);
                     break;
                 }
-                OnFailure::TryOthers | OnFailure::LeaveOthersOut => {
+                OnFailure::ContinueWithSame | OnFailure::SkipSame => {
                     failures.push(failed);
                     last_failed = Some(step.on_failure);
                 }
             },
-            Err(Stop::NotCreated(failed, follow_up)) => {
+            Err(StepStop::NotCreated(failed, follow_up)) => {
                 failures.push(failed);
                 steps = Cow::Owned(follow_up);
                 at = 0;
             }
-            Err(Stop::End(requeue)) => return joined(failures).map_or(Ok(requeue), Err),
+            Err(StepStop::End(requeue)) => return joined_failures(failures).map_or(Ok(requeue), Err),
         }
     }
     if let (true, Some(why)) = (failures.is_empty(), &plan.failure) {
-        failures.push(Failed::new("plan", why));
+        failures.push(SyncError::new("plan", why));
     }
-    joined(failures).map_or(Ok(rollout.requeue.unwrap_or(plan.requeue)), Err)
+    joined_failures(failures).map_or(Ok(rollout.requeue.unwrap_or(plan.requeue)), Err)
 }
 
 /// The fields that are read from the answer to a status write.
@@ -142,17 +142,17 @@ struct StoredStatus {
 }
 
 /// The state of one sync while its requests are sent.
-struct Rollout<'a> {
+struct PlanRun<'a> {
     snapshot: &'a Snapshot,
     io: Io<'a>,
     /// `metadata.resourceVersion` of the Deployment after the writes of this sync.
-    version: Version,
+    version: ResourceVersion,
     /// `status` of the Deployment after the writes of this sync.
     status: DeploymentStatus,
     /// The ReplicaSets of the snapshot by name. A map, because a plan can have a request for each of thousands of ReplicaSets.
-    judged: HashMap<&'a str, &'a Meta>,
+    sets_by_name: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created; empty before the creation.
-    created: Fields,
+    created: AnswerMetadata,
     /// Whether the Deployment, as read from the API server, may adopt; `None` before that read.
     may_adopt: Option<Result<(), String>>,
     /// When to sync the Deployment again; `None` stands for the time in the plan.
@@ -162,7 +162,7 @@ struct Rollout<'a> {
 }
 
 /// Returns the ReplicaSets of the snapshot by name; empty if the plan has no steps.
-fn by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
+fn index_sets_by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
     if plan.steps.is_empty() {
         return HashMap::default();
     }
@@ -175,28 +175,28 @@ fn by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta
     keep.iter().chain(adopt).chain(release).map(entry).collect()
 }
 
-impl<'a> Rollout<'a> {
-    async fn take(&mut self, step: &Step) -> Result<Taken, Stop> {
+impl<'a> PlanRun<'a> {
+    async fn run_step(&mut self, step: &Step) -> Result<StepResult, StepStop> {
         let (io, owner) = (self.io, &self.snapshot.owner);
         match &step.action {
             Action::Adopt(set) => {
-                self.recheck().await?;
-                let body = io.body(|| owner.adopt_patch(&set.uid, &[]));
+                self.check_may_adopt().await?;
+                let body = io.encode_body(|| owner.adopt_patch(&set.uid, &[]));
                 match self.patch_set(step, &set.name, &set.uid, body).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => {
                         // The deletion event of an orphan enqueues no owner, so this sync requeues its own key.
-                        self.requeue = Some(Requeue::RateLimited);
-                        return Ok(Taken::Unneeded);
+                        self.requeue = Some(Requeue::AfterBackoff);
+                        return Ok(StepResult::Unneeded);
                     }
                     Err(refusal) => return Err(self.claim_refused(step, &refusal)),
                 }
             }
             Action::Release(set) => {
-                let body = io.body(|| owner.release_patch(&set.uid, &[]));
+                let body = io.encode_body(|| owner.release_patch(&set.uid, &[]));
                 match self.patch_set(step, &set.name, &set.uid, body).await {
                     Ok(_) => {}
-                    Err(refusal) if refusal.error.is_not_found() => return Ok(Taken::Unneeded),
+                    Err(refusal) if refusal.error.is_not_found() => return Ok(StepResult::Unneeded),
                     Err(refusal) => {
                         let stop = self.claim_refused(step, &refusal);
                         if !refusal.error.is_invalid() {
@@ -204,22 +204,22 @@ impl<'a> Rollout<'a> {
                         }
                         // The name belongs to another object now, or validation refuses the patch. The ReplicaSet is kept, and
                         // the next sync counts it.
-                        io.note(Note::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
-                        return Err(Stop::End(Requeue::After(Duration::ZERO)));
+                        io.apply_note(DeploymentNote::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
+                        return Err(StepStop::End(Requeue::After(Duration::ZERO)));
                     }
                 }
             }
-            Action::CreateReplicaSet { set, body } => self.create(step, set, body).await?,
+            Action::CreateReplicaSet { set, body } => self.create_replica_set(step, set, body).await?,
             Action::ChangeReplicaSet { set, change } => {
-                let answer = self.patch_set(step, set, &self.created.uid, io.body(|| set_patch(change))).await;
+                let answer = self.patch_set(step, set, &self.created.uid, io.encode_body(|| set_patch(change))).await;
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
-            Action::DeleteReplicaSet(SetRef { name, uid }) => {
+            Action::DeleteReplicaSet(ReplicaSetRef { name, uid }) => {
                 // The version in the snapshot is a precondition, so that a ReplicaSet with new Pods stays.
                 let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
                 match self.send(step, request).await {
                     Ok(_) => {}
-                    Err(refusal) if refusal.error.is_not_found() => return Ok(Taken::Unneeded),
+                    Err(refusal) if refusal.error.is_not_found() => return Ok(StepResult::Unneeded),
                     Err(refusal) => return Err(self.refused(step, &refusal)),
                 }
             }
@@ -228,39 +228,41 @@ impl<'a> Rollout<'a> {
                 self.version = self.roll_back(step, set).await?.version;
             }
             Action::ClearRollback => {
-                let body = io.body(|| json!({"metadata": {"annotations": {ROLLBACK_TO: null}}}));
-                let request = Request::patch(DEPLOYMENTS, self.meta(), Patch::Merge, body).role(Role::Itself);
+                let body = io.encode_body(|| json!({"metadata": {"annotations": {ROLLBACK_TO: null}}}));
+                let request =
+                    Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body).role(ObjectRole::SyncedObject);
                 let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
                 self.version = answer.fields.version;
             }
-            Action::Tell => {}
+            Action::OnlyRecordEvent => {}
         }
-        Ok(Taken::Done)
+        Ok(StepResult::Done)
     }
 
     /// Reads the Deployment from the API server before the first adoption. Fails if its UID differs or it is being deleted.
-    async fn recheck(&mut self) -> Result<(), Failed> {
+    async fn check_may_adopt(&mut self) -> Result<(), SyncError> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
             let why = "an owner must exist and not be terminating to adopt";
-            let live = self.io.send(self.get_deployment().because(why)).await.and_then(|answer| answer.metadata());
+            let live =
+                self.io.send(self.get_deployment().with_reason(why)).await.and_then(|answer| answer.decode_metadata());
             let problem = match live {
                 Err(refusal) => Some(refusal.error.to_string()),
                 Ok(Some(live)) if live.uid != *uid => {
                     Some(format!("the Deployment is gone: got uid {}, wanted {uid}", live.uid))
                 }
                 Ok(live) => {
-                    let deleted = live.and_then(|live| live.deleted);
+                    let deleted = live.and_then(|live| live.deletion_timestamp);
                     deleted.map(|at| format!("the Deployment is being deleted since {at}"))
                 }
             };
             if let Some(problem) = &problem {
-                self.io.deviate(problem);
+                self.io.explain_deviation(problem);
             }
             self.may_adopt = Some(problem.map_or(Ok(()), Err));
         }
         match &self.may_adopt {
-            Some(Err(why)) => Err(Failed::new("not_ours", format!("cannot adopt ReplicaSets: {why}"))),
+            Some(Err(why)) => Err(SyncError::new("not_ours", format!("cannot adopt ReplicaSets: {why}"))),
             _ => Ok(()),
         }
     }
@@ -270,58 +272,72 @@ impl<'a> Rollout<'a> {
         step: &Step,
         status: &DeploymentStatus,
         revision: Option<&str>,
-    ) -> Result<(), Stop> {
-        let body = self.io.body(|| status_patch(status, revision));
-        let request = Request::status(DEPLOYMENTS, self.meta(), body).strategic().because(step.reason());
+    ) -> Result<(), StepStop> {
+        let body = self.io.encode_body(|| status_patch(status, revision));
+        let request = Request::patch_status(DEPLOYMENTS, self.meta(), body)
+            .into_strategic_patch()
+            .with_reason(step.detailed_reason());
         match self.io.send_and_read::<StoredDeployment>(request).await {
             Ok(stored) => {
                 self.status.clone_from(status);
                 if let Some(StoredDeployment { metadata, status: stored }) = stored {
                     self.version = metadata.resource_version;
                     if status.terminating_replicas.is_some() {
-                        self.io.note(Note::KeepsTerminating(stored.terminating_replicas.is_some()));
+                        self.io.apply_note(DeploymentNote::KeepsTerminatingReplicas(
+                            stored.terminating_replicas.is_some(),
+                        ));
                     }
                 }
                 Ok(())
             }
             // A Deployment that is gone needs no status.
-            Err(refusal) if refusal.error.is_not_found() => Err(Stop::End(Requeue::AsPlanned)),
+            Err(refusal) if refusal.error.is_not_found() => Err(StepStop::End(Requeue::AfterPlannedDelay)),
             Err(refusal) => Err(self.refused(step, &refusal)),
         }
     }
 
     /// Sends the request of a step, described by the action and the reason of the step.
     async fn send(&self, step: &Step, request: Request) -> Result<Answer, Refusal> {
-        self.io.send(request.doing(step.action.doing()).because(step.reason())).await
+        self.io.send(request.with_verb_text(step.action.verb_text()).with_reason(step.detailed_reason())).await
     }
 
     /// Patches a ReplicaSet at its version in the snapshot.
-    async fn patch_set(&self, step: &Step, name: &Arc<str>, uid: &Uid, body: io::Body) -> Result<Answer, Refusal> {
-        let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), Patch::Strategic, body);
-        self.send(step, request.role(Role::Child)).await
+    async fn patch_set(
+        &self,
+        step: &Step,
+        name: &Arc<str>,
+        uid: &Uid,
+        body: io::RequestBody,
+    ) -> Result<Answer, Refusal> {
+        let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), PatchFormat::Strategic, body);
+        self.send(step, request.role(ObjectRole::Child)).await
     }
 
     /// Returns the failure of a refused adoption or release. An Event reports the first one that the server denies in a sync.
-    fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> Stop {
+    fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> StepStop {
         let failed = self.failed(step, refusal);
         if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
-            self.io.event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
+            self.io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
         }
-        Stop::Failed(failed)
+        StepStop::Failed(failed)
     }
 
     /// Returns the failure of a step whose request was refused, and records an Event if the server denies the change.
-    fn refused(&self, step: &Step, refusal: &Refusal) -> Stop {
+    fn refused(&self, step: &Step, refusal: &Refusal) -> StepStop {
         let failed = self.failed(step, refusal);
-        if let Some(reason) = step.action.denied_as().filter(|_| is_denied(refusal)) {
-            self.io.event(EventType::Warning, reason, format!("Error: {failed}"));
+        if let Some(reason) = step.action.denied_event_reason().filter(|_| is_denied(refusal)) {
+            self.io.record_event(EventType::Warning, reason, format!("Error: {failed}"));
         }
-        Stop::Failed(failed)
+        StepStop::Failed(failed)
     }
 
-    fn failed(&self, step: &Step, refusal: &Refusal) -> Failed {
-        let failed = Failed::request(&format!("cannot {}", step.action.describe(&self.meta().name)), refusal);
-        if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
+    fn failed(&self, step: &Step, refusal: &Refusal) -> SyncError {
+        let failed = SyncError::from_refusal(&format!("cannot {}", step.action.describe(&self.meta().name)), refusal);
+        if refusal.class == RefusalClass::NamespaceTerminating {
+            failed.with_retry(RetryPolicy::NextEvent)
+        } else {
+            failed
+        }
     }
 
     fn meta(&self) -> &'a Meta {
@@ -339,7 +355,7 @@ impl<'a> Rollout<'a> {
     /// Returns the identity and version of a ReplicaSet in the snapshot. For the ReplicaSet that this sync has created, `uid` and
     /// the version from its creation are used.
     fn judged(&self, name: &Arc<str>, uid: &Uid) -> Meta {
-        let kept = self.judged.get(&**name);
+        let kept = self.sets_by_name.get(&**name);
         Meta {
             namespace: self.meta().namespace.clone(),
             name: Arc::clone(name),
@@ -352,17 +368,17 @@ impl<'a> Rollout<'a> {
 
 /// Returns whether this process lacks a permission, or a policy or a webhook forbids the request.
 fn is_denied(refusal: &Refusal) -> bool {
-    refusal.class == Class::Refused && refusal.error.is_denied()
+    refusal.class == RefusalClass::NotWritten && refusal.error.is_denied()
 }
 
 /// Joins several failures into one; `None` if there are none.
-fn joined(mut failures: Vec<Failed>) -> Option<Failed> {
+fn joined_failures(mut failures: Vec<SyncError>) -> Option<SyncError> {
     let (Some(first), true) = (failures.first(), failures.len() > 1) else { return failures.pop() };
     let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    Some(Failed::new(first.label(), texts.join("; ")))
+    Some(SyncError::new(first.metric_label(), texts.join("; ")))
 }
 
-fn set_patch(change: &SetChange) -> Value {
+fn set_patch(change: &ReplicaSetChange) -> Value {
     let mut patch = json!({});
     if !change.annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(change.annotations);
@@ -379,7 +395,7 @@ fn set_patch(change: &SetChange) -> Value {
 /// Builds the patch of status and revision annotation. The status subresource stores both without raising the generation.
 fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let mut patch = json!({"status": status});
-    patch["status"]["conditions"] = json!(Replacing(&status.conditions));
+    patch["status"]["conditions"] = json!(ConditionListPatch(&status.conditions));
     if let Some(revision) = revision {
         patch["metadata"]["annotations"] = json!({REVISION: revision});
     }
@@ -391,13 +407,13 @@ mod tests {
     use std::{cell::Cell, collections::BTreeMap};
 
     use super::*;
-    use crate::world::World;
+    use crate::world::DeploymentBuilder;
 
     thread_local! {
         static VISITS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts one visit of a ReplicaSet by `by_name`.
+    /// Counts one visit of a ReplicaSet by `index_sets_by_name`.
     pub(super) fn count_visit() {
         VISITS.set(VISITS.get() + 1);
     }
@@ -406,13 +422,17 @@ mod tests {
     #[test]
     fn many_deletions_visit_each_set_once() {
         const SETS: usize = 300;
-        let mut world = World::new(3);
+        let mut world = DeploymentBuilder::new(3);
         for number in 0..SETS {
-            world = world.set(&format!("old-{number}"), 0, 0).annotate(REVISION, &number.to_string());
+            world = world.with_set(&format!("old-{number}"), 0, 0).with_annotation(REVISION, &number.to_string());
         }
-        world = world.set("new", 3, 3).annotate(REVISION, "999").current("new").complete();
+        world = world
+            .with_set("new", 3, 3)
+            .with_annotation(REVISION, "999")
+            .with_current_template("new")
+            .with_complete_status();
         (world.annotations, world.spec["revisionHistoryLimit"]) = (json!({REVISION: "999"}), json!(0));
-        assert_eq!(world.plan().deleted().len(), SETS);
+        assert_eq!(world.plan().deleted_sets().len(), SETS);
         VISITS.set(0);
         assert!(world.explain().actions.len() > 1);
         assert!((SETS..=SETS + 1).contains(&VISITS.get()), "{} visits", VISITS.get());
@@ -421,14 +441,14 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn a_forecast_names_requests_with_their_numbers_and_reasons() {
-        let actions = |world: &World| world.explain().actions;
-        let mut world = World::new(3).set("a", 0, 0).annotate(REVISION, "1");
-        world = world.set("b", 3, 3).annotate(REVISION, "2").current("b");
+        let actions = |world: &DeploymentBuilder| world.explain().actions;
+        let mut world = DeploymentBuilder::new(3).with_set("a", 0, 0).with_annotation(REVISION, "1");
+        world = world.with_set("b", 3, 3).with_annotation(REVISION, "2").with_current_template("b");
         world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});
         let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback was requested";
         assert_eq!(actions(&world).last().unwrap(), rollback);
-        let world = World::new(3);
-        let (name, _) = world.plan().created().unwrap();
+        let world = DeploymentBuilder::new(3);
+        let (name, _) = world.plan().created_set().unwrap();
         assert_eq!(
             actions(&world),
             [
@@ -441,13 +461,13 @@ mod tests {
     /// DEPLOYMENT-26.
     #[test]
     fn a_change_names_only_what_changes() {
-        let change = SetChange {
+        let change = ReplicaSetChange {
             size: Some((4, 6)),
             annotations: BTreeMap::from([("a".to_owned(), "1".to_owned())]),
             min_ready_seconds: None,
         };
         assert_eq!(set_patch(&change), json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 6}}));
-        let ready = SetChange { min_ready_seconds: Some(0), ..SetChange::default() };
+        let ready = ReplicaSetChange { min_ready_seconds: Some(0), ..ReplicaSetChange::default() };
         assert_eq!(set_patch(&ready), json!({"spec": {"minReadySeconds": 0}}));
     }
 

@@ -1,6 +1,6 @@
 //! Turns a snapshot into a plan. Pure code, with one file for each concern.
 //!
-//! Steps are planned on a [`draft::Draft`], a working copy that shows each ReplicaSet as it will be after all planned steps.
+//! Steps are planned on a [`draft::PlanDraft`], a working copy that shows each ReplicaSet as it will be after all planned steps.
 //! Later decisions of a sync therefore depend on the planned writes, and not on whether the cache already shows these writes.
 
 pub mod cleanup;
@@ -27,11 +27,11 @@ use common::io::Requeue;
 
 use crate::{
     objects::{ReplicaSet, StrategyType},
-    plan::{Action, Event, OnFailure, Plan, SetRef, Situation, Step, Why},
+    plan::{Action, Event, OnFailure, Plan, PodCounts, ReplicaSetRef, Step, WaitReason},
     snapshot::Snapshot,
 };
 
-use self::draft::Draft;
+use self::draft::PlanDraft;
 
 /// Decides what one sync of a Deployment does.
 ///
@@ -40,49 +40,49 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     if snapshot.deployment.spec.selector.compiled.is_empty() {
         return refuse_to_select_all(snapshot);
     }
-    let mut draft = Draft::new(snapshot);
+    let mut draft = PlanDraft::new(snapshot);
     plan_steps(&mut draft);
-    let situation = waiting::situation(&draft);
-    let waiting = waiting::waiting(&draft);
+    let situation = waiting::pod_counts(&draft);
+    let waiting = waiting::wait_reasons(&draft);
     draft.finish(situation, waiting)
 }
 
 /// Adds the steps of one sync to the draft.
-fn plan_steps(draft: &mut Draft<'_>) {
-    claim(draft);
+fn plan_steps(draft: &mut PlanDraft<'_>) {
+    plan_claims(draft);
     if !draft.snapshot.claims.adopt.is_empty() {
         // The next sync processes the adopted ReplicaSets, after the cache shows the adoption.
-        return draft.look_again(Requeue::After(Duration::ZERO));
+        return draft.set_requeue(Requeue::After(Duration::ZERO));
     }
-    if draft.snapshot.owner.deleting {
-        revision::sync(draft);
-        return status::write(draft);
+    if draft.snapshot.owner.is_deleting {
+        revision::sync_new_set(draft);
+        return status::plan_status_write(draft);
     }
-    pause::note(draft);
-    revision::sync(draft);
+    pause::plan_pause_condition(draft);
+    revision::sync_new_set(draft);
     if draft.spec().paused {
         return scale_only(draft);
     }
-    if let Some(revision) = rollback::requested(draft.snapshot) {
-        return rollback::roll_back(draft, revision);
+    if let Some(revision) = rollback::requested_revision(draft.snapshot) {
+        return rollback::plan_rollback(draft, revision);
     }
     if scale::is_scaling_event(draft) {
         return scale_only(draft);
     }
     match draft.spec().strategy.kind.clone() {
-        StrategyType::RollingUpdate => rolling::roll_out(draft),
-        StrategyType::Recreate => recreate::roll_out(draft),
-        StrategyType::Other(kind) => draft.fail(format!("unexpected deployment strategy type: {kind}")),
+        StrategyType::RollingUpdate => rolling::plan_rolling_update(draft),
+        StrategyType::Recreate => recreate::plan_recreate(draft),
+        StrategyType::Other(kind) => draft.set_failure(format!("unexpected deployment strategy type: {kind}")),
     }
 }
 
 /// Follows `spec.replicas` without moving replicas from old ReplicaSets to the new one.
-fn scale_only(draft: &mut Draft<'_>) {
-    scale::scale(draft);
-    if draft.spec().paused && rollback::requested(draft.snapshot).is_none() {
-        cleanup::clean_up(draft);
+fn scale_only(draft: &mut PlanDraft<'_>) {
+    scale::plan_scaling(draft);
+    if draft.spec().paused && rollback::requested_revision(draft.snapshot).is_none() {
+        cleanup::plan_history_cleanup(draft);
     }
-    status::write(draft);
+    status::plan_status_write(draft);
 }
 
 /// Plans only a Warning Event and the observed generation, because an empty selector would match every ReplicaSet of the
@@ -90,7 +90,7 @@ fn scale_only(draft: &mut Draft<'_>) {
 fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
     let event =
         Event::warning("SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.");
-    let mut steps = vec![Step::new(Action::Tell, "the selector is empty").telling(event)];
+    let mut steps = vec![Step::new(Action::OnlyRecordEvent, "the selector is empty").with_event(event)];
     let deployment = &snapshot.deployment;
     if deployment.status.observed_generation < deployment.metadata.generation {
         let mut status = Box::new(deployment.status.clone());
@@ -98,20 +98,23 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         let write = Action::WriteStatus { status, revision: None };
         steps.push(Step::new(write, "this generation was observed").on_failure(OnFailure::Ignore));
     }
-    let waiting = vec![Why::SelectsAll];
-    Plan { steps, requeue: Requeue::AsPlanned, failure: None, situation: Situation::default(), waiting }
+    let waiting = vec![WaitReason::EmptySelector];
+    Plan { steps, requeue: Requeue::AfterPlannedDelay, failure: None, situation: PodCounts::default(), waiting }
 }
 
 /// Plans the adoptions and releases. Released ReplicaSets are not part of the draft.
-fn claim(draft: &mut Draft<'_>) {
+fn plan_claims(draft: &mut PlanDraft<'_>) {
     let claims = &draft.snapshot.claims;
     let adopt = |set: &Arc<ReplicaSet>| {
-        Step::new(Action::Adopt(SetRef::of(&set.metadata)), "it has no controller and matches the selector")
+        Step::new(
+            Action::Adopt(ReplicaSetRef::from_meta(&set.metadata)),
+            "it has no controller and matches the selector",
+        )
     };
     let release = |set: &Arc<ReplicaSet>| {
-        Step::new(Action::Release(SetRef::of(&set.metadata)), "it does not match the selector any more")
+        Step::new(Action::Release(ReplicaSetRef::from_meta(&set.metadata)), "it does not match the selector any more")
     };
     for step in claims.adopt.iter().map(adopt).chain(claims.release.iter().map(release)) {
-        draft.push(step.on_failure(OnFailure::TryOthers));
+        draft.push_step(step.on_failure(OnFailure::ContinueWithSame));
     }
 }

@@ -60,16 +60,16 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, Informer, method_handler},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
     store::Store,
@@ -78,22 +78,24 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    act::Note,
+    act::DeploymentNote,
     objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
     snapshot::{Snapshot, TerminatingReplicas},
-    watch::{PodWatches, Watch},
+    watch::{EventHandlers, PodInformers},
 };
 
 /// Feature gate of `status.terminatingReplicas`; on by default.
-pub const TERMINATING_REPLICAS: FeatureGate =
-    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
+pub const TERMINATING_REPLICAS_GATE: FeatureGate = FeatureGate::on_by_default(
+    "DeploymentReplicaSetTerminatingReplicas",
+    "status.terminatingReplicas counts terminating Pods",
+);
 /// The feature gates that `--feature-gates` accepts for this crate.
-pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
+pub const FEATURE_GATES: &[FeatureGate] = &[TERMINATING_REPLICAS_GATE];
 
 /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by
 /// default. Upstream has no such delay and is slower instead.
-pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
+pub const SYNC_BATCH_PERIOD: Tune = Tune::of_duration(
     "deployment-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of ReplicaSet statuses before their Deployment is synced, for every 100 Pods of the ReplicaSet up to 1000; smaller ReplicaSets are not delayed",
@@ -109,65 +111,65 @@ pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
     "How many Deployments are synced at once; more is quicker and takes more CPU and network",
 );
 /// The flags of this crate that set a number of workers.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+pub const WORKERS_FLAGS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop that syncs Deployments and writes their status.
-pub const DEPLOYMENTS: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start)
-    .owning(&[OwnedWrites::status("apps", "deployments")]);
+pub const DEPLOYMENT_LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start)
+    .with_owned_writes(&[OwnedWrites::of_status("apps", "deployments")]);
 /// The loops that this crate runs.
-pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENTS];
+pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENT_LOOP];
 
 /// Name, flags and loops of the binary.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "deployment-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Rolls out Deployments: creates one ReplicaSet for each template and moves replicas from old ones to the new one.",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: GATES,
+    workers_flags: WORKERS_FLAGS,
+    feature_gates: FEATURE_GATES,
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
-const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
+const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
 
 /// Caches and memory of the loop that syncs Deployments.
 pub struct DeploymentController {
-    context: Context,
-    watch: Arc<Watch>,
+    context: LoopContext,
+    watch: Arc<EventHandlers>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
-    pods: PodWatches,
+    pods: PodInformers,
     /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
     /// feature gate is off. Without this memory every sync would write the field again.
     terminating_dropped: Mutex<Option<Instant>>,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("deployment", Backoff::default());
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("deployment", BackoffSettings::default());
+    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = DeploymentController::new(context.clone(), queue.clone());
-    Loop::start(DEPLOYMENTS.name, context, Arc::new(controller), queue, workers)
+    Loop::start(DEPLOYMENT_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
 impl DeploymentController {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
         let deployments: Arc<Store<Deployment>> = Arc::default();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
             deployments: Arc::clone(&deployments),
-            ledger: context.ledger(),
-            batch: context.settings.duration(&SYNC_BATCH_PERIOD),
-            explored: Mutex::default(),
-            refused: Mutex::default(),
+            ledger: context.new_ledger(),
+            debounce_period: context.settings.tuned_duration(&SYNC_BATCH_PERIOD),
+            searched_deployments: Mutex::default(),
+            refused_releases: Mutex::default(),
         });
         Self {
-            deployments: context.informer(deployments, handler(&watch, Watch::on_deployment)),
-            sets: context.informer(Arc::default(), handler(&watch, Watch::on_set)),
+            deployments: context.start_informer(deployments, method_handler(&watch, EventHandlers::on_deployment)),
+            sets: context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_set)),
             // No periodic resync for Pods: each Pod that ends enqueues its Deployment.
-            pods: PodWatches::new(context.api.clone(), context.reading(), queue.clone()),
+            pods: PodInformers::new(context.api.clone(), context.short_lived_cache_config(), queue.clone()),
             terminating_dropped: Mutex::new(None),
             watch,
             context,
@@ -176,19 +178,21 @@ impl DeploymentController {
 
     /// Decides how the status of this Deployment reports terminating Pods.
     fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicas {
-        let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
+        let unknown = |since: Instant| {
+            self.context.clock.monotonic_now().duration_since(since) < TERMINATING_REPLICAS_RETRY_PERIOD
+        };
         let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
         let known = deployment.status.terminating_replicas.is_some() || !dropped();
-        match (self.context.settings.gate(&TERMINATING_REPLICAS), known) {
+        match (self.context.settings.is_gate_on(&TERMINATING_REPLICAS_GATE), known) {
             (true, true) => TerminatingReplicas::Reported,
-            (true, false) => TerminatingReplicas::Dropped,
-            (false, _) => TerminatingReplicas::Absent,
+            (true, false) => TerminatingReplicas::DroppedByServer,
+            (false, _) => TerminatingReplicas::Disabled,
         }
     }
 
     /// Records whether the server kept `status.terminatingReplicas` in a written status.
     fn note_terminating(&self, kept: bool) {
-        *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.instant());
+        *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.monotonic_now());
     }
 }
 
@@ -196,9 +200,9 @@ impl Controller for DeploymentController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = DeploymentNote;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -206,36 +210,38 @@ impl Controller for DeploymentController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, DeploymentNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         let meta = &snapshot.deployment.metadata;
         (ObjectRef::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: DeploymentNote) {
         let meta = &snapshot.deployment.metadata;
         match note {
-            Note::Read(version) => self.watch.ledger.wrote(&meta.uid, REPLICA_SETS, version),
-            Note::LookedForSets => {
-                self.watch.explored.lock().insert(meta.uid.clone());
+            DeploymentNote::ReadReplicaSet(version) => self.watch.ledger.record_write(&meta.uid, REPLICA_SETS, version),
+            DeploymentNote::SearchedForReplicaSets => {
+                self.watch.searched_deployments.lock().insert(meta.uid.clone());
             }
-            Note::ReleaseRefused(set, why) => {
+            DeploymentNote::ReleaseRefused(set, why) => {
                 tracing::debug!(key = %meta.key(), set = %set, err = %why, "The server refused to release a ReplicaSet");
-                self.note_refused(snapshot, &set);
+                self.record_refused_release(snapshot, &set);
             }
-            Note::KeepsTerminating(keeps) => self.note_terminating(keeps),
-            Note::Ignored(why) => tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step"),
+            DeploymentNote::KeepsTerminatingReplicas(keeps) => self.note_terminating(keeps),
+            DeploymentNote::IgnoredFailure(why) => {
+                tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step")
+            }
         }
     }
 
     /// Forgets a Deployment once more if its deletion event came before the answer to the last write of this sync.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
-        if !self.deployments.store().shows(deployment) {
-            self.watch.forget(&deployment.uid);
+        if !self.deployments.store().contains_object(deployment) {
+            self.watch.forget_deployment(&deployment.uid);
         }
     }
 

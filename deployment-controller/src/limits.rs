@@ -6,7 +6,7 @@ use crate::objects::{DeploymentSpec, StrategyType};
 
 /// `spec.replicas`, maxSurge and maxUnavailable as numbers of Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct RolloutLimits {
     /// `spec.replicas`.
     pub replicas: i64,
     /// maxSurge; 0 unless the strategy is `RollingUpdate`.
@@ -20,23 +20,23 @@ pub struct Limits {
 pub enum LimitsError {
     /// `spec.replicas` is negative.
     #[error("spec.replicas: {0} is out of range")]
-    Replicas(i32),
+    NegativeReplicas(i32),
     /// maxSurge or maxUnavailable is neither an integer nor a percentage.
     #[error("spec.strategy.rollingUpdate: {0}")]
-    Number(#[from] IntOrStringError),
+    InvalidNumber(#[from] IntOrStringError),
     /// maxSurge or maxUnavailable is negative, or maxUnavailable is above 100%.
     #[error("spec.strategy.rollingUpdate.{0}: {1} is out of range")]
-    Range(&'static str, String),
+    OutOfRange(&'static str, String),
 }
 
-impl Limits {
+impl RolloutLimits {
     /// Computes the limits of a Deployment.
     ///
     /// # Errors
     /// Fails for the values that API validation refuses. Upstream reads a text without `%` as 0.
-    pub fn of(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
+    pub fn from_spec(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
         if spec.replicas < 0 {
-            return Err(LimitsError::Replicas(spec.replicas));
+            return Err(LimitsError::NegativeReplicas(spec.replicas));
         }
         let replicas = i64::from(spec.replicas);
         if spec.strategy.kind != StrategyType::RollingUpdate {
@@ -53,7 +53,7 @@ impl Limits {
     }
 
     /// Returns the maximum number of Pods in all ReplicaSets together.
-    pub fn most(&self) -> i64 {
+    pub fn max_pods(&self) -> i64 {
         self.replicas + self.surge
     }
 
@@ -65,8 +65,8 @@ impl Limits {
     /// Returns the size to which the new ReplicaSet may grow from `current` when all ReplicaSets together have `total` replicas.
     ///
     /// Upstream: `NewRSNewReplicas`.
-    pub fn grown(&self, total: i64, current: i64) -> i64 {
-        current + (self.most() - total).max(0).min(self.replicas - current)
+    pub fn new_set_size(&self, total: i64, current: i64) -> i64 {
+        current + (self.max_pods() - total).max(0).min(self.replicas - current)
     }
 }
 
@@ -76,7 +76,7 @@ fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Resu
     if (0..=most).contains(&value.resolve(100, Round::Down)?) {
         return Ok(());
     }
-    Err(LimitsError::Range(field, value.to_string()))
+    Err(LimitsError::OutOfRange(field, value.to_string()))
 }
 
 #[cfg(test)]
@@ -95,11 +95,11 @@ mod tests {
         }
     }
 
-    fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<Limits, LimitsError> {
+    fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<RolloutLimits, LimitsError> {
         let spec: DeploymentSpec = serde_json::from_value(json!({"replicas": replicas, "template": {},
             "strategy": {"type": strategy, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}}))
         .unwrap();
-        Limits::of(&spec)
+        RolloutLimits::from_spec(&spec)
     }
 
     /// DEPLOYMENT-25.
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn recreate_has_neither_surge_nor_unavailable_pods() {
         let got = limits(4, "Recreate", &json!("50%"), &json!("50%")).unwrap();
-        assert_eq!((got.most(), got.min_available()), (4, 4));
+        assert_eq!((got.max_pods(), got.min_available()), (4, 4));
     }
 
     /// DEPLOYMENT-89.

@@ -15,17 +15,17 @@ use common::{
     selector::Selector,
     store::{ByController, ByNamespace, OrphansByNamespace},
     template::{POD_TEMPLATE_HASH, Template},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// API group, version, plural and kind of Deployments.
 pub const DEPLOYMENTS: Resource =
-    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", is_namespaced: true };
 /// API group, version, plural and kind of ReplicaSets.
 pub const REPLICA_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
 /// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -109,7 +109,7 @@ impl Default for DeploymentSpec {
 
 impl DeploymentSpec {
     /// Returns `progressDeadlineSeconds`; `None` if it is absent or [`UNLIMITED`].
-    pub fn deadline(&self) -> Option<i64> {
+    pub fn progress_deadline(&self) -> Option<i64> {
         self.progress_deadline_seconds.filter(|seconds| *seconds != UNLIMITED).map(i64::from)
     }
 
@@ -131,7 +131,7 @@ pub struct RawSelector {
 impl<'de> Deserialize<'de> for RawSelector {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Raw::deserialize(deserializer)?;
-        let value = raw.value().map_err(serde::de::Error::custom)?;
+        let value = raw.parse_value().map_err(serde::de::Error::custom)?;
         let compiled = Selector::from_value(&value);
         Ok(Self { compiled, raw: (value != Value::Null).then_some(raw) })
     }
@@ -227,7 +227,7 @@ impl Object for Deployment {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations.retain(|key| key != LAST_APPLIED);
         self.metadata.labels = Labels::empty();
         self.metadata.finalizers = Box::default();
@@ -306,12 +306,12 @@ impl Default for TemplateDigest {
 
 impl TemplateDigest {
     /// Returns whether this is the digest of `template`; never true for a malformed template.
-    pub fn is_of(&self, template: &Template) -> bool {
+    pub fn is_digest_of(&self, template: &Template) -> bool {
         self.problem.is_none() && self.digest == template.digest()
     }
 
     /// Returns the error of a malformed template; `None` for a well-formed one.
-    pub fn problem(&self) -> Option<&str> {
+    pub fn malformed_reason(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 }
@@ -347,7 +347,7 @@ impl Object for ReplicaSet {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations.retain(|key| key != LAST_APPLIED);
         self.metadata.finalizers = Box::default();
         self.oversized = drop_if_oversized(&mut self.metadata.annotations);
@@ -377,7 +377,7 @@ struct PodStatus {
 
 impl Pod {
     /// Returns whether the Pod has not finished. A terminating Pod has not finished.
-    pub fn runs(&self) -> bool {
+    pub fn is_unfinished(&self) -> bool {
         !matches!(self.status.phase.as_str(), "Failed" | "Succeeded")
     }
 }
@@ -386,14 +386,14 @@ impl Object for Pod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController,);
 
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller() == Some(REPLICA_SETS.kind));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
@@ -436,7 +436,7 @@ mod tests {
         let spec: DeploymentSpec = serde_json::from_value(json!({"template": {},
             "revisionHistoryLimit": 2_147_483_647, "progressDeadlineSeconds": 2_147_483_647}))
         .unwrap();
-        assert_eq!((spec.deadline(), spec.history_limit()), (None, None));
+        assert_eq!((spec.progress_deadline(), spec.history_limit()), (None, None));
     }
 
     /// DEPLOYMENT-67.
@@ -445,13 +445,13 @@ mod tests {
         let big = "x".repeat(300 << 10);
         let mut deployment: Deployment =
             serde_json::from_value(json!({"metadata": {"name": "web", "annotations": {"a": big, "b": "1"}}})).unwrap();
-        deployment.trim();
+        deployment.drop_unneeded_fields();
         assert_eq!(deployment.oversized, Some((300 << 10) + 3));
         assert!(deployment.metadata.annotations.is_empty());
         let mut applied: Deployment =
             serde_json::from_value(json!({"metadata": {"name": "web", "annotations": {LAST_APPLIED: big, "b": "1"}}}))
                 .unwrap();
-        applied.trim();
+        applied.drop_unneeded_fields();
         assert_eq!((applied.oversized, applied.metadata.annotations.get("b")), (None, Some("1")));
     }
 
@@ -464,12 +464,12 @@ mod tests {
             .unwrap()
         };
         let owner = |kind: &str| json!([{"kind": kind, "name": "o", "uid": "u", "controller": true}]);
-        assert!(pod(owner("ReplicaSet"), "Running").keep());
-        assert!(!pod(owner("Job"), "Running").keep());
-        assert!(!pod(json!([]), "Running").keep());
+        assert!(pod(owner("ReplicaSet"), "Running").is_cached());
+        assert!(!pod(owner("Job"), "Running").is_cached());
+        assert!(!pod(json!([]), "Running").is_cached());
         for (phase, runs) in [("Pending", true), ("Unknown", true), ("", true), ("Failed", false), ("Succeeded", false)]
         {
-            assert_eq!(pod(owner("ReplicaSet"), phase).runs(), runs, "{phase}");
+            assert_eq!(pod(owner("ReplicaSet"), phase).is_unfinished(), runs, "{phase}");
         }
     }
 
@@ -480,9 +480,9 @@ mod tests {
         let set: ReplicaSetSpec = serde_json::from_value(json!({"template":
             {"spec": {}, "metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}}}}))
         .unwrap();
-        assert!(set.template.is_of(&template));
+        assert!(set.template.is_digest_of(&template));
         assert!(
-            !TemplateDigest::from(Template::default()).is_of(&Template::default()),
+            !TemplateDigest::from(Template::default()).is_digest_of(&Template::default()),
             "a malformed template equals none"
         );
     }

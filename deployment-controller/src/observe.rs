@@ -3,28 +3,28 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    consistency::Cache,
-    controller::Observed,
+    consistency::LedgerCache,
+    controller::Observation,
     informer::{AnyInformer as _, Informer},
-    io::Failed,
+    io::SyncError,
     map::HashSet,
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
-    runtime::Context,
+    runtime::LoopContext,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
     DeploymentController,
-    limits::Limits,
+    limits::RolloutLimits,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
     snapshot::{Snapshot, sort_by_creation},
-    watch::Refused,
+    watch::RefusedRelease,
 };
 
 /// How long to keep a ReplicaSet whose release was refused before the next attempt, unless the ReplicaSet changes earlier.
-const REFUSED: Duration = Duration::from_mins(5);
+const RELEASE_RETRY_PERIOD: Duration = Duration::from_mins(5);
 /// Allowance for clock skew: a Deployment that was created more than this time after the start of this leader's term had no
 /// earlier leader.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
@@ -32,24 +32,24 @@ const CLOCK_SKEW: Duration = Duration::from_secs(10);
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
-            self.pods.end(key);
-            return Ok(Observed::Gone);
+            self.pods.stop_informer(key);
+            return Ok(Observation::Gone);
         };
-        let limits = check(&deployment)?;
+        let limits = check_deployment(&deployment)?;
         let uid = &deployment.metadata.uid;
-        let caches: [&dyn Cache; 2] = [&**self.sets.store(), &**self.deployments.store()];
-        if let Some(behind) = self.watch.ledger.behind(uid, &caches, HashSet::default) {
-            return Ok(Observed::behind(behind));
+        let caches: [&dyn LedgerCache; 2] = [&**self.sets.store(), &**self.deployments.store()];
+        if let Some(behind) = self.watch.ledger.unseen_write(uid, &caches, HashSet::default) {
+            return Ok(Observation::waiting_for_own_writes(behind));
         }
-        let owned = self.sets.store().by_index(ByController, &IndexValue::controlled_by(&deployment.metadata))?;
+        let owned = self.sets.store().list_by_index(ByController, &IndexValue::for_controller(&deployment.metadata))?;
         for set in &owned {
             check_set(set)?;
         }
         // A malformed orphan is skipped, because it would otherwise stop every Deployment of its namespace.
         let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
-        let orphans = self.sets.store().readable_by_index(OrphansByNamespace, &namespace);
+        let orphans = self.sets.store().list_readable_by_index(OrphansByNamespace, &namespace);
         let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
         let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
         let selector = &deployment.spec.selector.compiled;
@@ -58,28 +58,28 @@ impl DeploymentController {
         let release_again = self.keep_refused(&mut claims, now);
         sort_by_creation(&mut claims.keep);
         let running_pods = if waits_for_pods(&deployment, &claims.keep) {
-            let pods = self.pods.of(&deployment, &claims.keep);
+            let pods = self.pods.informer_of(&deployment, &claims.keep);
             if !pods.is_synced() {
                 let why = "the Pods, which the strategy Recreate needs, have not been read yet";
-                return Ok(Observed::wait(why, POD_RECHECK));
+                return Ok(Observation::waiting_because(why, POD_RECHECK));
             }
             running_pods(&pods, &claims.keep)?
         } else {
-            self.pods.end(key);
+            self.pods.stop_informer(key);
             BTreeMap::new()
         };
         let terminating_replicas = self.terminating_replicas(&deployment);
-        let shows_predecessors_sets = self.shows_predecessors_sets(&deployment, now);
-        Ok(Observed::Ready(Snapshot {
+        let shows_predecessors_sets = self.has_all_predecessor_sets(&deployment, now);
+        Ok(Observation::Ready(Snapshot {
             deployment,
             owner,
             claims,
-            release_again,
+            release_retry_after: release_again,
             running_pods,
             limits,
             now,
             terminating_replicas,
-            shows_predecessors_sets,
+            has_all_predecessor_sets: shows_predecessors_sets,
         }))
     }
 }
@@ -88,10 +88,10 @@ impl DeploymentController {
     /// Moves ReplicaSets from `release` back to `keep` if the server refused the release of their current version. Returns the
     /// time until the next attempt.
     fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
-        let refused = self.watch.refused.lock();
+        let refused = self.watch.refused_releases.lock();
         let left = |set: &Arc<ReplicaSet>| {
             let known = refused.get(&set.metadata.uid)?;
-            let left = REFUSED.saturating_sub(now.duration_since(known.at).unsigned_abs());
+            let left = RELEASE_RETRY_PERIOD.saturating_sub(now.duration_since(known.refused_at).unsigned_abs());
             (known.version == set.metadata.resource_version && !left.is_zero()).then_some(left)
         };
         let again = claims.release.iter().filter_map(left).min();
@@ -100,20 +100,21 @@ impl DeploymentController {
     }
 
     /// Returns whether the cache shows every ReplicaSet that earlier leaders may have created for the Deployment.
-    fn shows_predecessors_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
-        let Context { clock, gate, .. } = &self.context;
-        let led = gate.open_since().map_or(Duration::ZERO, |since| clock.instant().saturating_duration_since(since));
+    fn has_all_predecessor_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
+        let LoopContext { clock, gate, .. } = &self.context;
+        let led =
+            gate.open_since().map_or(Duration::ZERO, |since| clock.monotonic_now().saturating_duration_since(since));
         let since = now.saturating_sub(led).and_then(|since| since.saturating_add(CLOCK_SKEW));
         let meta = &deployment.metadata;
-        let is_younger = |since: Timestamp| meta.created.is_some_and(|created| created >= since);
-        since.is_ok_and(is_younger) || self.watch.explored.lock().contains(&meta.uid)
+        let is_younger = |since: Timestamp| meta.creation_timestamp.is_some_and(|created| created >= since);
+        since.is_ok_and(is_younger) || self.watch.searched_deployments.lock().contains(&meta.uid)
     }
 
     /// Records that the server refused to release a ReplicaSet.
-    pub(crate) fn note_refused(&self, snapshot: &Snapshot, uid: &Uid) {
+    pub(crate) fn record_refused_release(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
-        let refused = Refused { version: set.metadata.resource_version, at: snapshot.now };
-        self.watch.refused.lock().insert(uid.clone(), refused);
+        let refused = RefusedRelease { version: set.metadata.resource_version, refused_at: snapshot.now };
+        self.watch.refused_releases.lock().insert(uid.clone(), refused);
     }
 }
 
@@ -123,17 +124,17 @@ fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     if spec.strategy.kind != StrategyType::Recreate || spec.paused || deployment.metadata.is_deleting() {
         return false;
     }
-    let new = sets.iter().position(|set| set.spec.template.is_of(&spec.template));
+    let new = sets.iter().position(|set| set.spec.template.is_digest_of(&spec.template));
     let is_full = new.is_some_and(|new| sets[new].spec.replicas == spec.replicas);
     !is_full && sets.len() > usize::from(new.is_some())
 }
 
 /// Counts the unfinished Pods of each ReplicaSet.
-fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Failed> {
+fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, SyncError> {
     let running = |set: &Arc<ReplicaSet>| {
         let uid = &set.metadata.uid;
-        let of_set = pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
-        Ok((uid.clone(), of_set.iter().filter(|pod| pod.runs()).count()))
+        let of_set = pods.store().list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
+        Ok((uid.clone(), of_set.iter().filter(|pod| pod.is_unfinished()).count()))
     };
     sets.iter().map(running).collect()
 }
@@ -142,7 +143,7 @@ fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeM
 ///
 /// API validation refuses the same objects, so only a server without validation stores them. The controller leaves such a
 /// Deployment alone and reports an error.
-fn check(deployment: &Deployment) -> Result<Limits, Failed> {
+fn check_deployment(deployment: &Deployment) -> Result<RolloutLimits, SyncError> {
     let spec = &deployment.spec;
     if let Some(bytes) = deployment.oversized {
         return Err(invalid(format!("metadata.annotations are {bytes} bytes, which no server accepts")));
@@ -150,7 +151,7 @@ fn check(deployment: &Deployment) -> Result<Limits, Failed> {
     if spec.selector.compiled.is_null() {
         return Err(invalid("spec.selector is missing"));
     }
-    spec.selector.compiled.checked().map_err(|error| invalid(format!("spec.{error}")))?;
+    spec.selector.compiled.validate().map_err(|error| invalid(format!("spec.{error}")))?;
     if let Some(problem) = spec.template.problem() {
         return Err(invalid(format!("spec.template: {problem}")));
     }
@@ -164,21 +165,21 @@ fn check(deployment: &Deployment) -> Result<Limits, Failed> {
             return Err(invalid(format!("spec.{field} is {value}")));
         }
     }
-    Limits::of(spec).map_err(|error| invalid(error.to_string()))
+    RolloutLimits::from_spec(spec).map_err(|error| invalid(error.to_string()))
 }
 
 /// Returns the failure of a sync whose Deployment or ReplicaSet is malformed.
-fn invalid(why: impl Into<String>) -> Failed {
-    Failed::new("malformed", why)
+fn invalid(why: impl Into<String>) -> SyncError {
+    SyncError::new("malformed", why)
 }
 
-fn check_set(set: &ReplicaSet) -> Result<(), Failed> {
+fn check_set(set: &ReplicaSet) -> Result<(), SyncError> {
     let name = &set.metadata.name;
     if let Some(bytes) = set.oversized {
         let why = format!("ReplicaSet {name}: metadata.annotations are {bytes} bytes, which no server accepts");
         return Err(invalid(why));
     }
-    if let Some(problem) = set.spec.template.problem() {
+    if let Some(problem) = set.spec.template.malformed_reason() {
         return Err(invalid(format!("ReplicaSet {name}: spec.template: {problem}")));
     }
     let status = &set.status;
@@ -209,7 +210,7 @@ mod tests {
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}});
         change(&mut value);
         let mut deployment: Deployment = serde_json::from_value(value).unwrap();
-        deployment.trim();
+        deployment.drop_unneeded_fields();
         deployment
     }
 
@@ -234,9 +235,9 @@ mod tests {
                 "metadata.annotations are 10485761 bytes, which no server accepts",
             ),
         ];
-        assert!(check(&deployment(|_| ())).is_ok());
+        assert!(check_deployment(&deployment(|_| ())).is_ok());
         for (change, want) in cases {
-            assert_eq!(check(&deployment(change)).unwrap_err().to_string(), want);
+            assert_eq!(check_deployment(&deployment(change)).unwrap_err().to_string(), want);
         }
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::objects::DeploymentStatus;
 
-pub use why::{Situation, Why};
+pub use why::{PodCounts, WaitReason};
 
 /// An Event about the Deployment, recorded after its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Event {
 
 /// A change of an existing ReplicaSet; absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetChange {
+pub struct ReplicaSetChange {
     /// `spec.replicas` before and after the change; `None` if the size stays.
     pub size: Option<(i64, i64)>,
     /// Annotations to add or to overwrite.
@@ -52,27 +52,27 @@ pub struct SetChange {
 
 /// Identifies an existing ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetRef {
+pub struct ReplicaSetRef {
     /// `metadata.name` of the ReplicaSet.
     pub name: Arc<str>,
     /// `metadata.uid` of the ReplicaSet.
     pub uid: Uid,
 }
 
-impl SetRef {
+impl ReplicaSetRef {
     /// Returns the reference to the ReplicaSet with this metadata.
-    pub fn of(meta: &Meta) -> Self {
+    pub fn from_meta(meta: &Meta) -> Self {
         Self { name: Arc::clone(&meta.name), uid: meta.uid.clone() }
     }
 }
 
-/// One request to the API server; [`Action::Tell`] sends none.
+/// One request to the API server; [`Action::OnlyRecordEvent`] sends none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Makes the Deployment the controller of an orphan. The first adoption of a sync reads the Deployment from the API server.
-    Adopt(SetRef),
+    Adopt(ReplicaSetRef),
     /// Removes the owner reference to the Deployment from a ReplicaSet.
-    Release(SetRef),
+    Release(ReplicaSetRef),
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
         /// `metadata.name` of the ReplicaSet to create.
@@ -85,10 +85,10 @@ pub enum Action {
         /// `metadata.name` of the ReplicaSet.
         set: Arc<str>,
         /// The fields to patch, with their new values.
-        change: SetChange,
+        change: ReplicaSetChange,
     },
     /// Deletes an old ReplicaSet beyond `spec.revisionHistoryLimit`.
-    DeleteReplicaSet(SetRef),
+    DeleteReplicaSet(ReplicaSetRef),
     /// Writes the status of the Deployment, and its revision annotation in the same request.
     WriteStatus {
         /// The whole new status.
@@ -97,22 +97,22 @@ pub enum Action {
         revision: Option<String>,
     },
     /// Copies the template and annotations of a ReplicaSet into the Deployment, and removes the rollback annotation.
-    RollBack(SetRef),
+    RollBack(ReplicaSetRef),
     /// Removes a rollback annotation that cannot be fulfilled.
     ClearRollback,
     /// Sends no request; the step only records its Event.
-    Tell,
+    OnlyRecordEvent,
 }
 
 /// What a failed step means for the steps after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// The sync ends with the error of this step.
-    End,
+    EndSync,
     /// Later steps with the same `OnFailure` still run; then the sync ends with all errors.
-    TryOthers,
+    ContinueWithSame,
     /// Later steps with the same `OnFailure` are skipped, the other steps run, and the sync ends with the error.
-    LeaveOthersOut,
+    SkipSame,
     /// The error is logged and the sync continues: the write is optional.
     Ignore,
 }
@@ -133,12 +133,12 @@ pub struct Step {
 impl Step {
     /// Returns a step without an Event, whose failure ends the sync.
     pub fn new(action: Action, why: impl Into<String>) -> Self {
-        Self { action, why: why.into(), event: None, on_failure: OnFailure::End }
+        Self { action, why: why.into(), event: None, on_failure: OnFailure::EndSync }
     }
 
     /// Adds the Event to record after success.
     #[must_use]
-    pub fn telling(self, event: Event) -> Self {
+    pub fn with_event(self, event: Event) -> Self {
         Self { event: Some(event), ..self }
     }
 
@@ -149,7 +149,7 @@ impl Step {
     }
 
     /// Returns the details of the action, such as both sizes, followed by the reason of the step.
-    pub fn reason(&self) -> String {
+    pub fn detailed_reason(&self) -> String {
         let detail = match &self.action {
             Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
             Action::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
@@ -172,20 +172,20 @@ impl Action {
     /// Returns the reason of the Event about an action that the server denies. `None` for a status, which is written again
     /// anyway, for a creation, which has its own Event, and for adoptions and releases, because one Event reports all denied
     /// ones of a sync.
-    pub fn denied_as(&self) -> Option<&'static str> {
+    pub fn denied_event_reason(&self) -> Option<&'static str> {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
             Self::ChangeReplicaSet { .. } | Self::RollBack(_) | Self::ClearRollback => Some("FailedUpdate"),
             Self::CreateReplicaSet { .. }
             | Self::WriteStatus { .. }
-            | Self::Tell
+            | Self::OnlyRecordEvent
             | Self::Adopt(_)
             | Self::Release(_) => None,
         }
     }
 
     /// Returns the verb of the action, for explanations and errors.
-    pub fn doing(&self) -> &'static str {
+    pub fn verb_text(&self) -> &'static str {
         match self {
             Self::Adopt(_) => "adopt",
             Self::Release(_) => "release",
@@ -199,22 +199,22 @@ impl Action {
             Self::WriteStatus { .. } => "write the status of",
             Self::RollBack(_) => "roll back",
             Self::ClearRollback => "end the rollback request of",
-            Self::Tell => "record an Event on",
+            Self::OnlyRecordEvent => "record an Event on",
         }
     }
 
     /// Returns the verb and the object of the action, for errors. `deployment` is the name of the Deployment.
     pub fn describe(&self, deployment: &str) -> String {
-        let doing = self.doing();
+        let doing = self.verb_text();
         match self {
             Self::ChangeReplicaSet { set, change } if change.size.is_none() => format!("update ReplicaSet {set}"),
-            Self::Adopt(SetRef { name: set, .. })
-            | Self::Release(SetRef { name: set, .. })
-            | Self::DeleteReplicaSet(SetRef { name: set, .. })
+            Self::Adopt(ReplicaSetRef { name: set, .. })
+            | Self::Release(ReplicaSetRef { name: set, .. })
+            | Self::DeleteReplicaSet(ReplicaSetRef { name: set, .. })
             | Self::CreateReplicaSet { set, .. }
             | Self::ChangeReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
             Self::RollBack(_) => format!("{doing} Deployment {deployment}"),
-            Self::WriteStatus { .. } | Self::ClearRollback | Self::Tell => format!("{doing} {deployment}"),
+            Self::WriteStatus { .. } | Self::ClearRollback | Self::OnlyRecordEvent => format!("{doing} {deployment}"),
         }
     }
 }
@@ -229,9 +229,9 @@ pub struct Plan {
     /// The error with which the sync ends even if all steps succeed.
     pub failure: Option<String>,
     /// The numbers of Pods that `/debug/explain` shows.
-    pub situation: Situation,
+    pub situation: PodCounts,
     /// The reasons why the rollout does not continue.
-    pub waiting: Vec<Why>,
+    pub waiting: Vec<WaitReason>,
 }
 
 impl Explain for Plan {
@@ -239,16 +239,16 @@ impl Explain for Plan {
         self.situation.to_string()
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         self.waiting.iter().map(ToString::to_string).chain(self.failure.clone()).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
         match self.requeue {
-            Requeue::AsPlanned | Requeue::Conflict => None,
-            Requeue::After(delay) | Requeue::Unfinished(delay) => Some(delay),
+            Requeue::AfterPlannedDelay | Requeue::Conflict => None,
+            Requeue::After(delay) | Requeue::AfterPartialWork(delay) => Some(delay),
             // Less than a second remains of the progress deadline.
-            Requeue::RateLimited => Some(Duration::from_secs(1)),
+            Requeue::AfterBackoff => Some(Duration::from_secs(1)),
         }
     }
 }

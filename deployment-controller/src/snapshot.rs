@@ -9,7 +9,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    limits::Limits,
+    limits::RolloutLimits,
     objects::{Deployment, ReplicaSet},
 };
 
@@ -19,9 +19,9 @@ pub enum TerminatingReplicas {
     /// The field is written like any other field.
     Reported,
     /// The server dropped the field before. The field is written with other changes, but its change alone causes no write.
-    Dropped,
+    DroppedByServer,
     /// The field is written as null, because the feature gate of this process is off.
-    Absent,
+    Disabled,
 }
 
 /// A Deployment with its ReplicaSets at one time.
@@ -34,23 +34,23 @@ pub struct Snapshot {
     /// The ReplicaSets to keep, to adopt and to release; the kept ones are sorted by creation time and then by name.
     pub claims: Claims<Arc<ReplicaSet>>,
     /// Time until refused releases are tried again; `None` if no release was refused.
-    pub release_again: Option<Duration>,
+    pub release_retry_after: Option<Duration>,
     /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
     pub running_pods: BTreeMap<Uid, usize>,
     /// The desired number of Pods, maxSurge and maxUnavailable.
-    pub limits: Limits,
+    pub limits: RolloutLimits,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
     /// How the status reports terminating Pods.
     pub terminating_replicas: TerminatingReplicas,
     /// Whether the cache shows every ReplicaSet that earlier leaders created for the Deployment.
-    pub shows_predecessors_sets: bool,
+    pub has_all_predecessor_sets: bool,
 }
 
 /// Sorts ReplicaSets by creation time, and by name within the same second.
 pub fn sort_by_creation(sets: &mut [Arc<ReplicaSet>]) {
     sets.sort_by(|a, b| {
         let (a, b) = (&a.metadata, &b.metadata);
-        (a.created, &a.name).cmp(&(b.created, &b.name))
+        (a.creation_timestamp, &a.name).cmp(&(b.creation_timestamp, &b.name))
     });
 }

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     api::Api,
     consistency::Ledger,
-    controller::{debounce, priority},
-    informer::{Config, Informer},
+    controller::{debounce_for_pods, priority_of_origin},
+    informer::{Informer, InformerConfig},
     map::{HashMap, HashSet},
-    meta::{Key, Meta, Uid, Version},
-    owners::{adopters_of, owner_of},
+    meta::{Key, Meta, ResourceVersion, Uid},
+    owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -20,88 +20,88 @@ use crate::objects::{Deployment, Pod, ReplicaSet};
 
 /// Handlers of the events of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`,
 /// `addReplicaSet`, ...
-pub(crate) struct Watch {
+pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
     /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods; see [`debounce`].
-    pub(crate) batch: Duration,
+    pub(crate) debounce_period: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
-    pub(crate) explored: Mutex<HashSet<Uid>>,
+    pub(crate) searched_deployments: Mutex<HashSet<Uid>>,
     /// ReplicaSets that no longer match the selector and whose release the server refused.
-    pub(crate) refused: Mutex<HashMap<Uid, Refused>>,
+    pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedRelease>>,
 }
 
 /// A release that the server refused.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRelease {
     /// Version of the ReplicaSet at the refusal.
-    pub(crate) version: Version,
-    pub(crate) at: Timestamp,
+    pub(crate) version: ResourceVersion,
+    pub(crate) refused_at: Timestamp,
 }
 
-impl Watch {
+impl EventHandlers {
     /// Enqueues the Deployment of every event.
-    pub(crate) fn on_deployment(&self, event: &Event<Deployment>, origin: Origin) {
-        if let Event::Deleted(deployment) = event {
+    pub(crate) fn on_deployment(&self, event: &CacheEvent<Deployment>, origin: ChangeOrigin) {
+        if let CacheEvent::Deleted(deployment) = event {
             // What is known of this Deployment must not apply to a later Deployment of the same name.
-            self.forget(&deployment.metadata.uid);
-            self.queue.forget(&deployment.metadata.key());
+            self.forget_deployment(&deployment.metadata.uid);
+            self.queue.reset_failures(&deployment.metadata.key());
         }
-        self.queue.add(event.meta().key(), priority(origin));
+        self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Drops what is remembered about a deleted Deployment: its written versions, and that its ReplicaSets were listed.
-    pub(crate) fn forget(&self, deployment: &Uid) {
-        self.explored.lock().remove(deployment);
-        self.ledger.forget(deployment);
+    pub(crate) fn forget_deployment(&self, deployment: &Uid) {
+        self.searched_deployments.lock().remove(deployment);
+        self.ledger.forget_owner(deployment);
     }
 
     /// Enqueues the Deployment that owns, or owned, a ReplicaSet. An orphan enqueues every Deployment that may adopt it.
-    pub(crate) fn on_set(&self, event: &Event<ReplicaSet>, origin: Origin) {
-        let priority = priority(origin);
+    pub(crate) fn on_set(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
+        let priority = priority_of_origin(origin);
         match event {
-            Event::Deleted(set) => {
-                self.refused.lock().remove(&set.metadata.uid);
+            CacheEvent::Deleted(set) => {
+                self.refused_releases.lock().remove(&set.metadata.uid);
                 self.add_owner(&set.metadata, priority);
             }
-            Event::Unreadable(set) => self.add_owner(&set.meta, priority),
+            CacheEvent::Unreadable(set) => self.add_owner(&set.meta, priority),
             // A ReplicaSet that is already being deleted when it first appears, for example after a restart, counts as deleted.
-            Event::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
-            Event::Added(set) => self.add_related(&set.metadata, priority),
-            Event::Updated { old, new } => {
+            CacheEvent::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
+            CacheEvent::Added(set) => self.add_owner_or_adopters(&set.metadata, priority),
+            CacheEvent::Updated { old, new } => {
                 let pods = usize::try_from(new.spec.replicas.max(new.status.replicas)).unwrap_or_default();
                 let (old, new) = (&old.metadata, &new.metadata);
                 if old.resource_version == new.resource_version {
                     return;
                 }
                 if new.controller().is_some() && new.is_status_change_of(old) {
-                    return self.add_owner_debounced(new, debounce(self.batch, pods));
+                    return self.add_owner_debounced(new, debounce_for_pods(self.debounce_period, pods));
                 }
                 let moved = old.controller() != new.controller();
                 if moved {
                     self.add_owner(old, priority);
                 }
                 if new.controller().is_some() || moved || old.labels != new.labels {
-                    self.add_related(new, priority);
+                    self.add_owner_or_adopters(new, priority);
                 }
             }
         }
     }
 
     fn add_owner(&self, set: &Meta, priority: Priority) {
-        if let Some(deployment) = owner_of(&self.deployments, set) {
+        if let Some(deployment) = controlling_owner(&self.deployments, set) {
             self.queue.add(deployment.metadata.key(), priority);
         }
     }
 
     fn add_owner_debounced(&self, set: &Meta, debounce: Duration) {
-        if let Some(deployment) = owner_of(&self.deployments, set) {
+        if let Some(deployment) = controlling_owner(&self.deployments, set) {
             self.queue.add_debounced(deployment.metadata.key(), debounce);
         }
     }
 
-    fn add_related(&self, set: &Meta, priority: Priority) {
+    fn add_owner_or_adopters(&self, set: &Meta, priority: Priority) {
         if set.controller().is_some() {
             return self.add_owner(set, priority);
         }
@@ -116,27 +116,27 @@ impl Watch {
 ///
 /// An informer reads the Pods that match the selector of the Deployment, or all Pods of the namespace if the Deployment has
 /// adopted ReplicaSets with another selector. The informer stops when the wait ends.
-pub(crate) struct PodWatches {
+pub(crate) struct PodInformers {
     api: Api,
-    config: Config,
+    config: InformerConfig,
     queue: Queue<Key>,
-    watches: Mutex<BTreeMap<Key, PodWatch>>,
+    watches: Mutex<BTreeMap<Key, PodInformer>>,
 }
 
-struct PodWatch {
+struct PodInformer {
     owner: Uid,
     selector: String,
     pods: Arc<Informer<Pod>>,
 }
 
-impl PodWatches {
-    pub(crate) fn new(api: Api, config: Config, queue: Queue<Key>) -> Self {
+impl PodInformers {
+    pub(crate) fn new(api: Api, config: InformerConfig, queue: Queue<Key>) -> Self {
         Self { api, config, queue, watches: Mutex::default() }
     }
 
     /// Returns the informer of the Pods of a Deployment's ReplicaSets. The first call starts the informer. The first complete
     /// list and the end of each Pod enqueue the Deployment.
-    pub(crate) fn of(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Arc<Informer<Pod>> {
+    pub(crate) fn informer_of(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Arc<Informer<Pod>> {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
         let mut selector = deployment.spec.selector.compiled.to_string();
         if sets.iter().any(|set| *set.spec.selector != *selector) {
@@ -147,37 +147,41 @@ impl PodWatches {
         if let Some(known) = watches.get(&key).filter(|watch| watch.owner == *owner && watch.selector == selector) {
             return Arc::clone(&known.pods);
         }
-        let config = Config { namespace: key.namespace.to_string(), labels: selector.clone(), ..self.config.clone() };
+        let config = InformerConfig {
+            namespace: key.namespace.to_string(),
+            label_selector: selector.clone(),
+            ..self.config.clone()
+        };
         let (queue, of) = (self.queue.clone(), key.clone());
-        let on_pod = Box::new(move |event: &Event<Pod>, _| {
-            if ends(event) {
+        let on_pod = Box::new(move |event: &CacheEvent<Pod>, _| {
+            if may_end_pod(event) {
                 queue.add(of.clone(), Priority::Normal);
             }
         });
         let pods = Arc::new(Informer::start(self.api.clone(), config, vec![on_pod]));
-        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.first_set());
+        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.wait_for_first_set());
         tokio::spawn(async move {
             if filled.await {
                 queue.add(of, Priority::Normal);
             }
         });
-        watches.insert(key, PodWatch { owner: owner.clone(), selector, pods: Arc::clone(&pods) });
+        watches.insert(key, PodInformer { owner: owner.clone(), selector, pods: Arc::clone(&pods) });
         pods
     }
 
     /// Stops the informer of a Deployment that no longer waits for Pods.
-    pub(crate) fn end(&self, key: &Key) {
+    pub(crate) fn stop_informer(&self, key: &Key) {
         self.watches.lock().remove(key);
     }
 }
 
 /// Returns whether the event may be the end of an unfinished Pod. Upstream enqueues the Deployment only when no Pod remains,
 /// and misses the end of the last old Pod if finished Pods remain.
-fn ends(event: &Event<Pod>) -> bool {
+fn may_end_pod(event: &CacheEvent<Pod>) -> bool {
     match event {
-        Event::Deleted(_) | Event::Unreadable(_) => true,
-        Event::Updated { old, new } => old.runs() && !new.runs(),
-        Event::Added(_) => false,
+        CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => true,
+        CacheEvent::Updated { old, new } => old.is_unfinished() && !new.is_unfinished(),
+        CacheEvent::Added(_) => false,
     }
 }
 

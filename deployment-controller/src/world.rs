@@ -16,28 +16,28 @@ use serde_json::{Value, json};
 use crate::{
     DeploymentController,
     decide::{conditions, decide, scale},
-    limits::Limits,
+    limits::RolloutLimits,
     objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
-    plan::{Action, Plan, SetChange},
+    plan::{Action, Plan, ReplicaSetChange},
     snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
 };
 
 /// A Deployment `web` with maxSurge and maxUnavailable 25%, and its ReplicaSets.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct DeploymentBuilder {
     pub(crate) spec: Value,
     pub(crate) status: Value,
     /// Annotations of the Deployment; null stands for the revision of its new ReplicaSet only.
     pub(crate) annotations: Value,
     pub(crate) generation: i64,
-    pub(crate) deleting: bool,
+    pub(crate) is_deleting: bool,
     pub(crate) sets: Vec<Value>,
-    pub(crate) running: BTreeMap<Uid, usize>,
+    pub(crate) running_pods: BTreeMap<Uid, usize>,
     pub(crate) now: Timestamp,
     made: i64,
 }
 
-impl World {
+impl DeploymentBuilder {
     pub(crate) fn new(replicas: i64) -> Self {
         Self {
             spec: json!({
@@ -54,24 +54,24 @@ impl World {
             status: json!({}),
             annotations: Value::Null,
             generation: 1,
-            deleting: false,
+            is_deleting: false,
             sets: Vec::new(),
-            running: BTreeMap::new(),
+            running_pods: BTreeMap::new(),
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             made: 0,
         }
-        .condition(conditions::PROGRESSING, conditions::REPLICA_SET_UPDATED)
+        .with_condition(conditions::PROGRESSING, conditions::REPLICA_SET_UPDATED)
     }
 
-    fn limits(&self) -> Limits {
-        Limits::of(&serde_json::from_value(self.spec.clone()).unwrap()).unwrap()
+    fn limits(&self) -> RolloutLimits {
+        RolloutLimits::from_spec(&serde_json::from_value(self.spec.clone()).unwrap()).unwrap()
     }
 
     /// Adds a ReplicaSet with a template of its own, younger than all others, whose Pods all exist.
-    pub(crate) fn set(mut self, name: &str, size: i64, available: i64) -> Self {
+    pub(crate) fn with_set(mut self, name: &str, size: i64, available: i64) -> Self {
         let mut template = self.spec["template"].clone();
         template["metadata"]["annotations"]["set"] = json!(name);
-        let mut annotations = json!(scale::annotations(self.limits()));
+        let mut annotations = json!(scale::size_annotations(self.limits()));
         annotations[REVISION] = json!((self.made + 1).to_string());
         self.push(name, size, &template, &annotations);
         let status = json!({"replicas": size, "readyReplicas": available, "availableReplicas": available,
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Gives a ReplicaSet the template of the Deployment and the highest revision.
-    pub(crate) fn current(mut self, name: &str) -> Self {
+    pub(crate) fn with_current_template(mut self, name: &str) -> Self {
         let template = self.spec["template"].clone();
         let newest = (self.made + 1).to_string();
         let last = self.sets.last().unwrap()["metadata"]["name"] == name;
@@ -113,42 +113,42 @@ impl World {
     }
 
     /// Sets an annotation of the ReplicaSet that was added last.
-    pub(crate) fn annotate(mut self, key: &str, value: &str) -> Self {
+    pub(crate) fn with_annotation(mut self, key: &str, value: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"][key] = json!(value);
         self
     }
 
     /// Removes an annotation from the ReplicaSet that was added last.
-    pub(crate) fn unannotate(mut self, key: &str) -> Self {
+    pub(crate) fn without_annotation(mut self, key: &str) -> Self {
         self.sets.last_mut().unwrap()["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
         self
     }
 
     /// Sets the number of unfinished Pods of a ReplicaSet.
-    pub(crate) fn running(mut self, name: &str, count: usize) -> Self {
-        self.running.insert(Uid::new(name), count);
+    pub(crate) fn with_running_pods(mut self, name: &str, count: usize) -> Self {
+        self.running_pods.insert(Uid::new(name), count);
         self
     }
 
     /// Sets the condition of type `kind`, with `reason` as its message and with the current time.
-    pub(crate) fn condition(mut self, kind: &str, reason: &str) -> Self {
+    pub(crate) fn with_condition(mut self, kind: &str, reason: &str) -> Self {
         let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
-        let condition = Condition { kind: kind.into(), ..conditions::progressing(reason, reason, self.now) };
+        let condition = Condition { kind: kind.into(), ..conditions::progressing_condition(reason, reason, self.now) };
         list::replace(&mut status.conditions, condition);
         self.status = json!(status);
         self
     }
 
     /// Sets the status of a complete rollout.
-    pub(crate) fn complete(self) -> Self {
-        let mut world = self.condition(conditions::PROGRESSING, conditions::NEW_REPLICA_SET_AVAILABLE);
+    pub(crate) fn with_complete_status(self) -> Self {
+        let mut world = self.with_condition(conditions::PROGRESSING, conditions::NEW_REPLICA_SET_AVAILABLE);
         for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
             world.status[count] = world.spec["replicas"].clone();
         }
         world.status["observedGeneration"] = json!(world.generation);
         world.status["terminatingReplicas"] = json!(0);
         let mut status: DeploymentStatus = serde_json::from_value(world.status.clone()).unwrap();
-        conditions::set(&mut status, conditions::available(true, world.now));
+        conditions::set_condition(&mut status, conditions::available_condition(true, world.now));
         world.status = json!(status);
         world
     }
@@ -164,20 +164,20 @@ impl World {
             .iter()
             .map(|set| {
                 let mut set: ReplicaSet = serde_json::from_value(set.clone()).unwrap();
-                set.trim();
+                set.drop_unneeded_fields();
                 Arc::new(set)
             })
             .collect();
         let mut metadata = json!({"name": "web", "namespace": "shop", "uid": "D", "resourceVersion": "1",
             "generation": self.generation, "annotations": self.annotations});
-        if self.deleting {
+        if self.is_deleting {
             metadata["deletionTimestamp"] = json!(self.now.to_string());
         }
         let object = json!({"metadata": metadata, "spec": self.spec, "status": self.status});
         let mut deployment: Deployment = serde_json::from_value(object).unwrap();
-        deployment.trim();
+        deployment.drop_unneeded_fields();
         if self.annotations.is_null() {
-            let newest = sets.iter().find(|set| set.spec.template.is_of(&deployment.spec.template));
+            let newest = sets.iter().find(|set| set.spec.template.is_digest_of(&deployment.spec.template));
             let revision = newest.and_then(|set| set.metadata.annotations.get(REVISION));
             deployment.metadata.annotations =
                 common::meta::Annotations::from_pairs(revision.map(|revision| (REVISION, revision)));
@@ -190,11 +190,11 @@ impl World {
             deployment: Arc::new(deployment),
             owner,
             claims,
-            release_again: None,
-            running_pods: self.running.clone(),
+            release_retry_after: None,
+            running_pods: self.running_pods.clone(),
             now: self.now,
             terminating_replicas: TerminatingReplicas::Reported,
-            shows_predecessors_sets: true,
+            has_all_predecessor_sets: true,
         }
     }
 
@@ -203,7 +203,7 @@ impl World {
     }
 
     /// Applies a plan to the objects of this world.
-    pub(crate) fn store(&mut self, plan: &Plan) {
+    pub(crate) fn apply_plan(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match &step.action {
                 Action::CreateReplicaSet { set, body } => {
@@ -218,13 +218,13 @@ impl World {
                         annotations.insert(REVISION.to_owned(), json!(revision));
                     }
                 }
-                Action::Tell => {}
+                Action::OnlyRecordEvent => {}
                 other => panic!("the test world cannot apply {other:?}"),
             }
         }
     }
 
-    fn change(&mut self, set: &str, change: &SetChange) {
+    fn change(&mut self, set: &str, change: &ReplicaSetChange) {
         let set = self.get(set);
         if let Some((from, to)) = change.size {
             assert_eq!(set["spec"]["replicas"], from, "a change starts at the current size");
@@ -241,13 +241,13 @@ impl World {
     }
 
     /// Applies plans until one has no steps; returns how many were applied.
-    pub(crate) fn settle(&mut self) -> usize {
+    pub(crate) fn apply_until_settled(&mut self) -> usize {
         for done in 0..50 {
             let plan = self.plan();
             if plan.steps.is_empty() {
                 return done;
             }
-            self.store(&plan);
+            self.apply_plan(&plan);
         }
         panic!("still has steps after 50 syncs: {:#?}", self.plan());
     }
@@ -259,25 +259,25 @@ impl Plan {
         self.steps.iter().filter_map(|step| of(&step.action)).collect()
     }
 
-    pub(crate) fn changes(&self, name: &str) -> Vec<SetChange> {
+    pub(crate) fn changes_of_set(&self, name: &str) -> Vec<ReplicaSetChange> {
         self.actions(|action| match action {
             Action::ChangeReplicaSet { set, change } if **set == *name => Some(change.clone()),
             _ => None,
         })
     }
 
-    pub(crate) fn annotations(&self, name: &str) -> BTreeMap<String, String> {
-        self.changes(name).into_iter().flat_map(|change| change.annotations).collect()
+    pub(crate) fn annotations_of_set(&self, name: &str) -> BTreeMap<String, String> {
+        self.changes_of_set(name).into_iter().flat_map(|change| change.annotations).collect()
     }
 
-    pub(crate) fn sizes(&self) -> Vec<(String, i64, i64)> {
+    pub(crate) fn size_changes(&self) -> Vec<(String, i64, i64)> {
         self.actions(|action| match action {
             Action::ChangeReplicaSet { set, change } => change.size.map(|(from, to)| (set.to_string(), from, to)),
             _ => None,
         })
     }
 
-    pub(crate) fn created(&self) -> Option<(String, Value)> {
+    pub(crate) fn created_set(&self) -> Option<(String, Value)> {
         let created = self.actions(|action| match action {
             Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
             _ => None,
@@ -285,14 +285,14 @@ impl Plan {
         created.into_iter().next()
     }
 
-    pub(crate) fn deleted(&self) -> Vec<String> {
+    pub(crate) fn deleted_sets(&self) -> Vec<String> {
         self.actions(|action| match action {
             Action::DeleteReplicaSet(set) => Some(set.name.to_string()),
             _ => None,
         })
     }
 
-    pub(crate) fn events(&self) -> Vec<String> {
+    pub(crate) fn event_messages(&self) -> Vec<String> {
         self.steps.iter().filter_map(|step| step.event.as_ref()).map(|event| event.message.clone()).collect()
     }
 
@@ -304,9 +304,10 @@ impl Plan {
     }
 
     /// Returns, for each status write, the revision and the reason and status of `Progressing`.
-    pub(crate) fn statuses(&self) -> Vec<(Option<String>, (String, String))> {
+    pub(crate) fn written_progress(&self) -> Vec<(Option<String>, (String, String))> {
         let one = |status: &DeploymentStatus| {
-            conditions::progress(status).map_or_else(Default::default, |c| (c.reason.to_string(), c.status.to_string()))
+            conditions::get_progressing(status)
+                .map_or_else(Default::default, |c| (c.reason.to_string(), c.status.to_string()))
         };
         self.status_writes().into_iter().map(|(status, revision)| (revision.clone(), one(status))).collect()
     }
@@ -316,12 +317,13 @@ impl Plan {
     }
 
     /// Returns reason, status and message of `Progressing` in the last status write.
-    pub(crate) fn progress(&self) -> (&str, &str, &str) {
+    pub(crate) fn last_progress(&self) -> (&str, &str, &str) {
         let (status, _) = *self.status_writes().last().expect("the status is written");
-        conditions::progress(status).map_or(("", "", ""), |c| (c.reason.as_str(), c.status.as_str(), &*c.message))
+        conditions::get_progressing(status)
+            .map_or(("", "", ""), |c| (c.reason.as_str(), c.status.as_str(), &*c.message))
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.steps.is_empty() && self.requeue == Requeue::AsPlanned && self.failure.is_none()
+        self.steps.is_empty() && self.requeue == Requeue::AfterPlannedDelay && self.failure.is_none()
     }
 }

@@ -19,7 +19,7 @@ use common::{
 use deployment_controller::{
     DeploymentController,
     decide::decide,
-    limits::Limits,
+    limits::RolloutLimits,
     objects::{
         DEPLOYMENTS, DESIRED_REPLICAS, Deployment, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO, ReplicaSet,
     },
@@ -32,7 +32,7 @@ use proptest::prelude::*;
 use sandbox::{Action as Fault, Rule, memory::limited};
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, SETS, World, web};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SETS, World, web_deployment};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -49,7 +49,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<T> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
-    object.trim();
+    object.drop_unneeded_fields();
     Some(object)
 }
 
@@ -134,7 +134,7 @@ fn any_deployment() -> impl Strategy<Value = Value> {
 /// Returns the snapshot for a sync of the Deployment; `None` if the Deployment is malformed.
 fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
     let deployment: Deployment = read(deployment)?;
-    let limits = Limits::of(&deployment.spec).ok()?;
+    let limits = RolloutLimits::from_spec(&deployment.spec).ok()?;
     let sets = sets.iter().enumerate().filter_map(|(number, set)| {
         let mut set = set.clone();
         set["metadata"]["name"] = json!(format!("web-{number}"));
@@ -152,12 +152,12 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
         deployment: Arc::new(deployment),
         owner,
         claims,
-        release_again: None,
+        release_retry_after: None,
         running_pods,
         limits,
         now: "2026-11-22T09:00:00Z".parse().unwrap(),
         terminating_replicas: TerminatingReplicas::Reported,
-        shows_predecessors_sets: true,
+        has_all_predecessor_sets: true,
     })
 }
 
@@ -177,7 +177,7 @@ proptest! {
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());
         prop_assert!(explanation.waiting.len() <= 2 * sets.len() + 4, "{explanation:#?}");
-        let most = snapshot.limits.most();
+        let most = snapshot.limits.max_pods();
         for step in &plan.steps {
             match &step.action {
                 Action::CreateReplicaSet { body, .. } => {
@@ -261,17 +261,17 @@ fn hostile_deployments_do_not_slow_down_others() {
 async fn rollouts(beside_hostile: bool) -> Rollouts {
     let mut world = World::new().await;
     // A real ReplicaSet controller would create billions of Pods; `play_replica_sets` only writes statuses.
-    world.neighbours = None;
+    world.replica_set_controller = None;
     if beside_hostile {
         add_hostile(&world).await;
     }
-    let mut counted = Rule::new(COUNTED).identity(ME);
-    counted.matcher.namespace = Some(NS.to_owned());
+    let mut counted = Rule::new(COUNTED).identity(CONTROLLER_IDENTITY);
+    counted.matcher.namespace = Some(NAMESPACE.to_owned());
     world.sandbox.faults().add(counted);
-    world.forget();
-    let began = world.clock.instant();
+    world.clear_logs();
+    let began = world.clock.monotonic_now();
     for number in 0..ORDINARY {
-        world.apply(named(web(2), NS, &format!("web-{number}"))).await;
+        world.create_object(named(web_deployment(2), NAMESPACE, &format!("web-{number}"))).await;
     }
     until_complete(&world).await;
     let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
@@ -282,18 +282,24 @@ async fn rollouts(beside_hostile: bool) -> Rollouts {
     }
     for number in 0..ORDINARY {
         let name = format!("web-{number}");
-        world.sandbox.merge(world::DEPLOYMENTS, Some(NS), &name, None, image("img:2")).await.unwrap();
+        world.sandbox.merge(world::DEPLOYMENTS, Some(NAMESPACE), &name, None, image("img:2")).await.unwrap();
     }
     until_complete(&world).await;
-    let taken = world.clock.instant() - began;
+    let taken = world.clock.monotonic_now() - began;
 
     let mut writes = BTreeMap::new();
-    for write in world.sandbox.writes().all().iter().filter(|write| write.identity == ME && write.namespace == NS) {
+    for write in world
+        .sandbox
+        .writes()
+        .all()
+        .iter()
+        .filter(|write| write.identity == CONTROLLER_IDENTITY && write.namespace == NAMESPACE)
+    {
         let kind = format!("{} {}/{}", write.verb, write.resource, write.subresource.as_deref().unwrap_or_default());
         *writes.entry(kind).or_default() += 1;
     }
     let requests = world.sandbox.faults().hits(&COUNTED);
-    let hostile = world.sandbox.requests().count(Some(ME), None, None) - requests;
+    let hostile = world.sandbox.requests().count(Some(CONTROLLER_IDENTITY), None, None) - requests;
     Rollouts { taken, writes, requests, hostile }
 }
 
@@ -309,13 +315,13 @@ fn named(mut object: Value, namespace: &str, name: &str) -> Value {
 async fn add_hostile(world: &World) {
     for namespace in [FEW_PODS, NO_SETS] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        world.apply(namespace).await;
+        world.create_object(namespace).await;
     }
-    let mut refused = Rule::new(Fault::Forbidden).identity(ME).verb("create").resource("replicasets");
+    let mut refused = Rule::new(Fault::Forbidden).identity(CONTROLLER_IDENTITY).verb("create").resource("replicasets");
     refused.matcher.namespace = Some(NO_SETS.to_owned());
     world.sandbox.faults().add(refused);
     let extreme = |namespace: &str, name: &str, replicas: i32, history: i32| {
-        let mut object = named(web(0), namespace, name);
+        let mut object = named(web_deployment(0), namespace, name);
         object["spec"]["replicas"] = json!(replicas);
         object["spec"]["revisionHistoryLimit"] = json!(history);
         object["spec"]["minReadySeconds"] = json!(i32::MAX - 1);
@@ -326,7 +332,7 @@ async fn add_hostile(world: &World) {
     };
     // Old ReplicaSets are deleted only after their Deployment is complete.
     for (name, replicas, history, size) in [("kept", i32::MAX, i32::MAX, 1), ("deleted", 2, 0, 0)] {
-        let deployment = world.apply(extreme(FEW_PODS, name, replicas, history)).await;
+        let deployment = world.create_object(extreme(FEW_PODS, name, replicas, history)).await;
         let uid = &deployment["metadata"]["uid"];
         for number in 0..OLD_SETS {
             let owner =
@@ -338,13 +344,15 @@ async fn add_hostile(world: &World) {
                 "annotations": {REVISION: number.to_string()}, "ownerReferences": [owner]});
             let spec = json!({"replicas": size, "selector": {"matchLabels": labels}, "template": template});
             world
-                .apply(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}))
+                .create_object(
+                    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}),
+                )
                 .await;
         }
     }
-    world.apply(extreme(FEW_PODS, "huge", i32::MAX, i32::MAX)).await;
+    world.create_object(extreme(FEW_PODS, "huge", i32::MAX, i32::MAX)).await;
     for name in ["refused", "refused-too"] {
-        world.apply(extreme(NO_SETS, name, i32::MAX, i32::MAX)).await;
+        world.create_object(extreme(NO_SETS, name, i32::MAX, i32::MAX)).await;
     }
 }
 
@@ -354,7 +362,7 @@ async fn until_complete(world: &World) {
         world.wait(1.0).await;
         play_replica_sets(world).await;
         world.wait(1.0).await;
-        let deployments = world.sandbox.list(world::DEPLOYMENTS, Some(NS)).await.unwrap();
+        let deployments = world.sandbox.list(world::DEPLOYMENTS, Some(NAMESPACE)).await.unwrap();
         let is_complete = |deployment: &Value| {
             let status = &deployment["status"];
             ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|count| status[count] == 2)
@@ -370,12 +378,12 @@ async fn until_complete(world: &World) {
 /// Writes the status of each ReplicaSet once: all its Pods are available, or as many as the quota allows. Waits after each
 /// write, so that the Deployment controller can act before the next write.
 async fn play_replica_sets(world: &World) {
-    let sets = world.sandbox.list(SETS, None).await.unwrap();
+    let sets = world.sandbox.list(REPLICA_SETS, None).await.unwrap();
     for name in sets.iter().map(|set| &set["metadata"]) {
         let (namespace, name) = (name["namespace"].as_str().unwrap(), name["name"].as_str().unwrap());
-        let Ok(set) = world.sandbox.get(SETS, Some(namespace), name).await else { continue };
+        let Ok(set) = world.sandbox.get(REPLICA_SETS, Some(namespace), name).await else { continue };
         let (generation, wanted) = (&set["metadata"]["generation"], set["spec"]["replicas"].as_i64().unwrap());
-        let pods = if namespace == NS { wanted } else { wanted.min(QUOTA) };
+        let pods = if namespace == NAMESPACE { wanted } else { wanted.min(QUOTA) };
         if set["status"]["observedGeneration"] == *generation && set["status"]["replicas"] == json!(pods) {
             continue;
         }
@@ -384,8 +392,12 @@ async fn play_replica_sets(world: &World) {
         let conditions = if pods < wanted { json!([failure]) } else { json!([]) };
         let status = json!({"replicas": pods, "readyReplicas": pods, "availableReplicas": pods,
             "observedGeneration": generation, "conditions": conditions});
-        world.sandbox.merge(SETS, Some(namespace), name, Some("status"), json!({"status": status})).await.unwrap();
-        if namespace == NS {
+        world
+            .sandbox
+            .merge(REPLICA_SETS, Some(namespace), name, Some("status"), json!({"status": status}))
+            .await
+            .unwrap();
+        if namespace == NAMESPACE {
             world.wait(0.001).await;
         }
     }

@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    common::logging::init(common::logging::Settings::default());
+    common::logging::install_log(common::logging::LogSettings::default());
     let ended = runtime.block_on(until_interrupted(run(&flags)));
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {

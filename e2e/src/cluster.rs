@@ -338,9 +338,9 @@ impl Cluster {
 
 /// A client with its own connections.
 pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
-    let options = common::client::Options { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
-    let config = common::client::load(&options).await?;
-    Ok(common::client::connect(&config)?)
+    let options = common::client::ServerOptions { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
+    let config = common::client::load_config(&options).await?;
+    Ok(common::client::build_client(&config)?)
 }
 
 /// The kubeconfig that kubectl uses.

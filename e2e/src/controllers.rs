@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use common::app::{self, Definition};
+use common::app::{self, ProgramDefinition};
 
 /// Every controller, in the order in which lists show them.
-pub const ALL: &[&Definition] = &[
+pub const ALL: &[&ProgramDefinition] = &[
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
     &statefulset_controller::DEFINITION,
@@ -18,13 +18,13 @@ pub const ALL: &[&Definition] = &[
 ];
 
 /// The controllers that a list names: `all` (or `*`), `none`, or names separated by commas.
-pub fn choose(list: &str) -> Result<Vec<&'static Definition>, String> {
+pub fn choose(list: &str) -> Result<Vec<&'static ProgramDefinition>, String> {
     match list.trim() {
         "all" | "*" => return Ok(ALL.to_vec()),
         "none" => return Ok(Vec::new()),
         _ => {}
     }
-    let mut chosen: Vec<&'static Definition> = Vec::new();
+    let mut chosen: Vec<&'static ProgramDefinition> = Vec::new();
     for name in list.split(',').map(str::trim) {
         let found = ALL.iter().copied().find(|d| d.name == name);
         let definition = found.ok_or_else(|| format!("there is no controller {name:?}; there are {}", names()))?;
@@ -42,7 +42,7 @@ pub fn choose(list: &str) -> Result<Vec<&'static Definition>, String> {
 pub fn main() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1).peekable();
     let definition = ALL.iter().find(|d| arguments.peek() == Some(&d.name.to_owned()))?;
-    Some(app::main_with(definition, arguments))
+    Some(app::main_with_arguments(definition, arguments))
 }
 
 /// The names of all controllers, separated by commas.

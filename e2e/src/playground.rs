@@ -142,7 +142,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let live = !flags.plain && !flags.exit_when_done && !is_server_alone;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !live {
-        common::logging::init(common::logging::Settings::default());
+        common::logging::install_log(common::logging::LogSettings::default());
     }
     let clock = Clock::system();
     let mut ground = Ground::start(flags, clock).await?;

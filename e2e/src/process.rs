@@ -244,7 +244,7 @@ impl Process {
 
     /// Waits until it answers `/readyz` with 200.
     pub async fn ready(&mut self, timeout: Duration) -> Result<(), Error> {
-        let started = self.clock.instant();
+        let started = self.clock.monotonic_now();
         let mut last = String::new();
         loop {
             match self.get("/readyz?verbose").await {
@@ -354,7 +354,7 @@ impl Process {
     }
 
     fn late(&self, started: Instant, timeout: Duration) -> bool {
-        self.clock.instant() - started > timeout
+        self.clock.monotonic_now() - started > timeout
     }
 
     fn timed_out(&self, what: &'static str, timeout: Duration, last_words: String) -> Error {

@@ -126,7 +126,7 @@ fn last_right(role: &Value) -> Option<Value> {
 async fn wait_until_granted(client: &kube::Client, clock: &Clock, user: &str, right: Value) -> Result<(), Error> {
     const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let [patience, pause] = GRANTED;
-    let deadline = clock.instant() + patience;
+    let deadline = clock.monotonic_now() + patience;
     let body = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {"user": user, "resourceAttributes": right}});
     let refused = |e| Error::Refused(PATH.to_owned(), Box::new(e));
@@ -137,7 +137,7 @@ async fn wait_until_granted(client: &kube::Client, clock: &Clock, user: &str, ri
         if review["status"]["allowed"] == true {
             return Ok(());
         }
-        if clock.instant() >= deadline {
+        if clock.monotonic_now() >= deadline {
             return Err(Error::NotGranted(user.to_owned(), right));
         }
         clock.sleep(pause).await;

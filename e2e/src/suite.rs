@@ -228,14 +228,14 @@ impl Context {
         look: impl AsyncFn() -> Option<T>,
     ) -> Result<T, Failure> {
         let clock = self.cluster().clock();
-        let deadline = clock.instant() + patience;
+        let deadline = clock.monotonic_now() + patience;
         let mut wait = LOOK_EVERY[0];
         loop {
             if let Some(found) = look().await {
                 return Ok(found);
             }
             self.check_controllers()?;
-            if clock.instant() >= deadline {
+            if clock.monotonic_now() >= deadline {
                 let picture = self.describe().await;
                 return Err(Failure(format!(
                     "timed out after {} s while waiting for {what}\n{picture}",
@@ -250,13 +250,13 @@ impl Context {
     /// Checks that `holds` is true for the whole time.
     pub async fn stays(&self, what: &str, long: Duration, holds: impl AsyncFn() -> bool) -> Outcome {
         let clock = self.cluster().clock();
-        let deadline = clock.instant() + long;
+        let deadline = clock.monotonic_now() + long;
         loop {
             self.check_controllers()?;
             if !holds().await {
                 return self.fail(&format!("this did not hold for the whole time: {what}")).await;
             }
-            if clock.instant() >= deadline {
+            if clock.monotonic_now() >= deadline {
                 return Ok(());
             }
             clock.sleep(LOOK_EVERY[0]).await;

@@ -4,9 +4,9 @@
 
 use std::{collections::BTreeMap, fs};
 
-use common::{built_in_flags::Controllers, leader::HOLDER_OF_HOLDS};
+use common::{built_in_flags::ControllersFlag, leader::HOLD_IDENTITY};
 use e2e::controllers;
-use kubectl_nonet::controllers::{ALL, Right, of_loop};
+use kubectl_nonet::controllers::{ALL, Right, controller_of_loop};
 use serde_json::Value;
 
 #[test]
@@ -20,9 +20,9 @@ fn the_plugin_knows_every_controller_and_its_loops() {
 #[test]
 fn the_plugin_knows_the_older_name_of_every_loop() {
     for each in controllers::ALL.iter().flat_map(|controller| controller.loops) {
-        assert!(of_loop(each.name).is_some(), "{}", each.name);
+        assert!(controller_of_loop(each.name).is_some(), "{}", each.name);
         let older = if each.alias.is_empty() { each.name } else { each.alias };
-        assert!(!Controllers::parse(&format!("*,-{older}")).contains(each.name), "{older}");
+        assert!(!ControllersFlag::parse(&format!("*,-{older}")).switches_on(each.name), "{older}");
     }
 }
 
@@ -45,6 +45,6 @@ fn the_plugin_asks_for_rights_that_the_manifests_give() {
             assert!(gives(right), "{}: {right:?}", controller.name);
         }
         let lease = read(format!("controllers/{}/hold/lease.yaml", controller.name));
-        assert!(lease.contains(&format!("holderIdentity: {HOLDER_OF_HOLDS}\n")), "{}", controller.name);
+        assert!(lease.contains(&format!("holderIdentity: {HOLD_IDENTITY}\n")), "{}", controller.name);
     }
 }

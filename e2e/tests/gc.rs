@@ -17,21 +17,22 @@ use serde_json::{Value, json};
 /// Clusters without a garbage collector.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
-const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+const MAPS: Resource =
+    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
 const DEFINITIONS: Resource = Resource {
     group: "apiextensions.k8s.io",
     version: "v1",
     plural: "customresourcedefinitions",
     kind: "CustomResourceDefinition",
-    namespaced: false,
+    is_namespaced: false,
 };
 const WIDGETS: Resource =
-    Resource { group: "gc.example.com", version: "v1", plural: "widgets", kind: "Widget", namespaced: true };
+    Resource { group: "gc.example.com", version: "v1", plural: "widgets", kind: "Widget", is_namespaced: true };
 
 const GADGETS: Resource =
-    Resource { group: "gc.example.com", version: "v1", plural: "gadgets", kind: "Gadget", namespaced: true };
+    Resource { group: "gc.example.com", version: "v1", plural: "gadgets", kind: "Gadget", is_namespaced: true };
 const STATEFUL_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
 /// As `kubectl delete --cascade` asks for them.
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 
@@ -297,7 +298,7 @@ async fn custom(c: Context) -> Outcome {
 /// The admission plugin `OwnerReferencesPermissionEnforcement` is on, so that the suites hold the roles of `deploy/`.
 async fn rights(c: Context) -> Outcome {
     const GROUP: &str = "rbac.authorization.k8s.io";
-    let of_group = |plural, kind| Resource { group: GROUP, version: "v1", plural, kind, namespaced: true };
+    let of_group = |plural, kind| Resource { group: GROUP, version: "v1", plural, kind, is_namespaced: true };
     let user = format!("weak-{}", c.namespace());
     let kubeconfig = c.cluster().kubeconfig_for(&user)?;
     let weak = Client::new(cluster::connect(&kubeconfig).await?);

@@ -68,7 +68,7 @@ fn pid(line: &str) -> i32 {
 async fn client(kubeconfig: &Path) -> kube::Client {
     let config = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
-    common::client::connect(&kube::Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
+    common::client::build_client(&kube::Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
 }
 
 async fn the_example_is_done_although_a_controller_is_killed() {

@@ -87,15 +87,15 @@ fn each_projection_names_only_what_the_api_declares() {
         looked.at::<Node, core::Node>();
     }
     {
-        use replicaset_controller::{kind, objects::Set, pod_cache::CachedPod};
+        use replicaset_controller::{kind, objects::CachedSet, pod_cache::CachedPod};
         looked.at::<CachedPod, core::Pod>();
-        looked.at::<Set<kind::ReplicaSets>, apps::ReplicaSet>();
-        looked.at::<Set<kind::ReplicationControllers>, core::ReplicationController>();
+        looked.at::<CachedSet<kind::ReplicaSets>, apps::ReplicaSet>();
+        looked.at::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>();
     }
     {
-        use statefulset_controller::objects::{CachedPod, Claim, ControllerRevision, StatefulSet};
+        use statefulset_controller::objects::{CachedClaim, CachedPod, ControllerRevision, StatefulSet};
         looked.at::<CachedPod, core::Pod>();
-        looked.at::<Claim, core::PersistentVolumeClaim>();
+        looked.at::<CachedClaim, core::PersistentVolumeClaim>();
         looked.at::<ControllerRevision, apps::ControllerRevision>();
         looked.at::<StatefulSet, apps::StatefulSet>();
     }

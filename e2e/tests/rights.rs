@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use e2e::{
     controllers,
     loops::Loops,
@@ -47,7 +47,7 @@ impl World {
         for definition in controllers::ALL {
             rights::give(&sandbox.client(ADMIN), &clock, definition.name, Holder::default()).await.unwrap();
             let client = sandbox.client(&controllers::identity(definition.name));
-            loops.push(Loops::start(&client, &clock, Settings::new(), definition.loops));
+            loops.push(Loops::start(&client, &clock, OperatorSettings::new(), definition.loops));
         }
         let world = Self { sandbox, clock, _nodes: nodes, _loops: loops };
         world.pass().await;

@@ -11,7 +11,7 @@ use common::{
     api::Format,
     head::Head,
     meta::Meta,
-    object::{Encoded, Object},
+    object::{EncodedObject, Object},
     wire::{Envelope, List, WatchEvent},
 };
 use proptest::prelude::*;
@@ -66,13 +66,16 @@ fn as_sent(object: &Value) -> String {
 }
 
 fn same<K: Object + Debug>() {
-    assert!(K::PROTOBUF.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind))));
+    assert!(K::PROTOBUF_SCHEMA.is_some_and(|message| message.name.ends_with(&format!(".{}", K::RESOURCE.kind))));
     for (json, message) in objects(K::RESOURCE.plural) {
-        let (text, bytes) = (Encoded::Json(&json), Encoded::Protobuf(&message));
-        let read = |object: Encoded<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
+        let (text, bytes) = (EncodedObject::Json(&json), EncodedObject::Protobuf(&message));
+        let read = |object: EncodedObject<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
         assert_eq!(format!("{:#?}", read(bytes)), format!("{:#?}", read(text)), "{json}");
         assert_eq!(format!("{:?}", bytes.foreign_head::<K>()), format!("{:?}", text.foreign_head::<K>()), "{json}");
-        assert_eq!(format!("{:?}", bytes.metadata::<Head<'_>>()), format!("{:?}", text.metadata::<Head<'_>>()));
+        assert_eq!(
+            format!("{:?}", bytes.decode_metadata::<Head<'_>>()),
+            format!("{:?}", text.decode_metadata::<Head<'_>>())
+        );
     }
 }
 
@@ -95,7 +98,7 @@ fn each_projection_reads_the_same_of_both_formats() {
     same::<node_lifecycle_controller::objects::Node>();
     same::<replicaset_controller::pod_cache::CachedPod>();
     same::<statefulset_controller::objects::CachedPod>();
-    same::<statefulset_controller::objects::Claim>();
+    same::<statefulset_controller::objects::CachedClaim>();
     same::<statefulset_controller::objects::ControllerRevision>();
 }
 
@@ -104,12 +107,12 @@ fn each_projection_reads_the_same_of_both_formats() {
 fn metadata_of_any_kind_read_the_same() {
     for list in recorded().iter().filter(|list| matches!(&*list.what, "list" | "metadata")) {
         let mut messages = List::read(&list.protobuf).unwrap();
-        assert_eq!(messages.kind, list.json["kind"]);
+        assert_eq!(messages.event_type, list.json["kind"]);
         for item in list.json["items"].as_array().unwrap() {
             let json = item.to_string();
             let message = messages.next_item().unwrap().unwrap();
-            let read = |object: Encoded<'_>| object.metadata::<Meta>().unwrap();
-            assert_eq!(read(Encoded::Protobuf(message)), read(Encoded::Json(&json)), "{json}");
+            let read = |object: EncodedObject<'_>| object.decode_metadata::<Meta>().unwrap();
+            assert_eq!(read(EncodedObject::Protobuf(message)), read(EncodedObject::Json(&json)), "{json}");
         }
     }
 }
@@ -138,11 +141,11 @@ fn watches_bring_the_same_events() {
             let event = WatchEvent::read(frame).unwrap();
             let json = line["object"].to_string();
             assert_eq!(
-                (event.kind, event.object.kind),
+                (event.event_type, event.object.event_type),
                 (line["type"].as_str().unwrap(), line["object"]["kind"].as_str().unwrap())
             );
-            let read = |object: Encoded<'_>| object.metadata::<Meta>().unwrap();
-            assert_eq!(read(Encoded::Protobuf(event.object.object)), read(Encoded::Json(&json)));
+            let read = |object: EncodedObject<'_>| object.decode_metadata::<Meta>().unwrap();
+            assert_eq!(read(EncodedObject::Protobuf(event.object.object)), read(EncodedObject::Json(&json)));
             seen += 1;
         }
     }
@@ -154,12 +157,12 @@ fn failures_are_envelopes_of_a_status() {
     let failures: Vec<_> = recorded().into_iter().filter(|answer| answer.what == "status").collect();
     assert!(!failures.is_empty());
     for failure in failures {
-        assert_eq!(Envelope::read(&failure.protobuf).unwrap().kind, "Status");
+        assert_eq!(Envelope::read(&failure.protobuf).unwrap().event_type, "Status");
     }
     let expired = recorded().into_iter().find(|watch| watch.path == "expired").unwrap();
     let [frame] = &*frames(&expired.protobuf) else { panic!("one event") };
     let event = WatchEvent::read(frame).unwrap();
-    assert_eq!((event.kind, event.object.api_version, event.object.kind), ("ERROR", "v1", "Status"));
+    assert_eq!((event.event_type, event.object.api_version, event.object.event_type), ("ERROR", "v1", "Status"));
 }
 
 /// An object with these owners, finalizers and phase.
@@ -196,9 +199,9 @@ fn agree<K: Object>(object: &Value) {
         object["metadata"], object["status"], object["data"]
     );
     let name = std::any::type_name::<K>();
-    let [of_json, of_protobuf] = [Encoded::Json(&json), Encoded::Protobuf(message)].map(|encoded| {
+    let [of_json, of_protobuf] = [EncodedObject::Json(&json), EncodedObject::Protobuf(message)].map(|encoded| {
         let is_foreign = encoded.foreign_head::<K>().is_some();
-        let is_kept = encoded.decode::<K>().unwrap_or_else(|error| panic!("{name}: {error:?}: {json}")).keep();
+        let is_kept = encoded.decode::<K>().unwrap_or_else(|error| panic!("{name}: {error:?}: {json}")).is_cached();
         assert!(!(is_foreign && is_kept), "{name}: {json}");
         (is_foreign, is_kept)
     });
@@ -229,10 +232,10 @@ proptest! {
 
 /// Reads bytes as whatever they may be.
 fn read_anyhow<K: Object>(bytes: &[u8]) {
-    let _ = Encoded::Protobuf(bytes).decode::<K>();
+    let _ = EncodedObject::Protobuf(bytes).decode::<K>();
     if let Ok(event) = WatchEvent::read(bytes) {
-        let _ = Encoded::Protobuf(event.object.object).decode::<K>();
-        let _ = Encoded::Protobuf(event.object.object).foreign_head::<K>();
+        let _ = EncodedObject::Protobuf(event.object.object).decode::<K>();
+        let _ = EncodedObject::Protobuf(event.object.object).foreign_head::<K>();
     }
 }
 
@@ -255,7 +258,7 @@ proptest! {
             read_anyhow::<job_controller::objects::CachedPod>(&message);
             read_anyhow::<node_lifecycle_controller::objects::Lease>(&message);
             read_anyhow::<node_lifecycle_controller::objects::Node>(&message);
-            read_anyhow::<statefulset_controller::objects::Claim>(&message);
+            read_anyhow::<statefulset_controller::objects::CachedClaim>(&message);
             read_anyhow::<statefulset_controller::objects::ControllerRevision>(&message);
         }
     }

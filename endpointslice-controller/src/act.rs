@@ -6,37 +6,37 @@
 use std::sync::Arc;
 
 use common::{
-    api::Patch,
-    io::{Class, Failed, Io, Note, Refusal, Request, Role},
-    meta::{Key, Uid, Version},
+    api::PatchFormat,
+    io::{Io, Note, ObjectRole, Refusal, RefusalClass, Request, SyncError},
+    meta::{Key, ResourceVersion, Uid},
 };
 
 use crate::{
-    body::{Change, Whole},
+    body::{NewSliceBody, SlicePatch},
     objects::{ENDPOINT_SLICES, Slice},
-    plan::{Draft, SliceMetadata, Write, Writes},
+    plan::{SliceDraft, SliceMetadata, SliceWrite, SliceWrites},
 };
 
 /// The progress of one write of a slice.
 #[derive(Debug)]
-pub enum WriteNote {
+pub enum WriteProgress {
     /// The request is about to be sent. Watch events of the write may arrive before the answer.
     Begin,
     /// The request failed.
     Fail,
     /// The slice was created or updated: the operation as a metric label, the UID of the slice, and its new version.
-    Put(&'static str, Uid, Version),
+    Put(&'static str, Uid, ResourceVersion),
     /// The slice with this UID was deleted.
     Delete(Uid),
     /// The server answered that the slice to delete does not exist.
-    FindGone,
+    AlreadyDeleted,
 }
 
 /// The result of the writes for one address type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     /// All writes succeeded.
-    All,
+    AllWritten,
     /// The namespace is terminating, so the server accepts no new object in it. This is not a failure.
     NamespaceTerminates,
 }
@@ -44,40 +44,43 @@ pub(crate) enum Written {
 /// The metadata and the connection that all writes of slices in one plan share.
 pub(crate) struct SliceWriter<'a, N: Note> {
     /// `Service` or `Endpoints`, the kind of the object that the slices belong to, for error messages.
-    pub(crate) kind: &'static str,
+    pub(crate) owner_kind: &'static str,
     /// The namespace and name of the Service or the Endpoints.
-    pub(crate) key: &'a Key,
+    pub(crate) owner_key: &'a Key,
     /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
-    /// The function that builds the merge patch from a slice to its draft: [`Change::new`] or [`Change::everything`].
-    pub(crate) change: fn(&'a SliceMetadata, &'a Slice, &'a Draft) -> Change<'a>,
+    /// The function that builds the merge patch from a slice to its draft: [`SlicePatch::new`] or [`SlicePatch::with_all_metadata`].
+    pub(crate) build_patch: fn(&'a SliceMetadata, &'a Slice, &'a SliceDraft) -> SlicePatch<'a>,
     pub(crate) io: Io<'a, N>,
 }
 
-impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
+impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
     /// Sends the writes of an address type one after the other, and stops at the first failure.
-    pub(crate) async fn write_all(&self, writes: &'a Writes) -> Result<Written, Failed> {
+    pub(crate) async fn write_all(&self, writes: &'a SliceWrites) -> Result<WriteOutcome, SyncError> {
         for write in writes.iter() {
             let request = match write {
-                Write::Put(draft @ Draft { base: Some(base), .. }) => self.update(base, draft),
-                Write::Put(draft) => self.create(writes, draft),
-                Write::Delete(slice) => delete(slice, "no endpoint belongs in it"),
+                SliceWrite::Put(draft @ SliceDraft { existing_slice: Some(base), .. }) => self.update(base, draft),
+                SliceWrite::Put(draft) => self.create(writes, draft),
+                SliceWrite::Delete(slice) => delete_request(slice, "no endpoint belongs in it"),
             };
             match self.send(request, write).await {
                 Ok(()) => {}
-                Err(refusal) if refusal.class == Class::NamespaceTerminating => {
-                    return Ok(Written::NamespaceTerminates);
+                Err(refusal) if refusal.class == RefusalClass::NamespaceTerminating => {
+                    return Ok(WriteOutcome::NamespaceTerminates);
                 }
-                Err(refusal) => return Err(self.failed(write, &refusal)),
+                Err(refusal) => return Err(self.write_failure(write, &refusal)),
             }
         }
-        Ok(Written::All)
+        Ok(WriteOutcome::AllWritten)
     }
 
-    fn update(&self, base: &'a Slice, draft: &'a Draft) -> Request {
-        let body = self.io.body(|| (self.change)(self.metadata, base, draft));
-        let request = Request::patch(ENDPOINT_SLICES, &base.metadata, Patch::Merge, body);
-        request.role(Role::Awaited).doing("update").because(shown(std::slice::from_ref(draft)))
+    fn update(&self, base: &'a Slice, draft: &'a SliceDraft) -> Request {
+        let body = self.io.encode_body(|| (self.build_patch)(self.metadata, base, draft));
+        let request = Request::patch(ENDPOINT_SLICES, &base.metadata, PatchFormat::Merge, body);
+        request
+            .role(ObjectRole::AwaitedObject)
+            .with_verb_text("update")
+            .with_reason(endpoint_counts_text(std::slice::from_ref(draft)))
     }
 
     /// Builds the request that creates a slice.
@@ -85,57 +88,62 @@ impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
     /// A create with a lost answer is retried after the back-off, like any other failure. By then the cache usually shows the
     /// slice if the server created it. Otherwise the retry creates a second slice with the same endpoints, and the next sync
     /// removes one of the two. A longer wait for the cache would keep endpoints of deleted Pods ready in the remaining slices.
-    fn create(&self, writes: &Writes, draft: &Draft) -> Request {
-        let body = self.io.body(|| Whole::new(self.metadata, writes.kind, draft));
+    fn create(&self, writes: &SliceWrites, draft: &SliceDraft) -> Request {
+        let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, writes.address_type, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
         let request = request.generate_name(self.metadata.generate_name.as_str());
         // An explanation merges all creates into one line, so only the first create carries a reason.
         let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
-        let why = if is_first { shown(&writes.create) } else { String::new() };
-        request.role(Role::Awaited).kind(writes.kind.slice_kind()).because(why)
+        let why = if is_first { endpoint_counts_text(&writes.create) } else { String::new() };
+        request.role(ObjectRole::AwaitedObject).kind(writes.address_type.slice_kind()).with_reason(why)
     }
 
     /// Deletes a slice; `why` is the reason that explanations show.
     pub(crate) async fn delete(&self, slice: &Arc<Slice>, why: &'static str) -> Result<(), Refusal> {
-        self.send(delete(slice, why), Write::Delete(slice)).await
+        self.send(delete_request(slice, why), SliceWrite::Delete(slice)).await
     }
 
     /// Sends a write, and notes its start and its result. Deleting a slice that does not exist counts as success.
-    async fn send(&self, request: Request, write: Write<'_>) -> Result<(), Refusal> {
-        self.io.note(WriteNote::Begin.into());
+    async fn send(&self, request: Request, write: SliceWrite<'_>) -> Result<(), Refusal> {
+        self.io.apply_note(WriteProgress::Begin.into());
         let (note, result) = match (self.io.send(request).await, write) {
-            (Ok(answer), Write::Put(draft)) => {
-                let operation = if draft.base.is_some() { "update" } else { "create" };
-                (WriteNote::Put(operation, answer.fields.uid, answer.fields.version), Ok(()))
+            (Ok(answer), SliceWrite::Put(draft)) => {
+                let operation = if draft.existing_slice.is_some() { "update" } else { "create" };
+                (WriteProgress::Put(operation, answer.fields.uid, answer.fields.version), Ok(()))
             }
-            (Ok(_), Write::Delete(slice)) => (WriteNote::Delete(slice.metadata.uid.clone()), Ok(())),
-            (Err(refusal), Write::Delete(_)) if refusal.error.is_not_found() => (WriteNote::FindGone, Ok(())),
-            (Err(refusal), _) => (WriteNote::Fail, Err(refusal)),
+            (Ok(_), SliceWrite::Delete(slice)) => (WriteProgress::Delete(slice.metadata.uid.clone()), Ok(())),
+            (Err(refusal), SliceWrite::Delete(_)) if refusal.error.is_not_found() => {
+                (WriteProgress::AlreadyDeleted, Ok(()))
+            }
+            (Err(refusal), _) => (WriteProgress::Fail, Err(refusal)),
         };
-        self.io.note(note.into());
+        self.io.apply_note(note.into());
         result
     }
 
-    fn failed(&self, write: Write<'_>, refusal: &Refusal) -> Failed {
+    fn write_failure(&self, write: SliceWrite<'_>, refusal: &Refusal) -> SyncError {
         let (doing, slice) = match write {
-            Write::Put(Draft { base: None, .. }) => ("create", None),
-            Write::Put(Draft { base, .. }) => ("update", base.as_ref()),
-            Write::Delete(slice) => ("delete", Some(slice)),
+            SliceWrite::Put(SliceDraft { existing_slice: None, .. }) => ("create", None),
+            SliceWrite::Put(SliceDraft { existing_slice: base, .. }) => ("update", base.as_ref()),
+            SliceWrite::Delete(slice) => ("delete", Some(slice)),
         };
         let name = slice.map_or_else(String::new, |slice| format!("{} ", slice.metadata.name));
-        Failed::request(&format!("failed to {doing} {name}EndpointSlice for {} {}", self.kind, self.key), refusal)
+        SyncError::from_refusal(
+            &format!("failed to {doing} {name}EndpointSlice for {} {}", self.owner_kind, self.owner_key),
+            refusal,
+        )
     }
 }
 
 /// Builds the request that deletes a slice, with a precondition on its cached version.
 ///
 /// A conflict is a failure: the slice is newer than its cached version, and the next sync decides again with a newer cache.
-fn delete(slice: &Slice, why: &'static str) -> Request {
-    Request::delete(ENDPOINT_SLICES, &slice.metadata).role(Role::Awaited).because(why)
+fn delete_request(slice: &Slice, why: &'static str) -> Request {
+    Request::delete(ENDPOINT_SLICES, &slice.metadata).role(ObjectRole::AwaitedObject).with_reason(why)
 }
 
 /// Returns the numbers of endpoints and of ready endpoints in these drafts, as a text for explanations.
-fn shown(drafts: &[Draft]) -> String {
+fn endpoint_counts_text(drafts: &[SliceDraft]) -> String {
     let endpoints = || drafts.iter().flat_map(|draft| &draft.endpoints);
     let ready = endpoints().filter(|endpoint| endpoint.is_ready()).count();
     format!("{} endpoints, {ready} of them ready", endpoints().count())

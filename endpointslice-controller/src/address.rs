@@ -10,14 +10,14 @@ use crate::objects::AddressType;
 /// Parses an address. Leading zeros are ignored, and an IPv4-mapped IPv6 address becomes an IPv4 address.
 ///
 /// Upstream: `ParseIPSloppy`.
-pub fn parse(text: &str) -> Option<IpAddr> {
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if !text.contains(':') {
-        return dotted(text).map(IpAddr::V4);
+        return parse_ipv4(text).map(IpAddr::V4);
     }
     // The last four bytes may be written as an IPv4 address.
     let address: Ipv6Addr = match text.rsplit_once(':') {
         Some((front, back)) if back.contains('.') => {
-            let [a, b, c, d] = dotted(back)?.octets();
+            let [a, b, c, d] = parse_ipv4(back)?.octets();
             format!("{front}:{:x}:{:x}", u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])).parse().ok()?
         }
         _ => text.parse().ok()?,
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Option<IpAddr> {
     Some(address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4))
 }
 
-fn dotted(text: &str) -> Option<Ipv4Addr> {
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0u8; 4];
     let mut parts = text.split('.');
     for octet in &mut octets {
@@ -37,7 +37,7 @@ fn dotted(text: &str) -> Option<Ipv4Addr> {
 }
 
 /// Whether `text` is the canonical form of this address. Does not allocate.
-pub fn is_text_of(address: IpAddr, text: &str) -> bool {
+pub fn is_canonical_text(address: IpAddr, text: &str) -> bool {
     /// The rest of a text. Each write removes its string from the beginning, and fails if the text begins otherwise.
     struct Rest<'a>(&'a str);
 
@@ -53,7 +53,7 @@ pub fn is_text_of(address: IpAddr, text: &str) -> bool {
 }
 
 /// Returns the address type of slices that hold this address.
-pub fn family(address: IpAddr) -> AddressType {
+pub fn address_type_of(address: IpAddr) -> AddressType {
     if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
 }
 

@@ -6,20 +6,20 @@ use common::{intern::Labels, meta::OwnerRef};
 use serde::Serialize;
 
 use crate::{
-    objects::{AddressType, ENDPOINT_SLICES, Endpoint, Port, Slice, TRIGGER_TIME},
-    plan::{Draft, SliceMetadata},
+    objects::{AddressType, ENDPOINT_SLICES, Endpoint, Slice, SlicePort, TRIGGER_TIME_ANNOTATION},
+    plan::{SliceDraft, SliceMetadata},
 };
 
 /// The body of a request that creates a slice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Whole<'a> {
+pub(crate) struct NewSliceBody<'a> {
     api_version: String,
     kind: &'static str,
     metadata: NewMeta<'a>,
     address_type: AddressType,
     endpoints: &'a [Endpoint],
-    ports: &'a [Port],
+    ports: &'a [SlicePort],
 }
 
 #[derive(Serialize)]
@@ -33,11 +33,11 @@ struct NewMeta<'a> {
     owner_references: [&'a OwnerRef; 1],
 }
 
-impl<'a> Whole<'a> {
+impl<'a> NewSliceBody<'a> {
     /// Builds the body from a draft and the metadata that all slices of the owner share.
-    pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a Draft) -> Self {
+    pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a SliceDraft) -> Self {
         let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
-        annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME, time)));
+        annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
         Self {
             api_version: ENDPOINT_SLICES.api_version(),
             kind: ENDPOINT_SLICES.kind,
@@ -57,12 +57,12 @@ impl<'a> Whole<'a> {
 
 /// A merge patch of a slice. Fields that are `None` or empty are omitted, and the server keeps their values.
 #[derive(Serialize)]
-pub(crate) struct Change<'a> {
+pub(crate) struct SlicePatch<'a> {
     metadata: ChangedMeta<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     endpoints: Option<&'a [Endpoint]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ports: Option<&'a [Port]>,
+    ports: Option<&'a [SlicePort]>,
 }
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ struct ChangedMeta<'a> {
 }
 
 /// Returns the merge patch between two maps: new and changed values, and `None` for removed keys.
-fn difference<'a>(
+fn map_patch<'a>(
     from: impl Iterator<Item = (&'a str, &'a str)>,
     to: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
@@ -88,16 +88,20 @@ fn difference<'a>(
     gone.chain(new).collect()
 }
 
-impl<'a> Change<'a> {
-    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME`] stay unchanged.
-    pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
+impl<'a> SlicePatch<'a> {
+    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME_ANNOTATION`] stay unchanged.
+    pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
         let meta = &base.metadata;
-        let old = meta.annotations.get(TRIGGER_TIME);
+        let old = meta.annotations.get(TRIGGER_TIME_ANNOTATION);
         let new = shared.trigger_time.as_deref();
         Self {
             metadata: ChangedMeta {
-                labels: difference(meta.labels.iter(), shared.labels.iter()),
-                annotations: if old == new { BTreeMap::new() } else { BTreeMap::from([(TRIGGER_TIME, new)]) },
+                labels: map_patch(meta.labels.iter(), shared.labels.iter()),
+                annotations: if old == new {
+                    BTreeMap::new()
+                } else {
+                    BTreeMap::from([(TRIGGER_TIME_ANNOTATION, new)])
+                },
                 owner_references: None,
             },
             endpoints: (base.endpoints != draft.endpoints).then_some(&draft.endpoints),
@@ -106,9 +110,9 @@ impl<'a> Change<'a> {
     }
 
     /// Builds the patch from `base` to the draft, including all annotations and the owner reference.
-    pub(crate) fn everything(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
+    pub(crate) fn with_all_metadata(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
         let mut change = Self::new(shared, base, draft);
-        change.metadata.annotations = difference(base.metadata.annotations.iter(), shared.annotations.iter());
+        change.metadata.annotations = map_patch(base.metadata.annotations.iter(), shared.annotations.iter());
         change.metadata.owner_references =
             (base.metadata.owners.to_vec() != [shared.owner.clone()]).then_some([&shared.owner]);
         change

@@ -5,18 +5,18 @@ use std::{cmp::Ordering, sync::Arc};
 use crate::objects::Pod;
 
 /// The Pods of a Service or of a label set, sorted by name.
-pub type Pods = ByName<Arc<Pod>>;
+pub type Pods = NameSortedList<Arc<Pod>>;
 
 /// The maximal number of entries in one part of a list; a change of a shared list copies one part.
-const PART: usize = 64;
+const MAX_PART_LEN: usize = 64;
 
-/// An entry of a [`ByName`] list.
-pub trait Named {
+/// An entry of a [`NameSortedList`] list.
+pub trait NamedEntry {
     /// The sort key, unique in the list.
     fn name(&self) -> &str;
 }
 
-impl Named for Arc<Pod> {
+impl NamedEntry for Arc<Pod> {
     fn name(&self) -> &str {
         &self.metadata.name
     }
@@ -27,19 +27,19 @@ impl Named for Arc<Pod> {
 /// A change of a list that shares its parts with a copy duplicates one part and the list of parts. A comparison of two lists
 /// reads only the parts that the lists do not share, and compares one pointer for each shared part.
 #[derive(Clone, Debug)]
-pub struct ByName<T> {
+pub struct NameSortedList<T> {
     /// No part is empty.
     parts: Arc<[Arc<[T]>]>,
     len: usize,
 }
 
-impl<T> Default for ByName<T> {
+impl<T> Default for NameSortedList<T> {
     fn default() -> Self {
         Self { parts: Arc::default(), len: 0 }
     }
 }
 
-impl<T: Named + Clone> ByName<T> {
+impl<T: NamedEntry + Clone> NameSortedList<T> {
     /// Returns the number of entries, without iterating.
     pub fn len(&self) -> usize {
         self.len
@@ -56,7 +56,7 @@ impl<T: Named + Clone> ByName<T> {
     }
 
     /// Whether two lists share all parts, by comparing pointers. Lists that were built separately share none, even if equal.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn shares_all_parts(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
@@ -71,7 +71,7 @@ impl<T: Named + Clone> ByName<T> {
         let at = self.part_of(entry.name());
         // A name that sorts after all existing names goes into the last part if that part has room.
         let last = self.parts.len().saturating_sub(1);
-        let is_last = at > last && self.parts.get(last).is_some_and(|part| part.len() < PART);
+        let is_last = at > last && self.parts.get(last).is_some_and(|part| part.len() < MAX_PART_LEN);
         let at = if is_last { last } else { at };
         let Some(part) = self.parts.get(at) else {
             self.replace(at, 0, &[Arc::from([entry])]);
@@ -85,11 +85,12 @@ impl<T: Named + Clone> ByName<T> {
             Err(place) => {
                 let (before, behind) = part.split_at(place);
                 let entries = || before.iter().chain(std::iter::once(&entry)).chain(behind).cloned();
-                if part.len() < PART {
+                if part.len() < MAX_PART_LEN {
                     let part = entries().collect();
                     Arc::make_mut(&mut self.parts)[at] = part;
                 } else {
-                    let halves = [entries().take(PART / 2).collect(), entries().skip(PART / 2).collect()];
+                    let halves =
+                        [entries().take(MAX_PART_LEN / 2).collect(), entries().skip(MAX_PART_LEN / 2).collect()];
                     self.replace(at, 1, &halves);
                 }
                 self.len += 1;
@@ -110,14 +111,14 @@ impl<T: Named + Clone> ByName<T> {
             return;
         }
         // Small neighbouring parts are merged, so that the number of parts stays close to the minimum.
-        let next = self.parts.get(at + 1).filter(|next| next.len() + left <= PART / 2);
+        let next = self.parts.get(at + 1).filter(|next| next.len() + left <= MAX_PART_LEN / 2);
         if let Some(next) = next {
             let both = others().chain(next.iter().cloned()).collect();
             self.replace(at, 2, &[both]);
             return;
         }
         let before = at.checked_sub(1).and_then(|before| self.parts.get(before));
-        if let Some(before) = before.filter(|before| before.len() + left <= PART / 2) {
+        if let Some(before) = before.filter(|before| before.len() + left <= MAX_PART_LEN / 2) {
             let both = before.iter().cloned().chain(others()).collect();
             self.replace(at - 1, 2, &[both]);
             return;
@@ -143,9 +144,9 @@ impl<T: Named + Clone> ByName<T> {
 
     /// Returns the entries that differ between two lists, sorted by name, as pairs of the old and the new entry. Pairs for
     /// which `is_same` returns true are skipped.
-    pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<Difference<'a, T>> {
+    pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<EntryDifference<'a, T>> {
         let mut out = Vec::new();
-        let (mut before, mut after) = (Walk::new(old), Walk::new(new));
+        let (mut before, mut after) = (Cursor::new(old), Cursor::new(new));
         loop {
             if let (Some(a), Some(b)) = (before.part(), after.part())
                 && Arc::ptr_eq(a, b)
@@ -170,32 +171,32 @@ impl<T: Named + Clone> ByName<T> {
 }
 
 /// The old and the new entry with one name; `None` for a list that lacks the name.
-pub type Difference<'a, T> = (Option<&'a T>, Option<&'a T>);
+pub type EntryDifference<'a, T> = (Option<&'a T>, Option<&'a T>);
 
-impl<T: Named + Clone> FromIterator<T> for ByName<T> {
+impl<T: NamedEntry + Clone> FromIterator<T> for NameSortedList<T> {
     fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
         let mut entries: Vec<T> = entries.into_iter().collect();
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         let len = entries.len();
         let mut entries = entries.into_iter();
-        let parts = (0..len.div_ceil(PART)).map(|_| entries.by_ref().take(PART).collect()).collect();
+        let parts = (0..len.div_ceil(MAX_PART_LEN)).map(|_| entries.by_ref().take(MAX_PART_LEN).collect()).collect();
         Self { parts, len }
     }
 }
 
-fn find<T: Named>(part: &[T], name: &str) -> Result<usize, usize> {
+fn find<T: NamedEntry>(part: &[T], name: &str) -> Result<usize, usize> {
     part.binary_search_by(|entry| entry.name().cmp(name))
 }
 
 /// The position in a list of the next entry to read.
-struct Walk<'a, T> {
-    list: &'a ByName<T>,
+struct Cursor<'a, T> {
+    list: &'a NameSortedList<T>,
     part: usize,
     place: usize,
 }
 
-impl<'a, T> Walk<'a, T> {
-    fn new(list: &'a ByName<T>) -> Self {
+impl<'a, T> Cursor<'a, T> {
+    fn new(list: &'a NameSortedList<T>) -> Self {
         Self { list, part: 0, place: 0 }
     }
 

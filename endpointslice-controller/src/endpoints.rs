@@ -9,13 +9,13 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, SharedInformer, method_handler},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Meta, Uid},
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{Tune, WorkersFlag},
 };
@@ -23,15 +23,15 @@ use jiff::Timestamp;
 
 use crate::{
     members::SharedMembership,
-    memory::Memories,
-    objects::{Endpoints, object_ref},
-    observe::{drop_satisfied_record, record},
-    watch::Parked,
+    memory::ServiceMemories,
+    objects::{Endpoints, endpoints_object_ref},
+    observe::{drop_satisfied_record, ledger_owner},
+    watch::WaitingKeys,
 };
 use act::Note;
 use plan::Plan;
 use snapshot::Snapshot;
-use watch::Watch;
+use watch::EventHandlers;
 
 pub mod decide;
 pub mod plan;
@@ -45,7 +45,7 @@ mod watch;
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-endpoint-syncs", 5, "Number of Services whose Endpoints are synced at the same time");
 /// `--endpoint-updates-batch-period`: the debounce period for changes of Pods, 0 by default.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
+pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
     "endpoint-updates-batch-period",
     Duration::ZERO,
     "How long to debounce changes of Pods before the Endpoints of their Services are written",
@@ -53,12 +53,12 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
 
 /// The definition of the Endpoints loop, which owns the field `subsets` of Endpoints.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
-    .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER)
-    .owning(&[OwnedWrites { field: "f:subsets", ..OwnedWrites::object("", "endpoints") }]);
+    .with_client_and_component("endpoint-controller", decide::ENDPOINT_CONTROLLER)
+    .with_owned_writes(&[OwnedWrites { field_text: "f:subsets", ..OwnedWrites::of_object("", "endpoints") }]);
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("endpoint", Backoff::default());
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("endpoint", BackoffSettings::default());
+    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = EndpointsController::new(&context, queue.clone());
     Loop::start(ENDPOINTS_LOOP.name, context, Arc::new(controller), queue, workers)
 }
@@ -67,24 +67,24 @@ fn start(context: Context) -> Arc<dyn Running> {
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
-    watch: Arc<Watch>,
+    watch: Arc<EventHandlers>,
 }
 
 impl EndpointsController {
     /// Creates the controller, and registers event handlers that add keys to `queue`.
-    pub fn new(context: &Context, queue: Queue<Key>) -> Self {
-        let members = SharedMembership::shared(context);
+    pub fn new(context: &LoopContext, queue: Queue<Key>) -> Self {
+        let members = SharedMembership::get_or_create(context);
         let endpoints = context.shared_informer::<Endpoints>();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            memories: Memories::default(),
-            parked: Parked::default(),
-            ledger: context.ledger(),
+            memories: ServiceMemories::default(),
+            waiting_keys: WaitingKeys::default(),
+            ledger: context.new_ledger(),
             cache: Arc::clone(endpoints.store()),
         });
-        members.services.add_handler(handler(&watch, Watch::on_service));
-        members.enqueue_to(queue, context.settings.duration(&UPDATES_BATCH_PERIOD));
-        endpoints.add_handler(handler(&watch, Watch::on_endpoints));
+        members.services.add_handler(method_handler(&watch, EventHandlers::on_service));
+        members.add_queue(queue, context.settings.tuned_duration(&UPDATES_BATCH_PERIOD));
+        endpoints.add_handler(method_handler(&watch, EventHandlers::on_endpoints));
         Self { members, endpoints, watch }
     }
 }
@@ -95,7 +95,7 @@ impl Controller for EndpointsController {
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key)
     }
 
@@ -103,33 +103,33 @@ impl Controller for EndpointsController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let key = &snapshot.key;
         match note {
-            Note::Decide(memory) => {
+            Note::ReplaceMemory(memory) => {
                 let is_there = |meta: &Meta| meta.uid == memory.uid;
-                if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
-                    self.watch.memories.keep(key, memory);
+                if self.members.services.store().with_metadata(&key.namespace, &key.name, is_there) == Some(true) {
+                    self.watch.memories.remember(key, memory);
                 }
             }
             // The cache may still show the state before the write, so that a sync finds nothing to do. If the write took
             // effect, its watch event enqueues the key again.
-            Note::LoseAnswer => self.watch.parked.park(key),
+            Note::AnswerLost => self.watch.waiting_keys.add_waiting_key(key),
         }
     }
 
     fn after_sync(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
             // Without a Service, the key may have no further sync, so its record of own writes is removed now.
-            drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());
+            drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.endpoints.store());
         }
     }
 
@@ -142,7 +142,7 @@ impl Controller for EndpointsController {
         vec![services.informer(), pods.informer(), self.endpoints.informer()]
     }
 
-    fn waiting(&self, key: &Key) {
-        self.watch.parked.park(key);
+    fn on_waiting(&self, key: &Key) {
+        self.watch.waiting_keys.add_waiting_key(key);
     }
 }

@@ -75,29 +75,29 @@ mod watch;
 mod world;
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     runtime::LoopDefinition,
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate},
 };
 
 /// The feature gate of the field `spec.trafficDistribution`. The gate is locked: the field always has an effect.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
-    FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
+    FeatureGate::always_on("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 
 /// The loops of the binary, which run together unless the command line selects some of them.
 pub const LOOPS: &[LoopDefinition] =
-    &[slices::ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, endpoints::ENDPOINTS_LOOP];
+    &[slices::ENDPOINT_SLICE_LOOP, mirroring::ENDPOINT_SLICE_MIRRORING_LOOP, endpoints::ENDPOINTS_LOOP];
 
 /// The definition from which `common::app::main` builds the command line and starts the loops.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "endpointslice-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Keeps EndpointSlices and Endpoints: the Pods behind each Service",
     loops: LOOPS,
-    workers: &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS],
-    gates: &[PREFER_SAME_TRAFFIC_DISTRIBUTION],
-    tunes: &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_OF_PACKING],
-    flags: &[
+    workers_flags: &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS],
+    feature_gates: &[PREFER_SAME_TRAFFIC_DISTRIBUTION],
+    tunes: &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_TO_REMEMBER_PACKING],
+    value_flags: &[
         slices::MAX_ENDPOINTS_PER_SLICE,
         slices::UPDATES_BATCH_PERIOD,
         mirroring::MAX_ENDPOINTS_PER_SUBSET,

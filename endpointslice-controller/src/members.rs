@@ -7,16 +7,16 @@ use common::{
     intern::Text,
     map::HashSet,
     meta::Key,
-    object::Unreadable,
+    object::UnreadableObject,
     queue::Queue,
-    runtime::Context,
-    store::{Event, Origin, Store},
+    runtime::LoopContext,
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 use parking_lot::Mutex;
 
 use crate::{
     by_name::Pods,
-    membership::{Membership, ServiceNames},
+    membership::{MembershipIndex, ServiceNames},
     objects::{Pod, Service},
 };
 
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct SharedMembership {
     pub(crate) services: Arc<SharedInformer<Service>>,
     pub(crate) pods: Arc<SharedInformer<Pod>>,
-    index: Arc<Mutex<Membership>>,
+    index: Arc<Mutex<MembershipIndex>>,
     queues: Arc<Mutex<Queues>>,
 }
 
@@ -33,22 +33,22 @@ type Queues = Vec<(Queue<Key>, Duration)>;
 
 impl SharedMembership {
     /// Returns the index of this process. The first call starts the watches of Services and Pods.
-    pub(crate) fn shared(context: &Context) -> Arc<Self> {
+    pub(crate) fn get_or_create(context: &LoopContext) -> Arc<Self> {
         // The informers are created first, because `get_or_make` must not be called recursively.
         let services = context.shared_informer();
         let pods = context.shared_informer();
-        context.shared.get_or_make(|| Self::new(services, pods))
+        context.shared_values.get_or_insert_with(|| Self::new(services, pods))
     }
 
     fn new(services: Arc<SharedInformer<Service>>, pods: Arc<SharedInformer<Pod>>) -> Self {
-        let (index, queues): (Arc<Mutex<Membership>>, Arc<Mutex<Queues>>) = Default::default();
+        let (index, queues): (Arc<Mutex<MembershipIndex>>, Arc<Mutex<Queues>>) = Default::default();
         let of_services = Arc::clone(&index);
         services.add_handler(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
         let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
         pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
             // Pods of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
-            if origin != Origin::Initial {
+            if origin != ChangeOrigin::Initial {
                 for (queue, batch) in &*called.lock() {
                     for key in &concerned {
                         queue.add_debounced(key.clone(), *batch);
@@ -60,58 +60,58 @@ impl SharedMembership {
     }
 
     /// Adds a queue that receives the Services affected by each later event of a Pod, debounced for `batch`.
-    pub(crate) fn enqueue_to(&self, queue: Queue<Key>, batch: Duration) {
+    pub(crate) fn add_queue(&self, queue: Queue<Key>, batch: Duration) {
         self.queues.lock().push((queue, batch));
     }
 
     /// Returns the Services that select a Pod on one of these Nodes.
-    pub(crate) fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
-        self.index.lock().services_on(nodes)
+    pub(crate) fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+        self.index.lock().services_on_nodes(nodes)
     }
 
     /// Returns the Pods of a Service, sorted by name; `None` until the index has processed the current selector.
-    pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Pods>, Unreadable> {
-        if !service.selects() {
+    pub(crate) fn pods_of_service(&self, service: &Service) -> Result<Option<Pods>, UnreadableObject> {
+        if !service.has_applicable_selector() {
             return Ok(Some(Pods::default()));
         }
         let meta = &service.metadata;
-        self.index.lock().members(&meta.namespace, &meta.name, &service.spec.selector)
+        self.index.lock().selected_pods(&meta.namespace, &meta.name, &service.spec.selector)
     }
 }
 
-fn on_service(index: &mut Membership, event: &Event<Service>) {
+fn on_service(index: &mut MembershipIndex, event: &CacheEvent<Service>) {
     match event {
-        Event::Added(service) | Event::Updated { new: service, .. } => index.put_service(service),
-        Event::Deleted(service) => index.remove_service(&service.metadata.namespace, &service.metadata.name),
-        Event::Unreadable(service) => index.remove_service(&service.meta.namespace, &service.meta.name),
+        CacheEvent::Added(service) | CacheEvent::Updated { new: service, .. } => index.put_service(service),
+        CacheEvent::Deleted(service) => index.remove_service(&service.metadata.namespace, &service.metadata.name),
+        CacheEvent::Unreadable(service) => index.remove_service(&service.meta.namespace, &service.meta.name),
     }
 }
 
 /// Updates the index, and returns the Services affected by the event.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
-fn on_pod(index: &mut Membership, store: &Store<Pod>, event: &Event<Pod>) -> BTreeSet<Key> {
+fn on_pod(index: &mut MembershipIndex, store: &Store<Pod>, event: &CacheEvent<Pod>) -> BTreeSet<Key> {
     let names = match event {
-        Event::Added(pod) => index.put_pod(None, pod).1,
-        Event::Deleted(pod) => index.remove_pod(pod),
-        Event::Unreadable(pod) => {
+        CacheEvent::Added(pod) => index.put_pod(None, pod).1,
+        CacheEvent::Deleted(pod) => index.remove_pod(pod),
+        CacheEvent::Unreadable(pod) => {
             let is_gone = matches!(store.get(&pod.meta.namespace, &pod.meta.name), Ok(None));
-            index.put_unreadable(pod, is_gone)
+            index.put_unreadable_pod(pod, is_gone)
         }
-        Event::Updated { old, new } => {
+        CacheEvent::Updated { old, new } => {
             let (before, after) = index.put_pod(Some(old), new);
-            concerned(old, new, before, &after)
+            affected_services(old, new, before, &after)
         }
     };
     let namespace = &event.meta().namespace;
     names.into_iter().map(|name| Key { namespace: namespace.clone(), name }).collect()
 }
 
-fn concerned(old: &Pod, new: &Pod, before: ServiceNames, after: &ServiceNames) -> ServiceNames {
+fn affected_services(old: &Pod, new: &Pod, before: ServiceNames, after: &ServiceNames) -> ServiceNames {
     let labels_changed = old.metadata.labels != new.metadata.labels
         || (&old.hostname, &old.subdomain) != (&new.hostname, &new.subdomain);
-    let state = |pod: &Pod| (pod.metadata.deleted, pod.is_ready, pod.is_over);
-    let state_changed = state(old) != state(new) || old.ips != new.ips;
+    let state = |pod: &Pod| (pod.metadata.deletion_timestamp, pod.is_ready, pod.is_finished);
+    let state_changed = state(old) != state(new) || old.pod_ips != new.pod_ips;
     match (labels_changed, state_changed) {
         (false, false) => ServiceNames::new(),
         (false, true) => before,

@@ -22,7 +22,7 @@ use common::{
     intern::{Labels, Text},
     map::{HashMap, HashSet},
     meta::Key,
-    object::{Malformed, Object as _, Unreadable},
+    object::{MalformedObject, Object as _, UnreadableObject},
 };
 
 use crate::{
@@ -33,47 +33,47 @@ use crate::{
 /// A label as a pair of key and value.
 type Label = (Text, Text);
 /// The number of a label set; never reused.
-type SetId = u64;
+type LabelSetId = u64;
 
 /// Counters of work done, for tests that bound the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkCounters {
     /// Comparisons of a selector with a label set.
-    pub tests: u64,
+    pub selector_tests: u64,
     /// Lookups of a label in an index.
-    pub lookups: u64,
+    pub label_lookups: u64,
     /// Changes to the list of Pods of a Service.
-    pub changed_lists: u64,
+    pub changed_pod_lists: u64,
 }
 
 /// The index of Services and Pods in all namespaces.
 #[derive(Debug, Default)]
-pub struct Membership {
+pub struct MembershipIndex {
     namespaces: HashMap<Text, Namespace>,
-    next_set: SetId,
-    work: Work,
+    next_set: LabelSetId,
+    work: WorkCounters,
 }
 
 #[derive(Debug, Default)]
 struct Namespace {
     /// Services with a selector, by name.
-    services: HashMap<Arc<str>, Selected>,
+    services: HashMap<Arc<str>, IndexedService>,
     /// The names of the Services that are indexed under each label; each Service is indexed under one label of its selector.
     filed_under: HashMap<Label, BTreeSet<Arc<str>>>,
-    sets: HashMap<SetId, LabelSet>,
-    set_of: HashMap<Labels, SetId>,
+    sets: HashMap<LabelSetId, LabelSet>,
+    set_of: HashMap<Labels, LabelSetId>,
     /// The numbers of the label sets that contain each label.
-    sets_with: HashMap<Label, BTreeSet<SetId>>,
+    sets_with: HashMap<Label, BTreeSet<LabelSetId>>,
     /// Pods that cannot be decoded, by name.
-    unreadable: BTreeMap<Arc<str>, Arc<Malformed>>,
+    unreadable: BTreeMap<Arc<str>, Arc<MalformedObject>>,
 }
 
 /// A Service in the index: its selector, and the label sets and Pods that the selector matches.
 #[derive(Debug)]
-struct Selected {
+struct IndexedService {
     selector: Labels,
     label: Label,
-    sets: BTreeSet<SetId>,
+    sets: BTreeSet<LabelSetId>,
     pods: Pods,
 }
 
@@ -88,16 +88,16 @@ struct LabelSet {
 /// The names of Services that select a Pod, sorted.
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
-impl Membership {
+impl MembershipIndex {
     /// Returns the work done since the index was created.
-    pub fn work(&self) -> Work {
+    pub fn work_counters(&self) -> WorkCounters {
         self.work
     }
 
     /// Adds a Service, or applies a change of its selector.
     pub fn put_service(&mut self, service: &Service) {
         let meta = &service.metadata;
-        let selector = if service.selects() { service.spec.selector.clone() } else { Labels::empty() };
+        let selector = if service.has_applicable_selector() { service.spec.selector.clone() } else { Labels::empty() };
         let known = self.namespaces.get(&meta.namespace).and_then(|namespace| namespace.services.get(&meta.name));
         if known.is_some_and(|known| known.selector == selector) {
             return;
@@ -143,7 +143,7 @@ impl Membership {
 
     /// Records a Pod with readable metadata and unreadable content, or its deletion. Returns the Services that selected or
     /// select the Pod.
-    pub fn put_unreadable(&mut self, pod: &Arc<Malformed>, is_gone: bool) -> ServiceNames {
+    pub fn put_unreadable_pod(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
         let mut services = namespace.find_and_remove_pod(&meta.name, &mut self.work);
@@ -163,25 +163,30 @@ impl Membership {
     ///
     /// # Errors
     /// Fails if a selected Pod cannot be decoded, because endpoints without it would be wrong.
-    pub fn members(&self, namespace: &Text, name: &str, selector: &Labels) -> Result<Option<Pods>, Unreadable> {
+    pub fn selected_pods(
+        &self,
+        namespace: &Text,
+        name: &str,
+        selector: &Labels,
+    ) -> Result<Option<Pods>, UnreadableObject> {
         let Some(namespace) = self.namespaces.get(namespace) else { return Ok(None) };
         let known = namespace.services.get(name).filter(|known| known.selector == *selector);
         let Some(known) = known else { return Ok(None) };
         if let Some(pod) = namespace.unreadable.values().find(|pod| pod.meta.labels.contains_all(selector)) {
             let (resource, key, error) = (Pod::RESOURCE, pod.meta.key().to_string(), pod.error.clone());
-            return Err(Unreadable { resource, key, error });
+            return Err(UnreadableObject { resource, key, error });
         }
         Ok(Some(known.pods.clone()))
     }
 
     /// Returns the Services that select a Pod on one of these Nodes. Iterates over all Pods.
-    pub fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+    pub fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         if nodes.is_empty() {
             return keys;
         }
         for (namespace, known) in &self.namespaces {
-            let is_on = |set: &&LabelSet| set.pods.iter().any(|pod| nodes.contains(&pod.node));
+            let is_on = |set: &&LabelSet| set.pods.iter().any(|pod| nodes.contains(&pod.node_name));
             for set in known.sets.values().filter(|set| !set.services.is_empty()).filter(is_on) {
                 let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: Arc::clone(name) };
                 keys.extend(set.services.iter().map(key));
@@ -201,19 +206,19 @@ impl Membership {
 }
 
 impl Namespace {
-    fn add_service(&mut self, name: &Arc<str>, selector: Labels, work: &mut Work) {
+    fn add_service(&mut self, name: &Arc<str>, selector: Labels, work: &mut WorkCounters) {
         let labels = selector.as_slice();
-        work.lookups += 2 * labels.len() as u64;
+        work.label_lookups += 2 * labels.len() as u64;
         let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
         let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
         // If a label of the selector is on no Pod, `rarest` is `None` and no label set is tested.
         let with = |label: &Label| self.sets_with.get(label);
         let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
-        let selects = |set: &&SetId| {
-            work.tests += 1;
+        let selects = |set: &&LabelSetId| {
+            work.selector_tests += 1;
             self.sets.get(*set).is_some_and(|set| set.labels.contains_all(&selector))
         };
-        let sets: BTreeSet<SetId> = rarest.into_iter().flatten().filter(selects).copied().collect();
+        let sets: BTreeSet<LabelSetId> = rarest.into_iter().flatten().filter(selects).copied().collect();
         for set in &sets {
             if let Some(set) = self.sets.get_mut(set) {
                 set.services.insert(Arc::clone(name));
@@ -225,20 +230,26 @@ impl Namespace {
             lists => lists.iter().flat_map(|pods| pods.iter()).cloned().collect(),
         };
         self.filed_under.entry(label.clone()).or_default().insert(Arc::clone(name));
-        self.services.insert(Arc::clone(name), Selected { selector, label, sets, pods });
+        self.services.insert(Arc::clone(name), IndexedService { selector, label, sets, pods });
     }
 
     fn remove_service(&mut self, name: &str) {
-        let Some(Selected { label, sets, .. }) = self.services.remove(name) else { return };
+        let Some(IndexedService { label, sets, .. }) = self.services.remove(name) else { return };
         for set in &sets {
             if let Some(set) = self.sets.get_mut(set) {
                 set.services.remove(name);
             }
         }
-        remove_from(&mut self.filed_under, &label, name);
+        remove_from_label(&mut self.filed_under, &label, name);
     }
 
-    fn put_pod(&mut self, labels: &Labels, pod: &Arc<Pod>, next: &mut SetId, work: &mut Work) -> ServiceNames {
+    fn put_pod(
+        &mut self,
+        labels: &Labels,
+        pod: &Arc<Pod>,
+        next: &mut LabelSetId,
+        work: &mut WorkCounters,
+    ) -> ServiceNames {
         self.unreadable.remove(&pod.metadata.name);
         if labels.is_empty() {
             return ServiceNames::new();
@@ -255,20 +266,20 @@ impl Namespace {
         set.pods.put(Arc::clone(pod));
         for name in &set.services {
             if let Some(service) = self.services.get_mut(name) {
-                work.changed_lists += 1;
+                work.changed_pod_lists += 1;
                 service.pods.put(Arc::clone(pod));
             }
         }
         set.services.clone()
     }
 
-    fn add_set(&mut self, id: SetId, labels: &Labels, work: &mut Work) {
+    fn add_set(&mut self, id: LabelSetId, labels: &Labels, work: &mut WorkCounters) {
         let mut services = ServiceNames::new();
         for label in labels.as_slice() {
-            work.lookups += 2;
+            work.label_lookups += 2;
             self.sets_with.entry(label.clone()).or_default().insert(id);
             for name in self.filed_under.get(label).into_iter().flatten() {
-                work.tests += 1;
+                work.selector_tests += 1;
                 if let Some(service) = self.services.get_mut(name)
                     && labels.contains_all(&service.selector)
                 {
@@ -281,14 +292,14 @@ impl Namespace {
         self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Pods::default(), services });
     }
 
-    fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut Work) -> ServiceNames {
+    fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut WorkCounters) -> ServiceNames {
         let Some(id) = self.set_of.get(labels).copied() else { return ServiceNames::new() };
         let Some(set) = self.sets.get_mut(&id) else { return ServiceNames::new() };
         set.pods.remove(name);
         let services = set.services.clone();
         for service in &services {
             if let Some(service) = self.services.get_mut(service) {
-                work.changed_lists += 1;
+                work.changed_pod_lists += 1;
                 service.pods.remove(name);
             }
         }
@@ -298,7 +309,7 @@ impl Namespace {
         services
     }
 
-    fn remove_set(&mut self, id: SetId, labels: &Labels) {
+    fn remove_set(&mut self, id: LabelSetId, labels: &Labels) {
         self.set_of.remove(labels);
         let services = self.sets.remove(&id).map(|set| set.services).unwrap_or_default();
         for service in &services {
@@ -307,12 +318,12 @@ impl Namespace {
             }
         }
         for label in labels.as_slice() {
-            remove_from(&mut self.sets_with, label, &id);
+            remove_from_label(&mut self.sets_with, label, &id);
         }
     }
 
     /// Removes a Pod with unknown labels by a linear search. Only a Pod that has become unreadable needs such a search.
-    fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
+    fn find_and_remove_pod(&mut self, name: &str, work: &mut WorkCounters) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
         labels.map(|labels| self.remove_pod(&labels, name, work)).unwrap_or_default()
@@ -320,7 +331,7 @@ impl Namespace {
 }
 
 /// Removes a value from the values of a label, and the label if no value remains.
-fn remove_from<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
+fn remove_from_label<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
     index: &mut HashMap<Label, BTreeSet<T>>,
     label: &Label,
     value: &Q,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, Uid, Version},
+    meta::{Key, Meta, ResourceVersion, Uid},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -13,37 +13,37 @@ use crate::{
     by_name::Pods,
     objects::{AddressType, Endpoints, Service},
     packing::Packing,
-    zones::Counts,
+    zones::EndpointsPerZone,
 };
 
 /// The number of endpoints hinted to each zone, by address type.
-pub type Hints = BTreeMap<AddressType, Counts>;
+pub type HintCounts = BTreeMap<AddressType, EndpointsPerZone>;
 
 /// The data about one Service that a loop keeps from a sync to the next.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct ServiceMemory {
     /// `metadata.uid` of the Service.
     pub uid: Uid,
     /// The Service and its Pods in the last sync; `None` before the first sync.
-    pub seen: Option<Arc<Seen>>,
+    pub synced_state: Option<Arc<SyncedState>>,
     /// The slice of each Pod after the last sync; `None` for a small Service, or if the next sync must consider all Pods.
     pub packing: Option<Arc<Packing>>,
     /// The number of endpoints hinted to each zone; empty without hints by capacity.
-    pub hints: Hints,
+    pub hint_counts: HintCounts,
     /// Whether the Event `TopologyAwareHintsEnabled` has been emitted since hints by capacity were enabled.
-    pub hints_announced: bool,
+    pub has_announced_hints: bool,
     /// The versions of the Service and its Endpoints if the last sync of the Endpoints loop needed no write.
-    pub settled: Option<Settled>,
+    pub settled_versions: Option<SettledVersions>,
 }
 
-/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`Memory::seen`].
+/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`ServiceMemory::seen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
-    service: Version,
-    endpoints: (Uid, Version),
+pub struct SettledVersions {
+    service: ResourceVersion,
+    endpoints: (Uid, ResourceVersion),
 }
 
-impl Settled {
+impl SettledVersions {
     /// Creates a record of the versions of these objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
         let Meta { uid, resource_version, .. } = &endpoints.metadata;
@@ -53,25 +53,25 @@ impl Settled {
 
 /// The state of a Service and its Pods in the last sync.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct SyncedState {
     /// The creation timestamp of the Service.
-    pub service: Timestamp,
+    pub service_created: Timestamp,
     /// Selected Pods, sorted by name. The list shares its parts with the index of members.
     pub pods: Pods,
 }
 
 /// The memories of all Services, by key.
 #[derive(Debug, Default)]
-pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
+pub(crate) struct ServiceMemories(Mutex<HashMap<Key, ServiceMemory>>);
 
-impl Memories {
+impl ServiceMemories {
     /// Returns the memory of the Service with this UID; an empty memory for a new UID.
-    pub(crate) fn of(&self, key: &Key, uid: &Uid) -> Memory {
+    pub(crate) fn memory_of(&self, key: &Key, uid: &Uid) -> ServiceMemory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
-        known.unwrap_or_else(|| Memory { uid: uid.clone(), ..Memory::default() })
+        known.unwrap_or_else(|| ServiceMemory { uid: uid.clone(), ..ServiceMemory::default() })
     }
 
-    pub(crate) fn keep(&self, key: &Key, memory: Memory) {
+    pub(crate) fn remember(&self, key: &Key, memory: ServiceMemory) {
         self.0.lock().insert(key.clone(), memory);
     }
 
@@ -84,10 +84,10 @@ impl Memories {
     }
 
     /// Returns the hint counts of all Services with hints by capacity, sorted by key.
-    pub(crate) fn with_hints(&self) -> Vec<(Key, Hints)> {
+    pub(crate) fn hint_counts_by_service(&self) -> Vec<(Key, HintCounts)> {
         let memories = self.0.lock();
-        let hinted = memories.iter().filter(|(_, memory)| !memory.hints.is_empty());
-        let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hints.clone())).collect();
+        let hinted = memories.iter().filter(|(_, memory)| !memory.hint_counts.is_empty());
+        let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hint_counts.clone())).collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
     }

@@ -7,25 +7,25 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use crate::plan::Counts;
+use crate::plan::SyncCounts;
 
 /// Registers the counter of slice changes, by operation.
-pub(crate) fn changes(metrics: &Metrics, name: &'static str) -> Counters {
+pub(crate) fn register_slice_changes(metrics: &Metrics, name: &'static str) -> Counters {
     metrics.counter(name, Stability::Alpha, "Number of EndpointSlice changes", &["operation"])
 }
 
 /// Gauges with totals over all Services, or over all mirrored Endpoints.
-pub(crate) struct Shares {
+pub(crate) struct TotalGauges {
     desired: Gauge,
     slices: Gauge,
     enough: Gauge,
-    known: Mutex<HashMap<Key, Counts>>,
+    known: Mutex<HashMap<Key, SyncCounts>>,
 }
 
-impl Shares {
+impl TotalGauges {
     /// Registers the gauges of endpoints, of slices, and of the minimal number of slices, with these names.
     pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
-        let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with(&[]);
+        let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with_label_values(&[]);
         Self {
             desired: gauge(desired, "Number of endpoints desired"),
             slices: gauge(slices, "Number of EndpointSlices"),
@@ -35,26 +35,26 @@ impl Shares {
     }
 
     /// Replaces the contribution of a Service to the totals.
-    pub(crate) fn set(&self, key: &Key, counts: impl IntoIterator<Item = Counts>) {
-        let mut sum = Counts::default();
+    pub(crate) fn set_contribution(&self, key: &Key, counts: impl IntoIterator<Item = SyncCounts>) {
+        let mut sum = SyncCounts::default();
         for one in counts {
-            sum.endpoints += one.endpoints;
-            sum.slices += one.slices;
-            sum.enough += one.enough;
+            sum.wanted_endpoints += one.wanted_endpoints;
+            sum.wanted_slices += one.wanted_slices;
+            sum.min_slices += one.min_slices;
         }
         let old = self.known.lock().insert(key.clone(), sum);
-        self.exchange(old.unwrap_or_default(), sum);
+        self.replace_contribution(old.unwrap_or_default(), sum);
     }
 
     /// Removes the contribution of a Service from the totals.
-    pub(crate) fn forget(&self, key: &Key) {
+    pub(crate) fn remove_contribution(&self, key: &Key) {
         let old = self.known.lock().remove(key);
-        self.exchange(old.unwrap_or_default(), Counts::default());
+        self.replace_contribution(old.unwrap_or_default(), SyncCounts::default());
     }
 
-    fn exchange(&self, old: Counts, new: Counts) {
-        self.desired.inc_by(new.endpoints as f64 - old.endpoints as f64);
-        self.slices.inc_by(new.slices as f64 - old.slices as f64);
-        self.enough.inc_by(new.enough as f64 - old.enough as f64);
+    fn replace_contribution(&self, old: SyncCounts, new: SyncCounts) {
+        self.desired.inc_by(new.wanted_endpoints as f64 - old.wanted_endpoints as f64);
+        self.slices.inc_by(new.wanted_slices as f64 - old.wanted_slices as f64);
+        self.enough.inc_by(new.min_slices as f64 - old.min_slices as f64);
     }
 }

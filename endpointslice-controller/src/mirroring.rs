@@ -8,28 +8,30 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, SharedInformer, method_handler},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    objects::{Endpoints, MANAGED_BY, MIRRORING, SLICE_WRITES, Service, Slice, object_ref},
-    observe::{drop_satisfied_record, record},
-    watch::SliceWatch,
+    objects::{
+        Endpoints, MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, OWNED_SLICE_WRITES, Service, Slice, endpoints_object_ref,
+    },
+    observe::{drop_satisfied_record, ledger_owner},
+    watch::SliceEventHandlers,
 };
 use act::Note;
 use metrics::MirroringMetrics;
 use plan::Plan;
 use snapshot::Snapshot;
-use watch::Watch;
+use watch::EventHandlers;
 
 pub mod decide;
 pub mod plan;
@@ -44,32 +46,38 @@ mod watch;
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "Number of Endpoints mirrored at the same time");
 /// `--mirroring-max-endpoints-per-subset`: the maximal number of mirrored addresses of a subset, 1000 by default.
-pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::count(
+pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::of_count(
     "mirroring-max-endpoints-per-subset",
     1000,
     "The maximum number of addresses that are mirrored for each subset of Endpoints",
 );
 /// `--mirroring-endpointslice-updates-batch-period`: the debounce period for changes of mirrored slices, 0 by default.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
+pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
     "mirroring-endpointslice-updates-batch-period",
     Duration::ZERO,
     "How long to debounce changes of mirrored EndpointSlices by others before they are corrected",
 );
 /// The back-off of Endpoints after a failed sync. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
-const BACKOFF: Backoff =
-    Backoff { base: Duration::from_secs(1), max: Duration::from_secs(100), bucket: Some((10.0, 100)) };
+const BACKOFF: BackoffSettings = BackoffSettings {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(100),
+    retry_rate_and_burst: Some((10.0, 100)),
+};
 
 /// The definition of the mirroring loop, which owns the field `endpoints` of the slices that it manages.
-pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
+pub const ENDPOINT_SLICE_MIRRORING_LOOP: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
-        .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
-        .owning(&[OwnedWrites { label: Some((MANAGED_BY, MIRRORING)), ..SLICE_WRITES }]);
+        .with_client_and_component("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
+        .with_owned_writes(&[OwnedWrites {
+            label: Some((MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)),
+            ..OWNED_SLICE_WRITES
+        }]);
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("endpoint_slice_mirroring", BACKOFF);
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("endpoint_slice_mirroring", BACKOFF);
+    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = MirroringController::new(&context, &queue);
-    Loop::start(ENDPOINT_SLICE_MIRRORING.name, context, Arc::new(controller), queue, workers)
+    Loop::start(ENDPOINT_SLICE_MIRRORING_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
 /// The controller that mirrors hand-made Endpoints into slices.
@@ -77,28 +85,28 @@ pub struct MirroringController {
     services: Arc<SharedInformer<Service>>,
     endpoints: Arc<SharedInformer<Endpoints>>,
     slices: Arc<SharedInformer<Slice>>,
-    watch: Arc<Watch>,
+    watch: Arc<EventHandlers>,
     metrics: MirroringMetrics,
     max_endpoints_per_subset: usize,
 }
 
 impl MirroringController {
     /// Creates the controller, and registers event handlers that add keys to `queue`.
-    pub fn new(context: &Context, queue: &Queue<Key>) -> Self {
+    pub fn new(context: &LoopContext, queue: &Queue<Key>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
         let slices = context.shared_informer::<Slice>();
         let metrics = MirroringMetrics::new(&context.metrics);
-        let delay = context.settings.duration(&UPDATES_BATCH_PERIOD);
-        let watch = Arc::new(Watch {
-            ledger: context.ledger(),
+        let delay = context.settings.tuned_duration(&UPDATES_BATCH_PERIOD);
+        let watch = Arc::new(EventHandlers {
+            ledger: context.new_ledger(),
             cache: Arc::clone(slices.store()),
-            slices: SliceWatch::new(queue, MIRRORING, delay, &metrics.changes),
+            slice_handlers: SliceEventHandlers::new(queue, MANAGED_BY_MIRRORING, delay, &metrics.slice_changes),
         });
-        services.add_handler(handler(&watch, Watch::on_service));
-        endpoints.add_handler(handler(&watch, Watch::on_endpoints));
-        slices.add_handler(handler(&watch, Watch::on_slice));
-        let max_endpoints_per_subset = context.settings.size(&MAX_ENDPOINTS_PER_SUBSET);
+        services.add_handler(method_handler(&watch, EventHandlers::on_service));
+        endpoints.add_handler(method_handler(&watch, EventHandlers::on_endpoints));
+        slices.add_handler(method_handler(&watch, EventHandlers::on_slice));
+        let max_endpoints_per_subset = context.settings.tuned_size(&MAX_ENDPOINTS_PER_SUBSET);
         Self { services, endpoints, slices, watch, metrics, max_endpoints_per_subset }
     }
 }
@@ -109,7 +117,7 @@ impl Controller for MirroringController {
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key)
     }
 
@@ -117,27 +125,27 @@ impl Controller for MirroringController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         match note {
-            Note::Decide(totals) => self.metrics.planned(&snapshot.key, totals.as_ref()),
-            Note::Write(note) => self.watch.slices.note(&snapshot.key, &note),
-            Note::End(took) => self.metrics.took.observe(took),
+            Note::RecordPlan(totals) => self.metrics.record_plan(&snapshot.key, totals.as_ref()),
+            Note::Write(note) => self.watch.slice_handlers.record_write_progress(&snapshot.key, &note),
+            Note::SyncEnded(took) => self.metrics.sync_duration.observe(took),
         }
     }
 
     fn after_sync(&self, snapshot: &Snapshot) {
-        self.watch.slices.end(&snapshot.key);
-        if snapshot.mirrored().is_none() {
+        self.watch.slice_handlers.end_sync(&snapshot.key);
+        if snapshot.mirrored_endpoints().is_none() {
             // Without mirrored Endpoints, the key may have no further sync, so its record of own writes is removed now.
-            drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.slices.store());
+            drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.slices.store());
         }
     }
 
@@ -149,7 +157,7 @@ impl Controller for MirroringController {
         vec![self.services.informer(), self.endpoints.informer(), self.slices.informer()]
     }
 
-    fn waiting(&self, key: &Key) {
-        self.watch.slices.parked.park(key);
+    fn on_waiting(&self, key: &Key) {
+        self.watch.slice_handlers.waiting_keys.add_waiting_key(key);
     }
 }

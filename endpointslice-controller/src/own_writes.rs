@@ -2,26 +2,26 @@
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, Uid, Version},
+    meta::{Key, Meta, ResourceVersion, Uid},
 };
 use parking_lot::Mutex;
 
 /// The effect of a write on a slice, from the answer to a request or from a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum RecordedWrite {
     /// The slice was created or changed, and got this version.
-    Version(Version),
+    NewVersion(ResourceVersion),
     /// The slice was deleted.
     Deletion,
 }
 
 /// The writer that caused an event of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Author {
+pub(crate) enum EventAuthor {
     /// This process.
-    Own,
+    ThisProcess,
     /// Another writer.
-    Other,
+    AnotherWriter,
     /// The writer is unknown until the request in flight is answered.
     Undecided,
 }
@@ -31,28 +31,28 @@ pub(crate) enum Author {
 /// Event handlers use the records to ignore events of these writes. The ledger records whether a cache shows the writes.
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
 #[derive(Debug, Default)]
-pub(crate) struct OwnWrites(Mutex<HashMap<Key, Slices>>);
+pub(crate) struct OwnWrites(Mutex<HashMap<Key, ServiceWrites>>);
 
 #[derive(Debug, Default)]
-struct Slices {
+struct ServiceWrites {
     /// The last write of this process to each slice, until the slice is deleted.
-    last: HashMap<Uid, Wrote>,
+    last: HashMap<Uid, RecordedWrite>,
     /// Whether a request is in flight.
     is_sending: bool,
     /// The writes that events showed while a request was in flight, by the UID of the slice.
-    early: HashMap<Uid, Wrote>,
+    early: HashMap<Uid, RecordedWrite>,
 }
 
 impl OwnWrites {
     /// Records that a request for a Service is being sent. Each Service has at most one request in flight, and events of the
     /// write may arrive before the answer.
-    pub(crate) fn begin(&self, service: &Key) {
+    pub(crate) fn begin_request(&self, service: &Key) {
         self.0.lock().entry(service.clone()).or_default().is_sending = true;
     }
 
     /// Records the answer: the slice and the write, or `None` if the request failed. Returns whether another writer changed a
     /// slice of the Service while the request was in flight.
-    pub(crate) fn finish(&self, service: &Key, wrote: Option<(&Uid, Wrote)>) -> bool {
+    pub(crate) fn finish_request(&self, service: &Key, wrote: Option<(&Uid, RecordedWrite)>) -> bool {
         let mut all = self.0.lock();
         // A Service that was removed while the request was in flight stays removed.
         let Some(slices) = all.get_mut(service) else { return false };
@@ -60,13 +60,13 @@ impl OwnWrites {
         let mut others = false;
         if let Some((uid, wrote)) = wrote {
             match (wrote, slices.early.remove(uid)) {
-                (Wrote::Deletion, Some(Wrote::Deletion)) => drop(slices.last.remove(uid)),
-                (Wrote::Version(_), Some(Wrote::Deletion)) => {
+                (RecordedWrite::Deletion, Some(RecordedWrite::Deletion)) => drop(slices.last.remove(uid)),
+                (RecordedWrite::NewVersion(_), Some(RecordedWrite::Deletion)) => {
                     slices.last.remove(uid);
                     others = true;
                 }
                 (_, early) => {
-                    let is_own = |early| matches!((early, wrote), (Wrote::Version(e), Wrote::Version(w)) if e <= w);
+                    let is_own = |early| matches!((early, wrote), (RecordedWrite::NewVersion(e), RecordedWrite::NewVersion(w)) if e <= w);
                     others = early.is_some_and(|early| !is_own(early));
                     slices.last.insert(uid.clone(), wrote);
                 }
@@ -80,23 +80,30 @@ impl OwnWrites {
     }
 
     /// Returns the writer that added or changed a slice.
-    pub(crate) fn author_of(&self, service: &Key, slice: &Meta) -> Author {
+    pub(crate) fn author_of_change(&self, service: &Key, slice: &Meta) -> EventAuthor {
         let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return Author::Other };
+        let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
         let version = slice.resource_version;
-        if slices.last.get(&slice.uid).is_some_and(|last| matches!(last, Wrote::Version(last) if version <= *last)) {
-            return Author::Own;
+        if slices
+            .last
+            .get(&slice.uid)
+            .is_some_and(|last| matches!(last, RecordedWrite::NewVersion(last) if version <= *last))
+        {
+            return EventAuthor::ThisProcess;
         }
-        slices.note_early(&slice.uid, Wrote::Version(version))
+        slices.record_early_event(&slice.uid, RecordedWrite::NewVersion(version))
     }
 
     /// Returns the writer that deleted a slice.
-    pub(crate) fn author_of_deletion(&self, service: &Key, slice: &Meta) -> Author {
+    pub(crate) fn author_of_deletion(&self, service: &Key, slice: &Meta) -> EventAuthor {
         let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return Author::Other };
+        let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
         let last = slices.last.remove(&slice.uid);
-        let author =
-            if last == Some(Wrote::Deletion) { Author::Own } else { slices.note_early(&slice.uid, Wrote::Deletion) };
+        let author = if last == Some(RecordedWrite::Deletion) {
+            EventAuthor::ThisProcess
+        } else {
+            slices.record_early_event(&slice.uid, RecordedWrite::Deletion)
+        };
         if slices.last.is_empty() && !slices.is_sending {
             all.remove(service);
         }
@@ -104,18 +111,18 @@ impl OwnWrites {
     }
 
     /// Removes the records of a deleted Service.
-    pub(crate) fn forget(&self, service: &Key) {
+    pub(crate) fn forget_service(&self, service: &Key) {
         self.0.lock().remove(service);
     }
 }
 
-impl Slices {
-    fn note_early(&mut self, slice: &Uid, event: Wrote) -> Author {
+impl ServiceWrites {
+    fn record_early_event(&mut self, slice: &Uid, event: RecordedWrite) -> EventAuthor {
         if !self.is_sending {
-            return Author::Other;
+            return EventAuthor::AnotherWriter;
         }
         self.early.insert(slice.clone(), event);
-        Author::Undecided
+        EventAuthor::Undecided
     }
 }
 

@@ -7,19 +7,19 @@ use common::{
     intern::Text,
     map::{HashMap, HashSet},
     meta::Key,
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    memory::{Hints, Memories},
+    memory::{HintCounts, ServiceMemories},
     objects::Node,
-    zones::{Capacity, Ratios, Zones, is_overloaded},
+    zones::{ZoneCapacity, ZoneShares, ZonesByNode, has_overloaded_zone},
 };
 
 /// The debounce period for changes of Nodes, so that the failure of a whole zone causes one check.
-const NODE_CHANGES: Duration = Duration::from_secs(1);
+const NODE_CHANGE_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// The zones and capacity of the Nodes in the cache.
 pub(crate) struct Topology {
@@ -31,9 +31,9 @@ pub(crate) struct Topology {
 #[derive(Default)]
 struct State {
     known: HashMap<Arc<str>, Arc<Node>>,
-    zones: Arc<Zones>,
-    capacity: Capacity,
-    /// New Nodes, and Nodes with a new zone, since the last [`Topology::take_moved`].
+    zones: Arc<ZonesByNode>,
+    capacity: ZoneCapacity,
+    /// New Nodes, and Nodes with a new zone, since the last [`Topology::take_moved_nodes`].
     moved: HashSet<Text>,
     /// The number of changes so far that can affect hints.
     changes: u64,
@@ -46,14 +46,14 @@ impl State {
         Some(old)
     }
 
-    fn put(&mut self, node: &Arc<Node>, origin: Origin) {
+    fn put(&mut self, node: &Arc<Node>, origin: ChangeOrigin) {
         let old = self.remove(&node.metadata.name);
         self.capacity.add(node);
         if old.is_none_or(|old| old.zone != node.zone) {
             let name = Text::new(&node.metadata.name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
             // Nodes of the first list enqueue nothing, because every Service is synced after this list.
-            if origin != Origin::Initial {
+            if origin != ChangeOrigin::Initial {
                 self.moved.insert(name);
             }
         }
@@ -73,18 +73,18 @@ impl Topology {
     }
 
     /// Applies an event of a Node. Upstream: `pkg/controller/endpointslice`, `addNode`, `updateNode`, `deleteNode`.
-    pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
+    pub(crate) fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {
         let mut state = self.state.lock();
         match event {
-            Event::Added(node) => state.put(node, origin),
-            Event::Updated { old, new } => {
+            CacheEvent::Added(node) => state.put(node, origin),
+            CacheEvent::Updated { old, new } => {
                 state.put(new, origin);
                 if old.is_ready == new.is_ready && old.zone == new.zone {
                     return;
                 }
             }
-            Event::Deleted(node) => state.forget(&node.metadata.name),
-            Event::Unreadable(node) => {
+            CacheEvent::Deleted(node) => state.forget(&node.metadata.name),
+            CacheEvent::Unreadable(node) => {
                 if self.nodes.get_readable("", &node.meta.name).is_none() {
                     state.forget(&node.meta.name);
                 }
@@ -95,18 +95,18 @@ impl Topology {
     }
 
     /// Returns the zone of each Node.
-    pub(crate) fn zones(&self) -> Arc<Zones> {
+    pub(crate) fn zones(&self) -> Arc<ZonesByNode> {
         Arc::clone(&self.state.lock().zones)
     }
 
     /// Returns and clears the new Nodes and the Nodes with a new zone. Endpoints of their Pods may have the wrong zone.
-    pub(crate) fn take_moved(&self) -> HashSet<Text> {
+    pub(crate) fn take_moved_nodes(&self) -> HashSet<Text> {
         std::mem::take(&mut self.state.lock().moved)
     }
 
     /// Returns the share of each zone in the CPU of all zones; `None` if it cannot be computed.
-    pub(crate) fn ratios(&self) -> Option<Ratios> {
-        self.state.lock().capacity.ratios()
+    pub(crate) fn zone_shares(&self) -> Option<ZoneShares> {
+        self.state.lock().capacity.zone_shares()
     }
 
     /// Calls `recheck` one second after a change of Nodes, once for all changes within that second. Never returns.
@@ -114,7 +114,7 @@ impl Topology {
         let mut checked = 0;
         loop {
             self.changed.notified().await;
-            clock.sleep(NODE_CHANGES).await;
+            clock.sleep(NODE_CHANGE_DEBOUNCE).await;
             let changes = self.state.lock().changes;
             if std::mem::replace(&mut checked, changes) != changes {
                 recheck();
@@ -123,13 +123,14 @@ impl Topology {
     }
 
     /// Returns the Services with hints that no longer fit the capacity of the zones.
-    pub(crate) fn overloaded(&self, memories: &Memories) -> Vec<Key> {
-        let hinted = memories.with_hints();
+    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemories) -> Vec<Key> {
+        let hinted = memories.hint_counts_by_service();
         if hinted.is_empty() {
             return Vec::new();
         }
-        let ratios = self.ratios();
-        let is_outdated = |hints: &Hints| hints.values().any(|counts| is_overloaded(ratios.as_ref(), counts));
+        let ratios = self.zone_shares();
+        let is_outdated =
+            |hints: &HintCounts| hints.values().any(|counts| has_overloaded_zone(ratios.as_ref(), counts));
         hinted.into_iter().filter(|(_, hints)| is_outdated(hints)).map(|(key, _)| key).collect()
     }
 }

@@ -7,23 +7,23 @@ use common::{
     meta::{Key, Meta, Uid},
     metrics::Counters,
     queue::{Priority, Queue},
-    store::{Event, Origin},
+    store::{CacheEvent, ChangeOrigin},
 };
 use parking_lot::Mutex;
 
 use crate::{
-    act::WriteNote,
-    objects::{SERVICE_NAME, Slice},
-    own_writes::{Author, OwnWrites, Wrote},
+    act::WriteProgress,
+    objects::{SERVICE_NAME_LABEL, Slice},
+    own_writes::{EventAuthor, OwnWrites, RecordedWrite},
 };
 
 /// Keys with a sync that waits for a cache to catch up.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<HashSet<Key>>);
+pub(crate) struct WaitingKeys(Mutex<HashSet<Key>>);
 
-impl Parked {
+impl WaitingKeys {
     /// Records that the sync of a key waits.
-    pub(crate) fn park(&self, key: &Key) {
+    pub(crate) fn add_waiting_key(&self, key: &Key) {
         self.0.lock().insert(key.clone());
     }
 
@@ -36,63 +36,72 @@ impl Parked {
 /// The handlers for events of slices. They enqueue the Service of a slice, except after writes of this process.
 ///
 /// Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
-pub(crate) struct SliceWatch {
+pub(crate) struct SliceEventHandlers {
     pub(crate) queue: Queue<Key>,
-    /// The value of the label [`MANAGED_BY`](crate::objects::MANAGED_BY) on the slices that this loop writes.
+    /// The value of the label [`MANAGED_BY_LABEL`](crate::objects::MANAGED_BY_LABEL) on the slices that this loop writes.
     pub(crate) managed_by: &'static str,
     /// The debounce period for changes by other writers.
-    pub(crate) delay: Duration,
+    pub(crate) debounce: Duration,
     /// Counter of slice changes, by operation.
-    pub(crate) changes: Counters,
-    pub(crate) own: OwnWrites,
-    pub(crate) parked: Parked,
+    pub(crate) slice_changes: Counters,
+    pub(crate) own_writes: OwnWrites,
+    pub(crate) waiting_keys: WaitingKeys,
 }
 
-/// Returns the key of a slice's Service, from the label [`SERVICE_NAME`]; `None` if the label is missing or empty.
+/// Returns the key of a slice's Service, from the label [`SERVICE_NAME_LABEL`]; `None` if the label is missing or empty.
 pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
-    let name = slice.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
+    let name = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(Key { namespace: slice.namespace.clone(), name: Arc::from(name) })
 }
 
-impl SliceWatch {
+impl SliceEventHandlers {
     /// Creates the watch for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
     pub(crate) fn new(queue: &Queue<Key>, managed_by: &'static str, delay: Duration, changes: &Counters) -> Self {
         let (queue, changes) = (queue.clone(), changes.clone());
-        Self { queue, managed_by, delay, changes, own: OwnWrites::default(), parked: Parked::default() }
+        Self {
+            queue,
+            managed_by,
+            debounce: delay,
+            slice_changes: changes,
+            own_writes: OwnWrites::default(),
+            waiting_keys: WaitingKeys::default(),
+        }
     }
 
     /// Enqueues the Service of a slice that another writer changed. A write of this process enqueues the Service only if a sync
     /// waits for the cache.
-    pub(crate) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
+    pub(crate) fn on_slice(&self, event: &CacheEvent<Slice>, origin: ChangeOrigin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
             // Slices of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
-            Event::Added(_) if origin == Origin::Initial => {}
-            Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of),
-            Event::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
-            Event::Added(_) | Event::Deleted(_) => {}
-            Event::Updated { old, new } if !ours(old) || !ours(new) || old.service() != new.service() => {
+            CacheEvent::Added(_) if origin == ChangeOrigin::Initial => {}
+            CacheEvent::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_change),
+            CacheEvent::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
+            CacheEvent::Added(_) | CacheEvent::Deleted(_) => {}
+            CacheEvent::Updated { old, new }
+                if !ours(old) || !ours(new) || old.service_name() != new.service_name() =>
+            {
                 for slice in [old, new].into_iter().filter(|slice| ours(slice)) {
                     self.enqueue(&slice.metadata);
                 }
             }
-            Event::Updated { new, .. } => self.on_change(&new.metadata, OwnWrites::author_of),
-            Event::Unreadable(slice) => self.enqueue(&slice.meta),
+            CacheEvent::Updated { new, .. } => self.on_change(&new.metadata, OwnWrites::author_of_change),
+            CacheEvent::Unreadable(slice) => self.enqueue(&slice.meta),
         }
     }
 
-    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &Key, &Meta) -> Author) {
+    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &Key, &Meta) -> EventAuthor) {
         let Some(key) = service_key(slice) else { return };
-        match author_of(&self.own, &key, slice) {
-            Author::Own => drop(self.wake(&key)),
-            Author::Other => self.enqueue(slice),
-            Author::Undecided => {}
+        match author_of(&self.own_writes, &key, slice) {
+            EventAuthor::ThisProcess => drop(self.wake(&key)),
+            EventAuthor::AnotherWriter => self.enqueue(slice),
+            EventAuthor::Undecided => {}
         }
     }
 
     /// Enqueues the Service if its sync waits for a cache. Returns whether the sync waits.
     fn wake(&self, key: &Key) -> bool {
-        let waits = self.parked.wake(key);
+        let waits = self.waiting_keys.wake(key);
         if waits {
             self.queue.add(key.clone(), Priority::Normal);
         }
@@ -102,34 +111,36 @@ impl SliceWatch {
     fn enqueue(&self, slice: &Meta) {
         let Some(key) = service_key(slice) else { return };
         if !self.wake(&key) {
-            self.queue.add_debounced(key, self.delay);
+            self.queue.add_debounced(key, self.debounce);
         }
     }
 
     /// Records the progress of a write for a Service.
-    pub(crate) fn note(&self, key: &Key, note: &WriteNote) {
+    pub(crate) fn record_write_progress(&self, key: &Key, note: &WriteProgress) {
         let (operation, wrote) = match note {
-            WriteNote::Begin => return self.own.begin(key),
-            WriteNote::Fail => (None, None),
-            WriteNote::Put(operation, uid, version) => (Some(*operation), Some((uid, Wrote::Version(*version)))),
-            WriteNote::Delete(uid) => (Some("delete"), Some((uid, Wrote::Deletion))),
-            WriteNote::FindGone => (Some("delete"), None),
+            WriteProgress::Begin => return self.own_writes.begin_request(key),
+            WriteProgress::Fail => (None, None),
+            WriteProgress::Put(operation, uid, version) => {
+                (Some(*operation), Some((uid, RecordedWrite::NewVersion(*version))))
+            }
+            WriteProgress::Delete(uid) => (Some("delete"), Some((uid, RecordedWrite::Deletion))),
+            WriteProgress::AlreadyDeleted => (Some("delete"), None),
         };
-        self.finish(key, wrote);
+        self.finish_request(key, wrote);
         if let Some(operation) = operation {
-            self.changes.with(&[operation]).inc();
+            self.slice_changes.with_label_values(&[operation]).inc();
         }
     }
 
     /// Records the end of a sync, because a cancelled request gets no answer.
-    pub(crate) fn end(&self, key: &Key) {
-        self.finish(key, None);
+    pub(crate) fn end_sync(&self, key: &Key) {
+        self.finish_request(key, None);
     }
 
     /// Records an answer, and enqueues the Service if another writer changed a slice while the request was in flight.
-    fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
-        if self.own.finish(key, wrote) {
-            self.queue.add_debounced(key.clone(), self.delay);
+    fn finish_request(&self, key: &Key, wrote: Option<(&Uid, RecordedWrite)>) {
+        if self.own_writes.finish_request(key, wrote) {
+            self.queue.add_debounced(key.clone(), self.debounce);
         }
     }
 }

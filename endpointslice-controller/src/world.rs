@@ -6,16 +6,16 @@ use common::{intern::Text, meta::Key};
 use serde_json::{Value, json};
 
 use crate::{
-    memory::Memory,
+    memory::ServiceMemory,
     mirroring,
-    objects::{CONTROLLER, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, Slice},
+    objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, Pod, SERVICE_NAME_LABEL, Service, Slice},
     slices::snapshot::{MAX_NEW_PORTS, Snapshot},
-    zones::Zones,
+    zones::ZonesByNode,
 };
 
 const UID: &str = "service-uid";
 /// The Node of all Pods; it has no zone.
-pub(crate) const NODE: &str = "n";
+pub(crate) const NODE_NAME: &str = "n";
 
 pub(crate) fn service(spec: &Value) -> Arc<Service> {
     let mut object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": UID,
@@ -32,7 +32,7 @@ pub(crate) fn service(spec: &Value) -> Arc<Service> {
 pub(crate) fn pod(index: usize) -> Pod {
     let (name, ip) = (format!("p{index:04}"), format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250));
     serde_json::from_value(
-        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": NODE},
+        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": NODE_NAME},
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}, {"ip": format!("fd00::{index:x}")}],
             "conditions": [{"type": "Ready", "status": "True"}]}}),
     )
@@ -49,18 +49,18 @@ pub(crate) fn node(zone: &str, cpu: &str) -> Node {
 
 /// Builds the snapshot of a Service with these Pods and no slices.
 pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize) -> Snapshot {
-    let mut zones = Zones::default();
-    zones.insert(NODE.into(), Text::default());
+    let mut zones = ZonesByNode::default();
+    zones.insert(NODE_NAME.into(), Text::default());
     Snapshot {
         service: service(&json!({})),
         pods: pods.into_iter().map(Arc::new).collect(),
         zones: Arc::new(zones),
         slices: Vec::new(),
-        memory: Memory::default(),
-        ratios: None,
+        memory: ServiceMemory::default(),
+        zone_shares: None,
         max_endpoints_per_slice: max_endpoints,
         max_new_ports: MAX_NEW_PORTS,
-        min_pods_of_packing: 0,
+        min_pods_to_remember_packing: 0,
     }
 }
 
@@ -70,14 +70,14 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
         .into_iter()
         .map(|index| {
             let pod = pod(index);
-            json!({"addresses": [pod.ips[0].to_string()], "nodeName": NODE, "targetRef": {"kind": "Pod", "namespace": "ns",
+            json!({"addresses": [pod.pod_ips[0].to_string()], "nodeName": NODE_NAME, "targetRef": {"kind": "Pod", "namespace": "ns",
                 "name": pod.metadata.name, "uid": pod.metadata.uid},
                 "conditions": {"ready": true, "serving": true, "terminating": false}})
         })
         .collect();
     Arc::new(
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
-            "labels": {SERVICE_NAME: "web", MANAGED_BY: CONTROLLER},
+            "labels": {SERVICE_NAME_LABEL: "web", MANAGED_BY_LABEL: MANAGED_BY_SLICE_CONTROLLER},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": UID, "controller": true}]},
             "addressType": "IPv4", "endpoints": endpoints,
             "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}))
@@ -86,7 +86,7 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
 }
 
 /// Builds hand-made Endpoints `web` with these subsets, and the slices that mirror them.
-pub(crate) fn mirrored(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
+pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
     let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
     let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
     mirroring::snapshot::Snapshot {
@@ -107,6 +107,6 @@ pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Va
 }
 
 /// Builds port 80 of a subset.
-pub(crate) fn port() -> Value {
+pub(crate) fn port_80() -> Value {
     json!([{"port": 80, "protocol": "TCP"}])
 }

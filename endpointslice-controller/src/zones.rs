@@ -7,28 +7,28 @@ use common::{intern::Text, map::HashMap};
 use crate::objects::Node;
 
 /// The maximal load of a zone relative to its share. Upstream: `OverloadThreshold`.
-const OVERLOAD: f64 = 1.2;
+const OVERLOAD_THRESHOLD: f64 = 1.2;
 
 /// The zone of every Node in the cache, by the Node's name; empty for a Node without a zone.
-pub type Zones = HashMap<Text, Text>;
+pub type ZonesByNode = HashMap<Text, Text>;
 
 /// The share of each zone in the CPU of all zones, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ratios(pub(crate) BTreeMap<Text, f64>);
+pub struct ZoneShares(pub(crate) BTreeMap<Text, f64>);
 
 /// The number of endpoints hinted to each zone.
-pub type Counts = BTreeMap<Text, usize>;
+pub type EndpointsPerZone = BTreeMap<Text, usize>;
 
 /// The CPU of each zone, updated with each change of a Node.
 #[derive(Clone, Debug, Default)]
-pub struct Capacity {
+pub struct ZoneCapacity {
     /// Millicores and the number of Nodes, by zone.
     zones: BTreeMap<Text, (i128, usize)>,
     /// The number of Nodes without a zone or without CPU.
     incomplete: usize,
 }
 
-impl Capacity {
+impl ZoneCapacity {
     /// Adds the CPU of a Node. Nodes that are not ready, or are excluded by a label, are ignored.
     pub fn add(&mut self, node: &Node) {
         self.count(node, 1);
@@ -40,15 +40,15 @@ impl Capacity {
     }
 
     fn count(&mut self, node: &Node, times: i8) {
-        if !(node.counts && node.is_ready) {
+        if !(node.is_counted_in_capacity && node.is_ready) {
             return;
         }
-        if node.zone.is_empty() || node.cpu == 0 {
+        if node.zone.is_empty() || node.allocatable_millicores == 0 {
             self.incomplete = self.incomplete.saturating_add_signed(times.into());
             return;
         }
         let (cpu, nodes) = self.zones.entry(node.zone.clone()).or_default();
-        *cpu += i128::from(node.cpu) * i128::from(times);
+        *cpu += i128::from(node.allocatable_millicores) * i128::from(times);
         *nodes = nodes.saturating_add_signed(times.into());
         if *nodes == 0 {
             self.zones.remove(&node.zone);
@@ -56,24 +56,27 @@ impl Capacity {
     }
 
     /// Returns the share of each zone; `None` if a Node lacks its zone or CPU, or if there are fewer than two zones.
-    pub fn ratios(&self) -> Option<Ratios> {
+    pub fn zone_shares(&self) -> Option<ZoneShares> {
         let total: i128 = self.zones.values().map(|(cpu, _)| cpu).sum();
         if self.incomplete > 0 || self.zones.len() < 2 || total == 0 {
             return None;
         }
         let share = |(zone, (cpu, _)): (&Text, &(i128, usize))| (zone.clone(), *cpu as f64 / total as f64);
-        Some(Ratios(self.zones.iter().map(share).collect()))
+        Some(ZoneShares(self.zones.iter().map(share).collect()))
     }
 }
 
 /// Whether hints are outdated: a zone has fewer endpoints than its minimum, or the shares of the zones are unknown.
-pub fn is_overloaded(ratios: Option<&Ratios>, given: &Counts) -> bool {
+pub fn has_overloaded_zone(ratios: Option<&ZoneShares>, given: &EndpointsPerZone) -> bool {
     let Some(ratios) = ratios else { return true };
     let total: usize = given.values().sum();
-    ratios.0.iter().any(|(zone, share)| given.get(zone).is_none_or(|count| *count < needed(total as f64 * share)))
+    ratios
+        .0
+        .iter()
+        .any(|(zone, share)| given.get(zone).is_none_or(|count| *count < min_endpoints_for_share(total as f64 * share)))
 }
 
 /// Returns the minimal number of endpoints for a zone with this share of all endpoints.
-pub(crate) fn needed(share: f64) -> usize {
-    (share * (1.0 / OVERLOAD)).ceil() as usize
+pub(crate) fn min_endpoints_for_share(share: f64) -> usize {
+    (share * (1.0 / OVERLOAD_THRESHOLD)).ceil() as usize
 }

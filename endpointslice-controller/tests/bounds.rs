@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, World, endpoints, web};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, TestCluster, endpoints_in, web_service};
 
 /// The number of Pods of the large Service.
 const PODS: usize = 3_000;
@@ -22,62 +22,64 @@ const SLICE: usize = 100;
 const MAX_ENDPOINTS: usize = 1_000;
 
 /// Returns the number of writes of each kind since the log was cleared, without Events.
-fn writes(world: &World) -> BTreeMap<String, u64> {
+fn writes(world: &TestCluster) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
     for write in &world.sandbox.writes().all() {
-        if write.identity == ME && write.resource != "events" {
+        if write.identity == CONTROLLER_IDENTITY && write.resource != "events" {
             *out.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
         }
     }
     out
 }
 
-fn forget(world: &World) {
+fn forget(world: &TestCluster) {
     world.sandbox.requests().clear();
     world.sandbox.writes().clear();
 }
 
 /// Returns the number of requests, without Events and watches.
-fn requests(world: &World) -> u64 {
-    let count = |verb: Option<&str>, resource: Option<&str>| world.sandbox.requests().count(Some(ME), verb, resource);
+fn requests(world: &TestCluster) -> u64 {
+    let count = |verb: Option<&str>, resource: Option<&str>| {
+        world.sandbox.requests().count(Some(CONTROLLER_IDENTITY), verb, resource)
+    };
     count(None, None) - count(None, Some("events")) - count(Some("watch"), None)
 }
 
 /// ENDPOINTSLICE-29, ENDPOINTSLICE-58, ENDPOINTSLICE-82.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_pods_are_written_once_and_a_change_of_one_pod_writes_its_slice() {
-    let world = World::new().await;
-    world.pods(0..PODS).await;
-    world.wait(5).await;
+    let world = TestCluster::new().await;
+    world.create_pods(0..PODS).await;
+    world.wait_seconds(5).await;
     forget(&world);
-    world.apply(web(&json!({}))).await;
-    world.wait(60).await;
+    world.create_object(web_service(&json!({}))).await;
+    world.wait_seconds(60).await;
     let slices = PODS.div_ceil(SLICE) as u64;
     let wanted = [("create endpoints".to_owned(), 1), ("create endpointslices".to_owned(), slices)];
     assert_eq!(writes(&world), BTreeMap::from(wanted));
     assert_eq!(requests(&world), slices + 1, "no reads and no repeated requests");
-    assert_eq!(world.slices().await.iter().map(|slice| endpoints(slice).len()).sum::<usize>(), PODS);
-    let there = world.sandbox.get("endpoints", Some(NS), "web").await.unwrap();
+    assert_eq!(world.list_slices().await.iter().map(|slice| endpoints_in(slice).len()).sum::<usize>(), PODS);
+    let there = world.sandbox.get("endpoints", Some(NAMESPACE), "web").await.unwrap();
     assert_eq!(there["subsets"][0]["addresses"].as_array().unwrap().len(), MAX_ENDPOINTS);
 
     forget(&world);
-    world.ready(0, false).await;
-    world.wait(60).await;
+    world.set_pod_ready(0, false).await;
+    world.wait_seconds(60).await;
     let wanted = [("patch endpoints".to_owned(), 1), ("patch endpointslices".to_owned(), 1)];
     assert_eq!(writes(&world), BTreeMap::from(wanted));
     assert_eq!(requests(&world), 2);
 
     forget(&world);
-    world.wait(600).await;
+    world.wait_seconds(600).await;
     assert_eq!(requests(&world), 0, "a settled Service costs no request");
 }
 
 /// The API server rejects objects beyond the limits of validation; `hostile.rs` tests such objects.
 #[tokio::test(start_paused = true)]
 async fn services_at_the_limits_of_validation_cost_as_few_requests_as_others() {
-    let world = World::new().await;
-    world.pods(0..4).await;
-    world.wait(2).await;
+    let world = TestCluster::new().await;
+    world.create_pods(0..4).await;
+    world.wait_seconds(2).await;
     let ports = |target: &dyn Fn(usize) -> Value| {
         let port = |n: usize| json!({"name": format!("p{n}"), "port": n, "targetPort": target(n), "protocol": "TCP"});
         (64_536..=65_535).map(port).collect::<Vec<_>>()
@@ -95,11 +97,12 @@ async fn services_at_the_limits_of_validation_cost_as_few_requests_as_others() {
     .enumerate()
     {
         forget(&world);
-        let mut service = web(spec);
+        let mut service = web_service(spec);
         let name = format!("web-{at}");
-        service["metadata"] = json!({"name": name, "namespace": NS, "annotations": {"note": "n".repeat(200_000)}});
-        world.apply(service).await;
-        world.wait(120).await;
+        service["metadata"] =
+            json!({"name": name, "namespace": NAMESPACE, "annotations": {"note": "n".repeat(200_000)}});
+        world.create_object(service).await;
+        world.wait_seconds(120).await;
         // One Endpoints object and one slice are written, and nothing is read.
         let wanted = [("create endpoints".to_owned(), 1), ("create endpointslices".to_owned(), 1)];
         assert_eq!(writes(&world), BTreeMap::from(wanted), "{name}");

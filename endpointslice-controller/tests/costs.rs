@@ -9,17 +9,17 @@ use cap::Cap;
 use common::controller::Decision;
 use endpointslice_controller::{
     by_name::Pods,
-    endpoints::{self, EndpointsController, snapshot::Members as OfService},
-    membership::Membership,
-    memory::{Memory, Settled},
+    endpoints::{self, EndpointsController, snapshot::ServiceMembers as OfService},
+    membership::MembershipIndex,
+    memory::{ServiceMemory, SettledVersions},
     objects::{Endpoints, Pod, Service, Slice},
-    plan::{Draft, Writes},
+    plan::{SliceDraft, SliceWrites},
     slices::{
         SliceController,
         decide::decide,
         snapshot::{MAX_NEW_PORTS, Snapshot},
     },
-    zones::Zones,
+    zones::ZonesByNode,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -53,35 +53,35 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn pods_of(index: &Membership, service: &Service) -> Pods {
-    index.members(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
+fn pods_of(index: &MembershipIndex, service: &Service) -> Pods {
+    index.selected_pods(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
 /// A Service with up-to-date slices, and the memory of the last sync.
 struct World {
     service: Arc<Service>,
-    zones: Arc<Zones>,
-    index: Membership,
+    zones: Arc<ZonesByNode>,
+    index: MembershipIndex,
     pods: Vec<Arc<Pod>>,
     slices: Vec<Arc<Slice>>,
-    memory: Memory,
+    memory: ServiceMemory,
 }
 
 impl World {
     fn new(pods: usize) -> Self {
         let service = Arc::new(service());
-        let mut index = Membership::default();
+        let mut index = MembershipIndex::default();
         index.put_service(&service);
         let pods: Vec<Arc<Pod>> = (0..pods).map(|n| pod(n, true)).collect();
         for pod in &pods {
             let _ = index.put_pod(None, pod);
         }
-        let mut zones = Zones::default();
+        let mut zones = ZonesByNode::default();
         zones.extend((0..50).map(|n| (format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into())));
-        let (zones, memory) = (Arc::new(zones), Memory::default());
+        let (zones, memory) = (Arc::new(zones), ServiceMemory::default());
         let mut world = Self { service, zones, index, pods, slices: Vec::new(), memory };
         let first = decide(&world.snapshot());
-        let made = |(at, draft): (usize, &Draft)| {
+        let made = |(at, draft): (usize, &SliceDraft)| {
             let owners = json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s"}]);
             let metadata = json!({"name": format!("web-{at:03}"), "namespace": "ns", "uid": format!("e{at}"), "ownerReferences": owners});
             let mut slice: Slice =
@@ -94,7 +94,7 @@ impl World {
         assert_eq!(world.slices.len(), world.pods.len() / 100);
         world.memory = first.memory;
         let settled = decide(&world.snapshot());
-        assert!(settled.writes.iter().all(Writes::is_empty));
+        assert!(settled.writes.iter().all(SliceWrites::is_empty));
         world.memory = settled.memory;
         world
     }
@@ -106,10 +106,10 @@ impl World {
             zones: Arc::clone(&self.zones),
             slices: self.slices.clone(),
             memory: self.memory.clone(),
-            ratios: None,
+            zone_shares: None,
             max_endpoints_per_slice: 100,
             max_new_ports: MAX_NEW_PORTS,
-            min_pods_of_packing: 200,
+            min_pods_to_remember_packing: 200,
         }
     }
 }
@@ -119,7 +119,7 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let mut world = World::new(pods);
     let unchanged = world.snapshot();
     let (for_nothing, plan) = allocated(|| decide(&unchanged));
-    assert!(plan.writes.iter().all(Writes::is_empty));
+    assert!(plan.writes.iter().all(SliceWrites::is_empty));
     let changed = pod(234, false);
     let before = Arc::clone(&world.pods[234]);
     let (for_event, concerned) = allocated(|| world.index.put_pod(Some(&before), &changed));
@@ -159,27 +159,32 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let pods: Pods = (0..1_000).map(|n| pod(n, true)).collect();
     let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
         key: service.metadata.key(),
-        members: Some(OfService { service: Arc::clone(&service), pods: pods.clone(), seen, settled }),
+        members: Some(OfService {
+            service: Arc::clone(&service),
+            pods: pods.clone(),
+            synced_state: seen,
+            settled_versions: settled,
+        }),
         endpoints: Some(Arc::clone(endpoints)),
     };
     let mut there: Endpoints =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
-    let endpoints::plan::Plan::Keep(wanted) =
+    let endpoints::plan::Plan::WriteIfNeeded(wanted) =
         endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
     else {
         panic!("the Endpoints are empty");
     };
-    assert!(wanted.write);
+    assert!(wanted.is_write_needed);
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
     let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
-    let endpoints::plan::Plan::Keep(wanted) = plan else { panic!("there was no sync before") };
-    assert!(!wanted.write && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
+    let endpoints::plan::Plan::WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
+    assert!(!wanted.is_write_needed && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
-    let (seen, settled) = (Some(Arc::new(wanted.seen)), Some(Settled::new(&service, &there)));
+    let (seen, settled) = (Some(Arc::new(wanted.synced_state)), Some(SettledVersions::new(&service, &there)));
     let (for_nothing, plan) =
         allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
-    assert!(matches!(plan, endpoints::plan::Plan::Settled(_)));
+    assert!(matches!(plan, endpoints::plan::Plan::Unchanged(_)));
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
     let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
     let (with_forecast, _) =
@@ -190,13 +195,13 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let others: Pods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
-        endpoints::plan::Plan::Keep(_)
+        endpoints::plan::Plan::WriteIfNeeded(_)
     ));
     let mut changed = Endpoints::clone(&there);
-    changed.metadata.resource_version = common::meta::Version::parse("7");
+    changed.metadata.resource_version = common::meta::ResourceVersion::parse("7");
     changed.subsets.clear();
     let plan = endpoints::decide::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
-    assert!(matches!(plan, endpoints::plan::Plan::Keep(wanted) if wanted.write));
+    assert!(matches!(plan, endpoints::plan::Plan::WriteIfNeeded(wanted) if wanted.is_write_needed));
 }
 
 /// Runs the tests one after the other, because allocations are counted for the whole process.

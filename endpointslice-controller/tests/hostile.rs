@@ -8,16 +8,16 @@ use std::{alloc::System, sync::Arc};
 use cap::Cap;
 use common::{controller::Decision, meta::Key, object::Object};
 use endpointslice_controller::{
-    decide::subsets::MAX_ADDRESSES,
-    endpoints::{self, EndpointsController, decide::MAX_PORTS, snapshot::Members},
-    memory::Memory,
+    decide::subsets::MAX_PROCESSED_ADDRESSES,
+    endpoints::{self, EndpointsController, decide::MAX_PORTS_PER_OBJECT, snapshot::ServiceMembers},
+    memory::ServiceMemory,
     mirroring::{self, MirroringController},
     objects::{Endpoints, Pod, Service},
     slices::{
         SliceController,
         snapshot::{MAX_NEW_PORTS, Snapshot},
     },
-    zones::Zones,
+    zones::ZonesByNode,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ const BESIDES: usize = 1 << 20;
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
-    object.trim();
+    object.drop_unneeded_fields();
     Some(Arc::new(object))
 }
 
@@ -138,26 +138,26 @@ fn allocated_and_limit(
     }
     let new_ports = (2 * ports * members.len()).min(MAX_NEW_PORTS + ports);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
-    let mut zones = Zones::default();
+    let mut zones = ZonesByNode::default();
     zones.extend((0..3).map(|n| (format!("n{n}").as_str().into(), format!("z{n}").as_str().into())));
     let snapshot = Snapshot {
         service,
         pods: members.into_iter().collect(),
         zones: Arc::new(zones),
         slices: Vec::new(),
-        memory: Memory::default(),
-        ratios: None,
+        memory: ServiceMemory::default(),
+        zone_shares: None,
         max_endpoints_per_slice,
         max_new_ports: MAX_NEW_PORTS,
-        min_pods_of_packing: 0,
+        min_pods_to_remember_packing: 0,
     };
     let before = ALLOCATOR.total_allocated();
     let _ = Decision::<SliceController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
-    let new_ports = (ports * pods.len()).min(MAX_PORTS);
+    let new_ports = (ports * pods.len()).min(MAX_PORTS_PER_OBJECT);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
-    let members = Some(Members { service, pods, seen: None, settled: None });
+    let members = Some(ServiceMembers { service, pods, synced_state: None, settled_versions: None });
     let snapshot = endpoints::snapshot::Snapshot { key: Key::new("ns", "web"), members, endpoints: None };
     let before = ALLOCATOR.total_allocated();
     let _ = Decision::<EndpointsController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
@@ -227,7 +227,7 @@ proptest! {
             max_endpoints_per_subset,
         };
         prop_assert!(snapshot.endpoints.is_some());
-        let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_ADDRESSES);
+        let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_PROCESSED_ADDRESSES);
         let before = ALLOCATOR.total_allocated();
         let _ = Decision::<MirroringController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
         let allocated = ALLOCATOR.total_allocated() - before;

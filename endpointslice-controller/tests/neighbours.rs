@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, SLICES, World, endpoints, web};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, SLICE_RESOURCE, TestCluster, endpoints_in, web_service};
 
 /// The namespace of the hostile Services.
 const HOSTILE: &str = "hostile";
@@ -56,26 +56,26 @@ async fn hostile_services_cost_their_neighbours_nothing() {
 
 /// Creates fifty Services with their Pods, makes one Pod of each unready and then relabels it, with or without hostile Services.
 async fn observe(beside_hostile: bool) -> Observed {
-    let world = World::new().await;
-    world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
-    world.wait(1).await;
-    let mut counted = Rule::new(COUNTED).identity(ME);
-    counted.matcher.namespace = Some(NS.to_owned());
+    let world = TestCluster::new().await;
+    world.create_object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
+    world.wait_seconds(1).await;
+    let mut counted = Rule::new(COUNTED).identity(CONTROLLER_IDENTITY);
+    counted.matcher.namespace = Some(NAMESPACE.to_owned());
     world.sandbox.faults().add(counted);
     world.sandbox.requests().clear();
     world.sandbox.writes().clear();
     if beside_hostile {
         add_hostile(&world).await;
     }
-    let began = world.clock.instant();
+    let began = world.clock.monotonic_now();
     for number in 0..ORDINARY {
-        let mut service = web(&json!({"selector": {"app": format!("web-{number}")}}));
+        let mut service = web_service(&json!({"selector": {"app": format!("web-{number}")}}));
         service["metadata"]["name"] = json!(format!("web-{number}"));
-        world.apply(service).await;
+        world.create_object(service).await;
         rest(&world).await;
         for index in [number, ORDINARY + number] {
             let labels = json!({"app": format!("web-{number}")});
-            add_pod(&world, NS, &format!("p{index:03}"), &labels, 1, index).await;
+            add_pod(&world, NAMESPACE, &format!("p{index:03}"), &labels, 1, index).await;
             rest(&world).await;
         }
     }
@@ -84,22 +84,28 @@ async fn observe(beside_hostile: bool) -> Observed {
         if beside_hostile && number < CHANGES {
             set_ready(&world, HOSTILE, &format!("crowd-{:04}", number * PODS / CHANGES), false).await;
         }
-        world.ready(number, false).await;
+        world.set_pod_ready(number, false).await;
         rest(&world).await;
     }
     until_ready(&world, 2, 1).await;
     for number in 0..ORDINARY {
-        world.change("pods", &format!("p{number:03}"), json!({"metadata": {"labels": {"app": "gone"}}})).await;
+        world.patch_object("pods", &format!("p{number:03}"), json!({"metadata": {"labels": {"app": "gone"}}})).await;
         rest(&world).await;
     }
     until_ready(&world, 1, 1).await;
-    let taken = world.clock.instant() - began;
+    let taken = world.clock.monotonic_now() - began;
     let mut writes = BTreeMap::new();
-    for write in world.sandbox.writes().all().iter().filter(|write| write.identity == ME && write.namespace == NS) {
+    for write in world
+        .sandbox
+        .writes()
+        .all()
+        .iter()
+        .filter(|write| write.identity == CONTROLLER_IDENTITY && write.namespace == NAMESPACE)
+    {
         *writes.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
     }
     let requests = world.sandbox.faults().hits(&COUNTED);
-    let hostile = world.sandbox.requests().count(Some(ME), None, None) - requests;
+    let hostile = world.sandbox.requests().count(Some(CONTROLLER_IDENTITY), None, None) - requests;
     if beside_hostile {
         assert_hostile_are_served(&world).await;
     }
@@ -107,20 +113,20 @@ async fn observe(beside_hostile: bool) -> Observed {
 }
 
 /// Gives the loops time to act on a change, so that changes are debounced in the same way in each run.
-async fn rest(world: &World) {
+async fn rest(world: &TestCluster) {
     world.clock.sleep(Duration::from_millis(1)).await;
 }
 
 /// Waits until slices and Endpoints of each ordinary Service have this many endpoints, in total and ready.
-async fn until_ready(world: &World, all: usize, ready: usize) {
+async fn until_ready(world: &TestCluster, all: usize, ready: usize) {
     for _ in 0..600 {
         world.clock.sleep(Duration::from_millis(100)).await;
         let (mut found, mut in_slices, mut in_endpoints) = (0, 0, 0);
-        for slice in world.slices().await {
-            found += endpoints(&slice).len();
-            in_slices += endpoints(&slice).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
+        for slice in world.list_slices().await {
+            found += endpoints_in(&slice).len();
+            in_slices += endpoints_in(&slice).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
         }
-        for object in world.sandbox.list("endpoints", Some(NS)).await.unwrap() {
+        for object in world.sandbox.list("endpoints", Some(NAMESPACE)).await.unwrap() {
             let subsets = object["subsets"].as_array().cloned().unwrap_or_default();
             in_endpoints +=
                 subsets.iter().filter_map(|subset| Some(subset["addresses"].as_array()?.len())).sum::<usize>();
@@ -132,18 +138,18 @@ async fn until_ready(world: &World, all: usize, ready: usize) {
     panic!("no progress");
 }
 
-async fn set_ready(world: &World, namespace: &str, name: &str, ready: bool) {
+async fn set_ready(world: &TestCluster, namespace: &str, name: &str, ready: bool) {
     let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" },
         "lastTransitionTime": "2026-03-01T10:00:00Z"}]);
     let patch = json!({"status": {"conditions": conditions}});
     world.sandbox.merge("pods", Some(namespace), name, Some("status"), patch).await.unwrap();
 }
 
-async fn add_pod(world: &World, namespace: &str, name: &str, labels: &Value, network: usize, index: usize) {
+async fn add_pod(world: &TestCluster, namespace: &str, name: &str, labels: &Value, network: usize, index: usize) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {"nodeName": format!("n{}", index % 4), "containers": [{"name": "c", "image": "img:1"}]}});
-    world.apply(pod).await;
-    if namespace == NS {
+    world.create_object(pod).await;
+    if namespace == NAMESPACE {
         rest(world).await;
     }
     let ip = format!("10.{network}.{}.{}", index / 250, index % 250 + 1);
@@ -154,7 +160,7 @@ async fn add_pod(world: &World, namespace: &str, name: &str, labels: &Value, net
 
 /// Creates two Services that select thousands of Pods with a hundred ports, and one with thousands of mirrored addresses. The
 /// named ports of the second Service exist on no Pod.
-async fn add_hostile(world: &World) {
+async fn add_hostile(world: &TestCluster) {
     let ports = |target: &dyn Fn(usize) -> Value| -> Vec<Value> {
         (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 1 + n, "targetPort": target(n)})).collect()
     };
@@ -165,9 +171,9 @@ async fn add_hostile(world: &World) {
         ("unresolved", json!({"app": "crowd"}), &names),
         ("mirrored", json!(null), &numbers),
     ] {
-        let mut service = web(&json!({"selector": selector, "ports": ports}));
+        let mut service = web_service(&json!({"selector": selector, "ports": ports}));
         service["metadata"] = json!({"name": name, "namespace": HOSTILE});
-        world.apply(service).await;
+        world.create_object(service).await;
     }
     for index in 0..PODS {
         let labels = json!({"app": "crowd"});
@@ -177,17 +183,19 @@ async fn add_hostile(world: &World) {
         (0..ADDRESSES).map(|n| json!({"ip": format!("10.4.{}.{}", n / 250, n % 250 + 1)})).collect();
     let ports: Vec<Value> = (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 8000 + n})).collect();
     world
-        .apply(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "mirrored", "namespace": HOSTILE},
-            "subsets": [{"addresses": addresses, "ports": ports}]}))
+        .create_object(
+            json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "mirrored", "namespace": HOSTILE},
+            "subsets": [{"addresses": addresses, "ports": ports}]}),
+        )
         .await;
 }
 
 /// Checks that the hostile Services have their endpoints too, instead of being skipped.
-async fn assert_hostile_are_served(world: &World) {
+async fn assert_hostile_are_served(world: &TestCluster) {
     let mut served: BTreeMap<String, usize> = BTreeMap::new();
-    for slice in world.sandbox.list(SLICES, Some(HOSTILE)).await.unwrap() {
+    for slice in world.sandbox.list(SLICE_RESOURCE, Some(HOSTILE)).await.unwrap() {
         let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str().unwrap().to_owned();
-        *served.entry(service).or_default() += endpoints(&slice).len();
+        *served.entry(service).or_default() += endpoints_in(&slice).len();
     }
     assert_eq!((served["wide"], served["unresolved"]), (PODS, PODS), "{served:?}");
     assert!(served["mirrored"] > 0, "{served:?}");

@@ -6,35 +6,35 @@ use std::{
 };
 
 use common::{
-    controller::priority,
+    controller::priority_of_origin,
     events::{EventType, Recorder},
     queue::{Priority, Queue},
-    store::Origin,
+    store::ChangeOrigin,
 };
 use parking_lot::Mutex;
 
 use crate::{
-    graph::{Graph, Work, WrongNamespace},
+    graph::{CrossNamespaceReference, Graph, Work},
     key::ObjectKey,
     metrics::ControllerMetrics,
-    parked::{Awaited, Parked, QueueId},
+    parked::{ParkCondition, Parked, QueueId},
     place::object_ref,
 };
 
 /// The graph and the queues, shared by the monitors and the workers. The lock on the graph is never held across an `await`.
-pub(crate) struct Collection {
+pub(crate) struct CollectorState {
     pub(crate) graph: Mutex<Graph>,
-    pub(crate) delete: Queue<ObjectKey>,
-    pub(crate) orphan: Queue<ObjectKey>,
+    pub(crate) delete_queue: Queue<ObjectKey>,
+    pub(crate) orphan_queue: Queue<ObjectKey>,
     pub(crate) parked: Parked,
     /// True until this process leads. A standby drops the work that follows from changes: it has no workers, so the keys of
     /// deleted objects would stay in its queues. Changes only under the lock of `graph`.
-    stands_by: AtomicBool,
+    is_standby: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,
 }
 
-impl Collection {
+impl CollectorState {
     pub(crate) fn new(
         delete: Queue<ObjectKey>,
         orphan: Queue<ObjectKey>,
@@ -43,7 +43,7 @@ impl Collection {
         stands_by: bool,
     ) -> Self {
         let (graph, parked, stands_by) = (Mutex::default(), Parked::default(), AtomicBool::new(stands_by));
-        Self { graph, delete, orphan, parked, stands_by, recorder, metrics }
+        Self { graph, delete_queue: delete, orphan_queue: orphan, parked, is_standby: stands_by, recorder, metrics }
     }
 
     /// Enqueues all work that follows from the graph. Called when this process becomes the leader.
@@ -53,10 +53,10 @@ impl Collection {
             let mut work = Vec::new();
             let more = {
                 let graph = self.graph.lock();
-                self.stands_by.store(false, Ordering::Release);
-                graph.todo(part, &mut work)
+                self.is_standby.store(false, Ordering::Release);
+                graph.add_pending_work(part, &mut work)
             };
-            self.ask_for(work, Priority::Low);
+            self.enqueue_work(work, Priority::Low);
             if !more {
                 return;
             }
@@ -66,49 +66,49 @@ impl Collection {
     }
 
     /// Enqueues the objects that were parked until `awaited`. Called when this condition has become true.
-    pub(crate) fn wake(&self, awaited: &Awaited) {
+    pub(crate) fn enqueue_parked(&self, awaited: &ParkCondition) {
         for (queue, key) in self.parked.take(awaited) {
             match queue {
-                QueueId::Delete => self.delete.add(key, Priority::Low),
-                QueueId::Orphan => self.orphan.add(key, Priority::Low),
+                QueueId::Delete => self.delete_queue.add(key, Priority::Low),
+                QueueId::Orphan => self.orphan_queue.add(key, Priority::Low),
             }
         }
     }
 
     /// Applies a change that a monitor reports. The origin of the change determines the priority of the work.
-    pub(crate) fn seen(&self, origin: Origin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
-        self.change(priority(origin), change);
+    pub(crate) fn apply_monitor_change(&self, origin: ChangeOrigin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+        self.apply_change(priority_of_origin(origin), change);
     }
 
     /// Changes the graph, and enqueues the resulting work. A standby drops the work.
-    pub(crate) fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+    pub(crate) fn apply_change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
-        self.metrics.changes.add();
-        self.metrics.changes.get(Duration::ZERO);
+        self.metrics.graph_changes.count_add();
+        self.metrics.graph_changes.record_queue_time(Duration::ZERO);
         let stands_by = {
             let mut graph = self.graph.lock();
             change(&mut graph, &mut work);
-            self.stands_by.load(Ordering::Acquire)
+            self.is_standby.load(Ordering::Acquire)
         };
-        self.metrics.changes.done(Duration::ZERO);
+        self.metrics.graph_changes.record_work_time(Duration::ZERO);
         if !stands_by {
-            self.ask_for(work, priority);
+            self.enqueue_work(work, priority);
         }
     }
 
-    fn ask_for(&self, work: Vec<Work>, priority: Priority) {
+    fn enqueue_work(&self, work: Vec<Work>, priority: Priority) {
         for work in work {
             match work {
-                Work::Judge(uid) => self.delete.add(ObjectKey(uid), priority),
-                Work::JudgeLater(uid) => self.delete.add_rate_limited(ObjectKey(uid)),
-                Work::Orphan(uid) => self.orphan.add(ObjectKey(uid), priority),
-                Work::Forget(uid) => self.delete.forget(&ObjectKey(uid)),
-                Work::WrongNamespace(found) => self.tell(&found),
+                Work::Judge(uid) => self.delete_queue.add(ObjectKey(uid), priority),
+                Work::JudgeAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
+                Work::Orphan(uid) => self.orphan_queue.add(ObjectKey(uid), priority),
+                Work::ResetBackoff(uid) => self.delete_queue.reset_failures(&ObjectKey(uid)),
+                Work::CrossNamespaceReference(found) => self.report_wrong_namespace(&found),
             }
         }
     }
 
-    fn tell(&self, found: &WrongNamespace) {
+    fn report_wrong_namespace(&self, found: &CrossNamespaceReference) {
         let object = object_ref(&found.dependent, &found.kind);
         self.recorder.event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
     }

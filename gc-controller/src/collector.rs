@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{OwnerRef, Uid},
     queue::Priority,
 };
 use jiff::Timestamp;
 
 use crate::{
-    collection::Collection, graph::Identity, key::ObjectKey, monitors::Monitors, parked::QueueId, place::object,
+    collection::CollectorState, graph::Identity, key::ObjectKey, monitors::Monitors, parked::QueueId,
+    place::event_object,
 };
-use act::{Fresh, Note};
+use act::{CurrentOwners, Note};
 use plan::Plan;
 use snapshot::Snapshot;
 
@@ -28,7 +29,7 @@ mod observe;
 
 /// Decides for each object whether its owners keep it, and deletes it or changes its references.
 pub struct Collector {
-    pub(crate) collection: Arc<Collection>,
+    pub(crate) collection: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
 }
 
@@ -38,30 +39,32 @@ impl Controller for Collector {
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let view = self.collection.graph.lock().view(&key.0);
-        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.snapshot(view, now))))
+        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view, now))))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        object(&snapshot.view)
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        event_object(&snapshot.view)
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let identity = &snapshot.view.identity;
         let key = || ObjectKey(identity.uid.clone());
         match note {
-            Note::Unparked => self.collection.parked.leave(QueueId::Delete, &key()),
+            Note::Unparked => self.collection.parked.unpark(QueueId::Delete, &key()),
             Note::Parked(awaited) => self.monitors.park(QueueId::Delete, key(), awaited),
-            Note::Absent => self.collection.change(Priority::Normal, |graph, out| graph.absent(identity, out)),
+            Note::Absent => {
+                self.collection.apply_change(Priority::Normal, |graph, out| graph.apply_absence(identity, out))
+            }
             Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
                 let mut graph = self.collection.graph.lock();
                 let kind = graph.kind_id(&api_version, &kind);
@@ -70,7 +73,7 @@ impl Controller for Collector {
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<Fresh> {
+    fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<CurrentOwners> {
         Some(self.observe_again(snapshot, references))
     }
 

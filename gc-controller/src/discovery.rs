@@ -17,21 +17,21 @@ use crate::graph::Kind;
 /// version has it.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Verbs that a resource must support to be collected.
-const VERBS: [&str; 3] = ["delete", "list", "watch"];
+const REQUIRED_VERBS: [&str; 3] = ["delete", "list", "watch"];
 /// Group and plural of resources that are neither watched nor collected.
-const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+const IGNORED_RESOURCES: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 /// The resources that the API server serves, as discovery reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct DiscoveredResources {
     /// The resource of each kind in every version, under the name of the kind and under this name in lower case.
     ///
     /// Owner references contain both forms. Unlike upstream, the kind of a list, such as `ConfigMapList`, is not included.
-    pub kinds: HashMap<Kind, Resource>,
+    pub resource_by_kind: HashMap<Kind, Resource>,
     /// Resources that can be watched and collected, each in the version that the server prefers.
-    pub collected: BTreeSet<Resource>,
+    pub collectable: BTreeSet<Resource>,
     /// Group and version pairs that the server marks as stale, because it cannot reach the extension server behind them.
-    pub failed: BTreeSet<(String, String)>,
+    pub stale_versions: BTreeSet<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +80,7 @@ struct FoundKind {
 /// Returns the same text with a static lifetime.
 ///
 /// Resource names come from a small set that recurs in every discovery, so each name is leaked only once.
-fn forever(text: &str) -> &'static str {
+fn leak_once(text: &str) -> &'static str {
     static ALL: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
     let mut all = ALL.lock();
     if let Some(known) = all.get(text) {
@@ -91,7 +91,7 @@ fn forever(text: &str) -> &'static str {
     kept
 }
 
-impl Served {
+impl DiscoveredResources {
     /// Reads the discovery documents of the server.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Served {
         for root in ["/api", "/apis"] {
             out.add(&api.read(root, ACCEPT).await?)?;
         }
-        if out.collected.is_empty() {
+        if out.collectable.is_empty() {
             return Err(Error::Unsent("the API server serves nothing that can be collected".to_owned()));
         }
         Ok(out)
@@ -118,7 +118,7 @@ impl Served {
             for version in &group.versions {
                 // The server reports outdated resources for a stale version, so they are skipped.
                 if version.freshness == "Stale" {
-                    self.failed.insert((group.metadata.name.clone(), version.version.clone()));
+                    self.stale_versions.insert((group.metadata.name.clone(), version.version.clone()));
                     continue;
                 }
                 // A name with a slash is a subresource, which is not collected.
@@ -134,17 +134,17 @@ impl Served {
     /// versions before this one.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
         let resource = Resource {
-            group: forever(group),
-            version: forever(version),
-            plural: forever(&found.resource),
-            kind: forever(&found.response_kind.kind),
-            namespaced: found.scope == "Namespaced",
+            group: leak_once(group),
+            version: leak_once(version),
+            plural: leak_once(&found.resource),
+            kind: leak_once(&found.response_kind.kind),
+            is_namespaced: found.scope == "Namespaced",
         };
         self.add_kind(resource);
         let first = preferred.insert(found.resource.clone());
-        let collected = VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
-        if first && collected && !IGNORED.contains(&(group, &*found.resource)) {
-            self.collected.insert(resource);
+        let collected = REQUIRED_VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
+        if first && collected && !IGNORED_RESOURCES.contains(&(group, &*found.resource)) {
+            self.collectable.insert(resource);
         }
     }
 
@@ -152,11 +152,11 @@ impl Served {
     fn add_kind(&mut self, resource: Resource) {
         let api_version = Text::new(&resource.api_version());
         let named = |kind: &str| Kind { api_version: api_version.clone(), kind: Text::new(kind) };
-        let known = self.kinds.entry(named(resource.kind)).or_insert(resource);
+        let known = self.resource_by_kind.entry(named(resource.kind)).or_insert(resource);
         if known.kind != resource.kind {
             *known = resource;
         }
-        self.kinds.entry(named(&resource.kind.to_lowercase())).or_insert(resource);
+        self.resource_by_kind.entry(named(&resource.kind.to_lowercase())).or_insert(resource);
     }
 }
 

@@ -3,7 +3,7 @@
 //! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
 //!   references name the object.
 //! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets (complete lists) through
-//!   [`Graph::begin`], [`Graph::include`] and [`Graph::complete`]. Each method reports the resulting [`Work`], sends no
+//!   [`Graph::begin_full_set`], [`Graph::include_in_full_set`] and [`Graph::complete`]. Each method reports the resulting [`Work`], sends no
 //!   requests, and depends only on the graph.
 //! - The graph is the only cache of the objects that monitors have seen. Nodes are small: kinds, namespaces and lists of owners
 //!   are shared, and a single dependent is stored inline.
@@ -35,23 +35,23 @@ use common::{
 };
 use smallvec::SmallVec;
 
-use absent::Absent;
+use absent::AbsentObjects;
 use kinds::Kinds;
 use slab::{NodeId, Slab};
-use source::Sources;
+use source::ActiveMonitors;
 
 pub use kinds::{Kind, KindId};
 pub use node::{Identity, Node};
-pub use source::{Seen, Source};
-pub use view::{Dependent, OwnerState, View};
+pub use source::{FullSet, MonitorId};
+pub use view::{Dependent, NodeView, OwnerState};
 
 /// The finalizer of an object in foreground deletion.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are released before it is deleted.
-pub const ORPHAN: &str = "orphan";
+pub const ORPHAN_FINALIZER: &str = "orphan";
 
 /// Maximum number of remembered identities without an object. Upstream remembers 500, fewer than the owners in a mass deletion.
-const ABSENT: usize = 20_000;
+const ABSENT_CAPACITY: usize = 20_000;
 
 /// Work that follows from a change of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,18 +59,18 @@ pub enum Work {
     /// Decide from the state of the object's owners whether to delete the object.
     Judge(Uid),
     /// Decide from the state of the object's owners whether to delete the object, after a back-off.
-    JudgeLater(Uid),
+    JudgeAfterBackoff(Uid),
     /// Remove the references to the object from all its dependents.
     Orphan(Uid),
     /// Reset the back-off of the object: its node has a new identity, and the earlier failures concern the previous identity.
-    Forget(Uid),
+    ResetBackoff(Uid),
     /// Record an Event about an owner reference across namespaces.
-    WrongNamespace(Box<WrongNamespace>),
+    CrossNamespaceReference(Box<CrossNamespaceReference>),
 }
 
 /// An owner reference that crosses namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongNamespace {
+pub struct CrossNamespaceReference {
     /// The object with the reference.
     pub dependent: Identity,
     /// Group, version and kind of the dependent.
@@ -79,7 +79,7 @@ pub struct WrongNamespace {
     pub reference: OwnerRef,
 }
 
-impl WrongNamespace {
+impl CrossNamespaceReference {
     /// Returns the message of the Event, in the words of upstream.
     pub fn message(&self) -> String {
         let (namespace, owner) = (&self.dependent.namespace, &self.reference);
@@ -95,17 +95,17 @@ impl WrongNamespace {
 pub struct Graph {
     kinds: Kinds,
     nodes: Slab,
-    sources: Sources,
+    sources: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
     /// in `Node::source` is not listed.
-    others: HashMap<NodeId, SmallVec<[Source; 1]>>,
-    absent: Absent,
+    others: HashMap<NodeId, SmallVec<[MonitorId; 1]>>,
+    absent: AbsentObjects,
 }
 
 impl Graph {
     /// Returns the id of a kind. The id stays valid while a node, a reference or a monitor in the graph uses the kind.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
-        self.kinds.id(&api_version.into(), &kind.into())
+        self.kinds.id_of(&api_version.into(), &kind.into())
     }
 
     /// Returns the kind with this id; an empty kind if the id is not in use.
@@ -114,14 +114,14 @@ impl Graph {
     }
 
     /// Registers a new monitor for objects of this kind.
-    pub fn source(&mut self, api_version: &str, kind: &str) -> Source {
+    pub fn add_monitor(&mut self, api_version: &str, kind: &str) -> MonitorId {
         let kind = self.kind_id(api_version, kind);
         self.kinds.hold(kind);
         self.sources.add(kind)
     }
 
     /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
-    pub fn objects_of(&self, source: Source) -> usize {
+    pub fn object_count(&self, source: MonitorId) -> usize {
         self.sources.get(source.number).map_or(0, |census| census.objects as usize)
     }
 
@@ -152,7 +152,7 @@ impl Graph {
 
     /// Returns `true` if the graph knows that the owner in `reference` does not exist. `namespace` is the namespace of the
     /// dependent.
-    fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
+    fn is_known_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
         let name = (&*reference.name).into();
         let mut identity = Identity { kind, namespace: "".into(), name, uid: reference.uid.clone() };

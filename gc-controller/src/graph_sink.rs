@@ -7,30 +7,30 @@ use std::sync::Arc;
 
 use common::{
     informer::{Head, Sink},
-    meta::{Meta, Version},
-    store::{Entry, Origin},
+    meta::{Meta, ResourceVersion},
+    store::{ChangeOrigin, Entry},
 };
 use parking_lot::Mutex;
 
 use crate::{
-    collection::Collection,
-    graph::{Seen, Source},
-    objects::Partial,
+    collection::CollectorState,
+    graph::{FullSet, MonitorId},
+    objects::PartialObject,
 };
 
 /// The destination of the objects of one monitor: puts them into the graph of owners.
 pub(crate) struct GraphSink {
-    collection: Arc<Collection>,
-    source: Source,
-    version: Mutex<Version>,
+    collection: Arc<CollectorState>,
+    source: MonitorId,
+    version: Mutex<ResourceVersion>,
 }
 
 impl GraphSink {
-    pub(crate) fn new(collection: Arc<Collection>, source: Source) -> Self {
+    pub(crate) fn new(collection: Arc<CollectorState>, source: MonitorId) -> Self {
         Self { collection, source, version: Mutex::default() }
     }
 
-    fn at_least(&self, version: Version) {
+    fn advance_version(&self, version: ResourceVersion) {
         let mut known = self.version.lock();
         *known = version.max(*known);
     }
@@ -38,47 +38,49 @@ impl GraphSink {
 
 /// Each object of a full set is applied when it is read: its metadata is valid even if the rest of the set never arrives.
 impl Sink for GraphSink {
-    type Object = Partial;
-    type Set = Seen;
+    type Object = PartialObject;
+    type Set = FullSet;
 
-    fn begin(&self) -> Seen {
-        self.collection.graph.lock().begin(self.source)
+    fn begin_set(&self) -> FullSet {
+        self.collection.graph.lock().begin_full_set(self.source)
     }
 
-    fn include(&self, seen: &mut Seen, entry: Entry<Partial>, origin: Origin) {
-        self.collection.seen(origin, |graph, out| graph.include(seen, entry.meta(), out));
+    fn add_to_set(&self, seen: &mut FullSet, entry: Entry<PartialObject>, origin: ChangeOrigin) {
+        self.collection.apply_monitor_change(origin, |graph, out| graph.include_in_full_set(seen, entry.meta(), out));
     }
 
-    fn complete(&self, seen: Seen, version: Version, origin: Origin) {
-        self.collection.seen(origin, |graph, out| graph.complete(&seen, out));
+    fn complete_set(&self, seen: FullSet, version: ResourceVersion, origin: ChangeOrigin) {
+        self.collection.apply_monitor_change(origin, |graph, out| graph.complete_full_set(&seen, out));
         *self.version.lock() = version;
     }
 
-    fn put(&self, entry: Entry<Partial>) {
-        self.collection.seen(Origin::Watch, |graph, out| graph.put(self.source, entry.meta(), out));
-        self.at_least(entry.meta().resource_version);
+    fn put_object(&self, entry: Entry<PartialObject>) {
+        self.collection
+            .apply_monitor_change(ChangeOrigin::Watch, |graph, out| graph.apply_object(self.source, entry.meta(), out));
+        self.advance_version(entry.meta().resource_version);
     }
 
     /// Records only the version. The graph needs every object, so no object is skipped.
-    fn foreign(&self, head: &Head<'_>) {
-        self.at_least(head.version());
+    fn handle_foreign(&self, head: &Head<'_>) {
+        self.advance_version(head.version());
     }
 
-    fn gone(&self, last: &Meta) {
-        self.collection.seen(Origin::Watch, |graph, out| graph.gone(self.source, last, out));
-        self.at_least(last.resource_version);
+    fn remove_deleted(&self, last: &Meta) {
+        self.collection
+            .apply_monitor_change(ChangeOrigin::Watch, |graph, out| graph.apply_deletion(self.source, last, out));
+        self.advance_version(last.resource_version);
     }
 
-    fn bookmark(&self, version: Version) {
-        self.at_least(version);
+    fn raise_version(&self, version: ResourceVersion) {
+        self.advance_version(version);
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> ResourceVersion {
         *self.version.lock()
     }
 
     fn len(&self) -> usize {
-        self.collection.graph.lock().objects_of(self.source)
+        self.collection.graph.lock().object_count(self.source)
     }
 
     /// Does nothing, because monitors are never resynced.

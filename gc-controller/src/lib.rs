@@ -75,25 +75,25 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     controller::Loop,
-    queue::Backoff,
-    runtime::{Context, LoopDefinition, Pair, Running},
+    queue::BackoffSettings,
+    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
     settings::{Tune, WorkersFlag},
 };
 use tokio::task::JoinSet;
 
 use crate::{
-    collection::Collection,
+    collection::CollectorState,
     collector::Collector,
     metrics::ControllerMetrics,
     monitors::Monitors,
     orphans::Orphaner,
-    running::{Collecting, Off},
+    running::{DisabledCollector, RunningCollector},
 };
 
 /// Time between two rounds of discovery. Default: 30 seconds, as upstream.
-pub const DISCOVERY_PERIOD: Tune = Tune::duration(
+pub const DISCOVERY_PERIOD: Tune = Tune::of_duration(
     "gc-discovery-period",
     Duration::from_secs(30),
     "How often the garbage collector discovers the resources of the API server",
@@ -104,7 +104,7 @@ pub const CONCURRENT_GC_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector processes concurrently");
 
 /// Turns garbage collection on or off. Default: on. Must equal the flag of the same name of the API server.
-pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::switch(
+pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::of_switch(
     "enable-garbage-collector",
     true,
     "Whether to collect garbage; must equal the flag of the same name of the API server",
@@ -113,59 +113,59 @@ pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::switch(
 /// The garbage collector. Users see one loop; `start` runs two, one for deletions and one for orphaning.
 pub const GARBAGE_COLLECTOR: LoopDefinition =
     LoopDefinition::new("garbage-collector-controller", "garbagecollector", start)
-        .known_as("generic-garbage-collector", "garbage-collector-controller");
+        .with_client_and_component("generic-garbage-collector", "garbage-collector-controller");
 /// Loops that the binary `gc-controller` starts.
 pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
 
 /// Name, flags and loops of the binary `gc-controller`.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "gc-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes garbage collector as a service of its own",
     loops: LOOPS,
-    workers: &[CONCURRENT_GC_SYNCS],
-    gates: &[],
+    workers_flags: &[CONCURRENT_GC_SYNCS],
+    feature_gates: &[],
     tunes: &[DISCOVERY_PERIOD],
-    flags: &[ENABLE_GARBAGE_COLLECTOR],
+    value_flags: &[ENABLE_GARBAGE_COLLECTOR],
 };
 
-fn start(context: Context) -> Arc<dyn Running> {
-    if !context.settings.switch(&ENABLE_GARBAGE_COLLECTOR) {
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    if !context.settings.is_switched_on(&ENABLE_GARBAGE_COLLECTOR) {
         tracing::info!("The garbage collector is switched off");
-        return Arc::new(Off);
+        return Arc::new(DisabledCollector);
     }
-    let delete = context.queue("garbage_collector_attempt_to_delete", Backoff::default());
-    let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
+    let delete = context.new_queue("garbage_collector_attempt_to_delete", BackoffSettings::default());
+    let orphan = context.new_queue("garbage_collector_attempt_to_orphan", BackoffSettings::default());
     let metrics = ControllerMetrics::new(&context.metrics);
     let recorder = context.recorder.clone();
     // A process in shadow mode (it writes nothing) has no predecessor, so it is never a standby.
-    let stands_by = !context.settings.shadow();
-    let collection = Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
+    let stands_by = !context.settings.is_shadow();
+    let collection = CollectorState::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
     let collection = Arc::new(collection);
     let mut tasks = JoinSet::new();
     tasks.spawn({
         let (gate, collection) = (context.gate.clone(), Arc::clone(&collection));
         async move {
-            gate.opened().await;
+            gate.wait_until_open().await;
             collection.take_over().await;
         }
     });
-    let period = context.settings.duration(&DISCOVERY_PERIOD);
-    let (api, reading) = (context.api.clone(), context.reading());
+    let period = context.settings.tuned_duration(&DISCOVERY_PERIOD);
+    let (api, reading) = (context.api.clone(), context.short_lived_cache_config());
     let monitors = Monitors::start(api, reading, Arc::clone(&collection), metrics, period, &mut tasks);
     let probed = Arc::downgrade(&monitors);
     context.metrics.before_scrape(move || {
         if let Some(monitors) = probed.upgrade() {
-            monitors.measure();
+            monitors.update_gauges();
         }
     });
-    let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
+    let workers = context.settings.worker_count(&CONCURRENT_GC_SYNCS);
     let collector = Collector { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
     let orphaner = Orphaner { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
-    let loops = Pair {
-        main: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete, workers),
-        second: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
+    let loops = LoopPair {
+        main_loop: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete, workers),
+        auxiliary_loop: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
         name: "orphans",
     };
-    Arc::new(Collecting { loops, collection, monitors, _tasks: tasks })
+    Arc::new(RunningCollector { loops, collection, monitors, _tasks: tasks })
 }

@@ -8,9 +8,9 @@ pub struct ControllerMetrics {
     /// Number of failed rounds of discovery and of timeouts of initial lists.
     pub sync_errors: Counter,
     /// Number of changes of the graph, under the name of upstream's queue of graph changes.
-    pub changes: QueueMetrics,
+    pub graph_changes: QueueMetrics,
     /// 1 for each resource with a failing watch, 0 for each other watched resource.
-    pub failing: Gauges,
+    pub failing_resources: Gauges,
     /// Number of nodes in the graph, including virtual nodes, which no active monitor has seen.
     pub nodes: Gauge,
     /// Number of objects that wait for a kind to be served or listed.
@@ -30,11 +30,11 @@ impl ControllerMetrics {
             &[],
         );
         Self {
-            sync_errors: sync_errors.with(&[]),
-            changes: metrics.queue("garbage_collector_graph_changes"),
-            failing: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
-            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with(&[]),
-            parked: gauge("nonet_gc_objects_parked", waits, &[]).with(&[]),
+            sync_errors: sync_errors.with_label_values(&[]),
+            graph_changes: metrics.queue_metrics("garbage_collector_graph_changes"),
+            failing_resources: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
+            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with_label_values(&[]),
+            parked: gauge("nonet_gc_objects_parked", waits, &[]).with_label_values(&[]),
         }
     }
 }

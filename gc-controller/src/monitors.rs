@@ -17,8 +17,8 @@ use std::{
 use common::{
     api::Api,
     clock::Instant,
-    informer::{AnyInformer, Config, SinkInformer, State},
-    meta::Version,
+    informer::{AnyInformer, InformerConfig, InformerStatus, SinkInformer},
+    meta::ResourceVersion,
     object::{Object as _, Resource},
     queue::Priority,
     succession::Succession,
@@ -33,15 +33,15 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::{
-    collection::Collection,
-    collector::snapshot::OwnerKind,
-    discovery::Served,
-    graph::{Kind, Source},
+    collection::CollectorState,
+    collector::snapshot::KindState,
+    discovery::DiscoveredResources,
+    graph::{Kind, MonitorId},
     graph_sink::GraphSink,
     key::ObjectKey,
     metrics::ControllerMetrics,
-    objects::Partial,
-    parked::{Awaited, QueueId},
+    objects::PartialObject,
+    parked::{ParkCondition, QueueId},
 };
 
 /// Group and plural of resources with many objects that other clients watch, too. They are watched as whole objects, and only
@@ -49,28 +49,28 @@ use crate::{
 ///
 /// An API server encodes a whole object once for all its watches, but the metadata separately for each watch and event. For
 /// thousands of Pods, this encoding costs more than the transfer of whole objects.
-const WHOLE: [(&str, &str); 4] =
+const WATCHED_AS_WHOLE_OBJECTS: [(&str, &str); 4] =
     [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("discovery.k8s.io", "endpointslices")];
 /// How long work is held back until the initial lists of all resources are complete.
-const INITIAL_SYNC: Duration = Duration::from_secs(30);
+const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of consecutive failures after which a silent resource counts as broken.
-const LASTING: u32 = 3;
+const BROKEN_AFTER_FAILURES: u32 = 3;
 /// Period of the check for broken resources while an object waits for the initial lists of all resources.
-const AGAIN: Duration = Duration::from_secs(5);
+const BROKEN_CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// Pause between attempts at discovery before its first success.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a new leader waits for its caches to reach the version of its predecessor's last write. Owners that the caches do
 /// not contain yet are looked up.
-const CATCH_UP: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Monitor {
-    source: Source,
+    source: MonitorId,
     informer: Arc<SinkInformer<GraphSink>>,
 }
 
 #[derive(Default)]
-struct Watched {
-    served: Served,
+struct WatchedResources {
+    served: DiscoveredResources,
     monitors: BTreeMap<Resource, Monitor>,
     /// The resource, with the watched version, by group and plural.
     by_name: BTreeMap<(&'static str, &'static str), Resource>,
@@ -79,10 +79,10 @@ struct Watched {
 /// All monitors of the process, and the result of the last successful discovery.
 pub(crate) struct Monitors {
     api: Api,
-    reading: Config,
-    collection: Arc<Collection>,
+    reading: InformerConfig,
+    collection: Arc<CollectorState>,
     metrics: ControllerMetrics,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedResources>,
     /// Whether work may begin: the initial lists are complete or have timed out.
     ready: watch::Sender<bool>,
     /// Error of the last discovery and the time of the first failure in a row; `None` after a successful discovery.
@@ -90,14 +90,14 @@ pub(crate) struct Monitors {
 }
 
 /// Futures that end when a new monitor has completed its initial list.
-type Firsts = FuturesUnordered<BoxFuture<'static, bool>>;
+type InitialLists = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
     /// Starts the task that discovers resources and updates the monitors.
     pub(crate) fn start(
         api: Api,
-        reading: Config,
-        collection: Arc<Collection>,
+        reading: InformerConfig,
+        collection: Arc<CollectorState>,
         metrics: ControllerMetrics,
         period: Duration,
         tasks: &mut JoinSet<()>,
@@ -116,77 +116,78 @@ impl Monitors {
     }
 
     async fn run(self: Arc<Self>, period: Duration) {
-        let mut firsts = Firsts::new();
+        let mut firsts = InitialLists::new();
         let mut known = false;
         // Deadline for the initial lists of the monitors that the last change started.
         let mut due = None;
         loop {
-            let changed = self.round(&mut firsts).await;
+            let changed = self.run_discovery(&mut firsts).await;
             known |= changed.is_some();
-            let now = self.api.clock().instant();
+            let now = self.api.clock().monotonic_now();
             if known && !self.is_synced() {
-                let all = future::join_all(self.informers().into_iter().map(|i| async move { i.synced().await }));
-                if tokio::time::timeout(INITIAL_SYNC, all).await.is_err() {
-                    self.complain();
+                let all =
+                    future::join_all(self.informers().into_iter().map(|i| async move { i.wait_until_synced().await }));
+                if tokio::time::timeout(INITIAL_SYNC_TIMEOUT, all).await.is_err() {
+                    self.report_list_timeout();
                 }
                 self.ready.send_replace(true);
             } else if changed == Some(true) {
-                due = Some(now + INITIAL_SYNC);
+                due = Some(now + INITIAL_SYNC_TIMEOUT);
             }
             let pause = if known { period } else { FIRST_RETRY.min(period) };
-            self.rest(pause, &mut firsts, &mut due).await;
+            self.wait_for_next_round(pause, &mut firsts, &mut due).await;
         }
     }
 
     /// Waits for the next round of discovery. Meanwhile enqueues each parked object when its condition becomes true.
-    async fn rest(&self, pause: Duration, firsts: &mut Firsts, due: &mut Option<Instant>) {
+    async fn wait_for_next_round(&self, pause: Duration, firsts: &mut InitialLists, due: &mut Option<Instant>) {
         let clock = self.api.clock();
         let parked = &self.collection.parked;
-        let end = clock.instant() + pause;
+        let end = clock.monotonic_now() + pause;
         loop {
             self.wake();
-            let now = clock.instant();
-            if due.take_if(|due| *due <= now).is_some() && !self.unsynced().is_empty() {
-                self.complain();
+            let now = clock.monotonic_now();
+            if due.take_if(|due| *due <= now).is_some() && !self.unsynced_resources().is_empty() {
+                self.report_list_timeout();
             }
             if now >= end {
                 return;
             }
             let mut next = due.map_or(end, |due| due.min(end));
-            if parked.is_watched() {
-                next = next.min(now + AGAIN);
+            if parked.needs_periodic_check() {
+                next = next.min(now + BROKEN_CHECK_PERIOD);
             }
             tokio::select! {
                 biased;
                 Some(_) = firsts.next() => {}
-                () = parked.came.notified() => {}
+                () = parked.periodic_check_needed.notified() => {}
                 () = clock.sleep(next - now) => {}
             }
         }
     }
 
     /// Counts and logs that initial lists have timed out.
-    fn complain(&self) {
+    fn report_list_timeout(&self) {
         self.metrics.sync_errors.inc();
-        tracing::warn!(resources = ?self.unsynced(), "Timed out waiting for some resources, proceeding without them");
+        tracing::warn!(resources = ?self.unsynced_resources(), "Timed out waiting for some resources, proceeding without them");
     }
 
     /// Runs one round of discovery and updates the monitors. Returns whether the monitors changed, or `None` if discovery failed.
-    async fn round(&self, firsts: &mut Firsts) -> Option<bool> {
-        let served = match Served::read(&self.api).await {
+    async fn run_discovery(&self, firsts: &mut InitialLists) -> Option<bool> {
+        let served = match DiscoveredResources::read(&self.api).await {
             Ok(served) => served,
             Err(error) => {
                 self.metrics.sync_errors.inc();
                 tracing::warn!(err = %error, "Discovery failed");
                 let mut known = self.error.lock();
-                let since = known.take().map_or_else(|| self.api.clock().instant(), |(_, since)| since);
+                let since = known.take().map_or_else(|| self.api.clock().monotonic_now(), |(_, since)| since);
                 *known = Some((format!("discovery: {error}"), since));
                 return None;
             }
         };
         *self.error.lock() = None;
-        if !served.failed.is_empty() {
-            tracing::info!(failed = ?served.failed, "Discovery failed for some groups");
+        if !served.stale_versions.is_empty() {
+            tracing::info!(failed = ?served.stale_versions, "Discovery failed for some groups");
         }
         let changed = self.follow(served, firsts);
         let graph = self.collection.graph.lock();
@@ -195,23 +196,23 @@ impl Monitors {
     }
 
     /// Starts and stops monitors so that they match the discovered resources. Returns whether the monitors changed.
-    fn follow(&self, mut served: Served, firsts: &mut Firsts) -> bool {
+    fn follow(&self, mut served: DiscoveredResources, firsts: &mut InitialLists) -> bool {
         let mut stopped = Vec::new();
         let mut watched = self.watched.lock();
-        let (monitors, kinds) = (&watched.monitors, &watched.served.kinds);
-        let failed = std::mem::take(&mut served.failed);
+        let (monitors, kinds) = (&watched.monitors, &watched.served.resource_by_kind);
+        let failed = std::mem::take(&mut served.stale_versions);
         let is_silent = |r: &Resource| failed.contains(&(r.group.to_owned(), r.version.to_owned()));
-        let mut wanted = served.collected.clone();
+        let mut wanted = served.collectable.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
         wanted.extend(stay.map(|(r, _)| *r));
         // A kind of a group with failed discovery keeps its previous resource.
         for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
-            served.kinds.entry(kind.clone()).or_insert(*resource);
+            served.resource_by_kind.entry(kind.clone()).or_insert(*resource);
         }
         let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
         for resource in gone {
             tracing::info!(%resource, version = resource.version, "Stopped watching a resource");
-            self.metrics.failing.remove(&[resource.group, resource.plural]);
+            self.metrics.failing_resources.remove(&[resource.group, resource.plural]);
             stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
         }
         let mut changed = !stopped.is_empty();
@@ -220,25 +221,26 @@ impl Monitors {
                 tracing::debug!(%resource, version = resource.version, "Started watching a resource");
                 changed = true;
                 let monitor = self.monitor(resource);
-                firsts.push(Box::pin(monitor.informer.first_set()));
+                firsts.push(Box::pin(monitor.informer.wait_for_first_set()));
                 monitor
             });
         }
         watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
-        watched.served = Served { failed, ..served };
+        watched.served = DiscoveredResources { stale_versions: failed, ..served };
         drop(watched);
         for source in stopped {
-            self.collection.change(Priority::Low, |graph, out| graph.unwatched(source, out));
+            self.collection.apply_change(Priority::Low, |graph, out| graph.remove_monitor(source, out));
         }
         changed
     }
 
     fn monitor(&self, resource: Resource) -> Monitor {
-        let source = self.collection.graph.lock().source(&resource.api_version(), resource.kind);
-        let metadata_only = !WHOLE.contains(&(resource.group, resource.plural));
-        let config = Config { resource: Some(resource), metadata_only, ..self.reading.clone() };
+        let source = self.collection.graph.lock().add_monitor(&resource.api_version(), resource.kind);
+        let metadata_only = !WATCHED_AS_WHOLE_OBJECTS.contains(&(resource.group, resource.plural));
+        let config =
+            InformerConfig { resource: Some(resource), is_metadata_only: metadata_only, ..self.reading.clone() };
         let sink = GraphSink::new(Arc::clone(&self.collection), source);
-        Monitor { source, informer: Arc::new(SinkInformer::follow(self.api.clone(), config, sink)) }
+        Monitor { source, informer: Arc::new(SinkInformer::start_with_sink(self.api.clone(), config, sink)) }
     }
 
     fn informers(&self) -> Vec<Arc<SinkInformer<GraphSink>>> {
@@ -246,47 +248,49 @@ impl Monitors {
     }
 
     /// Returns the state of the monitor for a kind, and the resource that serves the kind; `None` if the kind is not served.
-    pub(crate) fn known(&self, kind: &Kind) -> (OwnerKind, Option<Resource>) {
+    pub(crate) fn kind_state(&self, kind: &Kind) -> (KindState, Option<Resource>) {
         let watched = self.watched.lock();
-        let Some(resource) = watched.served.kinds.get(kind).copied() else { return (OwnerKind::Unknown, None) };
+        let Some(resource) = watched.served.resource_by_kind.get(kind).copied() else {
+            return (KindState::Unknown, None);
+        };
         let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
         let known = match monitor.map(|monitor| monitor.informer.is_synced()) {
-            None => OwnerKind::Unwatched,
-            Some(false) => OwnerKind::Unsynced,
-            Some(true) => OwnerKind::Synced,
+            None => KindState::Unwatched,
+            Some(false) => KindState::Unsynced,
+            Some(true) => KindState::Synced,
         };
         (known, Some(resource))
     }
 
     /// Parks an object until `awaited` is true. If the condition is already true, the object is enqueued immediately.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
+    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
         self.collection.parked.park(queue, key, awaited.clone());
-        if self.is_there(&awaited) {
-            self.collection.wake(&awaited);
+        if self.is_fulfilled(&awaited) {
+            self.collection.enqueue_parked(&awaited);
         }
     }
 
     /// Enqueues all parked objects whose condition is true.
     fn wake(&self) {
-        let there = self.collection.parked.awaited().into_iter().filter(|awaited| self.is_there(awaited));
-        there.for_each(|awaited| self.collection.wake(&awaited));
+        let there = self.collection.parked.conditions().into_iter().filter(|awaited| self.is_fulfilled(awaited));
+        there.for_each(|awaited| self.collection.enqueue_parked(&awaited));
     }
 
-    fn is_there(&self, awaited: &Awaited) -> bool {
+    fn is_fulfilled(&self, awaited: &ParkCondition) -> bool {
         match awaited {
-            Awaited::Served(kind) => self.resource(kind).is_some(),
-            Awaited::Known(kind) => self.known(kind).0 != OwnerKind::Unsynced,
-            Awaited::Everything => self.coming().is_empty(),
+            ParkCondition::KindServed(kind) => self.resource_of_kind(kind).is_some(),
+            ParkCondition::KindListed(kind) => self.kind_state(kind).0 != KindState::Unsynced,
+            ParkCondition::EverythingListed => self.pending_resources().is_empty(),
         }
     }
 
     /// Returns the resource that serves a kind; `None` if the kind is not served.
-    pub(crate) fn resource(&self, kind: &Kind) -> Option<Resource> {
-        self.watched.lock().served.kinds.get(kind).copied()
+    pub(crate) fn resource_of_kind(&self, kind: &Kind) -> Option<Resource> {
+        self.watched.lock().served.resource_by_kind.get(kind).copied()
     }
 
     /// Returns the names of resources without a complete initial list.
-    pub(crate) fn unsynced(&self) -> Vec<String> {
+    pub(crate) fn unsynced_resources(&self) -> Vec<String> {
         let watched = self.watched.lock();
         watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
     }
@@ -294,57 +298,58 @@ impl Monitors {
     /// Returns the names of resources without a complete initial list, except broken ones. Foreground deletion and orphaning
     /// wait for these resources, which may contain dependents. A resource is broken if its watch fails repeatedly and is silent
     /// for longer than allowed.
-    pub(crate) fn coming(&self) -> Vec<String> {
+    pub(crate) fn pending_resources(&self) -> Vec<String> {
         let watched = self.watched.lock();
         let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
         watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
     }
 
     /// Returns the resources with a failing watch, each with the last error.
-    pub(crate) fn failing(&self) -> Vec<(Resource, String)> {
+    pub(crate) fn failing_resources(&self) -> Vec<(Resource, String)> {
         let watched = self.watched.lock();
-        let error = |(r, m): (&Resource, &Monitor)| m.informer.state().error.map(|(error, _)| (*r, error));
+        let error = |(r, m): (&Resource, &Monitor)| m.informer.informer_status().error.map(|(error, _)| (*r, error));
         watched.monitors.iter().filter_map(error).collect()
     }
 
     /// Returns a message for each resource with a watch that has been silent for longer than allowed.
-    fn lost(&self) -> Vec<String> {
-        self.informers().iter().filter_map(|informer| informer.lost_touch()).collect()
+    fn silent_watches(&self) -> Vec<String> {
+        self.informers().iter().filter_map(|informer| informer.stale_error()).collect()
     }
 
     /// Returns a message about resources that cannot be watched. The other resources are collected nevertheless.
     pub(crate) fn troubles(&self) -> Option<String> {
-        few(&self.lost())
+        summarize_messages(&self.silent_watches())
     }
 
     /// Updates the gauges that are computed only for a scrape.
-    pub(crate) fn measure(&self) {
-        let failing: BTreeSet<Resource> = self.failing().into_iter().map(|(resource, _)| resource).collect();
+    pub(crate) fn update_gauges(&self) {
+        let failing: BTreeSet<Resource> = self.failing_resources().into_iter().map(|(resource, _)| resource).collect();
         let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
         for resource in all {
             let value = u8::from(failing.contains(&resource));
-            self.metrics.failing.with(&[resource.group, resource.plural]).set(value.into());
+            self.metrics.failing_resources.with_label_values(&[resource.group, resource.plural]).set(value.into());
         }
         self.metrics.nodes.set(self.len() as _);
         self.metrics.parked.set(self.collection.parked.len() as _);
     }
 
     /// Returns each resource with its number of objects, its version and the state of its informer.
-    pub(crate) fn states(&self) -> Vec<(Resource, usize, Version, State)> {
+    pub(crate) fn monitor_states(&self) -> Vec<(Resource, usize, ResourceVersion, InformerStatus)> {
         let watched = self.watched.lock();
-        let one = |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.state());
+        let one =
+            |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.informer_status());
         watched.monitors.iter().map(one).collect()
     }
 }
 
 /// Returns whether the watch of a resource has failed repeatedly and has been silent for longer than allowed.
 fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
-    let failures = informer.state().error.map_or(0, |(_, failures)| failures);
-    failures >= LASTING && informer.lost_touch().is_some()
+    let failures = informer.informer_status().error.map_or(0, |(_, failures)| failures);
+    failures >= BROKEN_AFTER_FAILURES && informer.stale_error().is_some()
 }
 
 /// Returns the first message and the number of further messages; `None` without messages.
-fn few(all: &[String]) -> Option<String> {
+fn summarize_messages(all: &[String]) -> Option<String> {
     let (first, others) = all.split_first()?;
     Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
 }
@@ -352,13 +357,14 @@ fn few(all: &[String]) -> Option<String> {
 /// All monitors as one informer, which counts as synced when work may begin.
 impl AnyInformer for Monitors {
     fn resource(&self) -> Resource {
-        Partial::RESOURCE
+        PartialObject::RESOURCE
     }
 
-    fn state(&self) -> State {
+    fn informer_status(&self) -> InformerStatus {
         let error = self.error.lock().as_ref().map(|(error, _)| error.clone());
-        let failing = || self.failing().into_iter().map(|(resource, error)| format!("{resource}: {error}")).next();
-        State {
+        let failing =
+            || self.failing_resources().into_iter().map(|(resource, error)| format!("{resource}: {error}")).next();
+        InformerStatus {
             phase: "watching",
             synced: self.is_synced(),
             last_event: None,
@@ -374,8 +380,8 @@ impl AnyInformer for Monitors {
         self.collection.graph.lock().len()
     }
 
-    fn version(&self) -> Version {
-        Version::UNKNOWN
+    fn version(&self) -> ResourceVersion {
+        ResourceVersion::UNKNOWN
     }
 
     fn is_synced(&self) -> bool {
@@ -384,19 +390,19 @@ impl AnyInformer for Monitors {
 
     /// Returns a message if discovery fails, or every watch is silent, for longer than a watch may be silent. One silent watch
     /// is not enough: [`Monitors::troubles`] reports it.
-    fn lost_touch(&self) -> Option<String> {
+    fn stale_error(&self) -> Option<String> {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {
-            let lost_for = self.api.clock().instant().saturating_duration_since(since);
-            if lost_for > self.reading.silence {
+            let lost_for = self.api.clock().monotonic_now().saturating_duration_since(since);
+            if lost_for > self.reading.max_silence {
                 return Some(format!("{error} (for {}s)", lost_for.as_secs()));
             }
         }
-        let lost = self.lost();
-        if lost.len() < self.watched.lock().monitors.len() { None } else { few(&lost) }
+        let lost = self.silent_watches();
+        if lost.len() < self.watched.lock().monitors.len() { None } else { summarize_messages(&lost) }
     }
 
-    fn synced(&self) -> BoxFuture<'_, ()> {
+    fn wait_until_synced(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let mut ready = self.ready.subscribe();
             // The sender lives as long as `self`, so the result is never an error.
@@ -408,11 +414,13 @@ impl AnyInformer for Monitors {
         self.informers().iter().for_each(|informer| informer.replay());
     }
 
-    fn catch_up<'a>(&'a self, succession: &'a Succession) -> BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let synced = self.informers().into_iter().filter(|informer| informer.is_synced());
-            let all = future::join_all(synced.map(|informer| async move { informer.catch_up(succession).await }));
-            let _ = tokio::time::timeout(CATCH_UP, all).await;
+            let all = future::join_all(
+                synced.map(|informer| async move { informer.catch_up_with_predecessor(succession).await }),
+            );
+            let _ = tokio::time::timeout(CATCH_UP_TIMEOUT, all).await;
         })
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use common::{
     intern::Text,
-    meta::{Meta, Owners, Uid, Version},
+    meta::{Meta, OwnerRefs, ResourceVersion, Uid},
     object::{Object, Resource},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 /// The metadata of an object of any kind.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Partial {
+pub(crate) struct PartialObject {
     /// Metadata without labels and annotations, because a cluster may have a million objects.
     #[serde(deserialize_with = "lean")]
     pub(crate) metadata: Meta,
@@ -30,11 +30,11 @@ struct Lean {
     #[serde(default)]
     uid: Uid,
     #[serde(default)]
-    resource_version: Version,
+    resource_version: ResourceVersion,
     #[serde(default)]
     deletion_timestamp: Option<Timestamp>,
     #[serde(default)]
-    owner_references: Option<Owners>,
+    owner_references: Option<OwnerRefs>,
     #[serde(default)]
     finalizers: Option<Box<[Text]>>,
 }
@@ -46,30 +46,30 @@ fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
         name: lean.name.unwrap_or_default(),
         uid: lean.uid,
         resource_version: lean.resource_version,
-        deleted: lean.deletion_timestamp,
+        deletion_timestamp: lean.deletion_timestamp,
         owners: lean.owner_references.unwrap_or_default(),
         finalizers: lean.finalizers.unwrap_or_default(),
         ..Meta::default()
     })
 }
 
-impl Object for Partial {
+impl Object for PartialObject {
     /// A placeholder: each monitor watches the resource that it was started for.
     const RESOURCE: Resource = Resource {
         group: "meta.k8s.io",
         version: "v1",
         plural: "partialobjectmetadata",
         kind: "PartialObjectMetadata",
-        namespaced: false,
+        is_namespaced: false,
     };
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::OBJECT);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::ANY_OBJECT);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn of_metadata(json: &str) -> Option<serde_json::Result<Self>> {
+    fn from_metadata_json(json: &str) -> Option<serde_json::Result<Self>> {
         Some(lean(&mut serde_json::Deserializer::from_str(json)).map(|metadata| Self { metadata }))
     }
 }
@@ -80,6 +80,6 @@ pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
 }
 
 /// Returns whether the object is terminating and has this finalizer.
-pub(crate) fn waits_with(meta: &Meta, finalizer: &str) -> bool {
+pub(crate) fn is_terminating_with(meta: &Meta, finalizer: &str) -> bool {
     meta.is_deleting() && has_finalizer(meta, finalizer)
 }

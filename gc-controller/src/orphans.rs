@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::Uid,
 };
 use jiff::Timestamp;
 
 use crate::{
-    collection::Collection,
+    collection::CollectorState,
     key::ObjectKey,
     monitors::Monitors,
-    parked::{Awaited, QueueId},
-    place::object,
+    parked::{ParkCondition, QueueId},
+    place::event_object,
 };
 use act::Note;
 use plan::Plan;
-use snapshot::{Orphan, Snapshot};
+use snapshot::{DependentWithResource, Snapshot};
 
 mod act;
 mod decide;
@@ -30,7 +30,7 @@ mod snapshot;
 
 /// Removes the references of dependents to an owner, and then the finalizer `orphan` of the owner.
 pub struct Orphaner {
-    pub(crate) collection: Arc<Collection>,
+    pub(crate) collection: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
 }
 
@@ -40,32 +40,32 @@ impl Controller for Orphaner {
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &ObjectKey, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &ObjectKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let view = self.collection.graph.lock().view(&key.0);
-        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.snapshot(view))))
+        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view))))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        object(&snapshot.view)
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        event_object(&snapshot.view)
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let key = ObjectKey(snapshot.view.identity.uid.clone());
         match note {
-            Note::Unparked => self.collection.parked.leave(QueueId::Orphan, &key),
-            Note::Parked => self.monitors.park(QueueId::Orphan, key, Awaited::Everything),
+            Note::Unparked => self.collection.parked.unpark(QueueId::Orphan, &key),
+            Note::Parked => self.monitors.park(QueueId::Orphan, key, ParkCondition::EverythingListed),
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<Orphan>> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<DependentWithResource>> {
         Some(self.dependents(&snapshot.view.identity.uid))
     }
 

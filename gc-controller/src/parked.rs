@@ -16,27 +16,29 @@ use tokio::sync::Notify;
 use crate::{graph::Kind, key::ObjectKey};
 
 /// Maximum number of conditions in `/debug/explain`.
-const LISTED: usize = 100;
+const MAX_LISTED_CONDITIONS: usize = 100;
 /// Maximum number of objects of each condition in `/debug/explain`.
-const NAMED: usize = 10;
+const MAX_LISTED_KEYS: usize = 10;
 
 /// A condition that a parked object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Awaited {
+pub enum ParkCondition {
     /// A resource of this kind is served.
-    Served(Kind),
+    KindServed(Kind),
     /// All objects of this kind are known: the initial list is complete.
-    Known(Kind),
+    KindListed(Kind),
     /// All objects of all kinds are known, except kinds whose watch has failed for a long time.
-    Everything,
+    EverythingListed,
 }
 
-impl fmt::Display for Awaited {
+impl fmt::Display for ParkCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Served(kind) => write!(f, "kind {} of {} is not served", kind.kind, kind.api_version),
-            Self::Known(kind) => write!(f, "not all objects of kind {} of {} are known", kind.kind, kind.api_version),
-            Self::Everything => f.write_str("not all objects of all kinds are known"),
+            Self::KindServed(kind) => write!(f, "kind {} of {} is not served", kind.kind, kind.api_version),
+            Self::KindListed(kind) => {
+                write!(f, "not all objects of kind {} of {} are known", kind.kind, kind.api_version)
+            }
+            Self::EverythingListed => f.write_str("not all objects of all kinds are known"),
         }
     }
 }
@@ -49,20 +51,20 @@ pub(crate) enum QueueId {
 }
 
 #[derive(Default)]
-struct State {
+struct ParkedState {
     /// Parked objects by condition.
-    by: BTreeMap<Awaited, BTreeSet<(QueueId, ObjectKey)>>,
+    keys_by_condition: BTreeMap<ParkCondition, BTreeSet<(QueueId, ObjectKey)>>,
     /// Conditions by parked object.
-    of: HashMap<(QueueId, ObjectKey), Awaited>,
+    condition_by_key: HashMap<(QueueId, ObjectKey), ParkCondition>,
 }
 
-impl State {
+impl ParkedState {
     fn remove(&mut self, who: &(QueueId, ObjectKey)) {
-        let Some(awaited) = self.of.remove(who) else { return };
-        if let Some(all) = self.by.get_mut(&awaited) {
+        let Some(awaited) = self.condition_by_key.remove(who) else { return };
+        if let Some(all) = self.keys_by_condition.get_mut(&awaited) {
             all.remove(who);
             if all.is_empty() {
-                self.by.remove(&awaited);
+                self.keys_by_condition.remove(&awaited);
             }
         }
     }
@@ -71,51 +73,51 @@ impl State {
 /// The parked objects of the two queues, by condition.
 #[derive(Default)]
 pub(crate) struct Parked {
-    state: Mutex<State>,
-    /// Notified when the first object waits for [`Awaited::Everything`], which needs a periodic check.
-    pub(crate) came: Notify,
+    state: Mutex<ParkedState>,
+    /// Notified when the first object waits for [`ParkCondition::EverythingListed`], which needs a periodic check.
+    pub(crate) periodic_check_needed: Notify,
 }
 
 impl Parked {
     /// Parks an object for this condition, which replaces an earlier condition of the object.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
+    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
         let mut state = self.state.lock();
         let who = (queue, key);
         state.remove(&who);
-        // Conditions other than `Everything` are checked after discovery and initial lists, so they need no timer.
-        let first = awaited == Awaited::Everything && !state.by.contains_key(&awaited);
-        state.by.entry(awaited.clone()).or_default().insert(who.clone());
-        state.of.insert(who, awaited);
+        // Conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
+        let first = awaited == ParkCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
+        state.keys_by_condition.entry(awaited.clone()).or_default().insert(who.clone());
+        state.condition_by_key.insert(who, awaited);
         drop(state);
         if first {
-            self.came.notify_one();
+            self.periodic_check_needed.notify_one();
         }
     }
 
     /// Removes an object that is no longer parked for this queue.
-    pub(crate) fn leave(&self, queue: QueueId, key: &ObjectKey) {
+    pub(crate) fn unpark(&self, queue: QueueId, key: &ObjectKey) {
         let mut state = self.state.lock();
-        if !state.of.is_empty() {
+        if !state.condition_by_key.is_empty() {
             state.remove(&(queue, key.clone()));
         }
     }
 
     /// Returns all conditions that parked objects wait for.
-    pub(crate) fn awaited(&self) -> Vec<Awaited> {
-        self.state.lock().by.keys().cloned().collect()
+    pub(crate) fn conditions(&self) -> Vec<ParkCondition> {
+        self.state.lock().keys_by_condition.keys().cloned().collect()
     }
 
-    /// Returns whether an object waits for [`Awaited::Everything`], which needs a periodic check.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.state.lock().by.contains_key(&Awaited::Everything)
+    /// Returns whether an object waits for [`ParkCondition::EverythingListed`], which needs a periodic check.
+    pub(crate) fn needs_periodic_check(&self) -> bool {
+        self.state.lock().keys_by_condition.contains_key(&ParkCondition::EverythingListed)
     }
 
     /// Removes and returns the objects that wait for this condition.
-    pub(crate) fn take(&self, awaited: &Awaited) -> BTreeSet<(QueueId, ObjectKey)> {
+    pub(crate) fn take(&self, awaited: &ParkCondition) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
-        let all = state.by.remove(awaited).unwrap_or_default();
+        let all = state.keys_by_condition.remove(awaited).unwrap_or_default();
         for who in &all {
-            state.of.remove(who);
+            state.condition_by_key.remove(who);
         }
         all
     }
@@ -123,7 +125,8 @@ impl Parked {
     /// Keeps only the objects for which `is_known` is true.
     pub(crate) fn retain(&self, is_known: impl Fn(&ObjectKey) -> bool) {
         let mut state = self.state.lock();
-        let gone: Vec<(QueueId, ObjectKey)> = state.of.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
+        let gone: Vec<(QueueId, ObjectKey)> =
+            state.condition_by_key.keys().filter(|(_, key)| !is_known(key)).cloned().collect();
         for who in gone {
             state.remove(&who);
         }
@@ -131,16 +134,16 @@ impl Parked {
 
     /// Returns the number of parked objects.
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().of.len()
+        self.state.lock().condition_by_key.len()
     }
 
     /// Returns each condition with the number of its objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
-        let one = |(awaited, all): (&Awaited, &BTreeSet<(QueueId, ObjectKey)>)| {
-            let some: Vec<String> = all.iter().take(NAMED).map(|(_, key)| key.to_string()).collect();
+        let one = |(awaited, all): (&ParkCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
+            let some: Vec<String> = all.iter().take(MAX_LISTED_KEYS).map(|(_, key)| key.to_string()).collect();
             json!({"waiting": awaited.to_string(), "objects": all.len(), "some": some})
         };
-        state.by.iter().take(LISTED).map(one).collect()
+        state.keys_by_condition.iter().take(MAX_LISTED_CONDITIONS).map(one).collect()
     }
 }

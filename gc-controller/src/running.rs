@@ -4,29 +4,29 @@ use std::sync::Arc;
 
 use common::{
     meta::Uid,
-    runtime::{Pair, Running},
+    runtime::{LoopPair, RunningLoop},
 };
 use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::{collection::Collection, monitors::Monitors};
+use crate::{collection::CollectorState, monitors::Monitors};
 
 /// The loops for deletions and for orphaning, with diagnostics of the graph and the monitors.
-pub(crate) struct Collecting {
-    pub(crate) loops: Pair,
-    pub(crate) collection: Arc<Collection>,
+pub(crate) struct RunningCollector {
+    pub(crate) loops: LoopPair,
+    pub(crate) collection: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
     /// The tasks of discovery and of the take-over.
     pub(crate) _tasks: JoinSet<()>,
 }
 
-impl Running for Collecting {
-    fn ready(&self) -> Result<(), String> {
-        self.loops.ready()
+impl RunningLoop for RunningCollector {
+    fn check_ready(&self) -> Result<(), String> {
+        self.loops.check_ready()
     }
 
-    fn troubles(&self) -> Option<String> {
+    fn problems_besides_readiness(&self) -> Option<String> {
         self.monitors.troubles()
     }
 
@@ -35,7 +35,7 @@ impl Running for Collecting {
     }
 
     fn debug_cache(&self) -> Value {
-        let caches: Vec<Value> = self.monitors.states().into_iter().map(|(resource, objects, version, state)| {
+        let caches: Vec<Value> = self.monitors.monitor_states().into_iter().map(|(resource, objects, version, state)| {
             json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state})
         }).collect();
         let graph = self.collection.graph.lock();
@@ -45,13 +45,13 @@ impl Running for Collecting {
 
     fn debug_graph(&self, around: &[String]) -> Option<String> {
         let around: Vec<Uid> = around.iter().map(|uid| Uid::new(uid)).collect();
-        Some(self.collection.graph.lock().dot(&around))
+        Some(self.collection.graph.lock().to_dot(&around))
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
         let mut out = self.loops.explain(key);
         if key.is_none() {
-            let failing = self.monitors.failing().into_iter();
+            let failing = self.monitors.failing_resources().into_iter();
             let failing = failing.map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
             out["parked"] = self.collection.parked.explain();
@@ -65,23 +65,23 @@ impl Running for Collecting {
 }
 
 /// A collector that is switched off: it watches nothing and writes nothing.
-pub(crate) struct Off;
+pub(crate) struct DisabledCollector;
 
-impl Running for Off {
-    fn ready(&self) -> Result<(), String> {
+impl RunningLoop for DisabledCollector {
+    fn check_ready(&self) -> Result<(), String> {
         Ok(())
     }
 
     fn debug_queue(&self) -> Value {
-        off()
+        disabled_state()
     }
 
     fn debug_cache(&self) -> Value {
-        off()
+        disabled_state()
     }
 
     fn explain(&self, _key: Option<&str>) -> Value {
-        off()
+        disabled_state()
     }
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
@@ -89,6 +89,6 @@ impl Running for Off {
     }
 }
 
-fn off() -> Value {
+fn disabled_state() -> Value {
     json!({"name": crate::GARBAGE_COLLECTOR.name, "off": format!("--{}=false", crate::ENABLE_GARBAGE_COLLECTOR.name)})
 }

@@ -3,47 +3,47 @@
 use std::collections::BTreeMap;
 
 use common::{
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
     object::Resource,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    collector::snapshot::{Owner, OwnerKind, Snapshot},
-    graph::{Graph, Identity, Node, OwnerState, Source, View, Work},
+    collector::snapshot::{KindState, Owner, Snapshot},
+    graph::{Graph, Identity, MonitorId, Node, NodeView, OwnerState, Work},
 };
 
 /// Resource of ConfigMaps, the default kind of test objects.
-pub(crate) const MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+pub(crate) const CONFIG_MAPS: Resource =
+    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
 
 /// A graph, and the work that followed from its last changes.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) graph: Graph,
     pub(crate) work: Vec<Work>,
-    sources: BTreeMap<String, Source>,
+    sources: BTreeMap<String, MonitorId>,
     version: u64,
 }
 
 /// A test object: its kind, and its metadata in JSON.
 #[derive(Clone)]
-pub(crate) struct Thing {
+pub(crate) struct TestObject {
     kind: &'static str,
     meta: Value,
 }
 
 /// Builds a ConfigMap in namespace `ns` whose UID equals its name.
-pub(crate) fn thing(name: &str) -> Thing {
-    Thing {
+pub(crate) fn test_object(name: &str) -> TestObject {
+    TestObject {
         kind: "ConfigMap",
         meta: json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1", "ownerReferences": [],
             "finalizers": []}),
     }
 }
 
-impl Thing {
+impl TestObject {
     pub(crate) fn kind(mut self, kind: &'static str) -> Self {
         self.kind = kind;
         self
@@ -65,7 +65,7 @@ impl Thing {
     }
 
     /// Adds a ConfigMap as owner, with a reference that blocks the owner's foreground deletion.
-    pub(crate) fn blocking(self, name: &str) -> Self {
+    pub(crate) fn blocking_owner(self, name: &str) -> Self {
         self.owner_as("ConfigMap", name, name, true)
     }
 
@@ -97,51 +97,51 @@ impl Thing {
 
 impl World {
     /// Returns the monitor of a kind, and registers a new one if necessary.
-    pub(crate) fn source(&mut self, kind: &str) -> Source {
+    pub(crate) fn source(&mut self, kind: &str) -> MonitorId {
         if let Some(source) = self.sources.get(kind) {
             return *source;
         }
-        let source = self.graph.source("v1", kind);
+        let source = self.graph.add_monitor("v1", kind);
         self.sources.insert(kind.to_owned(), source);
         source
     }
 
     /// Returns the metadata of the object with the next version.
-    pub(crate) fn written(&mut self, thing: &Thing) -> Meta {
+    pub(crate) fn next_meta(&mut self, thing: &TestObject) -> Meta {
         self.version += 1;
-        Meta { resource_version: Version::parse(&self.version.to_string()), ..thing.meta() }
+        Meta { resource_version: ResourceVersion::parse(&self.version.to_string()), ..thing.meta() }
     }
 
     /// Writes the object, lets its monitor see the new version, and returns the resulting work.
-    pub(crate) fn put(&mut self, thing: &Thing) -> Vec<String> {
-        let meta = self.written(thing);
+    pub(crate) fn put(&mut self, thing: &TestObject) -> Vec<String> {
+        let meta = self.next_meta(thing);
         self.see(thing, &meta)
     }
 
     /// Lets the monitor see the object with this metadata, and returns the resulting work.
-    pub(crate) fn see(&mut self, thing: &Thing, meta: &Meta) -> Vec<String> {
+    pub(crate) fn see(&mut self, thing: &TestObject, meta: &Meta) -> Vec<String> {
         let source = self.source(thing.kind);
-        self.graph.put(source, meta, &mut self.work);
-        self.take()
+        self.graph.apply_object(source, meta, &mut self.work);
+        self.take_work()
     }
 
     /// Reads a full set (a complete list) of this kind, and completes it if `complete` is true. Returns the resulting work.
     pub(crate) fn full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
         let source = self.source(kind);
-        let mut seen = self.graph.begin(source);
+        let mut seen = self.graph.begin_full_set(source);
         for meta in set {
-            self.graph.include(&mut seen, meta, &mut self.work);
+            self.graph.include_in_full_set(&mut seen, meta, &mut self.work);
         }
         if complete {
-            self.graph.complete(&seen, &mut self.work);
+            self.graph.complete_full_set(&seen, &mut self.work);
         }
-        self.take()
+        self.take_work()
     }
 
-    pub(crate) fn gone(&mut self, thing: &Thing) -> Vec<String> {
+    pub(crate) fn delete_seen(&mut self, thing: &TestObject) -> Vec<String> {
         let source = self.source(thing.kind);
-        self.graph.gone(source, &thing.meta(), &mut self.work);
-        self.take()
+        self.graph.apply_deletion(source, &thing.meta(), &mut self.work);
+        self.take_work()
     }
 
     pub(crate) fn identity(&mut self, kind: &str, namespace: &str, name: &str, uid: &str) -> Identity {
@@ -154,24 +154,24 @@ impl World {
     }
 
     pub(crate) fn absent(&mut self, identity: &Identity) -> Vec<String> {
-        self.graph.absent(identity, &mut self.work);
-        self.take()
+        self.graph.apply_absence(identity, &mut self.work);
+        self.take_work()
     }
 
     /// Returns the work of the last change as texts.
-    pub(crate) fn take(&mut self) -> Vec<String> {
+    pub(crate) fn take_work(&mut self) -> Vec<String> {
         let text = |work: Work| match work {
             Work::Judge(uid) => format!("judge {uid}"),
-            Work::JudgeLater(uid) => format!("later {uid}"),
+            Work::JudgeAfterBackoff(uid) => format!("later {uid}"),
             Work::Orphan(uid) => format!("orphan {uid}"),
-            Work::Forget(uid) => format!("forget {uid}"),
-            Work::WrongNamespace(found) => format!("event {}", found.message()),
+            Work::ResetBackoff(uid) => format!("forget {uid}"),
+            Work::CrossNamespaceReference(found) => format!("event {}", found.message()),
         };
         std::mem::take(&mut self.work).into_iter().map(text).collect()
     }
 
     /// Returns the identity of the node with this UID as `kind namespace/name`.
-    pub(crate) fn place(&self, uid: &str) -> String {
+    pub(crate) fn location(&self, uid: &str) -> String {
         self.graph.node(&Uid::new(uid)).map_or_else(String::new, |node| {
             let identity = node.identity();
             format!("{} {}/{}", self.graph.kind(identity.kind).kind, identity.namespace, identity.name)
@@ -184,7 +184,7 @@ impl World {
 }
 
 /// Returns the view of ConfigMap `c` from a graph of these objects.
-pub(crate) fn view(things: &[Thing]) -> View {
+pub(crate) fn view(things: &[TestObject]) -> NodeView {
     let mut world = World::default();
     for thing in things {
         world.put(thing);
@@ -193,12 +193,12 @@ pub(crate) fn view(things: &[Thing]) -> View {
 }
 
 /// Returns the first owner in `view`, with this state of its kind and this state in the graph.
-pub(crate) fn owner(view: &View, kind: OwnerKind, state: OwnerState) -> Owner {
-    Owner { reference: view.owners[0].clone(), kind, resource: Some(MAPS), state }
+pub(crate) fn owner(view: &NodeView, kind: KindState, state: OwnerState) -> Owner {
+    Owner { reference: view.owners[0].clone(), kind, resource: Some(CONFIG_MAPS), state }
 }
 
 /// Returns a snapshot in which the object has these owners and all monitors are synced.
-pub(crate) fn snapshot(view: View, owners: Vec<Owner>) -> Snapshot {
+pub(crate) fn snapshot(view: NodeView, owners: Vec<Owner>) -> Snapshot {
     let now = Timestamp::UNIX_EPOCH;
-    Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
+    Snapshot { now, view, resource: Some(CONFIG_MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
 }

@@ -15,11 +15,11 @@ use common::{
 use gc_controller::{
     collector::{
         Collector,
-        decide::{Standing, Verdict, decide, verdict},
-        plan::{Plan, Propagation},
-        snapshot::{Owner, OwnerKind, Snapshot},
+        decide::{OwnerStanding, Verdict, decide, verdict},
+        plan::{Plan, PropagationPolicy},
+        snapshot::{KindState, Owner, Snapshot},
     },
-    graph::{Graph, OwnerState, Source, Work},
+    graph::{Graph, MonitorId, OwnerState, Work},
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -34,7 +34,8 @@ const BASE: usize = 1 << 20;
 /// Bytes that may be allocated for each byte of references: for the graph, a view and a decision together.
 const FACTOR: usize = 16;
 
-const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+const MAPS: Resource =
+    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
 
 /// Serializes the tests, because the memory limit applies to the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -73,30 +74,30 @@ fn snapshot(graph: &mut Graph) -> Snapshot {
     let mut view = graph.view(&Uid::new("c")).unwrap();
     let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
         reference,
-        kind: OwnerKind::Synced,
+        kind: KindState::Synced,
         resource: Some(MAPS),
         state: *state,
     };
     let owners = std::mem::take(&mut view.owners).into_iter().zip(&view.owner_states).map(owner).collect();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
+    Snapshot { now, view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
 }
 
 /// Applies these states of one object in their order, judges each, and returns its numbers of keys and of explanation lines.
-fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usize)> {
+fn judge(graph: &mut Graph, source: MonitorId, states: &[Meta]) -> Vec<(usize, usize)> {
     let mut costs = Vec::new();
     for state in states {
         let mut work: Vec<Work> = Vec::new();
-        graph.put(source, state, &mut work);
+        graph.apply_object(source, state, &mut work);
         let snapshot = snapshot(graph);
         let plan = decide(&snapshot);
         let explanation = Decision::<Collector>::with_forecast(&snapshot, snapshot.now).explain();
-        if let Plan::Verify { uncertain } = plan {
+        if let Plan::LookUpOwners { uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }
-        let standings: Vec<(Uid, Standing)> =
-            state.owners.iter().map(|owner| (owner.uid.clone(), Standing::Dangling)).collect();
-        match verdict(&standings, 0, || false, Propagation::Background) {
+        let standings: Vec<(Uid, OwnerStanding)> =
+            state.owners.iter().map(|owner| (owner.uid.clone(), OwnerStanding::Dangling)).collect();
+        match verdict(&standings, 0, || false, PropagationPolicy::Background) {
             Verdict::Keep => assert!(standings.is_empty()),
             Verdict::Release(_) => panic!("no owner is solid"),
             Verdict::Delete { .. } => assert!(!standings.is_empty()),
@@ -115,7 +116,7 @@ proptest! {
     ) {
         let _alone = ALONE.lock();
         let mut graph = Graph::default();
-        let source = graph.source("v1", "ConfigMap");
+        let source = graph.add_monitor("v1", "ConfigMap");
         let last = references.len() - 1;
         let states: Vec<Meta> = references.iter().enumerate()
             .map(|(n, references)| meta(n + 1, references, deleting && n == last)).collect();
@@ -127,7 +128,7 @@ proptest! {
         }
         let left = limited(&ALLOCATOR, BASE + FACTOR * texts, || {
             let mut work = Vec::new();
-            graph.gone(source, &states[last], &mut work);
+            graph.apply_deletion(source, &states[last], &mut work);
             work.len()
         });
         prop_assert!(left <= 2 * states[last].owners.len() + 2, "{left} keys for a deleted object");
@@ -140,7 +141,7 @@ proptest! {
 fn a_changed_object_keeps_little_of_its_earlier_references() {
     let _alone = ALONE.lock();
     let mut graph = Graph::default();
-    let source = graph.source("v1", "ConfigMap");
+    let source = graph.add_monitor("v1", "ConfigMap");
     let references = |from: usize| -> Vec<Value> {
         let one = |n: usize| {
             json!({"apiVersion": format!("v{n}"), "kind": format!("Kind{n}"), "name": format!("owner-{n}"),
@@ -149,7 +150,7 @@ fn a_changed_object_keeps_little_of_its_earlier_references() {
         (from..from + 2000).map(one).collect()
     };
     let mut see = |version: usize, from: usize| {
-        graph.put(source, &meta(version, &references(from), false), &mut Vec::new());
+        graph.apply_object(source, &meta(version, &references(from), false), &mut Vec::new());
     };
     see(1, 0);
     let before = ALLOCATOR.allocated();

@@ -5,8 +5,8 @@
 use std::alloc::System;
 
 use cap::Cap;
-use common::meta::{Meta, OwnerRef, Owners, Uid, Version};
-use gc_controller::graph::{Graph, Source};
+use common::meta::{Meta, OwnerRef, OwnerRefs, ResourceVersion, Uid};
+use gc_controller::graph::{Graph, MonitorId};
 use parking_lot::Mutex;
 
 /// Counts allocated bytes that are not freed.
@@ -20,14 +20,14 @@ const APPLICATIONS: usize = 10_000;
 /// A cluster under construction. Each object reaches the graph through the monitor of its kind.
 struct World {
     graph: Graph,
-    sources: Vec<(&'static str, Source)>,
+    sources: Vec<(&'static str, MonitorId)>,
     objects: usize,
     /// Total bytes of the names of all objects.
     names: usize,
 }
 
 /// Returns a list with one owner reference: a controller reference that blocks the owner's deletion.
-fn owner(kind: &str, name: &str, uid: &Uid) -> Owners {
+fn owner(kind: &str, name: &str, uid: &Uid) -> OwnerRefs {
     let reference = OwnerRef {
         api_version: "apps/v1".into(),
         kind: kind.into(),
@@ -43,12 +43,12 @@ impl World {
     fn new() -> Self {
         let mut graph = Graph::default();
         let kinds = ["Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ConfigMap", "Secret"];
-        let sources = kinds.iter().map(|kind| (*kind, graph.source("v1", kind))).collect();
+        let sources = kinds.iter().map(|kind| (*kind, graph.add_monitor("v1", kind))).collect();
         Self { graph, sources, objects: 0, names: 0 }
     }
 
     /// Lets a monitor see an object, and returns its UID.
-    fn see(&mut self, kind: &str, namespace: usize, name: &str, owners: Owners) -> Uid {
+    fn see(&mut self, kind: &str, namespace: usize, name: &str, owners: OwnerRefs) -> Uid {
         let at = self.sources.iter().position(|(known, _)| *known == kind).unwrap();
         self.objects += 1;
         self.names += name.len();
@@ -56,18 +56,18 @@ impl World {
             name: name.into(),
             namespace: format!("team-{namespace}").as_str().into(),
             uid: Uid::new(&format!("2ff731ae-b0d1-491c-{at:04x}-{:012x}", self.objects)),
-            resource_version: Version::parse(&self.objects.to_string()),
+            resource_version: ResourceVersion::parse(&self.objects.to_string()),
             owners,
             ..Meta::default()
         };
-        self.graph.put(self.sources[at].1, &meta, &mut Vec::new());
+        self.graph.apply_object(self.sources[at].1, &meta, &mut Vec::new());
         meta.uid
     }
 
     /// Adds a Deployment with a ReplicaSet and its Pods.
     fn application(&mut self, number: usize, pods: usize) {
         let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
-        let uid = self.see("Deployment", namespace, &name, Owners::default());
+        let uid = self.see("Deployment", namespace, &name, OwnerRefs::default());
         let set = format!("{name}-6d4cf56db6");
         let uid = self.see("ReplicaSet", namespace, &set, owner("Deployment", &name, &uid));
         for pod in 0..pods {
@@ -78,10 +78,10 @@ impl World {
     /// Adds a Service, an EndpointSlice, a ConfigMap and a Secret.
     fn surroundings(&mut self, number: usize) {
         let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
-        let uid = self.see("Service", namespace, &name, Owners::default());
+        let uid = self.see("Service", namespace, &name, OwnerRefs::default());
         self.see("EndpointSlice", namespace, &format!("{name}-x7k2p"), owner("Service", &name, &uid));
-        self.see("ConfigMap", namespace, &format!("{name}-config"), Owners::default());
-        self.see("Secret", namespace, &format!("{name}-credentials"), Owners::default());
+        self.see("ConfigMap", namespace, &format!("{name}-config"), OwnerRefs::default());
+        self.see("Secret", namespace, &format!("{name}-credentials"), OwnerRefs::default());
     }
 }
 
@@ -110,13 +110,13 @@ static MEASURING: Mutex<()> = Mutex::new(());
 fn texts_of_removed_references_are_not_kept() {
     let _alone = MEASURING.lock();
     let mut graph = Graph::default();
-    let source = graph.source("v1", "ConfigMap");
+    let source = graph.add_monitor("v1", "ConfigMap");
     let mut say = |n: usize| {
         let long = format!("K{n}-{}", "x".repeat(100_000));
         let meta = serde_json::json!({"name": "c", "namespace": "ns", "uid": "c", "resourceVersion": (n + 1).to_string(),
             "ownerReferences": [{"apiVersion": long, "kind": long, "name": long, "uid": long}]});
         let meta = serde_json::from_value(meta).unwrap();
-        graph.put(source, &meta, &mut Vec::new());
+        graph.apply_object(source, &meta, &mut Vec::new());
         graph.view(&Uid::new("c")).unwrap();
     };
     say(0);

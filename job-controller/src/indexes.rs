@@ -15,11 +15,11 @@ struct Interval {
 ///
 /// Sets with the same indexes are equal, because the intervals are sorted, do not touch and are never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IndexSet {
+pub struct CompletionIndexSet {
     intervals: Vec<Interval>,
 }
 
-impl IndexSet {
+impl CompletionIndexSet {
     /// Parses a text such as `1,3-5,7`, limited to indexes below `completions`.
     ///
     /// Items that are not numbers are skipped, and parsing stops at the first item that begins at or beyond `completions`.
@@ -31,11 +31,11 @@ impl IndexSet {
         }
         for item in text.split(',') {
             let mut ends = item.split('-');
-            let Some(first) = ends.next().and_then(number) else { continue };
+            let Some(first) = ends.next().and_then(parse_number) else { continue };
             if first >= completions {
                 break;
             }
-            let last = match ends.next().map(number) {
+            let last = match ends.next().map(parse_number) {
                 None => first,
                 Some(Some(last)) => last.min(completions - 1),
                 Some(None) => continue,
@@ -80,7 +80,7 @@ impl IndexSet {
 
     /// Returns the set with more indexes, given in any order.
     #[must_use]
-    pub fn with(mut self, more: impl IntoIterator<Item = u32>) -> Self {
+    pub fn with_indexes(mut self, more: impl IntoIterator<Item = u32>) -> Self {
         self.intervals.extend(more.into_iter().map(|index| Interval { first: index, last: index }));
         Self::from_intervals(self.intervals)
     }
@@ -95,7 +95,7 @@ impl IndexSet {
     }
 
     /// Returns the number of indexes that are in this set and in `other`.
-    pub fn overlap(&self, other: &Self) -> usize {
+    pub fn overlap_len(&self, other: &Self) -> usize {
         let (mut a, mut b, mut count) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.intervals.get(a), other.intervals.get(b)) {
             let (first, last) = (x.first.max(y.first), x.last.min(y.last));
@@ -109,7 +109,7 @@ impl IndexSet {
 
     /// Returns the indexes of this set that are not in `other`.
     #[must_use]
-    pub fn without(&self, other: &Self) -> Self {
+    pub fn without_indexes(&self, other: &Self) -> Self {
         let mut intervals = Vec::with_capacity(self.intervals.len() + other.intervals.len());
         let mut holes = other.intervals.iter().peekable();
         for part in &self.intervals {
@@ -130,7 +130,7 @@ impl IndexSet {
     }
 
     /// Iterates over the indexes below `completions` that are not in this set, lowest first.
-    pub fn missing(&self, completions: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn missing_indexes(&self, completions: u32) -> impl Iterator<Item = u32> + '_ {
         let starts = std::iter::once(0).chain(self.intervals.iter().map(|i| i.last.saturating_add(1)));
         let ends = self.intervals.iter().map(|i| i.first).chain(std::iter::once(completions));
         starts.zip(ends).flat_map(move |(start, end)| start..end.min(completions))
@@ -138,7 +138,7 @@ impl IndexSet {
 }
 
 /// Writes increasing numbers, separated by commas; three or more consecutive numbers as `first-last`.
-impl fmt::Display for IndexSet {
+impl fmt::Display for CompletionIndexSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Interval { first, last }) in self.intervals.iter().enumerate() {
             if at > 0 {
@@ -155,7 +155,7 @@ impl fmt::Display for IndexSet {
 }
 
 /// Parses a decimal number as Go does, with an optional plus sign and leading zeros. Numbers beyond `u32` saturate.
-fn number(text: &str) -> Option<u32> {
+fn parse_number(text: &str) -> Option<u32> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -166,9 +166,9 @@ fn number(text: &str) -> Option<u32> {
 
 /// Parses the completion index in an annotation: a number from 0, with an optional plus sign and leading zeros. Upstream:
 /// `pkg/controller/job`, `getCompletionIndex`.
-pub fn completion_index(annotation: &str) -> Option<u32> {
-    let negative_zero = annotation.strip_prefix('-').is_some_and(|rest| number(rest) == Some(0));
-    if negative_zero { Some(0) } else { number(annotation) }
+pub fn parse_completion_index(annotation: &str) -> Option<u32> {
+    let negative_zero = annotation.strip_prefix('-').is_some_and(|rest| parse_number(rest) == Some(0));
+    if negative_zero { Some(0) } else { parse_number(annotation) }
 }
 
 #[cfg(test)]
@@ -179,11 +179,11 @@ mod tests {
 
     use super::*;
 
-    fn set(indexes: &[u32]) -> IndexSet {
-        IndexSet::default().with(indexes.iter().copied())
+    fn set(indexes: &[u32]) -> CompletionIndexSet {
+        CompletionIndexSet::default().with_indexes(indexes.iter().copied())
     }
 
-    fn all(set: &IndexSet) -> Vec<u32> {
+    fn all(set: &CompletionIndexSet) -> Vec<u32> {
         (0..100_000).filter(|i| set.contains(*i)).collect()
     }
 
@@ -216,23 +216,23 @@ mod tests {
             ("0-99999999999999999999", 3, &[0, 1, 2]),
             ("4,1,2", 5, &[1, 2, 4]),
         ] {
-            assert_eq!(all(&IndexSet::parse(text, completions)), want, "{text}");
+            assert_eq!(all(&CompletionIndexSet::parse(text, completions)), want, "{text}");
         }
     }
 
     #[test]
     fn adjacent_intervals_are_joined() {
-        assert_eq!(IndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
+        assert_eq!(CompletionIndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
     }
 
     /// JOB-27.
     #[test]
     fn the_lowest_missing_indexes_come_first() {
         let taken = set(&[0, 1, 4, 2]);
-        assert_eq!(taken.missing(8).take(3).collect::<Vec<_>>(), [3, 5, 6]);
-        assert_eq!(taken.with([5]).missing(8).take(3).collect::<Vec<_>>(), [3, 6, 7]);
-        assert_eq!(set(&[9]).missing(3).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(set(&[]).missing(0).count(), 0);
+        assert_eq!(taken.missing_indexes(8).take(3).collect::<Vec<_>>(), [3, 5, 6]);
+        assert_eq!(taken.with_indexes([5]).missing_indexes(8).take(3).collect::<Vec<_>>(), [3, 6, 7]);
+        assert_eq!(set(&[9]).missing_indexes(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(set(&[]).missing_indexes(0).count(), 0);
     }
 
     /// JOB-29.
@@ -249,14 +249,14 @@ mod tests {
             (" 1", None),
             ("+-1", None),
         ] {
-            assert_eq!(completion_index(text), want, "{text:?}");
+            assert_eq!(parse_completion_index(text), want, "{text:?}");
         }
     }
 
     /// JOB-67.
     #[test]
     fn a_hundred_thousand_completed_indexes_are_one_interval() {
-        let set = IndexSet::default().with(0..100_000);
+        let set = CompletionIndexSet::default().with_indexes(0..100_000);
         assert_eq!((set.len(), set.intervals.len(), set.to_string().as_str()), (100_000, 1, "0-99999"));
     }
 
@@ -266,11 +266,11 @@ mod tests {
             let (x, y) = (set(&a), set(&b));
             let (a, b): (BTreeSet<u32>, BTreeSet<u32>) = (a.into_iter().collect(), b.into_iter().collect());
             prop_assert_eq!(x.len(), a.len());
-            prop_assert_eq!(&IndexSet::parse(&x.to_string(), 60), &x);
+            prop_assert_eq!(&CompletionIndexSet::parse(&x.to_string(), 60), &x);
             prop_assert_eq!(x.union(&y), set(&a.union(&b).copied().collect::<Vec<_>>()));
-            prop_assert_eq!(x.without(&y), set(&a.difference(&b).copied().collect::<Vec<_>>()));
-            prop_assert_eq!(x.overlap(&y), a.intersection(&b).count());
-            prop_assert_eq!(x.missing(60).collect::<Vec<_>>(), (0..60).filter(|i| !a.contains(i)).collect::<Vec<_>>());
+            prop_assert_eq!(x.without_indexes(&y), set(&a.difference(&b).copied().collect::<Vec<_>>()));
+            prop_assert_eq!(x.overlap_len(&y), a.intersection(&b).count());
+            prop_assert_eq!(x.missing_indexes(60).collect::<Vec<_>>(), (0..60).filter(|i| !a.contains(i)).collect::<Vec<_>>());
             for i in 0..60 {
                 prop_assert_eq!(x.contains(i), a.contains(&i));
             }
@@ -279,9 +279,9 @@ mod tests {
         /// JOB-30.
         #[test]
         fn any_text_is_parsed_into_valid_indexes(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
-            let set = IndexSet::parse(&text, completions);
+            let set = CompletionIndexSet::parse(&text, completions);
             prop_assert!(all(&set).iter().all(|i| *i < completions));
-            prop_assert_eq!(IndexSet::parse(&set.to_string(), completions), set);
+            prop_assert_eq!(CompletionIndexSet::parse(&set.to_string(), completions), set);
         }
     }
 }

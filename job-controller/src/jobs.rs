@@ -16,75 +16,75 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, SharedInformer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, Informer, SharedInformer, method_handler},
+    io::{Io, Requeue, SyncError},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Priority, Queue},
-    runtime::Context,
-    settings::{EXPECTATIONS_TIMEOUT, Settings},
+    runtime::LoopContext,
+    settings::{EXPECTATIONS_TIMEOUT, OperatorSettings},
     store::Store,
 };
 use jiff::Timestamp;
 
 use self::{
     act::Note,
-    gangs::Gangs,
-    memory::Memory,
+    gangs::GangCaches,
+    memory::JobMemories,
     plan::Plan,
-    snapshot::{Limits, Scheduling, Snapshot},
-    watch::Watch,
+    snapshot::{DecisionSettings, SchedulingObjects, Snapshot},
+    watch::EventHandlers,
 };
 use crate::{
-    metrics::ControllerMetrics,
+    metrics::JobMetrics,
     objects::{CachedPod, JOBS, Job},
     options::{
-        MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES, POD_FAILURE_BACKOFF,
-        POD_FAILURE_BACKOFF_MAX, STALE_CONSISTENCY, SYNC_BATCH_PERIOD, WORKLOAD_WITH_JOB,
+        JOB_SYNC_BATCH_PERIOD, MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES,
+        POD_FAILURE_BACKOFF, POD_FAILURE_BACKOFF_MAX, STALE_CONTROLLER_CONSISTENCY_JOB, WORKLOAD_WITH_JOB,
     },
-    orphans::key::Orphan,
+    orphans::key::OrphanKey,
 };
 
 /// The controller that creates, deletes and counts the Pods of Jobs.
 pub struct JobController {
-    context: Context,
+    context: LoopContext,
     queue: Queue<Key>,
-    orphans: Queue<Orphan>,
+    orphans: Queue<OrphanKey>,
     pub(crate) jobs: Arc<SharedInformer<Job>>,
     pub(crate) pods: Informer<CachedPod>,
     pub(crate) ledger: Ledger,
-    gangs: Option<Gangs>,
-    pub(crate) memory: Memory,
-    metrics: ControllerMetrics,
-    limits: Limits,
+    gangs: Option<GangCaches>,
+    pub(crate) memory: JobMemories,
+    metrics: JobMetrics,
+    limits: DecisionSettings,
     expectations_timeout: Duration,
     reads_own_writes: bool,
 }
 
 impl JobController {
     /// Builds the controller and registers its event handlers, which add keys to `queue` and `orphans`.
-    pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<Key>, orphans: Queue<OrphanKey>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = context.ledger();
-        let (memory, metrics) = (Memory::default(), ControllerMetrics::new(&context.metrics));
+        let ledger = context.new_ledger();
+        let (memory, metrics) = (JobMemories::default(), JobMetrics::new(&context.metrics));
         let limits = limits(&settings);
         let jobs = context.shared_informer::<Job>();
         let pods: Arc<Store<CachedPod>> = Arc::default();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            orphans: orphans.clone(),
-            jobs: Arc::clone(jobs.store()),
-            pods: Arc::clone(&pods),
+            orphan_queue: orphans.clone(),
+            job_store: Arc::clone(jobs.store()),
+            pod_store: Arc::clone(&pods),
             memory: memory.clone(),
             metrics: metrics.clone(),
-            batch: limits.batch,
+            sync_batch_period: limits.sync_batch_period,
         });
-        jobs.add_handler(handler(&watch, Watch::on_job));
-        let gangs = settings.gate(&WORKLOAD_WITH_JOB).then(|| Gangs::start(&context, &watch));
-        let pods = context.informer(pods, handler(&watch, Watch::on_pod));
-        let reads_own_writes = settings.reads_own_writes(&STALE_CONSISTENCY);
+        jobs.add_handler(method_handler(&watch, EventHandlers::on_job));
+        let gangs = settings.is_gate_on(&WORKLOAD_WITH_JOB).then(|| GangCaches::start(&context, &watch));
+        let pods = context.start_informer(pods, method_handler(&watch, EventHandlers::on_pod));
+        let reads_own_writes = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_JOB);
         Self {
             context,
             queue,
@@ -96,20 +96,20 @@ impl JobController {
             memory,
             metrics,
             limits,
-            expectations_timeout: settings.duration(&EXPECTATIONS_TIMEOUT),
+            expectations_timeout: settings.tuned_duration(&EXPECTATIONS_TIMEOUT),
             reads_own_writes,
         }
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits {
-        named_pods: settings.size(&MAX_UNCOUNTED_PODS),
-        pods: settings.size(&MAX_PODS_PER_SYNC),
-        failure_backoff: settings.duration(&POD_FAILURE_BACKOFF),
-        failure_backoff_max: settings.duration(&POD_FAILURE_BACKOFF_MAX),
-        batch: settings.duration(&SYNC_BATCH_PERIOD),
-        clears_start_time: settings.gate(&MUTABLE_SCHEDULING_DIRECTIVES),
+fn limits(settings: &OperatorSettings) -> DecisionSettings {
+    DecisionSettings {
+        max_uncounted_pods: settings.tuned_size(&MAX_UNCOUNTED_PODS),
+        max_pods_per_sync: settings.tuned_size(&MAX_PODS_PER_SYNC),
+        failure_backoff: settings.tuned_duration(&POD_FAILURE_BACKOFF),
+        failure_backoff_max: settings.tuned_duration(&POD_FAILURE_BACKOFF_MAX),
+        sync_batch_period: settings.tuned_duration(&JOB_SYNC_BATCH_PERIOD),
+        clears_start_time_on_suspend: settings.is_gate_on(&MUTABLE_SCHEDULING_DIRECTIVES),
     }
 }
 
@@ -121,7 +121,7 @@ impl Controller for JobController {
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("job_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -129,60 +129,68 @@ impl Controller for JobController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         let Snapshot { job, owner, .. } = snapshot;
         (ObjectRef::new(JOBS, &job.metadata), owner.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let Snapshot { job, owner, .. } = snapshot;
         let (metrics, memory, uid) = (&self.metrics, &self.memory, &owner.uid);
         match note {
-            Note::BrokenSelector(problem) => {
+            Note::InvalidSelector(problem) => {
                 let key = job.metadata.key();
                 tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
             }
-            Note::Created { reason, created, refused } => metrics.created(reason, created, refused),
-            Note::NamespaceTerminates => {
+            Note::PodsCreated { reason, created, refused } => metrics.record_create_requests(reason, created, refused),
+            Note::PodRefusedByNamespace => {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
-                memory.change(uid, |remembered| remembered.refused = Some(self.context.clock.instant()));
+                memory.update_job(uid, |remembered| {
+                    remembered.namespace_refused_at = Some(self.context.clock.monotonic_now())
+                });
             }
-            Note::Counted(statuses) => metrics.counted(job, &statuses[0], &statuses[1]),
-            Note::Backoff(record) => memory.change(uid, |remembered| remembered.backoff = Some(record)),
-            Note::Policy(actions) => actions.into_iter().for_each(|(action, pods)| metrics.handled(action, pods)),
-            Note::Untracking(pods) => memory.untracking(uid, pods),
-            Note::StillTracked(pods) => memory.still_tracked(uid, &pods),
-            Note::Finished(end) => {
-                memory.change(uid, |remembered| remembered.finished = true);
-                metrics.finished(job, &end);
+            Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
+            Note::FailureRecordChanged(record) => {
+                memory.update_job(uid, |remembered| remembered.failure_record = Some(record))
             }
-            Note::Synced { is_ok, action, took } => metrics.synced(job, is_ok, action, took),
+            Note::PolicyActionsTaken(actions) => {
+                actions.into_iter().for_each(|(action, pods)| metrics.record_policy_action(action, pods))
+            }
+            Note::RemovingFinalizers(pods) => memory.record_finalizer_removal(uid, pods),
+            Note::FinalizersKept(pods) => memory.revert_finalizer_removal(uid, &pods),
+            Note::JobFinished(end) => {
+                memory.update_job(uid, |remembered| remembered.has_written_end = true);
+                metrics.record_finished_job(job, &end);
+            }
+            Note::SyncFinished { is_ok, action, elapsed: took } => metrics.record_sync(job, is_ok, action, took),
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Scheduling> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<SchedulingObjects> {
         // `None` if a cached Workload or `PodGroup` cannot be decoded.
-        self.gangs.as_ref()?.scheduling(&snapshot.job).ok()
+        self.gangs.as_ref()?.scheduling_objects(&snapshot.job).ok()
     }
 
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
         let owner = &snapshot.owner;
-        self.await_write(&owner.namespace, &owner.uid);
-        if plan.sync.is_ok() {
-            self.memory.keep(&owner.uid, &snapshot.untracked_here, &snapshot.seen_ended);
+        self.record_awaited_write(&owner.namespace, &owner.uid);
+        if plan.sync_plan.is_ok() {
+            self.memory.store_pod_sets(&owner.uid, &snapshot.uids_untracked_by_process, &snapshot.end_first_seen_at);
         }
     }
 
-    fn waiting(&self, key: &Key) {
-        let Some(uid) = self.uid(key) else { return };
-        let awaited = self.await_write(&key.namespace, &uid);
+    fn on_waiting(&self, key: &Key) {
+        let Some(uid) = self.job_uid(key) else { return };
+        let awaited = self.record_awaited_write(&key.namespace, &uid);
         // The cache may have reached the awaited version before the wait was recorded. Then no event enqueues the Job.
-        if self.await_write(&key.namespace, &uid) != awaited || (awaited.is_none() && !self.memory.of(&uid).finished) {
+        if self.record_awaited_write(&key.namespace, &uid) != awaited
+            || (awaited.is_none() && !self.memory.job_memory(&uid).has_written_end)
+        {
             self.queue.add(key.clone(), Priority::Normal);
         }
     }
@@ -193,11 +201,11 @@ impl Controller for JobController {
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
         let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
         if matches!(lives, Ok(false)) {
-            self.orphans.add(Orphan::job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
+            self.orphans.add(OrphanKey::job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
         }
     }
 
-    fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
+    fn child_uids(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         self.children(&snapshot.owner.namespace, &snapshot.owner.uid)
     }
 
@@ -207,7 +215,7 @@ impl Controller for JobController {
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         let mut all: Vec<&dyn AnyInformer> = vec![self.jobs.informer(), &self.pods];
-        all.extend(self.gangs.iter().flat_map(Gangs::informers));
+        all.extend(self.gangs.iter().flat_map(GangCaches::informers));
         all
     }
 }

@@ -70,10 +70,10 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     controller::Loop,
-    queue::Backoff,
-    runtime::{Context, LoopDefinition, Pair, Running},
+    queue::BackoffSettings,
+    runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
     second_writer::OwnedWrites,
 };
 
@@ -83,7 +83,7 @@ use crate::{jobs::JobController, orphans::OrphanController};
 
 /// The loop that syncs Jobs. It owns the status of Jobs: a write by another manager is reported as a second writer.
 pub const JOB: LoopDefinition =
-    LoopDefinition::new("job-controller", "job", start).owning(&[OwnedWrites::status("batch", "jobs")]);
+    LoopDefinition::new("job-controller", "job", start).with_owned_writes(&[OwnedWrites::of_status("batch", "jobs")]);
 /// The loop that deletes finished Jobs after their time to live.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
@@ -91,31 +91,35 @@ pub const TTL_AFTER_FINISHED: LoopDefinition =
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 
 /// The description of the program for [`common::app::main`]: its loops, flags, feature gates and `--tune` values.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "job-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes Job and TTL-after-finished controllers as a service of their own",
     loops: LOOPS,
-    workers: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_SYNCS],
-    gates: GATES,
+    workers_flags: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_SYNCS],
+    feature_gates: GATES,
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// Returns the back-off of the queues `job` and `job_orphan_pod`: from one second to one minute.
-fn backoff() -> Backoff {
-    Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None }
+fn backoff() -> BackoffSettings {
+    BackoffSettings {
+        base_delay: Duration::from_secs(1),
+        max_delay: Duration::from_mins(1),
+        retry_rate_and_burst: None,
+    }
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("job", backoff());
-    let orphans = context.queue("job_orphan_pod", backoff());
-    let workers = context.settings.workers(&CONCURRENT_JOB_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("job", backoff());
+    let orphans = context.new_queue("job_orphan_pod", backoff());
+    let workers = context.settings.worker_count(&CONCURRENT_JOB_SYNCS);
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
     let orphan_controller = Arc::new(OrphanController(Arc::clone(&controller)));
-    Arc::new(Pair {
-        main: Loop::start(JOB.name, context.clone(), controller, queue, workers),
-        second: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
+    Arc::new(LoopPair {
+        main_loop: Loop::start(JOB.name, context.clone(), controller, queue, workers),
+        auxiliary_loop: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
         name: "orphans",
     })
 }

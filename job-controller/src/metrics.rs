@@ -7,17 +7,17 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 
 use crate::{
-    indexes::IndexSet,
-    jobs::plan::{End, Verdict},
-    objects::{Action, Job, Status},
+    indexes::CompletionIndexSet,
+    jobs::plan::{JobEnd, JobResult},
+    objects::{FailurePolicyAction, Job, JobStatus},
 };
 
 /// The maximal number of values of `spec.managedBy` that become label values; further values are counted as `other`.
-const MANAGERS: usize = 32;
+const MAX_EXTERNAL_MANAGERS: usize = 32;
 
 /// The metric families of the Job loop. Clones share their values.
 #[derive(Clone, Debug)]
-pub struct ControllerMetrics {
+pub struct JobMetrics {
     sync_duration: Histograms,
     syncs: Counters,
     finished: Counters,
@@ -33,7 +33,7 @@ pub struct ControllerMetrics {
 
 /// The value of the metric label `reason` for created Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreationReason {
+pub enum PodCreationReason {
     /// No Pod of the Job has failed or is terminating.
     New,
     /// Some Pods of the Job have failed or are terminating.
@@ -42,10 +42,10 @@ pub enum CreationReason {
     RecreateFailed,
 }
 
-impl CreationReason {
+impl PodCreationReason {
     /// Returns the reason for new Pods of a Job with these numbers of failed and terminating Pods.
-    pub fn of(job: &Job, failed: usize, terminating: usize) -> Self {
-        if job.replaces_failed && failed > 0 {
+    pub fn for_job(job: &Job, failed: usize, terminating: usize) -> Self {
+        if job.is_replacement_policy_failed && failed > 0 {
             Self::RecreateFailed
         } else if failed > 0 || terminating > 0 {
             Self::RecreateTerminatingOrFailed
@@ -63,7 +63,7 @@ impl CreationReason {
     }
 }
 
-impl ControllerMetrics {
+impl JobMetrics {
     /// Registers all metric families.
     pub fn new(metrics: &Metrics) -> Self {
         let tracking = metrics.counter(
@@ -116,8 +116,8 @@ impl ControllerMetrics {
                 "Failed Pods that a rule of a failure policy matched, by its action",
                 &["action"],
             ),
-            tracking_added: tracking.with(&["add"]),
-            tracking_removed: tracking.with(&["delete"]),
+            tracking_added: tracking.with_label_values(&["add"]),
+            tracking_removed: tracking.with_label_values(&["delete"]),
             external: metrics.counter(
                 "job_controller_jobs_by_external_controller_total",
                 Stability::Alpha,
@@ -129,60 +129,62 @@ impl ControllerMetrics {
     }
 
     /// Counts a sync of a Job and records its duration.
-    pub fn synced(&self, job: &Job, ok: bool, action: &str, took: SignedDuration) {
-        let labels = [job.mode.as_str(), if ok { "success" } else { "error" }, action];
-        self.sync_duration.with(&labels).observe(took.as_secs_f64().max(0.0));
-        self.syncs.with(&labels).inc();
+    pub fn record_sync(&self, job: &Job, ok: bool, action: &str, took: SignedDuration) {
+        let labels = [job.completion_mode.as_str(), if ok { "success" } else { "error" }, action];
+        self.sync_duration.with_label_values(&labels).observe(took.as_secs_f64().max(0.0));
+        self.syncs.with_label_values(&labels).inc();
     }
 
     /// Counts a finished Job by completion mode, result and reason.
-    pub fn finished(&self, job: &Job, end: &End) {
-        let result = if end.verdict == Verdict::Success { "succeeded" } else { "failed" };
-        self.finished.with(&[job.mode.as_str(), result, &end.reason]).inc();
+    pub fn record_finished_job(&self, job: &Job, end: &JobEnd) {
+        let result = if end.job_result == JobResult::Success { "succeeded" } else { "failed" };
+        self.finished.with_label_values(&[job.completion_mode.as_str(), result, &end.reason]).inc();
     }
 
     /// Counts the Pods and indexes that are in the written status `after` and not in the status `before`.
-    pub fn counted(&self, job: &Job, before: &Status, after: &Status) {
-        let mode = job.mode.as_str();
+    pub fn record_counted_pods(&self, job: &Job, before: &JobStatus, after: &JobStatus) {
+        let mode = job.completion_mode.as_str();
         let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
         let number = |count: i32| usize::try_from(count).unwrap_or(0);
         let succeeded = if job.is_indexed() {
-            let count = |text: &str| IndexSet::parse(text, job.indexes()).len();
+            let count = |text: &str| CompletionIndexSet::parse(text, job.index_count()).len();
             let limit = if job.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
             let indexes = if before.completed_indexes == after.completed_indexes {
                 0
             } else {
                 grown(count(&before.completed_indexes), count(&after.completed_indexes))
             };
-            self.finished_indexes.with(&["succeeded", limit]).inc_by(indexes);
+            self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(indexes);
             if job.backoff_limit_per_index.is_some() && before.failed_indexes != after.failed_indexes {
-                let count = |status: &Status| count(status.failed_indexes.as_deref().unwrap_or_default());
-                self.finished_indexes.with(&["failed", limit]).inc_by(grown(count(before), count(after)));
+                let count = |status: &JobStatus| count(status.failed_indexes.as_deref().unwrap_or_default());
+                self.finished_indexes.with_label_values(&["failed", limit]).inc_by(grown(count(before), count(after)));
             }
             indexes
         } else {
             grown(number(before.succeeded), number(after.succeeded))
         };
-        self.pods_finished.with(&[mode, "succeeded"]).inc_by(succeeded);
-        self.pods_finished.with(&[mode, "failed"]).inc_by(grown(number(before.failed), number(after.failed)));
+        self.pods_finished.with_label_values(&[mode, "succeeded"]).inc_by(succeeded);
+        self.pods_finished
+            .with_label_values(&[mode, "failed"])
+            .inc_by(grown(number(before.failed), number(after.failed)));
     }
 
     /// Counts requests to create Pods for this reason: the numbers of successes and failures.
-    pub fn created(&self, reason: CreationReason, succeeded: usize, failed: usize) {
+    pub fn record_create_requests(&self, reason: PodCreationReason, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
-                self.pods_creation.with(&[reason.as_str(), status]).inc_by(count as u64);
+                self.pods_creation.with_label_values(&[reason.as_str(), status]).inc_by(count as u64);
             }
         }
     }
 
     /// Counts failed Pods by the action that the failure policy chose for them.
-    pub fn handled(&self, action: Action, pods: u64) {
-        self.policy_actions.with(&[action.as_str()]).inc_by(pods);
+    pub fn record_policy_action(&self, action: FailurePolicyAction, pods: u64) {
+        self.policy_actions.with_label_values(&[action.as_str()]).inc_by(pods);
     }
 
     /// Counts a Pod that enters or leaves the group of terminated Pods with the finalizer. True means inside the group.
-    pub fn tracking(&self, before: bool, after: bool) {
+    pub fn record_tracking_change(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();
         } else if before && !after {
@@ -191,18 +193,18 @@ impl ControllerMetrics {
     }
 
     /// Counts a Job that another controller manages; `by` is `spec.managedBy`.
-    pub fn managed_externally(&self, by: &str) {
+    pub fn record_externally_managed_job(&self, by: &str) {
         let mut known = self.managers.lock();
-        if known.len() < MANAGERS && !known.contains(by) {
+        if known.len() < MAX_EXTERNAL_MANAGERS && !known.contains(by) {
             known.insert(by.to_owned());
         }
         let name = if known.contains(by) { by } else { "other" };
-        self.external.with(&[name]).inc();
+        self.external.with_label_values(&[name]).inc();
     }
 }
 
 /// Registers the histogram of seconds from the end of a Job's time to live to the deletion of the Job.
-pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
+pub(crate) fn register_ttl_deletion_duration(metrics: &Metrics) -> Histogram {
     let duration = metrics.histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
         Stability::Alpha,
@@ -210,5 +212,5 @@ pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
         &[],
         exponential_buckets(0.1, 2.0, 14),
     );
-    duration.with(&[])
+    duration.with_label_values(&[])
 }

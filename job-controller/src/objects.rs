@@ -6,12 +6,12 @@ mod policy;
 mod scheduling;
 mod status;
 
-pub use job::{JOBS, Job, Mode};
+pub use job::{CompletionMode, JOBS, Job};
 pub use pod::{
-    COMPLETION_INDEX, COMPLETION_INDEX_ENV, CachedPod, Evidence, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT,
-    JOB_TRACKING,
+    COMPLETION_INDEX_ENV, CachedPod, FailureEvidence, JOB_COMPLETION_INDEX_ANNOTATION,
+    JOB_INDEX_FAILURE_COUNT_ANNOTATION, JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, JOB_TRACKING_FINALIZER,
 };
-pub use policy::{Action, FailurePolicy, SuccessPolicy};
-pub(crate) use scheduling::named;
-pub use scheduling::{ByReference, GroupTemplate, POD_GROUPS, PodGroup, WORKLOADS, Workload};
-pub use status::{NamedPods, Status, kinds};
+pub use policy::{FailurePolicyAction, PodFailurePolicy, SuccessPolicy};
+pub(crate) use scheduling::reference_index_value;
+pub use scheduling::{ByReference, POD_GROUPS, PodGroup, PodGroupTemplate, WORKLOADS, Workload};
+pub use status::{JobStatus, UncountedTerminatedPods, condition_types};

@@ -5,74 +5,76 @@ use std::time::Duration;
 use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag};
 
 /// With this gate on, suspending a Job removes its start time. The API server then allows new scheduling directives.
-pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
-    FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
+pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate = FeatureGate::on_by_default(
+    "MutableSchedulingDirectivesForSuspendedJobs",
+    "Suspending a Job clears status.startTime",
+);
 /// With this gate on, a Job is synced only after the caches show the last writes of this process for it.
 ///
 /// With the gate off, finished Pods are counted without this wait, as upstream does. Pods are created and scaled down only
 /// after the wait, with the gate on or off.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+pub const STALE_CONTROLLER_CONSISTENCY_JOB: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyJob",
     "A Job is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
 /// With this gate on, an Indexed Job that runs all its Pods at once gets a Workload and a `PodGroup` (gang scheduling).
-pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off(
+pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off_by_default(
     "WorkloadWithJob",
     "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
 );
 /// With this gate on, the API server serves Workloads and `PodGroups`. [`WORKLOAD_WITH_JOB`] requires this gate.
 pub const GENERIC_WORKLOAD: FeatureGate =
-    FeatureGate::off("GenericWorkload", "The API server serves Workloads and PodGroups");
+    FeatureGate::off_by_default("GenericWorkload", "The API server serves Workloads and PodGroups");
 /// The gates that this program accepts in `--feature-gates`, including gates that have no effect on it.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
-    STALE_CONSISTENCY,
+    STALE_CONTROLLER_CONSISTENCY_JOB,
     ATOMIC_FIFO,
     GENERIC_WORKLOAD,
     WORKLOAD_WITH_JOB,
-    FeatureGate::on(
+    FeatureGate::on_by_default(
         "MutablePodResourcesForSuspendedJobs",
         "For the API server only; the gate has no effect on this controller",
     ),
-    FeatureGate::locked("JobBackoffLimitPerIndex", "Failures may be limited per index"),
-    FeatureGate::locked("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
-    FeatureGate::locked(
+    FeatureGate::always_on("JobBackoffLimitPerIndex", "Failures may be limited per index"),
+    FeatureGate::always_on("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
+    FeatureGate::always_on(
         "JobPodReplacementPolicy",
         "Jobs may replace Pods only after they have finished; terminating Pods are counted",
     ),
-    FeatureGate::locked("JobManagedBy", "Jobs may be managed by another controller"),
-    FeatureGate::locked("SidecarContainers", "A Pod has finished only after its sidecars have, too"),
+    FeatureGate::always_on("JobManagedBy", "Jobs may be managed by another controller"),
+    FeatureGate::always_on("SidecarContainers", "A Pod has finished only after its sidecars have, too"),
 ];
 
 /// The back-off before the first replacement of a failed Pod, 10 s by default. Upstream: `DefaultJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF: Tune = Tune::duration(
+pub const POD_FAILURE_BACKOFF: Tune = Tune::of_duration(
     "job-pod-failure-backoff",
     Duration::from_secs(10),
     "Back-off before the first replacement of a failed Pod of a Job",
 );
 /// The maximal back-off before the replacement of a failed Pod, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
+pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::of_duration(
     "job-pod-failure-backoff-max",
     Duration::from_mins(10),
     "Maximum back-off before the replacement of a failed Pod of a Job",
 );
 /// The debounce period for events of Pods, 1 s by default. Upstream: `SyncJobBatchPeriod`.
-pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
+pub const JOB_SYNC_BATCH_PERIOD: Tune = Tune::of_duration(
     "job-sync-batch-period",
     Duration::from_secs(1),
     "How long to debounce events of the Pods of a Job before the Job is synced",
 );
 /// The maximal number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
 pub const MAX_UNCOUNTED_PODS: Tune =
-    Tune::count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
+    Tune::of_count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
 /// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tune =
-    Tune::count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
+    Tune::of_count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
 /// The values that this program accepts in `--tune`.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,
-    SYNC_BATCH_PERIOD,
+    JOB_SYNC_BATCH_PERIOD,
     MAX_UNCOUNTED_PODS,
     MAX_PODS_PER_SYNC,
     EXPECTATIONS_TIMEOUT,
@@ -84,7 +86,7 @@ pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
 /// `--concurrent-ttl-after-finished-syncs`: the number of finished Jobs deleted at the same time, 5 by default.
 pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
-    default: 5,
-    min: 0,
+    default_workers: 5,
+    min_workers: 0,
     help: "Number of finished Jobs deleted at the same time",
 };

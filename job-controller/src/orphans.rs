@@ -14,27 +14,27 @@ mod snapshot;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::Uid,
 };
 use jiff::Timestamp;
 
-use self::{act::Note, key::Orphan, plan::Plan, snapshot::Snapshot};
+use self::{act::Note, key::OrphanKey, plan::Plan, snapshot::Snapshot};
 use crate::jobs::JobController;
 
 /// The controller that removes leftover finalizers. It reads the caches of the Job controller.
 pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
 
 impl Controller for OrphanController {
-    type Key = Orphan;
+    type Key = OrphanKey;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Orphan, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &OrphanKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(self.observe(key))
     }
 
@@ -42,19 +42,19 @@ impl Controller for OrphanController {
         decide::decide(snapshot)
     }
 
-    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(plan, io).await
     }
 
-    fn object(_: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
         // No object is needed: this loop emits no Events about a Job, and records no writes for it.
         (ObjectRef::default(), Uid::default())
     }
 
-    fn record(&self, snapshot: &Snapshot, _: &Plan) {
-        if let Some(job) = &snapshot.ended_job {
-            self.0.memory.forget(job);
-            self.0.ledger.forget(job);
+    fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
+        if let Some(job) = &snapshot.ended_job_uid {
+            self.0.memory.forget_job(job);
+            self.0.ledger.forget_owner(job);
         }
     }
 

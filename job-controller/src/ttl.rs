@@ -16,21 +16,21 @@ use std::sync::Arc;
 
 use common::{
     conditions::seconds,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
     metrics::Histogram,
-    queue::{Backoff, Queue},
-    runtime::{Context, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, RunningLoop},
 };
 use jiff::Timestamp;
 
 use self::{act::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
     TTL_AFTER_FINISHED,
-    metrics::ttl_deletion_duration,
+    metrics::register_ttl_deletion_duration,
     objects::{JOBS, Job},
     options::CONCURRENT_TTL_SYNCS,
 };
@@ -42,13 +42,13 @@ pub struct TtlController {
 }
 
 /// Starts the loop with its queue and handlers.
-pub(crate) fn start(context: Context) -> Arc<dyn Running> {
-    let queue: Queue<Key> = context.queue("ttl_jobs_to_delete", Backoff::default());
+pub(crate) fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue: Queue<Key> = context.new_queue("ttl_jobs_to_delete", BackoffSettings::default());
     let jobs = context.shared_informer::<Job>();
     let keys = queue.clone();
     jobs.add_handler(Box::new(move |event, origin| watch::on_job(&keys, event, origin)));
-    let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
-    let controller = TtlController { jobs, deletion_duration: ttl_deletion_duration(&context.metrics) };
+    let workers = context.settings.worker_count(&CONCURRENT_TTL_SYNCS);
+    let controller = TtlController { jobs, deletion_duration: register_ttl_deletion_duration(&context.metrics) };
     Loop::start(TTL_AFTER_FINISHED.name, context, Arc::new(controller), queue, workers)
 }
 
@@ -58,7 +58,7 @@ impl Controller for TtlController {
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(self.jobs.store(), key, now))
     }
 
@@ -66,23 +66,23 @@ impl Controller for TtlController {
         decide::decide(&snapshot.job, snapshot.now)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::new(JOBS, &snapshot.job.metadata), snapshot.job.metadata.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let key = snapshot.job.metadata.key();
         match note {
-            Note::Ahead => {
+            Note::FinishTimeInFuture => {
                 tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is deleted after its time to live");
             }
-            Note::Removed(late, finished) => {
+            Note::JobDeleted(late, finished) => {
                 self.deletion_duration.observe(late.as_secs_f64());
-                tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::text), "Removed a finished Job");
+                tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::format_rfc3339), "Removed a finished Job");
             }
         }
     }

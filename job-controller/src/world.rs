@@ -15,26 +15,29 @@ use crate::{
     jobs::{
         JobController,
         decide::decide,
-        observe::claim,
-        plan::{Manage, NewPod, SyncPlan, Victim},
-        snapshot::{Limits, PodRef, Record, Snapshot, UnseenWrites},
+        observe::claim_pods,
+        plan::{NewPod, PodToDelete, ScalingDecision, SyncPlan},
+        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot, UnseenWrites},
     },
-    objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
+    objects::{
+        JOB_COMPLETION_INDEX_ANNOTATION, JOB_INDEX_FAILURE_COUNT_ANNOTATION,
+        JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, JOB_TRACKING_FINALIZER, JOBS, Job, JobStatus,
+    },
 };
 
 /// Returns the time that lies this many seconds after 2027-01-15T08:00:00Z, the time of every sync in tests.
-pub(crate) fn at(second: i64) -> Timestamp {
+pub(crate) fn sync_time_plus(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(second)
 }
 
-pub(crate) fn limits() -> Limits {
-    Limits {
-        named_pods: 500,
-        pods: 500,
+pub(crate) fn default_decision_settings() -> DecisionSettings {
+    DecisionSettings {
+        max_uncounted_pods: 500,
+        max_pods_per_sync: 500,
         failure_backoff: Duration::from_secs(10),
         failure_backoff_max: Duration::from_mins(10),
-        batch: Duration::from_secs(1),
-        clears_start_time: true,
+        sync_batch_period: Duration::from_secs(1),
+        clears_start_time_on_suspend: true,
     }
 }
 
@@ -48,7 +51,7 @@ pub(crate) fn job(name: &str) -> JobBuilder {
         "metadata": {"name": name, "namespace": "shop", "uid": "u-job", "generation": 1, "resourceVersion": "5"},
         "spec": {"parallelism": 1, "completions": 1, "selector": {"matchLabels": {"job": "j"}},
             "template": {"metadata": {"labels": {"job": "j"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}},
-        "status": {"startTime": at(-60).to_string(), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
+        "status": {"startTime": sync_time_plus(-60).to_string(), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
     }))
 }
 
@@ -68,7 +71,7 @@ impl JobBuilder {
         self
     }
     pub(crate) fn condition(mut self, kind: &str, status: &str, reason: &str, message: &str) -> Self {
-        let time = at(-30).to_string();
+        let time = sync_time_plus(-30).to_string();
         let new = json!({"type": kind, "status": status, "reason": reason, "message": message,
             "lastProbeTime": time, "lastTransitionTime": time});
         let list = &mut self.0["status"]["conditions"];
@@ -79,10 +82,10 @@ impl JobBuilder {
         self
     }
     pub(crate) fn deleting(mut self) -> Self {
-        self.0["metadata"]["deletionTimestamp"] = json!(at(-1).to_string());
+        self.0["metadata"]["deletionTimestamp"] = json!(sync_time_plus(-1).to_string());
         self
     }
-    pub(crate) fn read(&self) -> Job {
+    pub(crate) fn build_job(&self) -> Job {
         serde_json::from_str(&self.0.to_string()).unwrap()
     }
 }
@@ -96,9 +99,9 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-job", "controller": true});
     PodBuilder(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", "labels": {"job": "j"},
-            "creationTimestamp": at(-3600).to_string(), "annotations": {}, "ownerReferences": [owner], "finalizers": [JOB_TRACKING]},
+            "creationTimestamp": sync_time_plus(-3600).to_string(), "annotations": {}, "ownerReferences": [owner], "finalizers": [JOB_TRACKING_FINALIZER]},
         "spec": {"nodeName": "node-1"},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(-3000).to_string()}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": sync_time_plus(-3000).to_string()}]},
     }))
 }
 
@@ -112,11 +115,11 @@ impl PodBuilder {
         self
     }
     pub(crate) fn index(self, index: impl ToString) -> Self {
-        self.annotate(COMPLETION_INDEX, index)
+        self.annotate(JOB_COMPLETION_INDEX_ANNOTATION, index)
     }
     pub(crate) fn failures(self, counted: u32, ignored: u32) -> Self {
-        let this = self.annotate(INDEX_FAILURE_COUNT, counted);
-        if ignored > 0 { this.annotate(INDEX_IGNORED_FAILURE_COUNT, ignored) } else { this }
+        let this = self.annotate(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted);
+        if ignored > 0 { this.annotate(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored) } else { this }
     }
     pub(crate) fn phase(self, phase: &str) -> Self {
         self.set("status", "phase", json!(phase))
@@ -125,7 +128,7 @@ impl PodBuilder {
         self.set("status", "conditions", json!([]))
     }
     fn ended(self, phase: &str, code: i32, second: i64) -> Self {
-        let terminated = json!({"exitCode": code, "finishedAt": at(second).to_string()});
+        let terminated = json!({"exitCode": code, "finishedAt": sync_time_plus(second).to_string()});
         self.phase(phase).unready().set(
             "status",
             "containerStatuses",
@@ -155,10 +158,10 @@ impl PodBuilder {
         )
     }
     pub(crate) fn deleting(self) -> Self {
-        self.set("metadata", "deletionTimestamp", json!(at(-100).to_string()))
+        self.set("metadata", "deletionTimestamp", json!(sync_time_plus(-100).to_string()))
     }
     pub(crate) fn created(self, second: i64) -> Self {
-        self.set("metadata", "creationTimestamp", json!(at(second).to_string()))
+        self.set("metadata", "creationTimestamp", json!(sync_time_plus(second).to_string()))
     }
     pub(crate) fn unassigned(self) -> Self {
         self.set("spec", "nodeName", json!(null)).phase("Pending").unready()
@@ -175,57 +178,58 @@ impl PodBuilder {
     pub(crate) fn name(&self) -> String {
         self.0["metadata"]["name"].as_str().unwrap().to_owned()
     }
-    pub(crate) fn build(&self) -> PodRef {
+    pub(crate) fn build(&self) -> SharedPod {
         Arc::new(serde_json::from_str(&self.0.to_string()).unwrap())
     }
 }
 
 /// A Job and its Pods under construction, and the remembered state, from which a test makes the input of a sync.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) unseen_writes: bool,
-    pub(crate) terminating_namespace: bool,
-    pub(crate) is_stale: bool,
-    pub(crate) limits: Limits,
-    pub(crate) untracked_here: Vec<&'static str>,
-    pub(crate) backoff: Record,
+    pub(crate) is_namespace_terminating: bool,
+    pub(crate) has_stale_objects: bool,
+    pub(crate) decision_settings: DecisionSettings,
+    pub(crate) uids_untracked_by_process: Vec<&'static str>,
+    pub(crate) failure_record: FailureRecord,
 }
 
 impl JobBuilder {
-    pub(crate) fn with(self, pods: impl IntoIterator<Item = PodBuilder>) -> World {
-        World {
+    pub(crate) fn with_pods(self, pods: impl IntoIterator<Item = PodBuilder>) -> SyncFixture {
+        SyncFixture {
             job: self,
             pods: pods.into_iter().collect(),
             unseen_writes: false,
-            terminating_namespace: false,
-            is_stale: false,
-            limits: limits(),
-            untracked_here: Vec::new(),
-            backoff: Record::default(),
+            is_namespace_terminating: false,
+            has_stale_objects: false,
+            decision_settings: default_decision_settings(),
+            uids_untracked_by_process: Vec::new(),
+            failure_record: FailureRecord::default(),
         }
     }
 }
 
-impl World {
-    pub(crate) fn unseen_writes(mut self) -> Self {
+impl SyncFixture {
+    pub(crate) fn with_unseen_writes(mut self) -> Self {
         self.unseen_writes = true;
         self
     }
-    pub(crate) fn stale(self) -> Self {
-        Self { is_stale: true, ..self.unseen_writes() }
+    pub(crate) fn with_stale_cache(self) -> Self {
+        Self { has_stale_objects: true, ..self.with_unseen_writes() }
     }
-    pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
-        change(&mut self.limits);
+    pub(crate) fn with_decision_settings(mut self, change: impl FnOnce(&mut DecisionSettings)) -> Self {
+        change(&mut self.decision_settings);
         self
     }
-    pub(crate) fn untracked_here(mut self, pods: &[&'static str]) -> Self {
-        self.untracked_here = pods.to_vec();
+    pub(crate) fn with_untracked_by_process(mut self, pods: &[&'static str]) -> Self {
+        self.uids_untracked_by_process = pods.to_vec();
         self
     }
-    pub(crate) fn backoff(mut self, failures: u32, last: i64) -> Self {
-        self.backoff = Record { failures, last: Some(at(last)) };
+    pub(crate) fn with_failures(mut self, failures: u32, last: i64) -> Self {
+        self.failure_record =
+            FailureRecord { failure_count_since_success: failures, last_failure: Some(sync_time_plus(last)) };
         self
     }
     pub(crate) fn explain(&self) -> Explanation {
@@ -234,82 +238,100 @@ impl World {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let job = Arc::new(self.job.read());
+        let job = Arc::new(self.job.build_job());
         let owner = Owner::new(JOBS, &job.metadata);
-        let pods: Vec<PodRef> = self.pods.iter().map(PodBuilder::build).collect();
+        let pods: Vec<SharedPod> = self.pods.iter().map(PodBuilder::build).collect();
         let why = "2 deleted pods".to_owned();
-        let unseen_writes = UnseenWrites { why, at_most: Duration::from_secs(9), is_stale: self.is_stale };
-        let (claims, unselected) = claim(&owner, &job.selector, pods, Vec::new());
+        let unseen_writes = UnseenWrites {
+            description: why,
+            max_wait: Duration::from_secs(9),
+            has_stale_objects: self.has_stale_objects,
+        };
+        let (claims, unselected) = claim_pods(&owner, &job.selector, pods, Vec::new());
         Snapshot {
             claims,
-            unselected,
-            untracked_here: Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
-            seen_ended: Arc::default(),
-            backoff: self.backoff,
-            scheduling: None,
-            terminating_namespace: self.terminating_namespace,
+            unselected_pods: unselected,
+            uids_untracked_by_process: Arc::new(
+                self.uids_untracked_by_process.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>(),
+            ),
+            end_first_seen_at: Arc::default(),
+            failure_record: self.failure_record,
+            scheduling_objects: None,
+            is_namespace_terminating: self.is_namespace_terminating,
             unseen_writes: self.unseen_writes.then_some(unseen_writes),
-            limits: self.limits,
-            now: at(0),
+            decision_settings: self.decision_settings,
+            now: sync_time_plus(0),
             owner,
             job,
         }
     }
     /// Returns the plan of the sync. Panics if the Job is not synced, for example because it has finished.
     pub(crate) fn plan(&self) -> SyncPlan {
-        decide(&self.snapshot()).sync.unwrap()
+        decide(&self.snapshot()).sync_plan.unwrap()
     }
     /// Returns the first status that the plan writes.
-    pub(crate) fn status(&self) -> Status {
-        self.plan().tracked.status
+    pub(crate) fn status(&self) -> JobStatus {
+        self.plan().first_status_write.status
     }
     /// Returns condition type, reason and message of the Job's end, if it ends.
-    pub(crate) fn end(&self) -> Option<String> {
-        let end = self.plan().managed.end_to_write?;
-        Some(format!("{} {}: {}", end.interim(), end.reason, end.message))
+    pub(crate) fn end_text(&self) -> Option<String> {
+        let end = self.plan().counts_after_scaling.end_to_write?;
+        Some(format!("{} {}: {}", end.interim_condition_type(), end.reason, end.message))
     }
     /// Returns the names of counted Pods that lose their finalizer.
-    pub(crate) fn untracks(&self) -> Vec<String> {
+    pub(crate) fn untracked_pod_names(&self) -> Vec<String> {
         let plan = self.plan();
-        plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
+        plan.first_status_write
+            .positions_to_untrack
+            .iter()
+            .map(|at| plan.pod_inventory.pods[*at].pod.meta().name.to_string())
+            .collect()
     }
     /// Returns the names of Pods that lose their finalizer without being counted.
-    pub(crate) fn untracks_uncounted(&self) -> Vec<String> {
-        decide(&self.snapshot()).untrack_uncounted.iter().map(|pod| pod.meta().name.to_string()).collect()
+    pub(crate) fn uncounted_untracked_pod_names(&self) -> Vec<String> {
+        decide(&self.snapshot()).uncounted_pods_to_untrack.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
     /// Whether the plan creates or deletes Pods.
-    pub(crate) fn acts(&self) -> bool {
-        match self.plan().manage {
-            Manage::Create { pods, .. } => !pods.is_empty(),
-            manage => !manage.victims().is_empty(),
+    pub(crate) fn creates_or_deletes_pods(&self) -> bool {
+        match self.plan().scaling_decision {
+            ScalingDecision::Create { pods, .. } => !pods.is_empty(),
+            manage => !manage.pods_to_delete().is_empty(),
         }
     }
     /// Describes what the plan creates or deletes, for example `create 3` or `delete a b`.
-    pub(crate) fn does(&self) -> String {
-        let Ok(plan) = decide(&self.snapshot()).sync else { return "nothing".to_owned() };
-        let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
+    pub(crate) fn describe_scaling(&self) -> String {
+        let Ok(plan) = decide(&self.snapshot()).sync_plan else { return "nothing".to_owned() };
+        let name = |at: usize| plan.pod_inventory.pods[at].pod.meta().name.to_string();
         let names =
-            |victims: &[Victim]| victims.iter().map(|victim| name(victim.position)).collect::<Vec<_>>().join(" ");
-        match &plan.manage {
-            Manage::Nothing => "nothing".to_owned(),
-            Manage::NotAllowed(why) => format!("not allowed: {why}"),
-            Manage::Deleting => "deleting".to_owned(),
-            Manage::NoIndexLeft { missing } => format!("no index for {missing}"),
-            Manage::DeleteAsFailed(victims) => format!("fail {}", names(victims)).trim().to_owned(),
-            Manage::DeleteUncounted(victims) => format!("delete uncounted {}", names(victims)).trim().to_owned(),
-            Manage::Suspend(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
-            Manage::Remove(victims) => format!("delete {}", names(victims)),
-            Manage::Postpone { missing, wait } => format!("wait {}s for {missing}", wait.as_secs_f64()),
-            Manage::Create { pods, wait, .. } if pods.iter().all(|pod| pod.index.is_none()) => {
+            |victims: &[PodToDelete]| victims.iter().map(|victim| name(victim.position)).collect::<Vec<_>>().join(" ");
+        match &plan.scaling_decision {
+            ScalingDecision::NoChange => "nothing".to_owned(),
+            ScalingDecision::NotAllowed(why) => format!("not allowed: {why}"),
+            ScalingDecision::JobTerminating => "deleting".to_owned(),
+            ScalingDecision::NoIndexLeft { missing_pods: missing } => format!("no index for {missing}"),
+            ScalingDecision::DeleteAsFailed(victims) => format!("fail {}", names(victims)).trim().to_owned(),
+            ScalingDecision::DeleteUncounted(victims) => {
+                format!("delete uncounted {}", names(victims)).trim().to_owned()
+            }
+            ScalingDecision::DeleteSuspended(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
+            ScalingDecision::ScaleDown(victims) => format!("delete {}", names(victims)),
+            ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait } => {
+                format!("wait {}s for {missing}", wait.as_secs_f64())
+            }
+            ScalingDecision::Create { pods, remaining_backoff: wait, .. }
+                if pods.iter().all(|pod| pod.index.is_none()) =>
+            {
                 assert!(wait.is_none());
                 format!("create {}", pods.len())
             }
-            Manage::Create { pods, wait, .. } => {
+            ScalingDecision::Create { pods, remaining_backoff: wait, .. } => {
                 let index = |pod: &NewPod| {
                     let index = pod.index.unwrap();
                     match pod.failures {
-                        Some(f) if f.ignored > 0 => format!("{index}/{}+{}", f.counted, f.ignored),
-                        Some(f) => format!("{index}/{}", f.counted),
+                        Some(f) if f.ignored_failures > 0 => {
+                            format!("{index}/{}+{}", f.counted_failures, f.ignored_failures)
+                        }
+                        Some(f) => format!("{index}/{}", f.counted_failures),
                         None => index.to_string(),
                     }
                 };

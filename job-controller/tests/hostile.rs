@@ -13,8 +13,8 @@ use job_controller::{
     jobs::{
         JobController,
         decide::decide,
-        plan::{Manage, Plan, SyncPlan},
-        snapshot::{Limits, PodRef, Record, Snapshot},
+        plan::{Plan, ScalingDecision, SyncPlan},
+        snapshot::{DecisionSettings, FailureRecord, SharedPod, Snapshot},
     },
     objects::{JOBS, Job},
 };
@@ -26,25 +26,25 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-const LIMITS: Limits = Limits {
-    named_pods: 500,
-    pods: 500,
+const LIMITS: DecisionSettings = DecisionSettings {
+    max_uncounted_pods: 500,
+    max_pods_per_sync: 500,
     failure_backoff: Duration::from_secs(10),
     failure_backoff_max: Duration::from_mins(10),
-    batch: Duration::from_secs(1),
-    clears_start_time: true,
+    sync_batch_period: Duration::from_secs(1),
+    clears_start_time_on_suspend: true,
 };
 /// The allowed bytes in use for each byte of the Job and its Pods. Sets of indexes are parsed, joined, and written again.
-const EACH_BYTE: usize = 64;
+const MAX_HELD_PER_BYTE: usize = 64;
 /// The allowed memory in use, in bytes, that does not depend on the input: for the Pods of one sync, and for texts.
-const BESIDES: usize = 1 << 20;
+const MAX_HELD_CONSTANT: usize = 1 << 20;
 /// The allowed sum of allocations, freed ones included, in bytes for each byte of input. Work proportional to a number in a
 /// `spec` would exceed this limit.
-const TOTAL_EACH_BYTE: usize = 40;
+const MAX_TOTAL_PER_BYTE: usize = 40;
 /// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most some hundred.
-const TOTAL_EACH_CREATE: usize = 1 << 10;
+const MAX_TOTAL_PER_CREATE: usize = 1 << 10;
 /// The allowed sum of allocations, in bytes, that does not depend on the input.
-const TOTAL_BESIDES: usize = 96 << 10;
+const MAX_TOTAL_CONSTANT: usize = 96 << 10;
 
 fn number() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![
@@ -163,18 +163,19 @@ fn pods() -> impl Strategy<Value = Vec<Value>> {
 
 fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
     let owner = Owner::new(JOBS, &job.metadata);
-    let keep: Vec<PodRef> = pods.iter().map(|pod| Arc::new(serde_json::from_str(&pod.to_string()).unwrap())).collect();
+    let keep: Vec<SharedPod> =
+        pods.iter().map(|pod| Arc::new(serde_json::from_str(&pod.to_string()).unwrap())).collect();
     Snapshot {
         owner,
         claims: Claims { keep, ..Claims::default() },
-        unselected: Vec::new(),
-        untracked_here: Arc::default(),
-        seen_ended: Arc::default(),
-        backoff: Record { failures: u32::MAX, last: Some(Timestamp::MAX) },
-        scheduling: None,
-        terminating_namespace: false,
+        unselected_pods: Vec::new(),
+        uids_untracked_by_process: Arc::default(),
+        end_first_seen_at: Arc::default(),
+        failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure: Some(Timestamp::MAX) },
+        scheduling_objects: None,
+        is_namespace_terminating: false,
         unseen_writes: None,
-        limits: LIMITS,
+        decision_settings: LIMITS,
         now: "2026-11-21T09:00:00Z".parse().unwrap(),
         job: Arc::new(job),
     }
@@ -185,7 +186,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     let text = job.to_string();
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
     let (before, total_before) = (ALLOCATOR.allocated(), ALLOCATOR.total_allocated());
-    let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
+    let limit = Limit::of(&ALLOCATOR, size * MAX_HELD_PER_BYTE + MAX_HELD_CONSTANT);
     let read = serde_json::from_str::<Job>(&text).ok();
     let plan = read.map(|job| {
         let snapshot = snapshot(job, pods);
@@ -195,19 +196,19 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     });
     drop(limit);
     let total = ALLOCATOR.total_allocated() - total_before;
-    let creates = |plan: &Plan| match &plan.sync {
-        Ok(SyncPlan { manage: Manage::Create { pods, .. }, .. }) => pods.len(),
+    let creates = |plan: &Plan| match &plan.sync_plan {
+        Ok(SyncPlan { scaling_decision: ScalingDecision::Create { pods, .. }, .. }) => pods.len(),
         _ => 0,
     };
     let pods_created = plan.as_ref().map_or(0, |(plan, _)| creates(plan));
-    let bound = size * TOTAL_EACH_BYTE + pods_created * TOTAL_EACH_CREATE + TOTAL_BESIDES;
+    let bound = size * MAX_TOTAL_PER_BYTE + pods_created * MAX_TOTAL_PER_CREATE + MAX_TOTAL_CONSTANT;
     prop_assert!(total <= bound, "{total} bytes in total for {size} and {pods_created} Pods to create");
     if let Some((plan, explained)) = &plan {
         let held = ALLOCATOR.allocated() - before;
-        prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");
+        prop_assert!(held <= size * MAX_HELD_PER_BYTE / 2 + MAX_HELD_CONSTANT, "{held} bytes for a plan about {size}");
         prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));
-        let victims = plan.sync.as_ref().map_or(0, |sync| sync.manage.victims().len());
-        prop_assert!(pods_created <= LIMITS.pods && victims <= pods.len());
+        let victims = plan.sync_plan.as_ref().map_or(0, |sync| sync.scaling_decision.pods_to_delete().len());
+        prop_assert!(pods_created <= LIMITS.max_pods_per_sync && victims <= pods.len());
     }
     Ok(plan.is_some())
 }

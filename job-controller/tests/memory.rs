@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-use common::{meta::Version, store::Store};
+use common::{meta::ResourceVersion, store::Store};
 use job_controller::objects::{CachedPod, Job};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn pod(template: &str, at: usize) -> CachedPod {
         .replace("@TEAM@", &team)
         .replace("@MINUTE@", &minute);
     let mut pod: CachedPod = serde_json::from_str(&json).unwrap();
-    common::object::Object::trim(&mut pod);
+    common::object::Object::drop_unneeded_fields(&mut pod);
     pod
 }
 
@@ -95,8 +95,11 @@ fn jobs_are_small() {
         serde_json::from_str::<Job>(&json.to_string()).unwrap()
     };
     let store = Store::<Job>::default();
-    store.fill(vec![jobs(0)], Version::parse("1"));
-    let Some((_, all)) = cost(|| store.fill((0..JOBS).map(jobs).collect(), Version::parse("2"))) else { return };
+    store.replace_for_tests(vec![jobs(0)], ResourceVersion::parse("1"));
+    let Some((_, all)) = cost(|| store.replace_for_tests((0..JOBS).map(jobs).collect(), ResourceVersion::parse("2")))
+    else {
+        return;
+    };
     println!("{} bytes per Job of 100,000 indexes", all / JOBS as u64);
     assert!((500..8 * 1024).contains(&(all / JOBS as u64)), "{} bytes per Job", all / JOBS as u64);
 }
@@ -105,10 +108,10 @@ fn pods_are_small() {
     let template = template();
     let store = Store::<CachedPod>::default();
     // A first Pod causes the allocations that happen only once, so that they are not measured.
-    store.fill(vec![pod(&template, 0)], Version::parse("1"));
-    let Some((_, all)) =
-        cost(|| store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000")))
-    else {
+    store.replace_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
+    let Some((_, all)) = cost(|| {
+        store.replace_for_tests((0..PODS).map(|at| pod(&template, at)).collect(), ResourceVersion::parse("200000"))
+    }) else {
         return;
     };
     assert_eq!(store.len(), PODS);

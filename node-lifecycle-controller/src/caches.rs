@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use common::{
     informer::SharedInformer,
     intern::Text,
-    runtime::Context,
+    runtime::LoopContext,
     store::{IndexValue, Store},
 };
 
-use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
+use crate::objects::{CachedPod, Node, PodsByNode, TerminatingPodsByNode};
 
 /// The informers of Nodes and Pods, which all loops of this process share.
 pub(crate) struct Caches {
@@ -19,10 +19,10 @@ pub(crate) struct Caches {
 
 impl Caches {
     /// Returns the caches of this process; the first call starts their watches.
-    pub(crate) fn of(context: &Context) -> Arc<Self> {
-        context.shared.get_or_make(|| Self {
-            nodes: SharedInformer::start(context.api.clone(), context.caches()),
-            pods: SharedInformer::start(context.api.clone(), context.caches()),
+    pub(crate) fn shared(context: &LoopContext) -> Arc<Self> {
+        context.shared_values.get_or_insert_with(|| Self {
+            nodes: SharedInformer::start(context.api.clone(), context.cache_config()),
+            pods: SharedInformer::start(context.api.clone(), context.cache_config()),
         })
     }
 
@@ -47,30 +47,30 @@ impl CacheView<'_> {
 
     /// Whether a node with this name exists, even if it cannot be decoded.
     fn has_node(&self, name: &str) -> bool {
-        self.nodes.peek("", name, |_| ()).is_some()
+        self.nodes.with_metadata("", name, |_| ()).is_some()
     }
 
     /// Returns the Pods that are assigned to a node.
-    pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods.readable_by_index(ByNode, &IndexValue::Text(Text::new(node)))
+    pub(crate) fn pods_on_node(&self, node: &str) -> Vec<Arc<CachedPod>> {
+        self.pods.list_readable_by_index(PodsByNode, &IndexValue::Text(Text::new(node)))
     }
 
     /// Returns the names of missing nodes: Pods are assigned to a node of this name, but the node does not exist.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
-        names(self.pods.index_values(ByNode)).filter(|node| !self.has_node(node)).collect()
+        text_values(self.pods.index_values(PodsByNode)).filter(|node| !self.has_node(node)).collect()
     }
 
     /// Returns the names of the nodes of terminating Pods; the empty name stands for terminating Pods without a node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
-        names(self.pods.index_values(TerminatingByNode)).collect()
+        text_values(self.pods.index_values(TerminatingPodsByNode)).collect()
     }
 
     /// Returns the terminating Pods that are assigned to a node; for an empty name, the terminating Pods without a node.
-    pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods.readable_by_index(TerminatingByNode, &IndexValue::Text(Text::new(node)))
+    pub(crate) fn terminating_pods_on_node(&self, node: &str) -> Vec<Arc<CachedPod>> {
+        self.pods.list_readable_by_index(TerminatingPodsByNode, &IndexValue::Text(Text::new(node)))
     }
 }
 
-fn names(values: Vec<IndexValue>) -> impl Iterator<Item = Text> {
+fn text_values(values: Vec<IndexValue>) -> impl Iterator<Item = Text> {
     values.into_iter().filter_map(|value| if let IndexValue::Text(name) = value { Some(name) } else { None })
 }

@@ -21,66 +21,66 @@ mod watch;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
     metrics::{Counter, Histogram, Stability},
     pods::PODS,
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     settings::FeatureGate,
 };
 use jiff::Timestamp;
 
 use crate::{caches::Caches, heartbeats::Heartbeats};
 
-use act::{Fresh, Note};
-use nodes::NodeViews;
+use act::{CurrentEvictionState, EvictionNote};
+use nodes::SharedNodeReads;
 use plan::Plan;
 use snapshot::Snapshot;
-use timers::Timers;
+use timers::DeletionTimers;
 
 /// Number of Pods that are synced concurrently; upstream's `UpdateWorkerSize`.
-const WORKERS: usize = 8;
+const EVICTION_WORKERS: usize = 8;
 
 /// Feature gate for tolerations with the operators `Lt` and `Gt`, which compare numbers; off by default.
-pub const COMPARISON: FeatureGate = FeatureGate {
+pub const TAINT_TOLERATION_COMPARISON_OPERATORS: FeatureGate = FeatureGate {
     name: "TaintTolerationComparisonOperators",
-    default: false,
-    locked: false,
+    is_on_by_default: false,
+    is_locked: false,
     help: "Tolerations may compare numbers, with operators Lt and Gt",
 };
 
 /// The loop that evicts Pods because of `NoExecute` taints.
-pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
+pub const TAINT_EVICTION_LOOP: LoopDefinition = LoopDefinition {
     name: "taint-eviction-controller",
     alias: "",
-    client: "node-controller",
-    component: "taint-eviction-controller",
+    user_agent_suffix: "node-controller",
+    event_component: "taint-eviction-controller",
     owned_writes: &[],
-    start,
+    start_loop: start,
 };
 
 /// State of the loop `taint-eviction-controller`, shared by its syncs.
-struct Evictor {
-    context: Context,
-    timers: Timers,
-    deleted: Counter,
-    latency: Histogram,
+struct TaintEvictionController {
+    context: LoopContext,
+    timers: DeletionTimers,
+    deletions_total: Counter,
+    deletion_latency: Histogram,
     caches: Arc<Caches>,
     heartbeats: Arc<Heartbeats>,
-    nodes: NodeViews,
-    compares: bool,
+    node_reads: SharedNodeReads,
+    is_comparison_enabled: bool,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue: Queue<Key> = context.queue("noexec_taint_pod", Backoff::default());
-    let caches = Caches::of(&context);
-    let heartbeats = Heartbeats::of(&context);
-    let (timers, nodes) = (Timers::default(), NodeViews::default());
-    watch::register(&caches, &queue, &timers, &nodes);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue: Queue<Key> = context.new_queue("noexec_taint_pod", BackoffSettings::default());
+    let caches = Caches::shared(&context);
+    let heartbeats = Heartbeats::shared(&context);
+    let (timers, nodes) = (DeletionTimers::default(), SharedNodeReads::default());
+    watch::register_handlers(&caches, &queue, &timers, &nodes);
     let deleted = context.metrics.counter(
         "taint_eviction_controller_pod_deletions_total",
         Stability::Alpha,
@@ -94,27 +94,27 @@ fn start(context: Context) -> Arc<dyn Running> {
         &[],
         [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0],
     );
-    let compares = context.settings.gate(&COMPARISON);
-    let evictor = Evictor {
+    let compares = context.settings.is_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS);
+    let evictor = TaintEvictionController {
         context: context.clone(),
         timers,
-        deleted: deleted.with(&[]),
-        latency: latency.with(&[]),
+        deletions_total: deleted.with_label_values(&[]),
+        deletion_latency: latency.with_label_values(&[]),
         caches,
         heartbeats,
-        nodes,
-        compares,
+        node_reads: nodes,
+        is_comparison_enabled: compares,
     };
-    Loop::start(TAINT_EVICTION.name, context, Arc::new(evictor), queue, WORKERS)
+    Loop::start(TAINT_EVICTION_LOOP.name, context, Arc::new(evictor), queue, EVICTION_WORKERS)
 }
 
-impl Controller for Evictor {
+impl Controller for TaintEvictionController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = EvictionNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(self.observe(key))
     }
 
@@ -122,45 +122,48 @@ impl Controller for Evictor {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, EvictionNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         let key = &snapshot.key;
-        (ObjectRef::bare(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
+        (ObjectRef::without_version(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
     }
 
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
-        self.timers.follow(&snapshot.key, plan);
+    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
+        self.timers.apply_plan(&snapshot.key, plan);
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: EvictionNote) {
         let (key, pod) = (&snapshot.key, snapshot.pod.as_ref().map(|pod| &pod.meta.uid));
         match note {
-            Note::Retries(error) => {
+            EvictionNote::AttemptFailed(error) => {
                 tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Retrying the deletion of a Pod");
             }
-            Note::Revised(plan) => self.timers.follow(key, &plan),
-            Note::Deleted(since) => {
-                self.deleted.inc();
-                let latency = self.context.clock.instant().saturating_duration_since(since);
-                self.latency.observe(latency.as_secs_f64());
-                self.timers.end(key, pod);
+            EvictionNote::PlanRevised(plan) => self.timers.apply_plan(key, &plan),
+            EvictionNote::PodDeleted(since) => {
+                self.deletions_total.inc();
+                let latency = self.context.clock.monotonic_now().saturating_duration_since(since);
+                self.deletion_latency.observe(latency.as_secs_f64());
+                self.timers.remove_for_pod(key, pod);
             }
-            Note::Gone => self.timers.end(key, pod),
-            Note::Reads(node) => self.nodes.lock().begin(node, key.clone(), self.context.clock.instant()),
-            Note::Node(node) => self.heartbeats.node_was_read(&node),
-            Note::Lease(node, renewal) => self.heartbeats.lease_was_read(&node, renewal),
-            Note::Read(node, taints) => self.nodes.lock().end(&node, key, taints),
+            EvictionNote::PodGone => self.timers.remove_for_pod(key, pod),
+            EvictionNote::NodeReadStarted(node) => {
+                self.node_reads.lock().begin_read(node, key.clone(), self.context.clock.monotonic_now())
+            }
+            EvictionNote::NodeRead(node) => self.heartbeats.record_read_node(&node),
+            EvictionNote::LeaseRead(node, renewal) => self.heartbeats.record_read_lease(&node, renewal),
+            EvictionNote::NodeReadEnded(node, taints) => self.node_reads.lock().end_read(&node, key, taints),
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Fresh> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<CurrentEvictionState> {
         let (key, pod) = (&snapshot.key, &snapshot.pod);
-        let (now, node) = (self.context.clock.instant(), pod.as_ref().map_or("", |pod| &pod.node));
-        let (view, doubt) = (self.nodes.lock().get(node, now), self.heartbeats.unconfirmed_for(node));
-        Some(Fresh { timer: self.timers.get(key), now, view, doubt })
+        let (now, node) = (self.context.clock.monotonic_now(), pod.as_ref().map_or("", |pod| &pod.node_name));
+        let (view, doubt) =
+            (self.node_reads.lock().recent_view(node, now), self.heartbeats.taints_unconfirmed_for(node));
+        Some(CurrentEvictionState { timer: self.timers.get(key), now, node_view: view, taints_unconfirmed_for: doubt })
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -13,52 +13,52 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{clock::Instant, intern::Text, map::HashMap};
 
 use crate::{
-    disruption::{Disruption, ZoneLimits, transition},
+    disruption::{ClusterDisruption, ZoneSettings, zone_transitions},
     monitor::{
         rounds::{
-            plan::health::{self, Action, Judged},
-            snapshot::{Examined, HealthSnapshot, Reports, WaitingZone},
+            plan::health::{self, Action, JudgedNode},
+            snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, WaitingZone},
         },
-        upkeep::snapshot::{Failure, Standing},
+        upkeep::snapshot::{ChangeFailure, NodeFacts},
     },
-    objects::{Name, Node, NodeReady, Renewal},
-    sight::Sight,
-    silence::{self, Grace},
-    taints::{self, Cause},
+    objects::{Node, NodeName, NodeReady, RenewTime},
+    sight::LiveView,
+    silence::{self, GracePeriods},
+    taints::{self, TaintCause},
 };
 
-use record::Record;
-use schedule::Schedule;
+use record::NodeRecord;
+use schedule::ExaminationSchedule;
 use zones::{Zone, Zones};
 
 /// Records of all nodes of the cluster, which the node monitor and the taint eviction share.
-pub(crate) struct Fleet {
-    pub(crate) sight: Sight,
-    grace: Grace,
-    records: HashMap<Name, Record>,
-    schedule: Schedule,
-    tainted: BTreeSet<Name>,
+pub(crate) struct NodeRecords {
+    pub(crate) live_view: LiveView,
+    grace_periods: GracePeriods,
+    records: HashMap<NodeName, NodeRecord>,
+    schedule: ExaminationSchedule,
+    tainted: BTreeSet<NodeName>,
     pub(crate) zones: Zones,
     /// Nodes that were added, were removed or became silent, and that no pass has reported yet.
-    unreported: Reports,
+    unreported: NodesToReport,
     /// End of the last total disruption, when all grace periods restarted; `None` before the first end.
-    grace_from: Option<Instant>,
+    grace_restart: Option<Instant>,
     /// Whether the last pass found every zone fully disrupted.
-    was_total: bool,
+    was_total_disruption: bool,
 }
 
-impl Fleet {
-    pub(crate) fn new(sight: Sight, grace: Grace, limits: ZoneLimits) -> Self {
+impl NodeRecords {
+    pub(crate) fn new(sight: LiveView, grace: GracePeriods, limits: ZoneSettings) -> Self {
         Self {
-            sight,
-            grace,
+            live_view: sight,
+            grace_periods: grace,
             records: HashMap::default(),
-            schedule: Schedule::default(),
+            schedule: ExaminationSchedule::default(),
             tainted: BTreeSet::new(),
             zones: Zones::new(limits),
-            unreported: Reports::default(),
-            grace_from: None,
-            was_total: false,
+            unreported: NodesToReport::default(),
+            grace_restart: None,
+            was_total_disruption: false,
         }
     }
 
@@ -66,41 +66,42 @@ impl Fleet {
     /// list, is always recorded, because the data of the server may have been restored from a backup.
     ///
     /// `lease` is the current renewal time of the node's Lease; only a node without a record needs it.
-    pub(crate) fn see(&mut self, node: &Arc<Node>, lease: Option<Renewal>, is_of_set: bool, now: Instant) {
+    pub(crate) fn record_node(&mut self, node: &Arc<Node>, lease: Option<RenewTime>, is_of_set: bool, now: Instant) {
         let meta = &node.metadata;
         let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
         let record = match known {
             Some(known) if !is_of_set && known.node.metadata.resource_version > meta.resource_version => return,
             Some(known) => {
                 let mut record = known.clone();
-                if record.see(node, now) == Some(NodeReady::True) {
-                    self.unreported.lapsed.push((Arc::clone(&meta.name), meta.uid.clone()));
+                if record.record_state(node, now) == Some(NodeReady::True) {
+                    self.unreported.nodes_set_unknown.push((Arc::clone(&meta.name), meta.uid.clone()));
                 }
                 record
             }
             None => {
-                self.forget(&meta.name);
-                self.unreported.arrived.insert(Arc::clone(&meta.name), meta.uid.clone());
-                Record::new(node, lease, now)
+                self.remove_node(&meta.name);
+                self.unreported.added_nodes.insert(Arc::clone(&meta.name), meta.uid.clone());
+                NodeRecord::new(node, lease, now)
             }
         };
-        self.schedule.touch(&meta.name);
-        self.put(record, now);
+        self.schedule.add_changed(&meta.name);
+        self.store_record(record, now);
     }
 
     /// Stores a record in place of the old record of the node.
-    fn put(&mut self, mut record: Record, now: Instant) {
+    fn store_record(&mut self, mut record: NodeRecord, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
-        self.zones.enter(&record.zone, record.counted(), now);
+        self.zones.add_node(&record.zone, record.zone_counter(), now);
         if let Some(old) = self.records.remove(&name) {
             // A waiting node loses its place in the queue of its zone if it moves to another zone or no longer needs its taint.
-            let needs = Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
+            let needs = TaintCause::for_node(&record.node)
+                .is_some_and(|cause| !taints::has_taint_of_cause(&record.node, cause));
             if old.zone != record.zone || !needs {
-                self.zones.end_wait(&old.zone, &name, record.waits.take());
+                self.zones.remove_waiting(&old.zone, &name, record.waiting_since.take());
             }
-            self.zones.leave(&old.zone, old.counted());
+            self.zones.remove_node(&old.zone, old.zone_counter());
         }
-        if taints::has_any_cause(&record.node) {
+        if taints::has_monitor_taint(&record.node) {
             self.tainted.insert(Arc::clone(&name));
         } else {
             self.tainted.remove(&name);
@@ -109,48 +110,48 @@ impl Fleet {
     }
 
     /// Removes the record of a node that was deleted or cannot be decoded.
-    pub(crate) fn forget(&mut self, name: &Name) {
+    pub(crate) fn remove_node(&mut self, name: &NodeName) {
         let Some(mut record) = self.records.remove(name) else { return };
-        self.zones.end_wait(&record.zone, name, record.waits);
-        self.zones.leave(&record.zone, record.counted());
+        self.zones.remove_waiting(&record.zone, name, record.waiting_since);
+        self.zones.remove_node(&record.zone, record.zone_counter());
         self.tainted.remove(name);
-        self.schedule.examined(name);
-        self.schedule.set_deadline(name, &mut record.due, None);
-        self.unreported.arrived.remove(name);
+        self.schedule.remove_changed(name);
+        self.schedule.set_deadline(name, &mut record.deadline, None);
+        self.unreported.added_nodes.remove(name);
         if record.is_announced {
-            self.unreported.departed.push((Arc::clone(name), record.node.metadata.uid.clone()));
+            self.unreported.removed_nodes.push((Arc::clone(name), record.node.metadata.uid.clone()));
         }
     }
 
     /// Records a renewal of a node's Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of
     /// the node is wrong.
-    pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
-        if !self.is_news(name, renewal) {
+    pub(crate) fn record_renewal(&mut self, name: &str, renewal: RenewTime, now: Instant) {
+        if !self.is_new_renewal(name, renewal) {
             return;
         }
-        self.update(name, |record| {
-            record.lease = Some(renewal);
-            record.heard = now;
-            record.lapse.heard();
+        self.update_record(name, |record| {
+            record.lease_renewal = Some(renewal);
+            record.last_heartbeat = now;
+            record.condition_writes.record_heartbeat();
         });
         // A node without a deadline may have been silent, so the next pass examines it.
-        if self.records.get(name).is_some_and(|record| record.due.is_none()) {
-            self.touch(name);
+        if self.records.get(name).is_some_and(|record| record.deadline.is_none()) {
+            self.examine_in_next_pass(name);
         }
     }
 
     /// Changes the record of a node, and updates the counters of its zone.
-    fn update(&mut self, name: &str, change: impl FnOnce(&mut Record)) {
+    fn update_record(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         let Some(record) = self.records.get_mut(name) else { return };
-        let before = record.counted();
+        let before = record.zone_counter();
         change(record);
-        self.zones.recount(&record.zone, before, record.counted());
+        self.zones.move_node_count(&record.zone, before, record.zone_counter());
     }
 
     /// Makes the next pass examine a node.
-    pub(crate) fn touch(&mut self, name: &str) {
+    pub(crate) fn examine_in_next_pass(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
-            self.schedule.touch(&record.node.metadata.name);
+            self.schedule.add_changed(&record.node.metadata.name);
         }
     }
 
@@ -159,33 +160,37 @@ impl Fleet {
     /// tainted.
     ///
     /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
-    pub(crate) fn spare(&mut self, name: &str, is_unanswered: bool, now: Instant) {
-        self.update(name, |record| record.lapse.not_taken(is_unanswered.then(|| record.node.ready()), now));
-        self.touch(name);
+    pub(crate) fn restart_grace_period(&mut self, name: &str, is_unanswered: bool, now: Instant) {
+        self.update_record(name, |record| {
+            record.condition_writes.record_unaccepted(is_unanswered.then(|| record.node.ready_status()), now)
+        });
+        self.examine_in_next_pass(name);
     }
 
     /// Records that the server denied a write of the conditions of a silent node because of its content. Other writes and
     /// heartbeats may still succeed, so the grace period does not restart. The pause before the next attempt grows up to the
     /// grace period.
-    pub(crate) fn deny(&mut self, name: &str, now: Instant) {
-        let grace = self.grace;
-        self.update(name, |record| record.lapse.denied(grace.of(&record.node), now));
-        self.touch(name);
+    pub(crate) fn record_denied_write(&mut self, name: &str, now: Instant) {
+        let grace = self.grace_periods;
+        self.update_record(name, |record| record.condition_writes.record_denied(grace.for_node(&record.node), now));
+        self.examine_in_next_pass(name);
     }
 
     /// Records that the conditions of a silent node were written.
-    pub(crate) fn was_lapsed(&mut self, name: &str) {
-        self.update(name, |record| record.lapse.succeeded());
+    pub(crate) fn record_conditions_written(&mut self, name: &str) {
+        self.update_record(name, |record| record.condition_writes.record_success());
     }
 
     /// Records the result of a change of a node: the failure, or `None` after a success.
-    pub(crate) fn note_write(&mut self, name: &str, failure: Option<Failure>) {
-        self.update(name, |record| record.failure = failure.map(Arc::new));
+    pub(crate) fn record_write_result(&mut self, name: &str, failure: Option<ChangeFailure>) {
+        self.update_record(name, |record| record.last_failure = failure.map(Arc::new));
     }
 
     /// Returns at most `most` nodes whose last change failed, sorted by name.
-    pub(crate) fn failures(&self, most: usize) -> Vec<(Name, Arc<Failure>)> {
-        let failure = |(name, record): (&Name, &Record)| Some((Arc::clone(name), Arc::clone(record.failure.as_ref()?)));
+    pub(crate) fn failed_writes(&self, most: usize) -> Vec<(NodeName, Arc<ChangeFailure>)> {
+        let failure = |(name, record): (&NodeName, &NodeRecord)| {
+            Some((Arc::clone(name), Arc::clone(record.last_failure.as_ref()?)))
+        };
         let mut failures: Vec<_> = self.records.iter().filter_map(failure).collect();
         failures.sort_by(|(a, _), (b, _)| a.cmp(b));
         failures.truncate(most);
@@ -198,8 +203,8 @@ impl Fleet {
     }
 
     /// Whether this renewal time of the node's Lease differs from the recorded one, and so is a heartbeat.
-    pub(crate) fn is_news(&self, name: &str, renewal: Renewal) -> bool {
-        self.records.get(name).is_some_and(|record| record.lease != Some(renewal))
+    pub(crate) fn is_new_renewal(&self, name: &str, renewal: RenewTime) -> bool {
+        self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renewal))
     }
 
     /// Returns the number of nodes with a record.
@@ -208,119 +213,127 @@ impl Fleet {
     }
 
     /// Returns the number of nodes with a `NoExecute` taint of this program.
-    pub(crate) fn tainted(&self) -> usize {
+    pub(crate) fn tainted_count(&self) -> usize {
         self.tainted.len()
     }
 
     /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch, `period` the pause between
     /// two passes.
-    pub(crate) fn pass(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
-        let examined = self.schedule.due(now).into_iter().filter_map(|name| self.records.get(name));
-        let examined = examined.map(|record| Examined {
+    pub(crate) fn pass_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
+        let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
+        let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
             // The first pass that examines a node counts as a heartbeat, as in upstream.
-            heard: if record.is_announced { record.patient_since() } else { now },
-            denied_until: record.lapse.denied_until(),
-            waits: record.waits.is_some(),
-            counts: !record.node.is_excluded() && !record.lapse.has_failed,
+            grace_start: if record.is_announced { record.grace_start() } else { now },
+            write_denied_until: record.condition_writes.next_attempt_at(),
+            is_waiting: record.waiting_since.is_some(),
+            is_counted_by_condition: !record.node.is_excluded_from_zone_state() && !record.condition_writes.has_failed,
         });
         HealthSnapshot {
             now,
-            sight: self.sight,
-            trouble,
-            grace_from: self.grace_from,
-            grace: self.grace,
-            examined: examined.collect(),
-            zones: self.zones.standings(),
-            was_total: self.was_total,
-            limits: self.zones.limits,
-            reports: self.unreported.clone(),
-            period,
+            live_view: self.live_view,
+            watch_error: trouble,
+            grace_restart: self.grace_restart,
+            grace_periods: self.grace_periods,
+            examined_nodes: examined.collect(),
+            zones: self.zones.zone_statuses(),
+            was_total_disruption: self.was_total_disruption,
+            zone_limits: self.zones.settings,
+            nodes_to_report: self.unreported.clone(),
+            pass_period: period,
         }
     }
 
     /// Applies the plan of a pass to the records, the schedule and the zones.
-    pub(crate) fn passed(&mut self, plan: &health::Plan, now: Instant) {
+    pub(crate) fn apply_pass(&mut self, plan: &health::Plan, now: Instant) {
         // Only the reports of this pass are removed: nodes may have been added and removed since its snapshot.
-        self.unreported.remove(&plan.reports);
-        for (name, uid) in &plan.reports.arrived {
+        self.unreported.remove_reported(&plan.nodes_to_report);
+        for (name, uid) in &plan.nodes_to_report.added_nodes {
             if let Some(record) = self.records.get_mut(name).filter(|record| record.node.metadata.uid == *uid) {
                 record.is_announced = true;
-                record.heard = now;
+                record.last_heartbeat = now;
             }
         }
-        self.zones.passed(&plan.zones, now);
-        for judged in &plan.judged {
-            self.judged(judged, now);
+        self.zones.apply_changes(&plan.zone_changes, now);
+        for judged in &plan.judged_nodes {
+            self.apply_judgement(judged, now);
         }
         match plan.disruption {
-            Disruption::Begins => self.tainted.iter().for_each(|name| self.schedule.touch(name)),
-            Disruption::Ends => self.grace_from = Some(now),
-            Disruption::None | Disruption::Lasts => {}
+            ClusterDisruption::TotalBegins => self.tainted.iter().for_each(|name| self.schedule.add_changed(name)),
+            ClusterDisruption::TotalEnds => self.grace_restart = Some(now),
+            ClusterDisruption::NotTotal | ClusterDisruption::TotalLasts => {}
         }
-        self.was_total = plan.disruption.is_total();
+        self.was_total_disruption = plan.disruption.is_total();
     }
 
-    fn judged(&mut self, Judged { node, due, action }: &Judged, now: Instant) {
+    fn apply_judgement(&mut self, JudgedNode { node, next_examination: due, action }: &JudgedNode, now: Instant) {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        self.schedule.set_deadline(name, &mut record.due, *due);
+        self.schedule.set_deadline(name, &mut record.deadline, *due);
         match action {
             // Every pass examines the node until the action has taken effect.
-            Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => return self.schedule.touch(name),
-            Some(Action::Wait(_)) => {
-                record.waits = Some(now);
-                self.zones.wait(&record.zone, name, now);
+            Some(Action::SetConditionsUnknown(_) | Action::RemoveNoExecute | Action::ReplaceNoExecute(_)) => {
+                return self.schedule.add_changed(name);
             }
-            None if record.waits.is_none() && !record.lapse.has_failed => record.failure = None,
+            Some(Action::WaitForTaint(_)) => {
+                record.waiting_since = Some(now);
+                self.zones.add_waiting(&record.zone, name, now);
+            }
+            None if record.waiting_since.is_none() && !record.condition_writes.has_failed => record.last_failure = None,
             None => {}
         }
-        self.schedule.examined(name);
+        self.schedule.remove_changed(name);
     }
 
     /// Returns the zones with waiting nodes, each with the node that has waited longest.
     pub(crate) fn waiting_zones(&self, now: Instant) -> Vec<WaitingZone> {
         let waiting = |(name, zone): (&Text, &Zone)| {
-            let (_, first) = zone.waiting.first()?;
+            let (_, first) = zone.waiting_nodes.first()?;
             let record = self.records.get(first)?;
-            let is_heard = silence::is_lapsed(&record.node) && self.silent_in(record, now).is_some();
-            let is_over = is_heard || Cause::of(&record.node).is_none();
-            let (node, count) = (Arc::clone(&record.node), zone.waiting.len());
-            Some(WaitingZone { zone: name.clone(), node, is_over, count, limiter: zone.limiter })
+            let is_heard = silence::is_marked_silent(&record.node) && self.time_until_silent(record, now).is_some();
+            let is_over = is_heard || TaintCause::for_node(&record.node).is_none();
+            let (node, count) = (Arc::clone(&record.node), zone.waiting_nodes.len());
+            Some(WaitingZone {
+                zone_key: name.clone(),
+                node,
+                is_taint_unnecessary: is_over,
+                waiting_count: count,
+                limiter: zone.limiter,
+            })
         };
         self.zones.iter().filter_map(waiting).collect()
     }
 
     /// Returns the time until a node counts as silent; `None` if the node is already silent.
-    fn silent_in(&self, record: &Record, now: Instant) -> Option<Duration> {
-        self.silent_after(record, record.patient_since(), now)
+    fn time_until_silent(&self, record: &NodeRecord, now: Instant) -> Option<Duration> {
+        self.time_until_silent_since(record, record.grace_start(), now)
     }
 
-    fn silent_after(&self, record: &Record, heard: Instant, now: Instant) -> Option<Duration> {
-        let from = self.sight.since(now).into_iter().chain(self.grace_from).max().unwrap_or(now);
-        let at = self.grace.end(&record.node, heard, from);
+    fn time_until_silent_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
+        let from = self.live_view.live_since(now).into_iter().chain(self.grace_restart).max().unwrap_or(now);
+        let at = self.grace_periods.silent_at(&record.node, heard, from);
         (at >= now).then(|| at - now)
     }
 
     /// Ends the wait of a node for its taint, and makes the next pass examine the node.
-    pub(crate) fn release(&mut self, name: &Name) {
+    pub(crate) fn stop_waiting(&mut self, name: &NodeName) {
         let Some(record) = self.records.get_mut(name) else { return };
-        self.zones.end_wait(&record.zone, name, record.waits.take());
-        self.schedule.touch(name);
+        self.zones.remove_waiting(&record.zone, name, record.waiting_since.take());
+        self.schedule.add_changed(name);
     }
 
     /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node has
     /// recovered meanwhile and no longer waits.
-    pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
-        let Some(record) = self.records.get_mut(name).filter(|record| record.waits.is_some()) else { return };
-        self.zones.end_wait(&record.zone, name, record.waits.replace(now));
-        self.zones.wait(&record.zone, name, now);
+    pub(crate) fn move_to_queue_end(&mut self, name: &NodeName, now: Instant) {
+        let Some(record) = self.records.get_mut(name).filter(|record| record.waiting_since.is_some()) else { return };
+        self.zones.remove_waiting(&record.zone, name, record.waiting_since.replace(now));
+        self.zones.add_waiting(&record.zone, name, now);
     }
 
     /// True if this process has received events or answers for a whole grace period, but no heartbeat of this node.
     pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
-        self.records.get(name).is_some_and(|record| self.silent_in(record, now).is_none())
+        self.records.get(name).is_some_and(|record| self.time_until_silent(record, now).is_none())
     }
 
     /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
@@ -329,44 +342,51 @@ impl Fleet {
     /// is silent. A taint because the node reports that it is not ready is confirmed by a report in the current live view, or
     /// when the view has lasted for a grace period. A process that has never lost its live view trusts the reports that it
     /// found at its start.
-    pub(crate) fn unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
+    pub(crate) fn taints_unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
         // While nothing arrives, no taint can be confirmed: events must first arrive for a whole grace period.
-        let (Some(record), Some(since)) = (self.records.get(name), self.sight.since(now)) else {
-            return Some(self.grace.monitor);
+        let (Some(record), Some(since)) = (self.records.get(name), self.live_view.live_since(now)) else {
+            return Some(self.grace_periods.node_monitor_grace_period);
         };
-        match record.node.ready() {
-            NodeReady::False | NodeReady::Unknown if !silence::is_lapsed(&record.node) => {
-                let is_news = !self.sight.was_lost() || record.reported.is_some_and(|reported| reported >= since);
-                let left = (since + self.grace.of(&record.node)).saturating_duration_since(now);
+        match record.node.ready_status() {
+            NodeReady::False | NodeReady::Unknown if !silence::is_marked_silent(&record.node) => {
+                let is_news =
+                    !self.live_view.has_been_blind() || record.last_report.is_some_and(|reported| reported >= since);
+                let left = (since + self.grace_periods.for_node(&record.node)).saturating_duration_since(now);
                 Some(left).filter(|left| !is_news && !left.is_zero())
             }
             _ => {
-                let heard = record.reported.map_or(record.heard, |reported| reported.max(record.heard));
-                self.silent_after(record, heard, now)
+                let heard =
+                    record.last_report.map_or(record.last_heartbeat, |reported| reported.max(record.last_heartbeat));
+                self.time_until_silent_since(record, heard, now)
             }
         }
     }
 
     /// Whether a node may be tainted now. The node, its zone and the other zones may have changed since the node was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
-        let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
-        let (changes, disruption) = transition(&self.zones.standings(), self.was_total, &self.zones.limits);
-        let rate = changes.get(&record.zone).map(|change| change.rate);
+        let Some(record) = self.records.get(name).filter(|_| self.live_view.live_since(now).is_some()) else {
+            return false;
+        };
+        let (changes, disruption) =
+            zone_transitions(&self.zones.zone_statuses(), self.was_total_disruption, &self.zones.settings);
+        let rate = changes.get(&record.zone).map(|change| change.tainting_rate);
         let rate = rate.or_else(|| Some(self.zones.get(&record.zone)?.limiter.rate())).unwrap_or_default();
-        let is_cause = !silence::is_lapsed(&record.node) || self.silent_in(record, now).is_none();
+        let is_cause = !silence::is_marked_silent(&record.node) || self.time_until_silent(record, now).is_none();
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
     /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time for which no node has been judged.
-    pub(crate) fn standing(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<Standing> {
+    pub(crate) fn node_facts(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<NodeFacts> {
         let record = self.records.get(name)?;
-        Some(Standing {
-            heard_ago: now.saturating_duration_since(record.heard),
-            silent_in: self.silent_in(record, now).filter(|_| record.node.ready() != NodeReady::Unknown),
-            waiting: record.waits.map(|since| now.saturating_duration_since(since)),
-            zone: self.zones.state(&record.zone),
+        Some(NodeFacts {
+            last_heartbeat_ago: now.saturating_duration_since(record.last_heartbeat),
+            time_until_silent: self
+                .time_until_silent(record, now)
+                .filter(|_| record.node.ready_status() != NodeReady::Unknown),
+            waited_for_taint: record.waiting_since.map(|since| now.saturating_duration_since(since)),
+            zone_state: self.zones.zone_state(&record.zone),
             blind_for,
-            failure: record.failure.clone(),
+            last_failure: record.last_failure.clone(),
         })
     }
 }

@@ -17,14 +17,14 @@ pub(crate) mod snapshot;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::Uid,
     metrics::{Counters, Stability},
-    queue::{Backoff, Priority, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Priority, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     settings::{Tune, TuneValue},
 };
 use jiff::Timestamp;
@@ -32,64 +32,64 @@ use parking_lot::Mutex;
 
 use crate::{caches::Caches, objects::CachedPod};
 
-use act::{Behind, Note};
+use act::{NextEndedPods, PodGcNote};
 use ended::EndedPods;
-use pass::Pass;
+use pass::PassKey;
 use plan::Plan;
-use quarantine::Quarantine;
-use snapshot::{Limits, Snapshot};
+use quarantine::NodeQuarantine;
+use snapshot::{PodGcSettings, Snapshot};
 
-pub use snapshot::NODES_PER_PASS;
+pub use snapshot::MAX_NODES_PER_PASS;
 
 /// Lower limit of the pause between two passes, whose value `pod-gc-period` sets.
-const MIN_PERIOD: Duration = Duration::from_millis(10);
+const MIN_PASS_PERIOD: Duration = Duration::from_millis(10);
 
 /// Pause between two passes of the Pod garbage collector. Default: 20 s, as upstream.
-pub const POD_GC_PERIOD: Tune = Tune::duration(
+pub const POD_GC_PERIOD: Tune = Tune::of_duration(
     "pod-gc-period",
     Duration::from_secs(20),
     "The pause between two passes of the Pod garbage collector, at least 10ms",
 );
 /// How long a node must be missing before its Pods are removed. Default: 40 s, as upstream.
-pub const POD_GC_QUARANTINE: Tune = Tune::duration(
+pub const POD_GC_QUARANTINE: Tune = Tune::of_duration(
     "pod-gc-quarantine",
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
 /// Values of the Pod garbage collector that are set with `--tune`.
-pub const TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
+pub const POD_GC_TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
 
 /// Number of terminated Pods that are kept; 0 or less keeps all. Default: 12,500, as upstream.
 pub const TERMINATED_POD_GC_THRESHOLD: Tune = Tune {
     name: "terminated-pod-gc-threshold",
-    default: TuneValue::Integer(12_500),
+    default_value: TuneValue::Integer(12_500),
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
 /// The loop that removes Pods that no kubelet will finish.
-pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
+pub const POD_GARBAGE_COLLECTOR_LOOP: LoopDefinition = LoopDefinition {
     name: "pod-garbage-collector-controller",
     alias: "podgc",
-    client: "pod-garbage-collector",
-    component: "pod-garbage-collector-controller",
+    user_agent_suffix: "pod-garbage-collector",
+    event_component: "pod-garbage-collector-controller",
     owned_writes: &[],
-    start,
+    start_loop: start,
 };
 
 /// State of the loop `pod-garbage-collector-controller`, shared by its passes.
-struct PodCollector {
-    context: Context,
-    deleted: Counters,
-    failed: Counters,
+struct PodGarbageCollector {
+    context: LoopContext,
+    force_deletions_total: Counters,
+    force_deletion_errors_total: Counters,
     caches: Arc<Caches>,
-    ended: Arc<Mutex<EndedPods>>,
+    ended_pods: Arc<Mutex<EndedPods>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
-    quarantine: Mutex<Quarantine>,
-    limits: Limits,
+    quarantine: Mutex<NodeQuarantine>,
+    settings: PodGcSettings,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue: Queue<Pass> = context.queue("pod_garbage_collector", Backoff::default());
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue: Queue<PassKey> = context.new_queue("pod_garbage_collector", BackoffSettings::default());
     let labels = &["namespace", "reason"];
     let deleted = context.metrics.counter(
         "pod_gc_collector_force_delete_pods_total",
@@ -103,75 +103,75 @@ fn start(context: Context) -> Arc<dyn Running> {
         "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
         labels,
     );
-    let caches = Caches::of(&context);
-    let collector = PodCollector {
+    let caches = Caches::shared(&context);
+    let collector = PodGarbageCollector {
         context: context.clone(),
-        deleted,
-        failed,
-        ended: EndedPods::of(&caches.pods),
+        force_deletions_total: deleted,
+        force_deletion_errors_total: failed,
+        ended_pods: EndedPods::follow_informer(&caches.pods),
         caches,
         quarantine: Mutex::default(),
-        limits: Limits {
-            threshold: context.settings.integer(&TERMINATED_POD_GC_THRESHOLD),
-            period: context.settings.duration(&POD_GC_PERIOD).max(MIN_PERIOD),
-            quarantine_period: context.settings.duration(&POD_GC_QUARANTINE),
+        settings: PodGcSettings {
+            terminated_pod_threshold: context.settings.tuned_integer(&TERMINATED_POD_GC_THRESHOLD),
+            pass_period: context.settings.tuned_duration(&POD_GC_PERIOD).max(MIN_PASS_PERIOD),
+            quarantine_period: context.settings.tuned_duration(&POD_GC_QUARANTINE),
         },
     };
-    queue.add(Pass, Priority::Normal);
-    Loop::start(POD_GARBAGE_COLLECTOR.name, context, Arc::new(collector), queue, 1)
+    queue.add(PassKey, Priority::Normal);
+    Loop::start(POD_GARBAGE_COLLECTOR_LOOP.name, context, Arc::new(collector), queue, 1)
 }
 
-impl Controller for PodCollector {
-    type Key = Pass;
+impl Controller for PodGarbageCollector {
+    type Key = PassKey;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = PodGcNote;
 
-    fn observe(&self, _: &Pass, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let now = self.context.clock.instant();
+    fn observe(&self, _: &PassKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+        let now = self.context.clock.monotonic_now();
         let quarantine = self.quarantine.lock().clone();
-        let snapshot = observe::observe(self.caches.view(), &self.ended.lock(), quarantine, now, self.limits);
-        Ok(Observed::Ready(snapshot))
+        let snapshot = observe::observe(self.caches.view(), &self.ended_pods.lock(), quarantine, now, self.settings);
+        Ok(Observation::Ready(snapshot))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, PodGcNote>) -> Result<Requeue, SyncError> {
         act::act(plan, io).await
     }
 
-    fn object(_: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }
 
-    fn record(&self, _: &Snapshot, plan: &Plan) {
+    fn record_plan(&self, _: &Snapshot, plan: &Plan) {
         *self.quarantine.lock() = plan.quarantine.clone();
     }
 
-    fn note(&self, _: &Snapshot, note: Note) {
+    fn apply_note(&self, _: &Snapshot, note: PodGcNote) {
         match note {
-            Note::Removes(pod, reason) => {
+            PodGcNote::RemovalStarted(pod, reason) => {
                 let (pod, reason) = (pod.meta.key(), reason.as_str());
                 tracing::info!(logger = "podgc", %pod, reason, "PodGC is force deleting Pod");
             }
-            Note::Removed(pod, reason, error) => {
+            PodGcNote::RemovalEnded(pod, reason, error) => {
                 let labels = [pod.meta.namespace.as_str(), reason.as_str()];
                 if let Some(error) = error {
-                    self.failed.with(&labels).inc();
+                    self.force_deletion_errors_total.with_label_values(&labels).inc();
                     tracing::error!(logger = "podgc", pod = %pod.meta.key(), err = %error, "Failed to delete pod");
                 }
-                self.deleted.with(&labels).inc();
+                self.force_deletions_total.with_label_values(&labels).inc();
             }
-            Note::Unread(node, error) => {
+            PodGcNote::NodeReadFailed(node, error) => {
                 tracing::warn!(logger = "podgc", node = &*node, err = %error, "Error getting node from apiserver");
             }
         }
     }
 
-    fn observe_again(&self, _: &Snapshot, Behind(last, count): Behind) -> Option<Vec<Arc<CachedPod>>> {
-        Some(self.ended.lock().first(count, Some(&last)))
+    fn observe_again(&self, _: &Snapshot, NextEndedPods(last, count): NextEndedPods) -> Option<Vec<Arc<CachedPod>>> {
+        Some(self.ended_pods.lock().pods_after(count, Some(&last)))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -11,83 +11,95 @@ use common::{
     duration,
     informer::{self, AnyInformer, SharedInformer},
     object::Object as _,
-    runtime::Context,
-    store::{Event, Origin},
+    runtime::LoopContext,
+    store::{CacheEvent, ChangeOrigin},
 };
 use parking_lot::Mutex;
 
 use crate::{
     caches::Caches,
-    disruption::ZoneLimits,
+    disruption::ZoneSettings,
     flags,
-    fleet::Fleet,
-    objects::{LEASE_NAMESPACE, Lease, Name, Node, Renewal},
-    sight::Sight,
-    silence::Grace,
+    fleet::NodeRecords,
+    objects::{Lease, NODE_LEASE_NAMESPACE, Node, NodeName, RenewTime},
+    sight::LiveView,
+    silence::GracePeriods,
 };
 
 /// Lower limit of `--node-monitor-period`.
-const MIN_PERIOD: Duration = Duration::from_millis(10);
+const MIN_MONITOR_PERIOD: Duration = Duration::from_millis(10);
 /// After a longer suspension of the machine, heartbeats may have been missed, so all grace periods restart.
-const SUSPENSION: Duration = Duration::from_secs(1);
+const MAX_SUSPENSION: Duration = Duration::from_secs(1);
 
 /// The watch of Leases and the records of all nodes, shared by the node monitor and the taint eviction.
 pub(crate) struct Heartbeats {
-    pub(crate) fleet: Arc<Mutex<Fleet>>,
+    pub(crate) node_records: Arc<Mutex<NodeRecords>>,
     pub(crate) leases: SharedInformer<Lease>,
     caches: Arc<Caches>,
     clock: Clock,
-    grace: Grace,
+    grace_periods: GracePeriods,
     /// Pause between two passes of the node monitor.
-    pub(crate) period: Duration,
+    pub(crate) monitor_period: Duration,
     /// Total time for which the machine had been suspended at the last check.
-    suspended: Mutex<Duration>,
+    suspended_at_check: Mutex<Duration>,
 }
 
 impl Heartbeats {
     /// Returns the shared instance of this process; the first call starts the watch of Leases.
-    pub(crate) fn of(context: &Context) -> Arc<Self> {
-        let caches = Caches::of(context);
-        context.shared.get_or_make(|| Self::start(context, caches))
+    pub(crate) fn shared(context: &LoopContext) -> Arc<Self> {
+        let caches = Caches::shared(context);
+        context.shared_values.get_or_insert_with(|| Self::start(context, caches))
     }
 
-    fn start(context: &Context, caches: Arc<Caches>) -> Self {
+    fn start(context: &LoopContext, caches: Arc<Caches>) -> Self {
         let settings = &context.settings;
-        let grace = Grace {
-            monitor: settings.duration(&flags::NODE_MONITOR_GRACE_PERIOD),
-            startup: settings.duration(&flags::NODE_STARTUP_GRACE_PERIOD),
+        let grace = GracePeriods {
+            node_monitor_grace_period: settings.tuned_duration(&flags::NODE_MONITOR_GRACE_PERIOD),
+            node_startup_grace_period: settings.tuned_duration(&flags::NODE_STARTUP_GRACE_PERIOD),
         };
-        let period = settings.duration(&flags::NODE_MONITOR_PERIOD).max(MIN_PERIOD);
-        let limits = ZoneLimits {
-            unhealthy_threshold: settings.ratio(&flags::UNHEALTHY_ZONE_THRESHOLD),
-            large_threshold: settings.integer(&flags::LARGE_CLUSTER_SIZE_THRESHOLD),
-            rate: settings.ratio(&flags::NODE_EVICTION_RATE),
-            secondary_rate: settings.ratio(&flags::SECONDARY_NODE_EVICTION_RATE),
+        let period = settings.tuned_duration(&flags::NODE_MONITOR_PERIOD).max(MIN_MONITOR_PERIOD);
+        let limits = ZoneSettings {
+            unhealthy_zone_threshold: settings.tuned_ratio(&flags::UNHEALTHY_ZONE_THRESHOLD),
+            large_zone_threshold: settings.tuned_integer(&flags::LARGE_CLUSTER_SIZE_THRESHOLD),
+            eviction_rate: settings.tuned_ratio(&flags::NODE_EVICTION_RATE),
+            secondary_eviction_rate: settings.tuned_ratio(&flags::SECONDARY_NODE_EVICTION_RATE),
         };
-        let sight = Sight::new(period, grace.monitor.min(grace.startup));
-        let fleet = Arc::new(Mutex::new(Fleet::new(sight, grace, limits)));
-        let of_leases = informer::Config { namespace: LEASE_NAMESPACE.to_owned(), ..context.caches() };
+        let sight = LiveView::new(period, grace.node_monitor_grace_period.min(grace.node_startup_grace_period));
+        let fleet = Arc::new(Mutex::new(NodeRecords::new(sight, grace, limits)));
+        let of_leases =
+            informer::InformerConfig { namespace: NODE_LEASE_NAMESPACE.to_owned(), ..context.cache_config() };
         let leases: SharedInformer<Lease> = SharedInformer::start(context.api.clone(), of_leases);
         let clock = context.clock.clone();
         let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
         caches.nodes.add_handler(Box::new(move |event, origin| {
-            let renewal = |name: &Name| known.get_readable(LEASE_NAMESPACE, name).map(|lease| lease.renewed());
-            on_node(&mut records.lock(), event, origin, renewal, time.instant());
+            let renewal =
+                |name: &NodeName| known.get_readable(NODE_LEASE_NAMESPACE, name).map(|lease| lease.renew_time());
+            on_node(&mut records.lock(), event, origin, renewal, time.monotonic_now());
         }));
         let (records, time) = (Arc::clone(&fleet), clock.clone());
-        leases.add_handler(Box::new(move |event, origin| on_lease(&mut records.lock(), event, origin, time.instant())));
-        let suspended = Mutex::new(clock.suspended());
-        Self { fleet, leases, caches, clock, grace, period, suspended }
+        leases.add_handler(Box::new(move |event, origin| {
+            on_lease(&mut records.lock(), event, origin, time.monotonic_now())
+        }));
+        let suspended = Mutex::new(clock.total_suspension());
+        Self {
+            node_records: fleet,
+            leases,
+            caches,
+            clock,
+            grace_periods: grace,
+            monitor_period: period,
+            suspended_at_check: suspended,
+        }
     }
 
     /// Returns the problem that keeps heartbeats from this process, a suspension or a failing watch; `None` if there is none.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn live_view_problem(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
         }
         let watches: [&dyn AnyInformer; 2] = [self.caches.nodes.informer(), self.leases.informer()];
         watches.into_iter().find_map(|watch| {
-            let state = watch.state();
+            let state = watch.informer_status();
             state.failing_since?;
             let error = state.error.map_or_else(String::new, |(error, _)| error);
             Some(format!("{} cannot be watched: {error}", watch.resource()))
@@ -95,81 +107,81 @@ impl Heartbeats {
     }
 
     fn suspended_for(&self) -> Option<Duration> {
-        let suspended = self.clock.suspended().saturating_sub(*self.suspended.lock());
-        (suspended > SUSPENSION).then_some(suspended)
+        let suspended = self.clock.total_suspension().saturating_sub(*self.suspended_at_check.lock());
+        (suspended > MAX_SUSPENSION).then_some(suspended)
     }
 
     /// Records whether a pass found a suspension or a failing watch. All grace periods restart after such a problem.
-    pub(crate) fn note_trouble(&self, is_there: bool) {
-        *self.suspended.lock() = self.clock.suspended();
+    pub(crate) fn record_live_view_problem(&self, is_there: bool) {
+        *self.suspended_at_check.lock() = self.clock.total_suspension();
         if is_there {
-            self.fleet.lock().sight.lose();
+            self.node_records.lock().live_view.invalidate();
         }
     }
 
     /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
-    pub(crate) fn unconfirmed_for(&self, node: &str) -> Option<Duration> {
+    pub(crate) fn taints_unconfirmed_for(&self, node: &str) -> Option<Duration> {
         if self.suspended_for().is_some() {
-            self.note_trouble(true);
+            self.record_live_view_problem(true);
         }
-        if self.trouble().is_some() {
-            return Some(self.grace.monitor);
+        if self.live_view_problem().is_some() {
+            return Some(self.grace_periods.node_monitor_grace_period);
         }
-        self.fleet.lock().unconfirmed_for(node, self.clock.instant())
+        self.node_records.lock().taints_unconfirmed_for(node, self.clock.monotonic_now())
     }
 
     /// Records a node that was read from the server. The answer also shows that this process reaches the server.
-    pub(crate) fn node_was_read(&self, node: &Arc<Node>) {
-        let now = self.clock.instant();
-        let mut fleet = self.fleet.lock();
-        fleet.sight.note(now);
+    pub(crate) fn record_read_node(&self, node: &Arc<Node>) {
+        let now = self.clock.monotonic_now();
+        let mut fleet = self.node_records.lock();
+        fleet.live_view.record_evidence(now);
         // A new node gets its record from an event of the watch.
         if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
-            fleet.see(node, None, false, now);
+            fleet.record_node(node, None, false, now);
         }
     }
 
     /// Records the Lease of a node that was read from the server; `None` if the Lease does not exist.
-    pub(crate) fn lease_was_read(&self, node: &str, lease: Option<Renewal>) {
-        let now = self.clock.instant();
-        let mut fleet = self.fleet.lock();
-        fleet.sight.note(now);
-        if let Some(renewal) = lease.filter(|renewal| fleet.is_news(node, *renewal)) {
-            fleet.renewed(node, renewal, now);
-            fleet.touch(node);
+    pub(crate) fn record_read_lease(&self, node: &str, lease: Option<RenewTime>) {
+        let now = self.clock.monotonic_now();
+        let mut fleet = self.node_records.lock();
+        fleet.live_view.record_evidence(now);
+        if let Some(renewal) = lease.filter(|renewal| fleet.is_new_renewal(node, *renewal)) {
+            fleet.record_renewal(node, renewal, now);
+            fleet.examine_in_next_pass(node);
         }
     }
 }
 
 /// Whether an event shows that a watch works. A resync does not, because it only replays the cache.
-fn is_news(origin: Origin) -> bool {
-    origin != Origin::Resync
+fn is_live_view_evidence(origin: ChangeOrigin) -> bool {
+    origin != ChangeOrigin::Resync
 }
 
-fn on_lease(fleet: &mut Fleet, event: &Event<Lease>, origin: Origin, now: Instant) {
-    if is_news(origin) {
-        fleet.sight.note(now);
+fn on_lease(fleet: &mut NodeRecords, event: &CacheEvent<Lease>, origin: ChangeOrigin, now: Instant) {
+    if is_live_view_evidence(origin) {
+        fleet.live_view.record_evidence(now);
     }
-    if let Event::Added(lease) | Event::Updated { new: lease, .. } = event {
-        fleet.renewed(&lease.meta().name, lease.renewed(), now);
+    if let CacheEvent::Added(lease) | CacheEvent::Updated { new: lease, .. } = event {
+        fleet.record_renewal(&lease.meta().name, lease.renew_time(), now);
     }
 }
 
 fn on_node(
-    fleet: &mut Fleet,
-    event: &Event<Node>,
-    origin: Origin,
-    renewal: impl Fn(&Name) -> Option<Renewal>,
+    fleet: &mut NodeRecords,
+    event: &CacheEvent<Node>,
+    origin: ChangeOrigin,
+    renewal: impl Fn(&NodeName) -> Option<RenewTime>,
     now: Instant,
 ) {
-    if is_news(origin) {
-        fleet.sight.note(now);
+    if is_live_view_evidence(origin) {
+        fleet.live_view.record_evidence(now);
     }
     match event {
-        Event::Added(node) | Event::Updated { new: node, .. } => {
-            fleet.see(node, renewal(&node.metadata.name), origin == Origin::Relist, now);
+        CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => {
+            fleet.record_node(node, renewal(&node.metadata.name), origin == ChangeOrigin::Relist, now);
         }
         // A node that cannot be decoded has no record, so no pass judges it.
-        Event::Deleted(_) | Event::Unreadable(_) => fleet.forget(&event.meta().name),
+        CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => fleet.remove_node(&event.meta().name),
     }
 }

@@ -71,15 +71,15 @@ mod sight;
 #[cfg(test)]
 mod world;
 
-use common::{app::Definition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
+use common::{app::ProgramDefinition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
 
 /// The node monitor, the taint eviction and the Pod garbage collector.
 pub const LOOPS: &[LoopDefinition] =
-    &[monitor::NODE_LIFECYCLE, eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
+    &[monitor::NODE_LIFECYCLE_LOOP, eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP];
 /// Feature gates of the taint eviction; the other loops have none.
-pub const GATES: &[FeatureGate] = &[eviction::COMPARISON];
+pub const FEATURE_GATES: &[FeatureGate] = &[eviction::TAINT_TOLERATION_COMPARISON_OPERATORS];
 /// Flags of the node monitor, and the threshold of the Pod garbage collector.
-pub const FLAGS: &[Tune] = &[
+pub const VALUE_FLAGS: &[Tune] = &[
     flags::NODE_MONITOR_PERIOD,
     flags::NODE_MONITOR_GRACE_PERIOD,
     flags::NODE_STARTUP_GRACE_PERIOD,
@@ -93,13 +93,13 @@ pub const FLAGS: &[Tune] = &[
 ];
 
 /// The program as `common::app` runs it, with its loops, flags and feature gates.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "node-lifecycle-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Judges the health of nodes, evicts Pods because of NoExecute taints, and removes Pods that no kubelet will finish.",
     loops: LOOPS,
-    workers: &[],
-    gates: GATES,
-    tunes: garbage::TUNES,
-    flags: FLAGS,
+    workers_flags: &[],
+    feature_gates: FEATURE_GATES,
+    tunes: garbage::POD_GC_TUNES,
+    value_flags: VALUE_FLAGS,
 };

@@ -32,65 +32,74 @@ use std::sync::Arc;
 use common::{
     controller::Loop,
     meta::Key,
-    queue::{Backoff, Priority, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Priority, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
 };
 use parking_lot::Mutex;
 
 use crate::{caches::Caches, flags, heartbeats::Heartbeats};
 
 use blindness::Blindness;
-use memory::Monitor;
+use memory::NodeMonitor;
 use metrics::MonitorMetrics;
-use nodes::NODE_WORKERS;
-use readiness::Readiness;
-use rounds::{Round, Rounds, snapshot::BrakeLimits};
-use running::Trio;
-use upkeep::Upkeep;
-use watch::Watch;
+use nodes::CONCURRENT_NODES;
+use readiness::PodReadinessController;
+use rounds::{RoundKind, RoundsController, snapshot::TaintShareLimits};
+use running::MonitorLoops;
+use upkeep::NodeUpkeepController;
+use watch::MonitorHandlers;
 
 /// Number of Pods that are marked as not ready concurrently, by their condition `Ready`.
 const POD_WORKERS: usize = 8;
 
 /// The node monitor as one loop of the program.
-pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
+pub const NODE_LIFECYCLE_LOOP: LoopDefinition = LoopDefinition {
     name: "node-lifecycle-controller",
     alias: "nodelifecycle",
-    client: "node-controller",
-    component: "node-controller",
+    user_agent_suffix: "node-controller",
+    event_component: "node-controller",
     // Other loops of kube-controller-manager write nodes and their statuses, too: attach-detach and node-ipam, for example.
     owned_writes: &[],
-    start,
+    start_loop: start,
 };
 
-fn start(context: Context) -> Arc<dyn Running> {
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let settings = &context.settings;
-    let brake = BrakeLimits {
-        alarm: settings.ratio(&flags::NODE_TAINT_ALARM_SHARE),
-        cap: settings.ratio(&flags::NODE_TAINT_MAX_SHARE),
+    let brake = TaintShareLimits {
+        alarm_share: settings.tuned_ratio(&flags::NODE_TAINT_ALARM_SHARE),
+        max_share: settings.tuned_ratio(&flags::NODE_TAINT_MAX_SHARE),
     };
-    let (caches, heartbeats) = (Caches::of(&context), Heartbeats::of(&context));
-    let fleet = Arc::clone(&heartbeats.fleet);
-    let nodes: Queue<Key> = context.queue("node_lifecycle_controller", Backoff::default());
-    let pods: Queue<Key> = context.queue("node_lifecycle_controller_pods", Backoff::default());
-    let rounds: Queue<Round> = context.queue("node_lifecycle_controller_rounds", Backoff::default());
-    let watch =
-        Watch { fleet: Arc::clone(&fleet), caches: Arc::downgrade(&caches), nodes: nodes.clone(), pods: pods.clone() };
+    let (caches, heartbeats) = (Caches::shared(&context), Heartbeats::shared(&context));
+    let fleet = Arc::clone(&heartbeats.node_records);
+    let nodes: Queue<Key> = context.new_queue("node_lifecycle_controller", BackoffSettings::default());
+    let pods: Queue<Key> = context.new_queue("node_lifecycle_controller_pods", BackoffSettings::default());
+    let rounds: Queue<RoundKind> = context.new_queue("node_lifecycle_controller_rounds", BackoffSettings::default());
+    let watch = MonitorHandlers {
+        fleet: Arc::clone(&fleet),
+        caches: Arc::downgrade(&caches),
+        node_queue: nodes.clone(),
+        pod_queue: pods.clone(),
+    };
     watch.register(&caches);
     let metrics = Arc::new(MonitorMetrics::new(&context.metrics));
     let blindness = Arc::new(Blindness::new(context.clone(), Arc::clone(&fleet)));
-    metrics.show_blindness(&context, &blindness);
-    metrics.alarm_share.set(f64::from(brake.alarm.max(0.0)));
-    let monitor = Arc::new(Monitor { context: context.clone(), fleet, metrics, caches, heartbeats, blindness });
-    rounds.add(Round::Health, Priority::Normal);
-    let name = NODE_LIFECYCLE.name;
-    let of_rounds =
-        Rounds { monitor: Arc::clone(&monitor), queue: rounds.clone(), brake, is_alarmed: Mutex::default() };
-    let of_nodes = Upkeep(Arc::clone(&monitor));
-    let of_pods = Readiness(monitor);
-    Arc::new(Trio {
-        rounds: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
-        nodes: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, NODE_WORKERS),
-        pods: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
+    metrics.update_blindness_on_scrape(&context, &blindness);
+    metrics.taint_alarm_share.set(f64::from(brake.alarm_share.max(0.0)));
+    let monitor =
+        Arc::new(NodeMonitor { context: context.clone(), node_records: fleet, metrics, caches, heartbeats, blindness });
+    rounds.add(RoundKind::Health, Priority::Normal);
+    let name = NODE_LIFECYCLE_LOOP.name;
+    let of_rounds = RoundsController {
+        monitor: Arc::clone(&monitor),
+        queue: rounds.clone(),
+        share_limits: brake,
+        is_alarm_active: Mutex::default(),
+    };
+    let of_nodes = NodeUpkeepController(Arc::clone(&monitor));
+    let of_pods = PodReadinessController(monitor);
+    Arc::new(MonitorLoops {
+        rounds_loop: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
+        upkeep_loop: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, CONCURRENT_NODES),
+        readiness_loop: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
     })
 }

@@ -3,5 +3,7 @@
 mod node;
 mod pod;
 
-pub use node::{LEASE_NAMESPACE, LEASES, Lease, NODES, Name, Node, NodeReady, READY, Renewal};
-pub use pod::{ByNode, CachedPod, DISRUPTION_TARGET, DisruptedSince, ReadyCondition, TerminatingByNode};
+pub use node::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node, NodeName, NodeReady, READY_CONDITION, RenewTime};
+pub use pod::{
+    CachedPod, DISRUPTION_TARGET_CONDITION, DisruptedSince, PodReadyStatus, PodsByNode, TerminatingPodsByNode,
+};

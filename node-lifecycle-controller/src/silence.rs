@@ -10,61 +10,70 @@ use common::{
     conditions::{self, UNKNOWN},
 };
 
-use crate::objects::{Node, NodeReady, READY};
+use crate::objects::{Node, NodeReady, READY_CONDITION};
 
 /// Conditions that become `Unknown` for a silent node, in this order. `NetworkUnavailable` is never changed.
-const CONDITIONS: [&str; 4] = [READY, "MemoryPressure", "DiskPressure", "PIDPressure"];
+const KUBELET_CONDITIONS: [&str; 4] = [READY_CONDITION, "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Reason and message of a condition that the kubelet reported before.
-pub(crate) const STOPPED: (&str, &str) = ("NodeStatusUnknown", "Kubelet stopped posting node status.");
+pub(crate) const KUBELET_STOPPED_REPORTING: (&str, &str) =
+    ("NodeStatusUnknown", "Kubelet stopped posting node status.");
 /// Reason and message of a condition that the kubelet never reported.
-pub(crate) const NEVER: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
+pub(crate) const KUBELET_NEVER_REPORTED: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 
 /// How long a node may send no heartbeat before it counts as silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grace {
+pub(crate) struct GracePeriods {
     /// Value for nodes with a condition `Ready`, from `--node-monitor-grace-period`.
-    pub(crate) monitor: Duration,
+    pub(crate) node_monitor_grace_period: Duration,
     /// Value for nodes without a condition `Ready`, from `--node-startup-grace-period`.
-    pub(crate) startup: Duration,
+    pub(crate) node_startup_grace_period: Duration,
 }
 
-impl Grace {
+impl GracePeriods {
     /// Returns the grace period of a node, by the presence of its condition `Ready`.
-    pub(crate) fn of(&self, node: &Node) -> Duration {
-        if node.ready() == NodeReady::Absent { self.startup } else { self.monitor }
+    pub(crate) fn for_node(&self, node: &Node) -> Duration {
+        if node.ready_status() == NodeReady::Missing {
+            self.node_startup_grace_period
+        } else {
+            self.node_monitor_grace_period
+        }
     }
 
     /// Returns the time at which a node counts as silent. `heard` is the time of the last heartbeat; grace periods start at
     /// `from` or later.
-    pub(crate) fn end(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
-        heard.max(from) + self.of(node)
+    pub(crate) fn silent_at(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
+        heard.max(from) + self.for_node(node)
     }
 }
 
 /// A condition of a silent node that becomes `Unknown`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lapsed {
+pub struct StaleCondition {
     /// Type of the condition, for example `Ready`.
-    pub kind: &'static str,
+    pub condition_type: &'static str,
     /// Whether the node does not have the condition yet.
     pub is_missing: bool,
 }
 
 /// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: the node was found silent.
-pub(crate) fn is_lapsed(node: &Node) -> bool {
-    conditions::get(node.conditions(), READY)
-        .is_some_and(|ready| ready.status == UNKNOWN && (ready.reason == STOPPED.0 || ready.reason == NEVER.0))
+pub(crate) fn is_marked_silent(node: &Node) -> bool {
+    conditions::get(node.conditions(), READY_CONDITION).is_some_and(|ready| {
+        ready.status == UNKNOWN
+            && (ready.reason == KUBELET_STOPPED_REPORTING.0 || ready.reason == KUBELET_NEVER_REPORTED.0)
+    })
 }
 
 /// Returns the conditions that become `Unknown` if the node is silent; empty if its condition `Ready` is already `Unknown`.
-pub fn lapsing(node: &Node) -> Vec<Lapsed> {
-    if node.ready() == NodeReady::Unknown {
+pub fn conditions_to_set_unknown(node: &Node) -> Vec<StaleCondition> {
+    if node.ready_status() == NodeReady::Unknown {
         return Vec::new();
     }
     let lapsed = |kind: &'static str| match conditions::get(node.conditions(), kind) {
-        None => Some(Lapsed { kind, is_missing: true }),
-        Some(condition) => (condition.status != UNKNOWN).then_some(Lapsed { kind, is_missing: false }),
+        None => Some(StaleCondition { condition_type: kind, is_missing: true }),
+        Some(condition) => {
+            (condition.status != UNKNOWN).then_some(StaleCondition { condition_type: kind, is_missing: false })
+        }
     };
-    CONDITIONS.into_iter().filter_map(lapsed).collect()
+    KUBELET_CONDITIONS.into_iter().filter_map(lapsed).collect()
 }

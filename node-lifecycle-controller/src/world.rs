@@ -17,32 +17,39 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    disruption::{Count, ZoneLimits, ZoneStanding, ZoneState},
+    disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStatus},
     eviction::snapshot as eviction,
-    fleet::Fleet,
-    garbage::{quarantine::Quarantine, snapshot as garbage},
+    fleet::NodeRecords,
+    garbage::{quarantine::NodeQuarantine, snapshot as garbage},
     monitor::rounds::{
         decide::health,
-        plan::health::{Action, Judged, Plan},
-        snapshot::{BrakeLimits, Examined, HealthSnapshot, Reports, TaintingSnapshot, WaitingZone},
+        plan::health::{Action, JudgedNode, Plan},
+        snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, WaitingZone},
     },
     objects::{CachedPod, Node, NodeReady},
-    rate::Limiter,
-    sight::Sight,
-    silence::Grace,
+    rate::TaintRateLimiter,
+    sight::LiveView,
+    silence::GracePeriods,
 };
 
-pub(crate) const PERIOD: Duration = Duration::from_secs(5);
-pub(crate) const GRACE: Grace = Grace { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
-pub(crate) const LIMITS: ZoneLimits =
-    ZoneLimits { unhealthy_threshold: 0.55, large_threshold: 50, rate: 0.1, secondary_rate: 0.01 };
+pub(crate) const PASS_PERIOD: Duration = Duration::from_secs(5);
+pub(crate) const GRACE_PERIODS: GracePeriods = GracePeriods {
+    node_monitor_grace_period: Duration::from_secs(50),
+    node_startup_grace_period: Duration::from_secs(60),
+};
+pub(crate) const ZONE_LIMITS: ZoneSettings = ZoneSettings {
+    unhealthy_zone_threshold: 0.55,
+    large_zone_threshold: 50,
+    eviction_rate: 0.1,
+    secondary_eviction_rate: 0.01,
+};
 
 /// Returns a time from which a test can subtract up to 10,000 seconds.
-pub(crate) fn start() -> Instant {
-    Clock::system().instant() + Duration::from_secs(10_000)
+pub(crate) fn start_time() -> Instant {
+    Clock::system().monotonic_now() + Duration::from_secs(10_000)
 }
 
-pub(crate) fn set(names: &[&str]) -> BTreeSet<Text> {
+pub(crate) fn text_set(names: &[&str]) -> BTreeSet<Text> {
     names.iter().map(|name| Text::new(name)).collect()
 }
 
@@ -82,100 +89,119 @@ pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], un
 
 /// Returns the snapshot of a pass with a live view, in a cluster with this node, whose last heartbeat was `heard_ago` seconds
 /// ago, and 9 ready nodes.
-pub(crate) fn pass(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
-    let now = start();
-    let mut sight = Sight::new(PERIOD, GRACE.monitor);
+pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
+    let now = start_time();
+    let mut sight = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
     for ago in (0..=100).rev() {
-        sight.note(now - Duration::from_secs(ago * 10));
+        sight.record_evidence(now - Duration::from_secs(ago * 10));
     }
-    let is_ready = node.ready() == NodeReady::True;
-    let count = Count { ready: 9 + usize::from(is_ready), not_ready: usize::from(!is_ready) };
+    let is_ready = node.ready_status() == NodeReady::True;
+    let count = NodeCounts { ready: 9 + usize::from(is_ready), not_ready: usize::from(!is_ready) };
     let heard = now - Duration::from_secs(heard_ago);
     HealthSnapshot {
         now,
-        sight,
-        trouble: None,
-        grace_from: None,
-        grace: GRACE,
-        examined: vec![Examined { node, heard, denied_until: None, waits: false, counts: true }],
-        zones: [(Text::default(), ZoneStanding { state: ZoneState::Normal, count })].into(),
-        was_total: false,
-        limits: LIMITS,
-        reports: Reports::default(),
-        period: PERIOD,
+        live_view: sight,
+        watch_error: None,
+        grace_restart: None,
+        grace_periods: GRACE_PERIODS,
+        examined_nodes: vec![ExaminedNode {
+            node,
+            grace_start: heard,
+            write_denied_until: None,
+            is_waiting: false,
+            is_counted_by_condition: true,
+        }],
+        zones: [(Text::default(), ZoneStatus { state: ZoneState::Normal, node_counts: count })].into(),
+        was_total_disruption: false,
+        zone_limits: ZONE_LIMITS,
+        nodes_to_report: NodesToReport::default(),
+        pass_period: PASS_PERIOD,
     }
 }
 
 /// Returns a zone in which `count` nodes wait for a taint, `{name}-0` first.
-pub(crate) fn waiting_zone(name: &str, count: usize, limiter: Limiter) -> WaitingZone {
+pub(crate) fn waiting_zone(name: &str, count: usize, limiter: TaintRateLimiter) -> WaitingZone {
     let node = node(&format!("{name}-0"), json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
-    WaitingZone { zone: Text::new(name), node, is_over: false, count, limiter }
+    WaitingZone { zone_key: Text::new(name), node, is_taint_unnecessary: false, waiting_count: count, limiter }
 }
 
 /// Returns the snapshot of a round of tainting in a cluster of 20 nodes.
-pub(crate) fn tainting(now: Instant, zones: Vec<WaitingZone>) -> TaintingSnapshot {
-    let brake = BrakeLimits { alarm: 0.55, cap: 0.0 };
-    TaintingSnapshot { now, sees: true, zones, nodes: 20, tainted: 0, brake, is_alarmed: false, period: PERIOD }
+pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<WaitingZone>) -> TaintingSnapshot {
+    let brake = TaintShareLimits { alarm_share: 0.55, max_share: 0.0 };
+    TaintingSnapshot {
+        now,
+        has_live_view: true,
+        waiting_zones: zones,
+        total_nodes: 20,
+        tainted_count: 0,
+        share_limits: brake,
+        is_alarm_active: false,
+        pass_period: PASS_PERIOD,
+    }
 }
 
 /// Returns the snapshot of a pass of the Pod garbage collector without any work.
-pub(crate) fn garbage_pass() -> garbage::Snapshot {
+pub(crate) fn garbage_snapshot() -> garbage::Snapshot {
     let (period, quarantine_period) = (Duration::from_secs(20), Duration::from_secs(40));
     garbage::Snapshot {
-        ended: Vec::new(),
+        ended_to_remove: Vec::new(),
         ended_count: 0,
-        terminating: Vec::new(),
+        terminating_out_of_service: Vec::new(),
         unscheduled: Vec::new(),
-        missing: BTreeSet::new(),
-        pods_of_due: BTreeMap::new(),
-        quarantine: Quarantine::default(),
-        limits: garbage::Limits { threshold: 0, period, quarantine_period },
-        now: start(),
+        missing_nodes: BTreeSet::new(),
+        pods_of_due_nodes: BTreeMap::new(),
+        quarantine: NodeQuarantine::default(),
+        settings: garbage::PodGcSettings { terminated_pod_threshold: 0, pass_period: period, quarantine_period },
+        now: start_time(),
     }
 }
 
 /// Builds `NoExecute` taints with these keys, separated by spaces.
-pub(crate) fn evicting(keys: &str) -> Arc<[Taint]> {
+pub(crate) fn no_execute_taints(keys: &str) -> Arc<[Taint]> {
     let one = |key: &str| Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() };
     keys.split_whitespace().map(one).collect()
 }
 
-pub(crate) fn tolerating(tolerations: &Value) -> CachedPod {
+pub(crate) fn pod_with_tolerations(tolerations: &Value) -> CachedPod {
     object("p", &json!({"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "tolerations": tolerations}}))
 }
 
-pub(crate) fn timer(uid: &str, due: Instant) -> eviction::Timer {
-    eviction::Timer { pod: Uid::new(uid), due, is_put_off: false }
+pub(crate) fn pod_timer(uid: &str, due: Instant) -> eviction::DeletionTimer {
+    eviction::DeletionTimer { pod_uid: Uid::new(uid), due_at: due, is_put_off: false }
 }
 
 /// Returns the snapshot of a Pod whose node has taints with `keys`, or does not exist if `keys` is `None`. `of` describes the
 /// timer: the UID of its Pod, and the seconds until the timer is due, which may be negative.
-pub(crate) fn eviction(tolerations: &Value, keys: Option<&str>, of: Option<(&str, i64)>) -> eviction::Snapshot {
-    let now = start();
+pub(crate) fn eviction_snapshot(
+    tolerations: &Value,
+    keys: Option<&str>,
+    of: Option<(&str, i64)>,
+) -> eviction::Snapshot {
+    let now = start_time();
     let due = |seconds: i64| {
         let by = Duration::from_secs(seconds.unsigned_abs());
         if seconds < 0 { now - by } else { now + by }
     };
     eviction::Snapshot {
         key: Key::new("shop", "p"),
-        pod: Some(Arc::new(tolerating(tolerations))),
-        taints: keys.map(evicting),
-        doubt: None,
-        timer: of.map(|(uid, seconds)| timer(uid, due(seconds))),
+        pod: Some(Arc::new(pod_with_tolerations(tolerations))),
+        no_execute_taints: keys.map(no_execute_taints),
+        taints_unconfirmed_for: None,
+        timer: of.map(|(uid, seconds)| pod_timer(uid, due(seconds))),
         now,
-        compares: false,
+        is_comparison_enabled: false,
     }
 }
 
 /// A fleet of ready nodes `n0`, `n1` and so on, and a time that the test advances.
-pub(crate) struct World {
-    pub(crate) fleet: Fleet,
+pub(crate) struct NodeRecordsFixture {
+    pub(crate) fleet: NodeRecords,
     pub(crate) now: Instant,
     version: u64,
 }
 
 /// Builds a ready node in zone `a`, modified by `change`.
-pub(crate) fn member(name: &str, uid: &str, version: u64, change: impl FnOnce(&mut Value)) -> Arc<Node> {
+pub(crate) fn ready_node(name: &str, uid: &str, version: u64, change: impl FnOnce(&mut Value)) -> Arc<Node> {
     let mut fields = json!({
         "metadata": {"uid": uid, "resourceVersion": version.to_string(), "labels": {"topology.kubernetes.io/zone": "a"}},
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}]},
@@ -185,72 +211,74 @@ pub(crate) fn member(name: &str, uid: &str, version: u64, change: impl FnOnce(&m
     node(name, fields)
 }
 
-impl World {
+impl NodeRecordsFixture {
     pub(crate) fn new(count: usize) -> Self {
-        let now = start();
-        let mut sight = Sight::new(PERIOD, GRACE.monitor);
-        sight.note(now);
-        let mut world = Self { fleet: Fleet::new(sight, GRACE, LIMITS), now, version: 1 };
+        let now = start_time();
+        let mut sight = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+        sight.record_evidence(now);
+        let mut world = Self { fleet: NodeRecords::new(sight, GRACE_PERIODS, ZONE_LIMITS), now, version: 1 };
         for number in 0..count {
-            world.see(&format!("n{number}"), |_| {});
+            world.update_node(&format!("n{number}"), |_| {});
         }
         world
     }
 
-    pub(crate) fn see(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn update_node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         self.version += 1;
-        self.fleet.see(&member(name, name, self.version, change), None, false, self.now);
+        self.fleet.record_node(&ready_node(name, name, self.version, change), None, false, self.now);
     }
 
-    pub(crate) fn ready(&mut self, name: &str, status: &str, reason: &str) {
-        self.see(name, |node| {
+    pub(crate) fn set_ready(&mut self, name: &str, status: &str, reason: &str) {
+        self.update_node(name, |node| {
             node["status"]["conditions"][0]["status"] = json!(status);
             node["status"]["conditions"][0]["reason"] = json!(reason);
         });
     }
 
-    pub(crate) fn wait(&mut self, seconds: u64) {
+    pub(crate) fn advance(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
-            self.fleet.sight.note(self.now);
+            self.fleet.live_view.record_evidence(self.now);
         }
     }
 
-    pub(crate) fn renew(&mut self, name: &str) {
+    pub(crate) fn renew_lease(&mut self, name: &str) {
         self.version += 1;
         let renewal = Timestamp::from_second(1_700_000_000 + self.version as i64).unwrap();
-        self.fleet.renewed(name, Some(renewal), self.now);
+        self.fleet.record_renewal(name, Some(renewal), self.now);
     }
 
     /// Returns the nodes that the next pass reports.
-    pub(crate) fn reports(&self) -> Reports {
-        self.fleet.pass(self.now, None, PERIOD).reports
+    pub(crate) fn next_reports(&self) -> NodesToReport {
+        self.fleet.pass_snapshot(self.now, None, PASS_PERIOD).nodes_to_report
     }
 
     /// Returns the plan of the next pass.
-    pub(crate) fn decide(&self) -> Plan {
-        health::decide(&self.fleet.pass(self.now, None, PERIOD))
+    pub(crate) fn next_plan(&self) -> Plan {
+        health::decide(&self.fleet.pass_snapshot(self.now, None, PASS_PERIOD))
     }
 
     /// Runs a pass, and returns the examined nodes with their actions.
-    pub(crate) fn pass(&mut self) -> Vec<String> {
-        let plan = self.decide();
-        self.fleet.passed(&plan, self.now);
-        let line = |judged: &Judged| {
+    pub(crate) fn run_pass(&mut self) -> Vec<String> {
+        let plan = self.next_plan();
+        self.fleet.apply_pass(&plan, self.now);
+        let line = |judged: &JudgedNode| {
             let action = judged.action.as_ref().map_or("nothing", |action| match action {
-                Action::Lapse(_) => "lapse",
-                Action::Relieve => "relieve",
-                Action::Swap(_) => "swap",
-                Action::Wait(_) => "wait",
+                Action::SetConditionsUnknown(_) => "lapse",
+                Action::RemoveNoExecute => "relieve",
+                Action::ReplaceNoExecute(_) => "swap",
+                Action::WaitForTaint(_) => "wait",
             });
             format!("{} {action}", judged.node.metadata.name)
         };
-        plan.judged.iter().map(line).collect()
+        plan.judged_nodes.iter().map(line).collect()
     }
 
     /// Returns for each zone the node that has waited longest for a taint.
-    pub(crate) fn heads(&self) -> Vec<String> {
-        let line = |WaitingZone { zone, node, count, is_over, .. }: &WaitingZone| {
+    pub(crate) fn longest_waiting_nodes(&self) -> Vec<String> {
+        let line = |WaitingZone {
+                        zone_key: zone, node, waiting_count: count, is_taint_unnecessary: is_over, ..
+                    }: &WaitingZone| {
             let over = if *is_over { " over" } else { "" };
             format!("{} {} of {count}{over}", zone.replace('\0', ""), node.metadata.name)
         };

@@ -38,7 +38,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
-    object.trim();
+    object.drop_unneeded_fields();
     Some(Arc::new(object))
 }
 
@@ -62,7 +62,8 @@ fn condition() -> impl Strategy<Value = Value> {
 }
 
 fn taint() -> impl Strategy<Value = Value> {
-    let keys = vec![taints::NOT_READY, taints::UNREACHABLE, taints::UNSCHEDULABLE, "example.com/x", ""];
+    let keys =
+        vec![taints::NOT_READY_TAINT, taints::UNREACHABLE_TAINT, taints::UNSCHEDULABLE_TAINT, "example.com/x", ""];
     let effects = vec!["NoExecute", "NoSchedule", "PreferNoSchedule", "Odd", ""];
     (prop::sample::select(keys), prop::sample::select(effects), odd_text())
         .prop_map(|(key, effect, value)| json!({"key": key, "effect": effect, "value": value}))
@@ -83,12 +84,12 @@ proptest! {
         let node = json!({"metadata": {"name": "n"}, "spec": {"taints": listed}, "status": {"conditions": conditions}});
         let Some(node) = read::<Node>(&node) else { return Ok(()) };
         limited(&ALLOCATOR, DECISIONS, || {
-            prop_assert!(silence::lapsing(&node).len() <= 4);
-            let mut changes = vec![taints::by_condition(&node), taints::to_reachable(&node)];
-            changes.extend(taints::Cause::of(&node).map(|cause| taints::to_cause(&node, cause)));
+            prop_assert!(silence::conditions_to_set_unknown(&node).len() <= 4);
+            let mut changes = vec![taints::no_schedule_change(&node), taints::change_to_reachable(&node)];
+            changes.extend(taints::TaintCause::for_node(&node).map(|cause| taints::change_to_cause(&node, cause)));
             for change in changes {
-                prop_assert!(change.add.len() + change.remove.len() <= 9, "{change:?}");
-                let after = taints::applied(&listed, &change, "2026-11-21T10:00:00Z");
+                prop_assert!(change.keys_to_add.len() + change.keys_to_remove.len() <= 9, "{change:?}");
+                let after = taints::apply_change(&listed, &change, "2026-11-21T10:00:00Z");
                 let is_foreign = |taint: &&Value| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/");
                 prop_assert!(listed.iter().filter(is_foreign).eq(after.iter().filter(is_foreign)));
                 let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},
@@ -96,7 +97,7 @@ proptest! {
                 let settled = read::<Node>(&again.take()).unwrap();
                 // After the change, the node has every added taint and no removed taint.
                 let has = |key: &str| settled.taints().iter().any(|taint| taint.effect == change.effect && taint.key == key);
-                prop_assert!(change.add.iter().all(|key| has(key)) && !change.remove.iter().any(|key| has(key)));
+                prop_assert!(change.keys_to_add.iter().all(|key| has(key)) && !change.keys_to_remove.iter().any(|key| has(key)));
             }
             Ok(())
         })?;
@@ -197,7 +198,7 @@ async fn neighbours() {
             .sum::<u64>()
     };
     let examined = || {
-        let metrics = cluster.loops().metrics().prometheus();
+        let metrics = cluster.loops().metrics().render_prometheus();
         let line = metrics.lines().find(|line| line.starts_with("nonet_node_monitor_examined_nodes_total")).unwrap();
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
     };

@@ -5,7 +5,7 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::{meta::Version, object::Object as _, store::Store};
+use common::{meta::ResourceVersion, object::Object as _, store::Store};
 use node_lifecycle_controller::objects::CachedPod;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn pod(number: usize) -> CachedPod {
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:50:29Z"}]},
     });
     let mut pod: CachedPod = serde_json::from_str(&pod.to_string()).unwrap();
-    pod.trim();
+    pod.drop_unneeded_fields();
     pod
 }
 
@@ -64,7 +64,7 @@ fn a_cached_pod_costs_less_than_its_budget() {
 
     let before = ALLOCATOR.allocated();
     let store = Store::default();
-    drop(store.fill((0..PODS).map(pod).collect(), Version::parse("1")));
+    drop(store.replace_for_tests((0..PODS).map(pod).collect(), ResourceVersion::parse("1")));
     let cached = (ALLOCATOR.allocated() - before) / PODS;
     println!("{cached} bytes per Pod with its places in the cache and in the indexes");
     assert_eq!(store.len(), PODS);

@@ -9,12 +9,12 @@ pub mod timer;
 use std::sync::Arc;
 
 use crate::{
-    plan::{Managed, Plan},
+    plan::{Plan, PodChangesOutcome},
     snapshot::{PodRef, Snapshot},
 };
 
 /// Maximum number of unready Pods that a plan names.
-const NAMED: usize = 3;
+const MAX_NAMED_PODS: usize = 3;
 
 /// Decides what one sync of a set does.
 ///
@@ -23,19 +23,19 @@ const NAMED: usize = 3;
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
     let claimed: Vec<&PodRef> = claims.keep.iter().chain(&claims.adopt).collect();
-    let manage = manage::manage(snapshot, &claimed);
-    let expected = if manage.is_allowed() { Managed::Done } else { Managed::NotAllowed };
-    let status = status::status(snapshot, &claimed, &expected, snapshot.now);
-    let available_in = timer::next_check(snapshot, &claimed, &status, snapshot.now, snapshot.now);
+    let manage = manage::decide_pod_changes(snapshot, &claimed);
+    let expected = if manage.is_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
+    let status = status::compute_status(snapshot, &claimed, &expected, snapshot.now);
+    let available_in = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, snapshot.now);
     Plan {
         set: Arc::clone(&snapshot.set),
-        adopt: claims.adopt.clone(),
-        release: claims.release.clone(),
+        orphans_to_adopt: claims.adopt.clone(),
+        pods_to_release: claims.release.clone(),
         requeue_after: timer::requeue_after(snapshot, &manage, available_in),
-        manage,
-        unready: claims.keep.iter().filter(|pod| !pod.is_ready()).take(NAMED).cloned().collect(),
-        available_in,
-        expected,
+        pod_changes: manage,
+        first_unready_pods: claims.keep.iter().filter(|pod| !pod.is_ready()).take(MAX_NAMED_PODS).cloned().collect(),
+        next_available_in: available_in,
+        expected_outcome: expected,
         status,
     }
 }

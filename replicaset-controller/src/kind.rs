@@ -5,38 +5,38 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 /// A kind of set: ReplicaSet or ReplicationController. Upstream converts ReplicationControllers to ReplicaSets instead.
-pub trait Kind: Send + Sync + Sized + 'static {
+pub trait SetKind: Send + Sync + Sized + 'static {
     /// Resource of the sets; also the kind and apiVersion in owner references.
     const RESOURCE: Resource;
     /// Name of the work queue in metrics.
-    const QUEUE: &'static str;
+    const QUEUE_NAME: &'static str;
     /// The flag with the number of workers that sync sets of this kind.
-    const WORKERS: WorkersFlag;
+    const WORKERS_FLAG: WorkersFlag;
     /// Whether Pods of siblings (sets with the same owner) on a Pod's node affect its rank for deletion.
     const RANKS_BY_COLOCATION: bool;
     /// Whether the status counts terminating Pods.
     const COUNTS_TERMINATING: bool;
     /// Whether a sync waits for the caches to show earlier writes, if the feature gate is on.
-    const READS_OWN_WRITES: bool;
+    const WAITS_FOR_OWN_WRITES: bool;
 
     /// Compiles `spec.selector`: a label selector for ReplicaSets, a map of labels for ReplicationControllers.
-    fn selector(value: &Value) -> Selector;
+    fn compile_selector(value: &Value) -> Selector;
 }
 
 /// ReplicaSets of `apps/v1`, which a Deployment may own.
 pub enum ReplicaSets {}
 
-impl Kind for ReplicaSets {
+impl SetKind for ReplicaSets {
     const RESOURCE: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
-    const QUEUE: &'static str = "replicaset";
-    const WORKERS: WorkersFlag =
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const QUEUE_NAME: &'static str = "replicaset";
+    const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-replicaset-syncs", 5, "How many ReplicaSets are synced at once");
     const RANKS_BY_COLOCATION: bool = true;
     const COUNTS_TERMINATING: bool = true;
-    const READS_OWN_WRITES: bool = true;
+    const WAITS_FOR_OWN_WRITES: bool = true;
 
-    fn selector(value: &Value) -> Selector {
+    fn compile_selector(value: &Value) -> Selector {
         Selector::from_value(value)
     }
 }
@@ -44,24 +44,24 @@ impl Kind for ReplicaSets {
 /// ReplicationControllers of `v1`, which lack co-location, a count of terminating Pods, and waits for their status writes.
 pub enum ReplicationControllers {}
 
-impl Kind for ReplicationControllers {
+impl SetKind for ReplicationControllers {
     const RESOURCE: Resource = Resource {
         group: "",
         version: "v1",
         plural: "replicationcontrollers",
         kind: "ReplicationController",
-        namespaced: true,
+        is_namespaced: true,
     };
-    const QUEUE: &'static str = "replicationmanager";
-    const WORKERS: WorkersFlag =
+    const QUEUE_NAME: &'static str = "replicationmanager";
+    const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-rc-syncs", 5, "How many ReplicationControllers are synced at once");
     const RANKS_BY_COLOCATION: bool = false;
     const COUNTS_TERMINATING: bool = false;
-    const READS_OWN_WRITES: bool = false;
+    const WAITS_FOR_OWN_WRITES: bool = false;
 
     /// The selector is a plain map of labels. Any other value compiles to a malformed selector, which is reported and matches
     /// nothing.
-    fn selector(value: &Value) -> Selector {
+    fn compile_selector(value: &Value) -> Selector {
         Labels::deserialize(value).map_or_else(|_| Selector::from_value(&Value::Bool(false)), Selector::from_map)
     }
 }

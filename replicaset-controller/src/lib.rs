@@ -69,92 +69,94 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, SharedInformer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, Informer, SharedInformer, method_handler},
+    io::{Io, Requeue, SyncError},
     map::HashSet,
     meta::{Key, Meta, Uid},
-    queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
     store::Store,
-    terminating_namespaces::TerminatingNamespaces,
+    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    act::Note,
-    kind::{Kind, ReplicaSets, ReplicationControllers},
+    act::ReplicaSetNote,
+    kind::{ReplicaSets, ReplicationControllers, SetKind},
     metrics::ControllerMetrics,
-    objects::{ReplicaSet, Set},
+    objects::{CachedSet, ReplicaSet},
     plan::Plan,
     pod_backoff::PodBackoff,
     pod_cache::CachedPod,
-    snapshot::{Limits, Snapshot},
-    watch::Watch,
+    snapshot::{DecisionSettings, Snapshot},
+    watch::EventHandlers,
 };
 
 /// Feature gate of the annotation `controller.kubernetes.io/pod-deletion-cost`; on by default.
-pub const POD_DELETION_COST: FeatureGate = FeatureGate::on(
+pub const POD_DELETION_COST: FeatureGate = FeatureGate::on_by_default(
     "PodDeletionCost",
     "The annotation controller.kubernetes.io/pod-deletion-cost of a Pod sets the cost of its deletion",
 );
 /// Feature gate of ranking by the logarithm of a Pod's age; locked to on.
 pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
-    FeatureGate::locked("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
+    FeatureGate::always_on("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
 /// Feature gate of `status.terminatingReplicas`; on by default.
-pub const TERMINATING_REPLICAS: FeatureGate =
-    FeatureGate::on("DeploymentReplicaSetTerminatingReplicas", "status.terminatingReplicas counts terminating Pods");
+pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on_by_default(
+    "DeploymentReplicaSetTerminatingReplicas",
+    "status.terminatingReplicas counts terminating Pods",
+);
 /// Feature gate of the wait until the caches show the earlier writes for a set; on by default.
 ///
 /// If the gate is off, a sync claims Pods and writes the status on stale caches, as upstream does. With either value, no sync
 /// creates or deletes Pods on stale caches.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+pub const STALE_CONTROLLER_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyReplicaSet",
     "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
 );
 /// The feature gates that `--feature-gates` accepts for this crate.
-pub const GATES: &[FeatureGate] =
-    &[POD_DELETION_COST, LOGARITHMIC_SCALE_DOWN, TERMINATING_REPLICAS, STALE_CONSISTENCY, ATOMIC_FIFO];
+pub const FEATURE_GATES: &[FeatureGate] =
+    &[POD_DELETION_COST, LOGARITHMIC_SCALE_DOWN, TERMINATING_REPLICAS, STALE_CONTROLLER_CONSISTENCY, ATOMIC_FIFO];
 
 /// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tune =
-    Tune::count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
+    Tune::of_count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
 /// Debounce of Pod changes that do not affect the number of active Pods, so that one status update covers many Pods that become
 /// ready together. It is 20 ms by default for a set of up to 100 Pods; for a larger set it grows in proportion, up to ten times
 /// as long. Upstream has no debounce and writes more statuses.
-pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
+pub const STATUS_DEBOUNCE_PERIOD: Tune = Tune::of_duration(
     "replicaset-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of Pod statuses before their ReplicaSet of up to 100 Pods is synced; for larger ones in proportion, up to ten times as long",
 );
 /// Enables the back-off of sets with Pods that fail before they are ready; off by default, as upstream has none.
-pub const FAILED_POD_BACKOFF: Tune = Tune::switch(
+pub const FAILED_POD_BACKOFF: Tune = Tune::of_switch(
     "failed-pod-backoff",
     false,
     "Back-off for a set whose Pods fail early without becoming ready: one replacement at once, later ones after 1s, doubling up to 1m0s, until a Pod is ready",
 );
 /// Maximum back-off of a set with failing syncs; 1000 s by default. Upstream: `DefaultTypedControllerRateLimiter`.
-pub const MAX_BACKOFF: Tune = Tune::duration(
+pub const MAX_BACKOFF: Tune = Tune::of_duration(
     "max-backoff",
     Duration::from_secs(1000),
     "Maximum back-off of a sync that keeps failing, for example because of an exceeded quota",
 );
 /// Ranks the remaining Pods again after each Pod chosen for deletion; off by default, as upstream ranks only once.
-pub const RERANK: Tune = Tune::switch(
+pub const RERANK_AS_PODS_ARE_CHOSEN: Tune = Tune::of_switch(
     "rerank-as-pods-are-chosen",
     false,
     "Pods chosen for deletion no longer count for their node, so that a scale-down balances nodes and does not empty the fullest one",
 );
 /// Ranks Pods of sets without siblings by the number of own Pods on each node; off by default, as upstream ignores nodes for such
 /// sets.
-pub const RANK_BY_OWN_PODS: Tune = Tune::switch(
+pub const RANK_BY_OWN_PODS: Tune = Tune::of_switch(
     "rank-by-own-pods",
     false,
     "ReplicaSets without a controller, and ReplicationControllers, first delete Pods on the nodes with most of their own Pods",
@@ -163,99 +165,100 @@ pub const RANK_BY_OWN_PODS: Tune = Tune::switch(
 pub const TUNES: &[Tune] = &[
     BURST_REPLICAS,
     EXPECTATIONS_TIMEOUT,
-    SYNC_BATCH_PERIOD,
+    STATUS_DEBOUNCE_PERIOD,
     FAILED_POD_BACKOFF,
     MAX_BACKOFF,
-    RERANK,
+    RERANK_AS_PODS_ARE_CHOSEN,
     RANK_BY_OWN_PODS,
 ];
 
 /// The flags `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`, which set numbers of workers.
-pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
+pub const WORKERS_FLAGS: &[WorkersFlag] = &[ReplicaSets::WORKERS_FLAG, ReplicationControllers::WORKERS_FLAG];
 
 /// The loop that syncs ReplicaSets. Only this loop writes their status.
 pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
-    start::<ReplicaSets>(REPLICA_SETS.name, context)
+    start_loop::<ReplicaSets>(REPLICA_SETS.name, context)
 })
-.owning(&[OwnedWrites::status("apps", "replicasets")]);
+.with_owned_writes(&[OwnedWrites::of_status("apps", "replicasets")]);
 /// The loop that syncs ReplicationControllers. Only this loop writes their status.
 pub const REPLICATION_CONTROLLERS: LoopDefinition =
     LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
-        start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
+        start_loop::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
     })
-    .known_as("replication-controller", "replication-controller")
-    .owning(&[OwnedWrites::status("", "replicationcontrollers")]);
+    .with_client_and_component("replication-controller", "replication-controller")
+    .with_owned_writes(&[OwnedWrites::of_status("", "replicationcontrollers")]);
 /// The loops that a process of this crate can run, one or both.
 pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
 
 /// Name, flags and loops of the binary.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "replicaset-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes ReplicaSet and ReplicationController controllers as a service of their own",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: GATES,
+    workers_flags: WORKERS_FLAGS,
+    feature_gates: FEATURE_GATES,
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
-const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
+const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
 
 /// Caches and memory of the loop that syncs one kind of set.
-pub struct ReplicaController<K: Kind> {
-    context: Context,
-    watch: Arc<Watch<K>>,
-    sets: Informer<Set<K>>,
+pub struct ReplicaController<K: SetKind> {
+    context: LoopContext,
+    watch: Arc<EventHandlers<K>>,
+    sets: Informer<CachedSet<K>>,
     pods: Arc<SharedInformer<CachedPod>>,
     ledger: Ledger,
     metrics: ControllerMetrics,
-    limits: Limits,
+    limits: DecisionSettings,
     /// Whether Pods of a set without siblings are ranked by the number of its own Pods on each node.
     ranks_by_own_pods: bool,
     /// Sets in a terminating namespace: the server has recently refused a Pod for that reason.
-    refused: TerminatingNamespaces,
+    sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Back-off of sets whose Pods fail; `None` unless `--tune failed-pod-backoff` is on.
     backoff: Option<PodBackoff>,
     /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
     /// feature gate is off. Without this memory every sync would write the field again.
-    terminating_dropped: Mutex<Option<Instant>>,
+    terminating_replicas_dropped_at: Mutex<Option<Instant>>,
 }
 
-fn start<K: Kind>(name: &'static str, context: Context) -> Arc<dyn Running> {
-    let queue = context.queue(K::QUEUE, backoff(&context.settings));
-    let workers = context.settings.workers(&K::WORKERS);
+fn start_loop<K: SetKind>(name: &'static str, context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue(K::QUEUE_NAME, backoff_of_failing_keys(&context.settings));
+    let workers = context.settings.worker_count(&K::WORKERS_FLAG);
     let controller = ReplicaController::<K>::new(context.clone(), queue.clone());
     Loop::start(name, context, Arc::new(controller), queue, workers)
 }
 
-impl<K: Kind> ReplicaController<K> {
+impl<K: SetKind> ReplicaController<K> {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = context.ledger();
-        let store: Arc<Store<Set<K>>> = Arc::default();
-        let backoff = settings.switch(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
-        let refused = TerminatingNamespaces::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let watch = Arc::new(Watch::<K> {
+        let ledger = context.new_ledger();
+        let store: Arc<Store<CachedSet<K>>> = Arc::default();
+        let backoff = settings.is_switched_on(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
+        let refused =
+            OwnersInTerminatingNamespaces::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
+        let watch = Arc::new(EventHandlers::<K> {
             queue: queue.clone(),
             sets: Arc::clone(&store),
             ledger: ledger.clone(),
-            refused: refused.clone(),
-            batch: settings.duration(&SYNC_BATCH_PERIOD),
-            backoff: backoff.clone(),
+            sets_in_terminating_namespaces: refused.clone(),
+            debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
+            backoff_of_sets: backoff.clone(),
         });
-        let sets = context.informer(store, handler(&watch, Watch::on_set));
+        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set_event));
         let pods = context.shared_informer::<CachedPod>();
-        pods.add_handler(handler(&watch, Watch::on_pod));
+        pods.add_handler(method_handler(&watch, EventHandlers::on_pod_event));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
-            limits: limits::<K>(&settings),
-            ranks_by_own_pods: settings.switch(&RANK_BY_OWN_PODS),
-            refused,
+            limits: decision_settings::<K>(&settings),
+            ranks_by_own_pods: settings.is_switched_on(&RANK_BY_OWN_PODS),
+            sets_in_terminating_namespaces: refused,
             backoff,
-            terminating_dropped: Mutex::new(None),
+            terminating_replicas_dropped_at: Mutex::new(None),
             context,
             watch,
             sets,
@@ -265,43 +268,45 @@ impl<K: Kind> ReplicaController<K> {
     }
 
     /// Returns whether the server has recently dropped the field `status.terminatingReplicas` that this set lacks.
-    fn terminating_dropped(&self, set: &ReplicaSet) -> bool {
-        let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
-        set.status.terminating_replicas.is_none() && self.terminating_dropped.lock().is_some_and(unknown)
+    fn drops_terminating_replicas(&self, set: &ReplicaSet) -> bool {
+        let unknown = |since: Instant| {
+            self.context.clock.monotonic_now().duration_since(since) < TERMINATING_REPLICAS_RETRY_PERIOD
+        };
+        set.status.terminating_replicas.is_none() && self.terminating_replicas_dropped_at.lock().is_some_and(unknown)
     }
 
     /// Records whether the server kept `status.terminatingReplicas` in a written status.
-    fn note_terminating(&self, kept: bool) {
-        *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.instant());
+    fn record_terminating_replicas_kept(&self, kept: bool) {
+        *self.terminating_replicas_dropped_at.lock() = (!kept).then(|| self.context.clock.monotonic_now());
     }
 }
 
-fn limits<K: Kind>(settings: &Settings) -> Limits {
-    Limits {
-        burst: settings.size(&BURST_REPLICAS),
-        deletion_cost: settings.gate(&POD_DELETION_COST),
-        counts_terminating: K::COUNTS_TERMINATING && settings.gate(&TERMINATING_REPLICAS),
-        terminating_dropped: false,
-        reads_own_writes: K::READS_OWN_WRITES && settings.reads_own_writes(&STALE_CONSISTENCY),
-        reranks: settings.switch(&RERANK),
+fn decision_settings<K: SetKind>(settings: &OperatorSettings) -> DecisionSettings {
+    DecisionSettings {
+        burst_replicas: settings.tuned_size(&BURST_REPLICAS),
+        uses_deletion_cost: settings.is_gate_on(&POD_DELETION_COST),
+        counts_terminating: K::COUNTS_TERMINATING && settings.is_gate_on(&TERMINATING_REPLICAS),
+        drops_terminating_replicas: false,
+        waits_for_own_writes: K::WAITS_FOR_OWN_WRITES && settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY),
+        reranks_chosen_pods: settings.is_switched_on(&RERANK_AS_PODS_ARE_CHOSEN),
     }
 }
 
 /// Returns the back-off of failing keys; its maximum is never below its base.
-fn backoff(settings: &Settings) -> Backoff {
-    let usual = Backoff::default();
-    Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
+fn backoff_of_failing_keys(settings: &OperatorSettings) -> BackoffSettings {
+    let usual = BackoffSettings::default();
+    BackoffSettings { max_delay: settings.tuned_duration(&MAX_BACKOFF).max(usual.base_delay), ..usual }
 }
 
-impl<K: Kind> Controller for ReplicaController<K> {
+impl<K: SetKind> Controller for ReplicaController<K> {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = ReplicaSetNote;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("replicaset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -309,55 +314,56 @@ impl<K: Kind> Controller for ReplicaController<K> {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, ReplicaSetNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: ReplicaSetNote) {
         let set = &snapshot.owner.uid;
         match (note, &self.backoff) {
-            (Note::BrokenSelector(problem), _) => {
+            (ReplicaSetNote::InvalidSelector(problem), _) => {
                 let key = snapshot.set.metadata.key();
-                tracing::error!(logger = K::QUEUE, key = %key, err = %problem, "Error converting pod selector");
+                tracing::error!(logger = K::QUEUE_NAME, key = %key, err = %problem, "Error converting pod selector");
             }
-            (Note::Creates, Some(backoff)) => backoff.replacing(set),
-            (Note::Creates, None) => {}
-            (Note::NamespaceTerminates, _) => {
+            (ReplicaSetNote::CreatingPods, Some(backoff)) => backoff.record_creation(set),
+            (ReplicaSetNote::CreatingPods, None) => {}
+            (ReplicaSetNote::NamespaceIsTerminating, _) => {
                 let key = snapshot.set.metadata.key();
-                tracing::debug!(logger = K::QUEUE, key = %key, "The namespace is terminating, creating no Pods");
-                self.refused.insert(set);
+                tracing::debug!(logger = K::QUEUE_NAME, key = %key, "The namespace is terminating, creating no Pods");
+                self.sets_in_terminating_namespaces.insert(set);
             }
-            (Note::Deletes(pods, age_ratios), backoff) => {
-                self.metrics.deletes(&age_ratios);
+            (ReplicaSetNote::DeletingPods(pods, age_ratios), backoff) => {
+                self.metrics.record_age_ratios(&age_ratios);
                 if let Some(backoff) = backoff {
-                    backoff.all_gone(set, &pods);
+                    backoff.record_deleted_pods(set, &pods);
                 }
             }
-            (Note::KeepsTerminating(keeps), _) => self.note_terminating(keeps),
+            (ReplicaSetNote::KeepsTerminatingReplicas(keeps), _) => self.record_terminating_replicas_kept(keeps),
         }
     }
 
-    fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
+    fn child_uids(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         let owner = &snapshot.owner;
-        self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
+        self.owned_pods(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
     /// Returns `Some` if the cache shows another version of the set than the snapshot.
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
         let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
-        let is_same = self.sets.store().peek(namespace, name, |meta| meta.resource_version == *resource_version);
+        let is_same =
+            self.sets.store().with_metadata(namespace, name, |meta| meta.resource_version == *resource_version);
         (is_same != Some(true)).then_some(())
     }
 
     /// Drops the memory of a deleted set once more, because its last write may have been recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
-        if !self.sets.store().shows(set) {
-            self.watch.forget(&set.uid);
+        if !self.sets.store().contains_object(set) {
+            self.watch.forget_set(&set.uid);
         }
     }
 

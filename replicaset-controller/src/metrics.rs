@@ -18,11 +18,11 @@ impl ControllerMetrics {
             &[],
             [0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
         );
-        Self { age_ratio: age_ratio.with(&[]) }
+        Self { age_ratio: age_ratio.with_label_values(&[]) }
     }
 
     /// Records the ages of Pods chosen for deletion, as multiples of the youngest Pod's age.
-    pub fn deletes(&self, age_ratios: &[u64]) {
+    pub fn record_age_ratios(&self, age_ratios: &[u64]) {
         for ratio in age_ratios {
             self.age_ratio.observe(*ratio as f64);
         }

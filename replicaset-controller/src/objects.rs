@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use common::{
-    conditions::{Condition, Replacing},
+    conditions::{Condition, ConditionListPatch},
     intern::Labels,
     json::Raw,
     meta::Meta,
@@ -15,7 +15,7 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use crate::kind::Kind;
+use crate::kind::SetKind;
 
 /// Projection of a ReplicaSet, or of a ReplicationController in the same form.
 ///
@@ -68,19 +68,19 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
 
 /// A cached set of kind `K`.
 #[derive(Debug)]
-pub struct Set<K> {
+pub struct CachedSet<K> {
     set: Arc<ReplicaSet>,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K> Set<K> {
+impl<K> CachedSet<K> {
     /// Returns the set in the form that both kinds share.
-    pub fn set(&self) -> &Arc<ReplicaSet> {
+    pub fn replica_set(&self) -> &Arc<ReplicaSet> {
         &self.set
     }
 }
 
-impl<K: Kind> Object for Set<K> {
+impl<K: SetKind> Object for CachedSet<K> {
     const RESOURCE: Resource = K::RESOURCE;
     type Indexes = (ByController, ByNamespace);
 
@@ -90,16 +90,16 @@ impl<K: Kind> Object for Set<K> {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct SetJson {
     metadata: Meta,
-    spec: WireSpec,
+    spec: SetSpecJson,
     #[serde(default)]
     status: Option<Status>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireSpec {
+struct SetSpecJson {
     replicas: Option<i64>,
     #[serde(default)]
     min_ready_seconds: Option<i64>,
@@ -108,18 +108,18 @@ struct WireSpec {
     template: Option<Raw>,
 }
 
-impl<'de, K: Kind> Deserialize<'de> for Set<K> {
+impl<'de, K: SetKind> Deserialize<'de> for CachedSet<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let set = Wire::deserialize(deserializer)?.check(K::selector).map_err(D::Error::custom)?;
+        let set = SetJson::deserialize(deserializer)?.validate(K::compile_selector).map_err(D::Error::custom)?;
         Ok(Self { set: Arc::new(set), kind: PhantomData })
     }
 }
 
-impl Wire {
-    fn check(self, compile: fn(&Value) -> Selector) -> Result<ReplicaSet, String> {
+impl SetJson {
+    fn validate(self, compile: fn(&Value) -> Selector) -> Result<ReplicaSet, String> {
         let Self { mut metadata, spec, status } = self;
-        let replicas = count("spec.replicas", spec.replicas.ok_or("spec.replicas is missing")?)?;
-        let min_ready_seconds = count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
+        let replicas = validate_count("spec.replicas", spec.replicas.ok_or("spec.replicas is missing")?)?;
+        let min_ready_seconds = validate_count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
         let selector = compile(&spec.selector);
         if selector.is_null() {
             return Err("spec.selector is missing".to_owned());
@@ -145,7 +145,7 @@ impl Wire {
     }
 }
 
-fn count(field: &str, value: i64) -> Result<i32, String> {
+fn validate_count(field: &str, value: i64) -> Result<i32, String> {
     i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
@@ -160,7 +160,7 @@ struct StatusPatch<'a> {
     available_replicas: Option<i32>,
     terminating_replicas: Option<i32>,
     observed_generation: Option<i64>,
-    conditions: Option<Replacing<'a>>,
+    conditions: Option<ConditionListPatch<'a>>,
 }
 
 impl Serialize for Status {
@@ -173,7 +173,7 @@ impl Serialize for Status {
             available_replicas: some(self.available_replicas),
             terminating_replicas: self.terminating_replicas,
             observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
-            conditions: (!self.conditions.is_empty()).then_some(Replacing(&self.conditions)),
+            conditions: (!self.conditions.is_empty()).then_some(ConditionListPatch(&self.conditions)),
         }
         .serialize(serializer)
     }
@@ -196,8 +196,8 @@ mod tests {
         })
     }
 
-    fn read<K: Kind>(value: &Value) -> Result<Arc<ReplicaSet>, String> {
-        serde_json::from_str::<Set<K>>(&value.to_string()).map(|s| s.set).map_err(|e| e.to_string())
+    fn read<K: SetKind>(value: &Value) -> Result<Arc<ReplicaSet>, String> {
+        serde_json::from_str::<CachedSet<K>>(&value.to_string()).map(|s| s.set).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    consistency::{Behind, Cache},
-    controller::{Observed, RECHECK},
+    consistency::{LedgerCache, UnseenWrite},
+    controller::{Observation, RECHECK_INTERVAL},
     intern::Text,
-    io::Failed,
+    io::SyncError,
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
     store::{ByController, IndexValue, OrphansByNamespace},
@@ -15,78 +15,84 @@ use jiff::Timestamp;
 
 use crate::{
     ReplicaController,
-    kind::Kind,
+    kind::SetKind,
     objects::ReplicaSet,
-    snapshot::{Blocked, Limits, PodRef, Snapshot},
+    snapshot::{DecisionSettings, PodRef, Snapshot, UnobservedWrite},
 };
 
-impl<K: Kind> ReplicaController<K> {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+impl<K: SetKind> ReplicaController<K> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let store = self.sets.store();
-        let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        let blocked = match known.as_ref().and_then(|uid| self.behind(&key.namespace, uid)) {
-            Some((behind @ Behind::Write { .. }, left)) if self.limits.reads_own_writes => {
-                return Ok(Observed::behind((behind, left)));
+        let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let blocked = match known.as_ref().and_then(|uid| self.unobserved_write(&key.namespace, uid)) {
+            Some((behind @ UnseenWrite::VersionNotReached { .. }, left)) if self.limits.waits_for_own_writes => {
+                return Ok(Observation::waiting_for_own_writes((behind, left)));
             }
-            Some((behind @ Behind::Conflicts { .. }, left)) => return Ok(Observed::behind((behind, left))),
-            Some((behind @ Behind::Write { .. }, left)) => {
-                Some(Blocked { why: behind.to_string(), at_most: left.min(RECHECK) })
+            Some((behind @ UnseenWrite::Conflicts { .. }, left)) => {
+                return Ok(Observation::waiting_for_own_writes((behind, left)));
             }
-            Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
+            Some((behind @ UnseenWrite::VersionNotReached { .. }, left)) => {
+                Some(UnobservedWrite { write_description: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL) })
+            }
+            Some((behind, at_most)) => {
+                Some(UnobservedWrite { write_description: behind.to_string(), max_wait: at_most })
+            }
             None => None,
         };
         // The set is read after the check of the ledger, so that it is not older than the writes in the ledger.
-        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
-        let set = Arc::clone(set.set());
+        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
+        let set = Arc::clone(set.replica_set());
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
             // A new set of the same name has replaced the set that the ledger was checked for.
             return self.observe(key, now);
         }
-        let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
+        let owned = self.pods.store().list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
         let owner = Owner::new(K::RESOURCE, &set.metadata);
-        let orphans = self.orphans(&set);
+        let orphans = self.adoptable_orphans(&set);
         let terminating = owned.iter().filter(|pod| pod.is_terminating());
         let terminating = terminating.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
         let active = owned.into_iter().chain(orphans).filter(|pod| pod.is_active());
         // A malformed selector claims nothing, and the plan reports it.
         let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
-        let colocated = if ranked { self.colocated(&set, &claims) } else { BTreeMap::new() };
-        let terminating_namespace = self.refused.contains(uid);
-        let failing = self.backoff.as_ref().and_then(|backoff| backoff.failing(uid));
-        let limits = Limits { terminating_dropped: self.terminating_dropped(&set), ..self.limits };
-        Ok(Observed::Ready(Snapshot {
+        let colocated = if ranked { self.count_colocated_pods(&set, &claims) } else { BTreeMap::new() };
+        let terminating_namespace = self.sets_in_terminating_namespaces.contains(uid);
+        let failing = self.backoff.as_ref().and_then(|backoff| backoff.current_backoff(uid));
+        let limits =
+            DecisionSettings { drops_terminating_replicas: self.drops_terminating_replicas(&set), ..self.limits };
+        Ok(Observation::Ready(Snapshot {
             set,
             owner,
             claims,
-            terminating,
-            terminating_namespace,
-            colocated,
-            blocked,
-            failing,
-            limits,
+            terminating_pods: terminating,
+            is_namespace_terminating: terminating_namespace,
+            colocated_pods_by_node: colocated,
+            unobserved_write: blocked,
+            failed_pod_backoff: failing,
+            decision_settings: limits,
             now,
         }))
     }
 
     /// Returns the writes of this process that the caches do not show yet, and how long to wait for them.
-    fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
-        let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.sets.store()];
-        self.ledger
-            .behind(uid, &caches, || self.children(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect())
+    fn unobserved_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
+        let caches: [&dyn LedgerCache; 2] = [&**self.pods.store(), &**self.sets.store()];
+        self.ledger.unseen_write(uid, &caches, || {
+            self.owned_pods(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect()
+        })
     }
 
     /// Returns the Pods that a set controls, whether its selector matches them or not.
-    pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
+    pub(crate) fn owned_pods(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        self.pods.store().readable_by_index(ByController, &owner)
+        self.pods.store().list_readable_by_index(ByController, &owner)
     }
 
     /// Returns the Pods of the namespace without a controller. Malformed Pods are left out, because they cannot be adopted.
-    fn orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
+    fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
-        self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
+        self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)
     }
 
     /// Counts, by node, the active Pods of all sets with the same owner, and the orphans that they select.
@@ -94,7 +100,7 @@ impl<K: Kind> ReplicaController<K> {
     /// Without an owner, and for kinds without siblings, the result is empty, or with `--tune rank-by-own-pods` counts the
     /// claimed Pods. Upstream scans all Pods of the namespace and so also counts Pods of other owners that such a set selects;
     /// this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
-    fn colocated(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
+    fn count_colocated_pods(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
         let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {
             if self.ranks_by_own_pods {
@@ -108,10 +114,10 @@ impl<K: Kind> ReplicaController<K> {
         };
         let namespace = &set.metadata.namespace;
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: owner.uid.clone() };
-        let siblings = self.sets.store().readable_by_index(ByController, &owner);
-        let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.set()).collect();
-        let owned = siblings.iter().flat_map(|sibling| self.children(namespace, &sibling.metadata.uid));
-        for pod in owned.chain(self.orphans(set)) {
+        let siblings = self.sets.store().list_readable_by_index(ByController, &owner);
+        let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.replica_set()).collect();
+        let owned = siblings.iter().flat_map(|sibling| self.owned_pods(namespace, &sibling.metadata.uid));
+        for pod in owned.chain(self.adoptable_orphans(set)) {
             let selects = |sibling: &&ReplicaSet| sibling.selector.matches(&pod.meta().labels);
             if pod.is_active() && siblings.iter().any(selects) {
                 *count.entry(pod.node.clone()).or_insert(0) += 1;

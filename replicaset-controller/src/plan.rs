@@ -6,7 +6,7 @@ use common::{conditions, controller::Explain, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
-    snapshot::{Failing, PodRef},
+    snapshot::{FailedPodBackoff, PodRef},
 };
 
 /// Condition type: creating or deleting Pods fails.
@@ -18,36 +18,36 @@ pub struct Plan {
     /// The set from the snapshot.
     pub set: Arc<ReplicaSet>,
     /// Orphans that the selector matches, to be adopted.
-    pub adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<PodRef>,
     /// Pods of the set that the selector no longer matches, to be released.
-    pub release: Vec<PodRef>,
+    pub pods_to_release: Vec<PodRef>,
     /// What to do about the number of Pods if every adoption succeeds.
-    pub manage: Manage,
+    pub pod_changes: PodChanges,
     /// The result of [`Self::manage`] if every request is granted.
-    pub expected: Managed,
+    pub expected_outcome: PodChangesOutcome,
     /// The status to write if the requests for Pods have the [expected](Self::expected) result.
     pub status: Status,
     /// At most three unready Pods, to be named in `/debug/explain`.
-    pub unready: Vec<PodRef>,
+    pub first_unready_pods: Vec<PodRef>,
     /// Time until the next ready Pod becomes available; `None` if all ready Pods are available.
-    pub available_in: Option<Duration>,
+    pub next_available_in: Option<Duration>,
     /// Time after which the decision may change without an event; `None` if only an event can change it.
     pub requeue_after: Option<Duration>,
 }
 
 /// The result of creating or deleting Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Managed {
+pub enum PodChangesOutcome {
     /// All requests succeeded, or none was necessary.
     Done,
     /// Pods must not be created or deleted now.
     NotAllowed,
     /// All requests succeeded, except for Pods that have changed since the snapshot.
-    Changed,
+    PodsHaveChanged,
     /// A request failed.
-    Failed {
+    RequestFailed {
         /// The operation that failed, as in the reason of the condition.
-        reason: FailureReason,
+        reason: FailedOperation,
         /// Message of the error, for the condition `ReplicaFailure`.
         message: String,
     },
@@ -55,14 +55,14 @@ pub enum Managed {
 
 /// The operation on Pods that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureReason {
+pub enum FailedOperation {
     /// The creation of a Pod; the reason is `FailedCreate`.
     Create,
     /// The deletion of a Pod; the reason is `FailedDelete`.
     Delete,
 }
 
-impl FailureReason {
+impl FailedOperation {
     /// Returns the reason in the condition `ReplicaFailure`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -74,41 +74,41 @@ impl FailureReason {
 
 /// What a sync does about the number of Pods.
 #[derive(Clone, Debug)]
-pub enum Manage {
+pub enum PodChanges {
     /// The number of Pods equals `spec.replicas`.
-    Nothing,
+    NoChange,
     /// Pods must not be created or deleted now, for this reason.
     NotAllowed(String),
     /// Pods are missing, but the set would not own a Pod created from its template.
-    Impossible(&'static str),
+    UnusableTemplate(&'static str),
     /// Pods are missing, and their creation is delayed after failures.
-    Later(Failing),
+    DelayedAfterFailures(FailedPodBackoff),
     /// Pods are missing and are to be created.
     Create {
         /// Number of Pods to create in this sync; at most `burst-replicas`.
-        count: usize,
+        pods_to_create: usize,
         /// Number of claimed Pods below `spec.replicas`; at least `count`.
-        missing: usize,
+        missing_pods: usize,
     },
     /// More Pods exist than `spec.replicas`, and some are to be deleted.
     Delete {
         /// Pods to delete in this sync; at most `burst-replicas`.
         victims: Vec<Victim>,
         /// Number of claimed Pods beyond `spec.replicas`; at least the number of victims.
-        surplus: usize,
+        surplus_pods: usize,
         /// Ages of the chosen ready Pods, as multiples of the youngest ready Pod's age; empty if all Pods are deleted.
         age_ratios: Vec<u64>,
     },
 }
 
-impl Manage {
+impl PodChanges {
     /// Returns whether Pods may be created or deleted now.
     pub fn is_allowed(&self) -> bool {
-        !matches!(self, Self::NotAllowed(_) | Self::Later(_))
+        !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
     }
 
     /// Returns whether Pods are created or deleted.
-    pub fn acts(&self) -> bool {
+    pub fn changes_pods(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
 }
@@ -119,38 +119,38 @@ pub struct Victim {
     /// The Pod from the cache.
     pub pod: PodRef,
     /// The reason why this Pod is deleted rather than another one.
-    pub why: Why,
+    pub deletion_reason: DeletionReason,
 }
 
 /// The reason why a Pod was chosen for deletion rather than the Pods that stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DeletionReason {
     /// All Pods are deleted.
-    NoneWanted,
+    AllPodsDeleted,
     /// The Pod is not assigned to a node.
-    Unassigned,
+    NotAssignedToNode,
     /// The Pod is in this phase and not `Running`.
-    Phase(Phase),
+    PhaseNotRunning(Phase),
     /// The Pod is not ready.
     NotReady,
     /// The Pod has a lower deletion cost, given here.
-    Cost(i32),
+    LowerDeletionCost(i32),
     /// The node has more Pods of the same owner; their number is given here.
-    Colocated(usize),
+    ColocatedPods(usize),
     /// The Pod is younger by magnitude, was restarted more often, or has a smaller UID.
-    Age,
+    AgeRestartsOrUid,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for DeletionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoneWanted => f.write_str("no Pod is wanted"),
-            Self::Unassigned => f.write_str("it is not assigned to a node"),
-            Self::Phase(phase) => write!(f, "its phase is {phase:?}"),
+            Self::AllPodsDeleted => f.write_str("no Pod is wanted"),
+            Self::NotAssignedToNode => f.write_str("it is not assigned to a node"),
+            Self::PhaseNotRunning(phase) => write!(f, "its phase is {phase:?}"),
             Self::NotReady => f.write_str("it is not ready"),
-            Self::Cost(cost) => write!(f, "its deletion cost is {cost}"),
-            Self::Colocated(n) => write!(f, "its node has {n} Pods of the same owner"),
-            Self::Age => f.write_str("it is ranked first by age, restarts and uid"),
+            Self::LowerDeletionCost(cost) => write!(f, "its deletion cost is {cost}"),
+            Self::ColocatedPods(n) => write!(f, "its node has {n} Pods of the same owner"),
+            Self::AgeRestartsOrUid => f.write_str("it is ranked first by age, restarts and uid"),
         }
     }
 }
@@ -165,27 +165,27 @@ impl Explain for Plan {
         )
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(problem) = self.set.selector.problem() {
             return vec![problem.to_string()];
         }
-        match &self.manage {
-            Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
-            Manage::Impossible(problem) => out.push(format!("no Pod can be created: {problem}")),
-            Manage::Later(Failing { pods, left }) => {
+        match &self.pod_changes {
+            PodChanges::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            PodChanges::UnusableTemplate(problem) => out.push(format!("no Pod can be created: {problem}")),
+            PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pods: pods, remaining_delay: left }) => {
                 out.push(format!("{pods} Pods failed without ever being ready: next creation in {}", seconds(*left)));
             }
-            Manage::Nothing | Manage::Create { .. } | Manage::Delete { .. } => {}
+            PodChanges::NoChange | PodChanges::Create { .. } | PodChanges::Delete { .. } => {}
         }
         let s = &self.status;
         let unready = s.replicas - s.ready_replicas;
         if unready > 0 {
-            let more = if self.unready.len() < unready.unsigned_abs() as usize { ", ..." } else { "" };
-            let names: Vec<&str> = self.unready.iter().map(name).collect();
+            let more = if self.first_unready_pods.len() < unready.unsigned_abs() as usize { ", ..." } else { "" };
+            let names: Vec<&str> = self.first_unready_pods.iter().map(name).collect();
             out.push(format!("{unready} of {} Pods are not ready: {}{more}", s.replicas, names.join(", ")));
         }
-        if let Some(wait) = self.available_in {
+        if let Some(wait) = self.next_available_in {
             let early = s.ready_replicas - s.available_replicas;
             out.push(format!("{early} ready Pods are not available yet, the next in {}", seconds(wait)));
         }

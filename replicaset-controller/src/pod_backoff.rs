@@ -17,64 +17,68 @@ use common::{
     clock::{Clock, Instant},
     map::HashMap,
     meta::Uid,
-    queue::Backoff,
+    queue::BackoffSettings,
 };
 use parking_lot::Mutex;
 
-use crate::snapshot::Failing;
+use crate::snapshot::FailedPodBackoff;
 
 /// Waiting times: the first entry applies after the second round, the next one after the third, and so on.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None };
+const BACKOFF: BackoffSettings = BackoffSettings {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_mins(1),
+    retry_rate_and_burst: None,
+};
 /// The age below which a failing replacement starts another round. It equals the longest wait.
-const SOON: Duration = BACKOFF.max;
+const MAX_AGE_OF_QUICK_FAILURE: Duration = BACKOFF.max_delay;
 /// The age of the last round from which a failure starts a new series.
-const FORGOTTEN: Duration = Duration::from_mins(5);
+const SERIES_EXPIRY: Duration = Duration::from_mins(5);
 
 /// The failing sets, by UID. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBackoff {
-    sets: Arc<Mutex<HashMap<Uid, Series>>>,
+    sets: Arc<Mutex<HashMap<Uid, FailureSeries>>>,
     clock: Clock,
 }
 
 /// The failures of one set since a Pod of it was last ready.
 #[derive(Debug)]
-struct Series {
+struct FailureSeries {
     /// Number of Pods that have failed in this series.
-    pods: usize,
+    failed_pods: usize,
     /// Number of rounds so far; at least 1.
     rounds: u32,
     /// When the last round started.
-    since: Instant,
+    round_began: Instant,
     /// Whether the set has created Pods in this round.
-    replacing: bool,
+    has_created_pods: bool,
     /// The Pods created in this round, with the time at which each was first seen.
     replacements: HashMap<Uid, Instant>,
 }
 
-impl Series {
-    fn first(now: Instant) -> Self {
-        Self { pods: 0, rounds: 1, since: now, replacing: false, replacements: HashMap::default() }
+impl FailureSeries {
+    fn first_round(now: Instant) -> Self {
+        Self { failed_pods: 0, rounds: 1, round_began: now, has_created_pods: false, replacements: HashMap::default() }
     }
 
-    fn failed(&mut self, pod: &Uid, now: Instant) {
-        if now.saturating_duration_since(self.since) >= FORGOTTEN {
-            *self = Self::first(now);
+    fn add_failure(&mut self, pod: &Uid, now: Instant) {
+        if now.saturating_duration_since(self.round_began) >= SERIES_EXPIRY {
+            *self = Self::first_round(now);
         }
-        self.pods += 1;
+        self.failed_pods += 1;
         let seen = self.replacements.remove(pod);
-        if seen.is_some_and(|seen| now.saturating_duration_since(seen) < SOON) {
+        if seen.is_some_and(|seen| now.saturating_duration_since(seen) < MAX_AGE_OF_QUICK_FAILURE) {
             self.rounds = self.rounds.saturating_add(1);
-            self.since = now;
-            self.replacing = false;
+            self.round_began = now;
+            self.has_created_pods = false;
             self.replacements = HashMap::default();
         }
     }
 
     /// Returns the time from `now` until the next Pod may be created.
-    fn left(&self, now: Instant) -> Duration {
-        let wait = self.rounds.checked_sub(2).map_or(Duration::ZERO, |failures| BACKOFF.delay(failures));
-        wait.saturating_sub(now.saturating_duration_since(self.since))
+    fn remaining_delay(&self, now: Instant) -> Duration {
+        let wait = self.rounds.checked_sub(2).map_or(Duration::ZERO, |failures| BACKOFF.delay_after_failures(failures));
+        wait.saturating_sub(now.saturating_duration_since(self.round_began))
     }
 }
 
@@ -85,52 +89,52 @@ impl PodBackoff {
     }
 
     /// Records that a Pod of a set seems to have failed before it was ready.
-    pub(crate) fn failed(&self, set: &Uid, pod: &Uid) {
-        let now = self.clock.instant();
-        self.sets.lock().entry(set.clone()).or_insert_with(|| Series::first(now)).failed(pod, now);
+    pub(crate) fn record_failed_pod(&self, set: &Uid, pod: &Uid) {
+        let now = self.clock.monotonic_now();
+        self.sets.lock().entry(set.clone()).or_insert_with(|| FailureSeries::first_round(now)).add_failure(pod, now);
     }
 
     /// Records that an unready Pod of a set has appeared.
-    pub(crate) fn appeared(&self, set: &Uid, pod: &Uid) {
+    pub(crate) fn record_new_pod(&self, set: &Uid, pod: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set)
-            && series.replacing
+            && series.has_created_pods
         {
-            series.replacements.insert(pod.clone(), self.clock.instant());
+            series.replacements.insert(pod.clone(), self.clock.monotonic_now());
         }
     }
 
     /// Records that a Pod of a set is gone, or about to be deleted, without a failure.
-    pub(crate) fn gone(&self, set: &Uid, pod: &Uid) {
+    pub(crate) fn record_deleted_pod(&self, set: &Uid, pod: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.replacements.remove(pod);
         }
     }
 
-    pub(crate) fn all_gone(&self, set: &Uid, pods: &[Uid]) {
+    pub(crate) fn record_deleted_pods(&self, set: &Uid, pods: &[Uid]) {
         for pod in pods {
-            self.gone(set, pod);
+            self.record_deleted_pod(set, pod);
         }
     }
 
     /// Records that a set is about to create Pods. The cache shows all Pods that the set has created before.
-    pub(crate) fn replacing(&self, set: &Uid) {
+    pub(crate) fn record_creation(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
-            series.replacing = true;
+            series.has_created_pods = true;
         }
     }
 
     /// Drops the failures of a set, because one of its Pods became ready or the set is gone.
-    pub(crate) fn forget(&self, set: &Uid) {
+    pub(crate) fn end_series(&self, set: &Uid) {
         self.sets.lock().remove(set);
     }
 
     /// Returns the back-off of a set; `None` if Pods may be created now.
-    pub(crate) fn failing(&self, set: &Uid) -> Option<Failing> {
-        let now = self.clock.instant();
+    pub(crate) fn current_backoff(&self, set: &Uid) -> Option<FailedPodBackoff> {
+        let now = self.clock.monotonic_now();
         let sets = self.sets.lock();
         let series = sets.get(set)?;
-        let left = series.left(now);
-        (!left.is_zero()).then_some(Failing { pods: series.pods, left })
+        let left = series.remaining_delay(now);
+        (!left.is_zero()).then_some(FailedPodBackoff { failed_pods: series.failed_pods, remaining_delay: left })
     }
 }
 
@@ -151,23 +155,23 @@ mod tests {
     impl World {
         /// Plays one sync that creates these Pods, and the events of all of them.
         fn create(&self, pods: &[&str]) {
-            self.backoff.replacing(&self.set);
+            self.backoff.record_creation(&self.set);
             for pod in pods {
-                self.backoff.appeared(&self.set, &Uid::new(pod));
+                self.backoff.record_new_pod(&self.set, &Uid::new(pod));
             }
         }
 
         fn fail(&self, pods: &[&str]) {
             for pod in pods {
-                self.backoff.failed(&self.set, &Uid::new(pod));
+                self.backoff.record_failed_pod(&self.set, &Uid::new(pod));
             }
         }
 
         /// Returns the number of failed Pods and the wait in milliseconds.
         fn wait(&self) -> Option<(usize, u64)> {
             self.backoff
-                .failing(&self.set)
-                .map(|failing| (failing.pods, u64::try_from(failing.left.as_millis()).unwrap()))
+                .current_backoff(&self.set)
+                .map(|failing| (failing.failed_pods, u64::try_from(failing.remaining_delay.as_millis()).unwrap()))
         }
 
         async fn pass(&self, seconds: u64) {
@@ -211,7 +215,7 @@ mod tests {
         w.create(&["a"]);
         w.fail(&["a"]);
         // Pod `b` was created by the same sync as Pod `a`, but its event arrives later.
-        w.backoff.appeared(&w.set, &Uid::new("b"));
+        w.backoff.record_new_pod(&w.set, &Uid::new("b"));
         w.fail(&["b"]);
         assert_eq!(w.wait(), None);
     }
@@ -240,7 +244,7 @@ mod tests {
         };
         twice();
         assert_eq!(w.wait(), Some((2, 1000)));
-        w.backoff.forget(&w.set);
+        w.backoff.end_series(&w.set);
         assert_eq!(w.wait(), None);
         twice();
         assert_eq!(w.wait(), Some((2, 1000)));
@@ -261,7 +265,7 @@ mod tests {
         let w = world();
         w.fail(&["a"]);
         w.create(&["b"]);
-        w.backoff.gone(&w.set, &Uid::new("b"));
+        w.backoff.record_deleted_pod(&w.set, &Uid::new("b"));
         w.fail(&["b"]);
         assert_eq!(w.wait(), None);
     }

@@ -8,11 +8,11 @@ use common::{
     object::{Object, Resource},
     pods::{PODS, Pod},
     store::{ByController, OrphansByNamespace},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
-use crate::kind::{Kind, ReplicaSets, ReplicationControllers};
+use crate::kind::{ReplicaSets, ReplicationControllers, SetKind};
 
 /// A Pod that may concern this crate: it has not finished, and its controller is a ReplicaSet or ReplicationController, or it has
 /// none. Other Pods are not cached.
@@ -44,24 +44,24 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> = Some(|head| {
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| {
         let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
-        head.controller().is_none_or(|kind| ours.contains(&kind))
+        head.controller_kind().is_none_or(|kind| ours.contains(&kind))
     });
 
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
 
-    fn trim(&mut self) {
-        self.0.trim();
+    fn drop_unneeded_fields(&mut self) {
+        self.0.drop_unneeded_fields();
         self.0.meta.finalizers = Box::default();
     }
 
-    fn keep(&self) -> bool {
-        self.is_concern() && !self.0.phase.is_terminal()
+    fn is_cached(&self) -> bool {
+        self.can_concern_controller() && !self.0.phase.is_terminal()
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
             (Some("Job"), "Running", false),
             (Some("Node"), "Running", false),
         ] {
-            assert_eq!(pod(owner, phase).keep(), keep, "{owner:?} {phase}");
+            assert_eq!(pod(owner, phase).is_cached(), keep, "{owner:?} {phase}");
         }
     }
 }

@@ -23,60 +23,60 @@ pub struct Snapshot {
     /// The active Pods to keep, to adopt and to release.
     pub claims: Claims<PodRef>,
     /// Number of terminating Pods that the set controls and selects.
-    pub terminating: usize,
+    pub terminating_pods: usize,
     /// Whether the namespace is terminating, so that the server refuses every Pod.
-    pub terminating_namespace: bool,
+    pub is_namespace_terminating: bool,
     /// Number of active Pods by node: of all sets with the same owner, or of this set. Filled only if Pods have to be ranked.
-    pub colocated: BTreeMap<Text, usize>,
+    pub colocated_pods_by_node: BTreeMap<Text, usize>,
     /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
-    pub blocked: Option<Blocked>,
+    pub unobserved_write: Option<UnobservedWrite>,
     /// The back-off after failed Pods; `None` if Pods may be created.
-    pub failing: Option<Failing>,
+    pub failed_pod_backoff: Option<FailedPodBackoff>,
     /// Feature gates and tunes that affect decisions.
-    pub limits: Limits,
+    pub decision_settings: DecisionSettings,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
 }
 
 /// A reason to neither create nor delete Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub struct UnobservedWrite {
     /// The writes of this process that the caches do not show yet, as text for people.
-    pub why: String,
+    pub write_description: String,
     /// How long this reason lasts at most.
-    pub at_most: Duration,
+    pub max_wait: Duration,
 }
 
 /// The back-off of a set whose Pods fail without becoming ready (`--tune failed-pod-backoff=true`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub struct FailedPodBackoff {
     /// Number of Pods that have failed since a Pod of the set was last ready.
-    pub pods: usize,
+    pub failed_pods: usize,
     /// Time until the next Pod may be created.
-    pub left: Duration,
+    pub remaining_delay: Duration,
 }
 
 /// Values of feature gates and tunes, and of facts about the server, that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecisionSettings {
     /// Maximum number of Pods that one sync creates or deletes.
-    pub burst: usize,
+    pub burst_replicas: usize,
     /// Whether the deletion cost of Pods is used (feature gate `PodDeletionCost`).
-    pub deletion_cost: bool,
+    pub uses_deletion_cost: bool,
     /// Whether the status counts terminating Pods (feature gate `DeploymentReplicaSetTerminatingReplicas`).
     pub counts_terminating: bool,
     /// Whether the server drops `status.terminatingReplicas`. A change of this field alone then causes no write.
-    pub terminating_dropped: bool,
+    pub drops_terminating_replicas: bool,
     /// Whether a sync waits until the caches show the statuses that this process wrote.
-    pub reads_own_writes: bool,
+    pub waits_for_own_writes: bool,
     /// Whether a Pod chosen for deletion lowers the count of its node in the ranking of the Pods chosen after it.
-    pub reranks: bool,
+    pub reranks_chosen_pods: bool,
 }
 
-impl Limits {
+impl DecisionSettings {
     /// Returns whether `status` differs from `stored` enough to be written.
-    pub fn worth_writing(&self, status: &Status, stored: &Status) -> bool {
-        if self.terminating_dropped && status.terminating_replicas != stored.terminating_replicas {
+    pub fn is_worth_writing(&self, status: &Status, stored: &Status) -> bool {
+        if self.drops_terminating_replicas && status.terminating_replicas != stored.terminating_replicas {
             let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };
             return others != *stored;
         }

@@ -4,56 +4,58 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{debounce, priority},
+    controller::{debounce_for_pods, priority_of_origin},
     meta::{Key, Meta, Uid},
-    owners::{adopters_of, owner_of},
+    owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
-    store::{Event, Origin, Store},
-    terminating_namespaces::TerminatingNamespaces,
+    store::{CacheEvent, ChangeOrigin, Store},
+    terminating_namespaces::OwnersInTerminatingNamespaces,
 };
 
 use crate::{
-    kind::Kind,
-    objects::{ReplicaSet, Set},
+    kind::SetKind,
+    objects::{CachedSet, ReplicaSet},
     pod_backoff::PodBackoff,
     pod_cache::CachedPod,
 };
 
 /// The event handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
-pub(crate) struct Watch<K: Kind> {
+pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) queue: Queue<Key>,
-    pub(crate) sets: Arc<Store<Set<K>>>,
+    pub(crate) sets: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
-    pub(crate) refused: TerminatingNamespaces,
+    pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Minimum debounce of Pod changes that do not affect the number of active Pods. [`debounce`] is longer for large sets.
-    pub(crate) batch: Duration,
+    pub(crate) debounce_period: Duration,
     /// The back-off of sets with failing Pods; `None` if it is off.
-    pub(crate) backoff: Option<PodBackoff>,
+    pub(crate) backoff_of_sets: Option<PodBackoff>,
 }
 
-impl<K: Kind> Watch<K> {
+impl<K: SetKind> EventHandlers<K> {
     /// Enqueues the set of an event, after a debounce if only its status has changed.
-    pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
+    pub(crate) fn on_set_event(&self, event: &CacheEvent<CachedSet<K>>, origin: ChangeOrigin) {
         match event {
-            Event::Deleted(set) => self.forget(&set.set().metadata.uid),
+            CacheEvent::Deleted(set) => self.forget_set(&set.replica_set().metadata.uid),
             // Usually this process has written the status. In a large set, changes of further Pods follow.
-            Event::Updated { old, new } => {
-                let (old, new) = (old.set(), new.set());
+            CacheEvent::Updated { old, new } => {
+                let (old, new) = (old.replica_set(), new.replica_set());
                 if new.metadata.is_status_change_of(&old.metadata) {
-                    return self.queue.add_debounced(new.metadata.key(), debounce(self.batch, size(new)));
+                    return self
+                        .queue
+                        .add_debounced(new.metadata.key(), debounce_for_pods(self.debounce_period, pod_count(new)));
                 }
             }
             _ => {}
         }
-        self.queue.add(event.meta().key(), priority(origin));
+        self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Drops the memory of a deleted set.
-    pub(crate) fn forget(&self, set: &Uid) {
-        self.ledger.forget(set);
-        self.refused.forget(set);
-        if let Some(backoff) = &self.backoff {
-            backoff.forget(set);
+    pub(crate) fn forget_set(&self, set: &Uid) {
+        self.ledger.forget_owner(set);
+        self.sets_in_terminating_namespaces.forget(set);
+        if let Some(backoff) = &self.backoff_of_sets {
+            backoff.end_series(set);
         }
     }
 
@@ -61,42 +63,42 @@ impl<K: Kind> Watch<K> {
     ///
     /// The initial list of Pods enqueues nothing: the initial list of sets enqueues every set, and no sync starts before the Pods
     /// have been listed.
-    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
-        if origin == Origin::Initial {
+    pub(crate) fn on_pod_event(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
+        if origin == ChangeOrigin::Initial {
             return;
         }
         // The failure is recorded before the key is enqueued, so that the sync knows of the failure.
-        if let Some(backoff) = &self.backoff {
-            self.note(backoff, event, origin);
+        if let Some(backoff) = &self.backoff_of_sets {
+            self.record_for_backoff(backoff, event, origin);
         }
         match event {
-            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            Event::Added(pod) => self.add_adopters(pod.meta()),
-            Event::Updated { old, new } => self.on_pod_update(old, new),
-            Event::Deleted(pod) => self.on_pod_deletion(pod),
-            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            CacheEvent::Added(pod) => self.add_adopters(pod.meta()),
+            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
+            CacheEvent::Deleted(pod) => self.on_pod_deletion(pod),
+            CacheEvent::Unreadable(pod) => self.add_owner(&pod.meta),
         }
     }
 
     /// Reports a change of a Pod to the back-off of its set.
     ///
     /// A Pod that is missing from a later list may have failed or been deleted; it does not count as failed.
-    fn note(&self, backoff: &PodBackoff, event: &Event<CachedPod>, origin: Origin) {
-        let Some(set) = owner_of(&self.sets, event.meta()) else { return };
-        let (set, pod) = (&set.set().metadata.uid, &event.meta().uid);
+    fn record_for_backoff(&self, backoff: &PodBackoff, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
+        let Some(set) = controlling_owner(&self.sets, event.meta()) else { return };
+        let (set, pod) = (&set.replica_set().metadata.uid, &event.meta().uid);
         match event {
-            Event::Added(new) if new.is_ready() => backoff.forget(set),
-            Event::Added(_) => backoff.appeared(set, pod),
-            Event::Updated { old, new } if new.is_ready() && !(old.is_ready() && is_same_owner(old, new)) => {
-                backoff.forget(set);
+            CacheEvent::Added(new) if new.is_ready() => backoff.end_series(set),
+            CacheEvent::Added(_) => backoff.record_new_pod(set, pod),
+            CacheEvent::Updated { old, new } if new.is_ready() && !(old.is_ready() && is_same_owner(old, new)) => {
+                backoff.end_series(set);
             }
-            Event::Updated { .. } | Event::Unreadable(_) => {}
-            Event::Deleted(last) => {
+            CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => {}
+            CacheEvent::Deleted(last) => {
                 let placed = last.is_active() && !last.node.is_empty();
-                if origin == Origin::Watch && placed && !last.is_ready() {
-                    backoff.failed(set, pod);
+                if origin == ChangeOrigin::Watch && placed && !last.is_ready() {
+                    backoff.record_failed_pod(set, pod);
                 } else {
-                    backoff.gone(set, pod);
+                    backoff.record_deleted_pod(set, pod);
                 }
             }
         }
@@ -112,14 +114,15 @@ impl<K: Kind> Watch<K> {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = owner_of(&self.sets, after) {
-                let set = set.set();
+            if let Some(set) = controlling_owner(&self.sets, after) {
+                let set = set.replica_set();
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
                 if !ripens && !counts {
-                    return self
-                        .queue
-                        .add_debounced(set.metadata.key(), debounce(self.batch, size(set)).max(self.batch));
+                    return self.queue.add_debounced(
+                        set.metadata.key(),
+                        debounce_for_pods(self.debounce_period, pod_count(set)).max(self.debounce_period),
+                    );
                 }
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if ripens {
@@ -133,28 +136,29 @@ impl<K: Kind> Watch<K> {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = owner_of(&self.sets, pod) {
-            self.queue.add(set.set().metadata.key(), Priority::Normal);
+        if let Some(set) = controlling_owner(&self.sets, pod) {
+            self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }
 
     fn on_pod_deletion(&self, pod: &CachedPod) {
-        let Some(set) = owner_of(&self.sets, pod.meta()) else { return };
-        let set = set.set();
+        let Some(set) = controlling_owner(&self.sets, pod.meta()) else { return };
+        let set = set.replica_set();
         // The end of a terminating Pod is not urgent: the set was synced when the termination began.
-        let delay = if pod.is_active() { Duration::ZERO } else { debounce(self.batch, size(set)) };
+        let delay =
+            if pod.is_active() { Duration::ZERO } else { debounce_for_pods(self.debounce_period, pod_count(set)) };
         self.queue.add_debounced(set.metadata.key(), delay);
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in adopters_of(&self.sets, pod, |set| set.set().selector.matches_orphan(&pod.labels)) {
-            self.queue.add(set.set().metadata.key(), Priority::Normal);
+        for set in adopters_of(&self.sets, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels)) {
+            self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }
 }
 
 /// Returns the larger of the desired and the last counted number of Pods.
-fn size(set: &ReplicaSet) -> usize {
+fn pod_count(set: &ReplicaSet) -> usize {
     set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
 }
 

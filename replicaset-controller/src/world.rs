@@ -11,10 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    kind::{Kind, ReplicaSets},
-    objects::{ReplicaSet, Set},
+    kind::{ReplicaSets, SetKind},
+    objects::{CachedSet, ReplicaSet},
     pod_cache::CachedPod,
-    snapshot::{Blocked, Failing, Limits, PodRef, Snapshot},
+    snapshot::{DecisionSettings, FailedPodBackoff, PodRef, Snapshot, UnobservedWrite},
 };
 
 /// Returns the fixed time of every sync in tests.
@@ -23,12 +23,12 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// Returns the time `seconds` before [`now`].
-pub(crate) fn ago(seconds: i64) -> Timestamp {
+pub(crate) fn time_before_now(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
 /// Returns a set named `web` that selects `app=web`.
-pub(crate) fn web(replicas: usize) -> Value {
+pub(crate) fn web_set_json(replicas: usize) -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u-web", "generation": 1, "resourceVersion": "5"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
@@ -36,8 +36,8 @@ pub(crate) fn web(replicas: usize) -> Value {
     })
 }
 
-pub(crate) fn read(object: &Value) -> Arc<ReplicaSet> {
-    Arc::clone(serde_json::from_str::<Set<ReplicaSets>>(&object.to_string()).unwrap().set())
+pub(crate) fn decode_set(object: &Value) -> Arc<ReplicaSet> {
+    Arc::clone(serde_json::from_str::<CachedSet<ReplicaSets>>(&object.to_string()).unwrap().replica_set())
 }
 
 /// A Pod under construction, as JSON.
@@ -45,7 +45,7 @@ pub(crate) fn read(object: &Value) -> Arc<ReplicaSet> {
 pub(crate) struct PodBuilder(pub(crate) Value);
 
 /// Returns a ready Pod of `web` on a node, one hour old.
-pub(crate) fn pod(name: &str) -> PodBuilder {
+pub(crate) fn pod_builder(name: &str) -> PodBuilder {
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-web", "controller": true});
     let json = json!({
@@ -54,7 +54,7 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
         "spec": {"nodeName": "node-1"},
         "status": {"phase": "Running"},
     });
-    PodBuilder(json).created(3600).ready(3600)
+    PodBuilder(json).created_seconds_ago(3600).ready_for_seconds(3600)
 }
 
 impl PodBuilder {
@@ -68,14 +68,14 @@ impl PodBuilder {
     pub(crate) fn phase(self, phase: &str) -> Self {
         self.set("status", "phase", json!(phase))
     }
-    pub(crate) fn created(self, seconds: i64) -> Self {
-        self.set("metadata", "creationTimestamp", json!(ago(seconds).to_string()))
+    pub(crate) fn created_seconds_ago(self, seconds: i64) -> Self {
+        self.set("metadata", "creationTimestamp", json!(time_before_now(seconds).to_string()))
     }
-    pub(crate) fn ready(self, seconds: i64) -> Self {
-        let since = ago(seconds).to_string();
+    pub(crate) fn ready_for_seconds(self, seconds: i64) -> Self {
+        let since = time_before_now(seconds).to_string();
         self.set("status", "conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]))
     }
-    pub(crate) fn ready_since_ever(self) -> Self {
+    pub(crate) fn ready_without_time(self) -> Self {
         self.set("status", "conditions", json!([{"type": "Ready", "status": "True"}]))
     }
     pub(crate) fn unready(self) -> Self {
@@ -92,7 +92,7 @@ impl PodBuilder {
         self
     }
     pub(crate) fn deleting(self) -> Self {
-        self.set("metadata", "deletionTimestamp", json!(ago(1).to_string()))
+        self.set("metadata", "deletionTimestamp", json!(time_before_now(1).to_string()))
     }
     pub(crate) fn cost(self, cost: &str) -> Self {
         self.set("metadata", "annotations", json!({common::pods::POD_DELETION_COST: cost}))
@@ -102,66 +102,66 @@ impl PodBuilder {
     }
     pub(crate) fn build(&self) -> CachedPod {
         let mut pod: CachedPod = serde_json::from_str(&self.0.to_string()).unwrap();
-        pod.trim();
+        pod.drop_unneeded_fields();
         pod
     }
 }
 
 /// A set with its Pods, from which tests build a snapshot.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct SnapshotBuilder {
     pub(crate) set: Value,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) blocked: bool,
-    pub(crate) terminating_namespace: bool,
-    pub(crate) failing: Option<Failing>,
-    pub(crate) limits: Limits,
-    pub(crate) colocated: BTreeMap<Text, usize>,
+    pub(crate) has_unobserved_write: bool,
+    pub(crate) is_namespace_terminating: bool,
+    pub(crate) failed_pod_backoff: Option<FailedPodBackoff>,
+    pub(crate) decision_settings: DecisionSettings,
+    pub(crate) colocated_pods_by_node: BTreeMap<Text, usize>,
 }
 
-pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>) -> World {
-    World {
-        set: web(replicas),
+pub(crate) fn set_with_pods(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>) -> SnapshotBuilder {
+    SnapshotBuilder {
+        set: web_set_json(replicas),
         pods: pods.into_iter().collect(),
-        blocked: false,
-        terminating_namespace: false,
-        failing: None,
-        limits: Limits {
-            burst: 500,
-            deletion_cost: true,
+        has_unobserved_write: false,
+        is_namespace_terminating: false,
+        failed_pod_backoff: None,
+        decision_settings: DecisionSettings {
+            burst_replicas: 500,
+            uses_deletion_cost: true,
             counts_terminating: true,
-            terminating_dropped: false,
-            reads_own_writes: true,
-            reranks: false,
+            drops_terminating_replicas: false,
+            waits_for_own_writes: true,
+            reranks_chosen_pods: false,
         },
-        colocated: BTreeMap::new(),
+        colocated_pods_by_node: BTreeMap::new(),
     }
 }
 
 /// Returns `count` Pods that have been ready for an hour.
-pub(crate) fn pods(count: usize) -> impl Iterator<Item = PodBuilder> {
-    (0..count).map(|n| pod(&format!("web-{n:05}")))
+pub(crate) fn ready_pods(count: usize) -> impl Iterator<Item = PodBuilder> {
+    (0..count).map(|n| pod_builder(&format!("web-{n:05}")))
 }
 
-impl World {
-    pub(crate) fn blocked(mut self) -> Self {
-        self.blocked = true;
+impl SnapshotBuilder {
+    pub(crate) fn with_unobserved_write(mut self) -> Self {
+        self.has_unobserved_write = true;
         self
     }
     pub(crate) fn deleting(mut self) -> Self {
-        self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+        self.set["metadata"]["deletionTimestamp"] = json!(time_before_now(1).to_string());
         self
     }
-    pub(crate) fn min_ready(mut self, seconds: i32) -> Self {
+    pub(crate) fn with_min_ready_seconds(mut self, seconds: i32) -> Self {
         self.set["spec"]["minReadySeconds"] = json!(seconds);
         self
     }
-    pub(crate) fn stored(mut self, status: Value) -> Self {
+    pub(crate) fn with_stored_status(mut self, status: Value) -> Self {
         self.set["status"] = status;
         self
     }
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let set = read(&self.set);
+        let set = decode_set(&self.set);
         let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
         let all: Vec<PodRef> = self.pods.iter().map(|pod| Arc::new(pod.build())).collect();
         let own = |pod: &&PodRef| pod.meta().controller().is_some_and(|c| c.uid == owner.uid);
@@ -171,14 +171,15 @@ impl World {
         let active = all.into_iter().filter(|pod| pod.is_active());
         Snapshot {
             claims: refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default(),
-            terminating,
-            colocated: self.colocated.clone(),
-            terminating_namespace: self.terminating_namespace,
-            blocked: self
-                .blocked
-                .then(|| Blocked { why: "2 deleted pods".to_owned(), at_most: Duration::from_secs(9) }),
-            failing: self.failing,
-            limits: self.limits,
+            terminating_pods: terminating,
+            colocated_pods_by_node: self.colocated_pods_by_node.clone(),
+            is_namespace_terminating: self.is_namespace_terminating,
+            unobserved_write: self.has_unobserved_write.then(|| UnobservedWrite {
+                write_description: "2 deleted pods".to_owned(),
+                max_wait: Duration::from_secs(9),
+            }),
+            failed_pod_backoff: self.failed_pod_backoff,
+            decision_settings: self.decision_settings,
             now: now(),
             owner,
             set,

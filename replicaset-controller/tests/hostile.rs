@@ -13,10 +13,10 @@ use proptest::prelude::*;
 use replicaset_controller::{
     ReplicaController,
     decide::decide,
-    kind::{Kind as _, ReplicaSets},
-    objects::Set,
-    plan::Manage,
-    snapshot::{Limits, PodRef, Snapshot},
+    kind::{ReplicaSets, SetKind as _},
+    objects::CachedSet,
+    plan::PodChanges,
+    snapshot::{DecisionSettings, PodRef, Snapshot},
 };
 use sandbox::memory::Limit;
 use serde_json::{Value, json};
@@ -103,31 +103,31 @@ fn pods() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-fn snapshot(set: &Set<ReplicaSets>, pods: &[Value]) -> Snapshot {
-    let (set, now) = (Arc::clone(set.set()), "2026-11-21T09:00:00Z".parse().unwrap());
+fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
+    let (set, now) = (Arc::clone(set.replica_set()), "2026-11-21T09:00:00Z".parse().unwrap());
     let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
     let pods = pods.iter().map(|pod| -> PodRef { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
     let pods: Vec<PodRef> = pods.filter(|pod| pod.is_active()).collect();
     assert!(pods.iter().all(|pod| !pod.meta().name.is_empty()));
     let claims = refs::claim(&owner, &set.selector, pods, |_| true).unwrap_or_default();
-    let limits = Limits {
-        burst: BURST,
-        deletion_cost: true,
+    let limits = DecisionSettings {
+        burst_replicas: BURST,
+        uses_deletion_cost: true,
         counts_terminating: true,
-        terminating_dropped: false,
-        reads_own_writes: true,
-        reranks: true,
+        drops_terminating_replicas: false,
+        waits_for_own_writes: true,
+        reranks_chosen_pods: true,
     };
     Snapshot {
         set,
         owner,
         claims,
-        terminating: usize::MAX,
-        terminating_namespace: false,
-        colocated: BTreeMap::new(),
-        blocked: None,
-        failing: None,
-        limits,
+        terminating_pods: usize::MAX,
+        is_namespace_terminating: false,
+        colocated_pods_by_node: BTreeMap::new(),
+        unobserved_write: None,
+        failed_pod_backoff: None,
+        decision_settings: limits,
         now,
     }
 }
@@ -142,7 +142,7 @@ proptest! {
         let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
         let before = ALLOCATOR.total_allocated();
         let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
-        let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
+        let plan = serde_json::from_str::<CachedSet<ReplicaSets>>(&text).ok().map(|set| {
             let snapshot = snapshot(&set, &pods);
             let plan = decide(&snapshot);
             let explained = Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain();
@@ -155,9 +155,9 @@ proptest! {
             prop_assert!(!is_valid(&set["spec"]["replicas"]) || !is_valid(&set["spec"]["minReadySeconds"]));
             return Ok(());
         };
-        match &plan.manage {
-            Manage::Create { count, .. } => prop_assert!(*count <= BURST),
-            Manage::Delete { victims, .. } => prop_assert!(victims.len() <= pods.len()),
+        match &plan.pod_changes {
+            PodChanges::Create { pods_to_create, .. } => prop_assert!(*pods_to_create <= BURST),
+            PodChanges::Delete { victims, .. } => prop_assert!(victims.len() <= pods.len()),
             _ => {}
         }
         prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-use common::{meta::Version, store::Store};
+use common::{meta::ResourceVersion, store::Store};
 use replicaset_controller::pod_cache::CachedPod;
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn pod(template: &str, at: usize) -> CachedPod {
     let json =
         template.replace("@POD@", &pod).replace("@SET@", &set).replace("@TEAM@", &team).replace("@MINUTE@", &minute);
     let mut pod: CachedPod = serde_json::from_str(&json).unwrap();
-    common::object::Object::trim(&mut pod);
+    common::object::Object::drop_unneeded_fields(&mut pod);
     pod
 }
 
@@ -70,9 +70,9 @@ fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();
     let store = Store::<CachedPod>::default();
     // The first Pod causes the allocations that a process makes only once.
-    store.fill(vec![pod(&template, 0)], Version::parse("1"));
+    store.replace_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
     let Some(before) = resident() else { return };
-    store.fill((0..PODS).map(|at| pod(&template, at)).collect(), Version::parse("200000"));
+    store.replace_for_tests((0..PODS).map(|at| pod(&template, at)).collect(), ResourceVersion::parse("200000"));
     let after = resident().unwrap();
     assert_eq!(store.len(), PODS);
     let each = after.saturating_sub(before) / PODS as u64;

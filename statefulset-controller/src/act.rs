@@ -10,54 +10,64 @@ use std::{borrow::Cow, time::Duration};
 
 use common::{
     events::EventType,
-    io::{Change, Claim, Class, Failed, Pace, Refused, Request, Requeue, StoreRevision, Stored, delete_revision},
+    io::{
+        Claim, GroupConcurrency, RefusalClass, Request, Requeue, RevisionChange, RevisionChangeError, StoreOutcome,
+        StoreRevision, SyncError, delete_revision,
+    },
     pods::PODS,
     revision::CONTROLLER_REVISIONS,
 };
 use serde_json::{Value, json};
 
-pub(crate) use self::note::{Namesake, Note};
+pub(crate) use self::note::{NamesakeLookup, Note};
 use self::{
     note::Io,
-    request::{refused, role},
+    request::{request_failure, write_role},
     templates::Templates,
 };
 use crate::{
     decide::{self, history, revisions, status},
     objects::{STATEFUL_SETS, Status},
     plan::{
-        Plan, Problem, Reconcile,
-        revisions::{Revisions, Step},
+        Plan, PodPlan, UnmanagedReason,
+        revisions::{RevisionWrite, Revisions},
     },
     snapshot::{PodRef, Snapshot},
 };
 
 /// Sends the requests of a plan. If an adoption fails or the revision gets another name, decides the work on Pods again.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     if let Some(problem) = &plan.problem {
-        if let Problem::TooManyClaims { .. } = problem {
-            io.event(EventType::Warning, "TooManyClaims", problem.to_string());
+        if let UnmanagedReason::TooManyClaims { .. } = problem {
+            io.record_event(EventType::Warning, "TooManyClaims", problem.to_string());
         }
-        io.note(Note::Problem(problem.clone()));
-        return Ok(Requeue::AsPlanned);
+        io.apply_note(Note::UnmanagedReason(problem.clone()));
+        return Ok(Requeue::AfterPlannedDelay);
     }
-    for mismatch in &plan.reports {
-        io.event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
-        io.note(Note::Reported(mismatch.difference(), io.now()));
+    for mismatch in &plan.mismatches_to_report {
+        io.record_event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
+        io.apply_note(Note::MismatchReported(mismatch.difference(), io.now()));
     }
 
     adopt_revisions(snapshot, io).await?;
     let Snapshot { set, owner, pods, .. } = snapshot;
-    let mut claim = Claim::new(owner, PODS, &pods.adopt, &pods.release).labelled(missing_labels).send(io).await;
-    claim.report_denied(io);
-    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
-    for labelled in claim.adopted().filter(|pod| pod.is_unlabelled()) {
+    let mut claim =
+        Claim::new(owner, PODS, &pods.adopt, &pods.release).with_adoption_labels(missing_labels).send(io).await;
+    claim.record_denied_event(io);
+    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+    for labelled in claim.adopted().filter(|pod| pod.lacks_name_label()) {
         let (pod, set) = (&labelled.meta().name, &set.metadata.name);
-        io.event(EventType::Normal, "SuccessfulUpdate", format!("Update Pod {pod} in StatefulSet {set} successful"));
+        io.record_event(
+            EventType::Normal,
+            "SuccessfulUpdate",
+            format!("Update Pod {pod} in StatefulSet {set} successful"),
+        );
     }
     let claimed: Vec<PodRef> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
 
-    let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else { return Ok(Requeue::AsPlanned) };
+    let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else {
+        return Ok(Requeue::AfterPlannedDelay);
+    };
     // The plan assumes that every adoption succeeds and that the new revision gets its planned name.
     let reconcile = if claim.is_complete() && revisions.update.name == plan.revisions.update.name {
         Cow::Borrowed(&plan.reconcile)
@@ -67,37 +77,38 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     let (lowered, worked) = work_on_pods(snapshot, &revisions, &reconcile, io).await;
 
     if let Some(unavailable) = reconcile.unavailable {
-        io.note(Note::Rollout(unavailable));
+        io.apply_note(Note::RolloutProgress(unavailable));
     }
-    io.note(Note::AwaitedClaims(reconcile.claims_to_await.clone()));
-    let status = status::complete(set, &status::lowered(&reconcile.counted, lowered));
+    io.apply_note(Note::AwaitedClaims(reconcile.claims_to_await.clone()));
+    let status =
+        status::complete_rollout(set, &status::with_lowered_current_replicas(&reconcile.counted_status, lowered));
     let status_written = write_status(snapshot, &status, io).await;
     let forgotten = forget_revisions(snapshot, &revisions, &claimed, io).await;
     worked.and(status_written).and(forgotten)?;
 
     // The next sync handles the remaining Pods. It starts only after the caches show the Pods that this sync created.
-    if reconcile.deferred > 0 {
+    if reconcile.deferred_count > 0 {
         return Ok(Requeue::After(Duration::ZERO));
     }
-    let check = status::next_check(set, &claimed, &status, snapshot.now, io.now());
-    Ok(check.map_or(Requeue::AsPlanned, Requeue::After))
+    let check = status::time_to_availability(set, &claimed, &status, snapshot.now, io.now());
+    Ok(check.map_or(Requeue::AfterPlannedDelay, Requeue::After))
 }
 
-async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> {
+async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncError> {
     const DOING: &str = "can't adopt ControllerRevisions";
     let mut claim = Claim::new(&snapshot.owner, CONTROLLER_REVISIONS, &snapshot.revisions.adopt, &[]).send(io).await;
-    claim.report_denied(io);
-    claim.result().map_err(|failed| failed.while_doing(DOING))?;
-    match claim.gone() {
+    claim.record_denied_event(io);
+    claim.take_result().map_err(|failed| failed.with_context(DOING))?;
+    match claim.missing_orphan() {
         // The plan relies on a revision that no longer exists. The next sync decides without it.
-        Some(gone) => Err(Failed::new("gone", format!("{DOING}: {} is gone", gone.meta.name))),
+        Some(gone) => Err(SyncError::new("gone", format!("{DOING}: {} is gone", gone.meta.name))),
         None => Ok(()),
     }
 }
 
 /// Returns the labels to add to a Pod that lacks the label by which Pods are watched; `None` if the Pod has the label.
 fn missing_labels(pod: &PodRef) -> Option<Value> {
-    pod.is_unlabelled().then(|| body::identity(&pod.meta().name, pod.ordinal()))
+    pod.lacks_name_label().then(|| body::identity_labels(&pod.meta().name, pod.ordinal()))
 }
 
 /// Writes the revision of the template, and returns the revisions after the write. Returns `None` if the set no longer exists
@@ -106,21 +117,21 @@ async fn write_revision<'p>(
     snapshot: &Snapshot,
     planned: &'p Revisions,
     io: Io<'_>,
-) -> Result<Option<Cow<'p, Revisions>>, Failed> {
-    let (revision, number) = match &planned.step {
-        Step::Nothing => return Ok(Some(Cow::Borrowed(planned))),
-        Step::Create { number } => return store_revision(snapshot, planned, *number, io).await,
-        Step::Renumber { revision, number } => (&revision.meta, *number),
+) -> Result<Option<Cow<'p, Revisions>>, SyncError> {
+    let (revision, number) = match &planned.revision_write {
+        RevisionWrite::Nothing => return Ok(Some(Cow::Borrowed(planned))),
+        RevisionWrite::Create { number } => return store_revision(snapshot, planned, *number, io).await,
+        RevisionWrite::Renumber { revision, number } => (&revision.meta, *number),
     };
     let name = &revision.name;
-    match io.unless_ending(Change::renumber(&snapshot.owner, revision, number, io)).await {
+    match io.unless_shutting_down(RevisionChange::renumber(&snapshot.owner, revision, number, io)).await {
         None => Ok(None),
         Some(Ok(())) => Ok(Some(Cow::Borrowed(planned))),
-        Some(Err(Refused::Gone)) => {
-            Err(Failed::new("gone", format!("can't adopt ControllerRevisions: {name} is gone")))
+        Some(Err(RevisionChangeError::RevisionLost)) => {
+            Err(SyncError::new("gone", format!("can't adopt ControllerRevisions: {name} is gone")))
         }
-        Some(Err(Refused::Request(refusal))) => {
-            Err(refused(&format!("cannot renumber ControllerRevision {name}"), &refusal))
+        Some(Err(RevisionChangeError::RequestRefused(refusal))) => {
+            Err(request_failure(&format!("cannot renumber ControllerRevision {name}"), &refusal))
         }
     }
 }
@@ -132,36 +143,36 @@ async fn store_revision<'p>(
     planned: &'p Revisions,
     number: i64,
     io: Io<'_>,
-) -> Result<Option<Cow<'p, Revisions>>, Failed> {
+) -> Result<Option<Cow<'p, Revisions>>, SyncError> {
     let Snapshot { set, template, owner, .. } = snapshot;
     let mut collisions = planned.collisions;
     loop {
         let name = revisions::name(set, &revisions::hash(template, collisions));
         let body = body::revision(snapshot, number, planned.collisions, &name)
-            .map_err(|error| Failed::new("template", format!("cannot make a revision: {error}")))?;
+            .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
         let why = format!("the template is new, its revision is number {number}");
         let store = StoreRevision::new(owner, &name, template.data(), why);
         let was_stored_before = set.status.observed_generation == set.metadata.generation;
-        let store = if was_stored_before { store.if_still_there() } else { store };
-        match io.unless_ending(store.send(io.body(|| body), io)).await {
+        let store = if was_stored_before { store.if_owner_exists() } else { store };
+        match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
             // An existing revision may have other labels. They do not matter, because Pods only name their revision.
-            Some(Ok(Stored::Yes | Stored::There(_))) => {
+            Some(Ok(StoreOutcome::Created | StoreOutcome::AlreadyExists(_))) => {
                 let is_as_planned = *planned.update.name == *name;
-                let created = || Cow::Owned(revisions::created(planned, template, &name, collisions));
+                let created = || Cow::Owned(revisions::with_created_revision(planned, template, &name, collisions));
                 return Ok(Some(if is_as_planned { Cow::Borrowed(planned) } else { created() }));
             }
-            Some(Ok(Stored::Taken(_))) => {
+            Some(Ok(StoreOutcome::NameTaken(_))) => {
                 let unnamed = || format!("cannot make a name for a revision of {}", set.metadata.name);
-                collisions = collisions.checked_add(1).ok_or_else(|| Failed::new("template", unnamed()))?;
+                collisions = collisions.checked_add(1).ok_or_else(|| SyncError::new("template", unnamed()))?;
             }
-            Some(Ok(Stored::OwnerGone)) | None => return Ok(None),
+            Some(Ok(StoreOutcome::OwnerGone)) | None => return Ok(None),
             Some(Err(refusal)) => {
                 // The set cannot create Pods without this revision, so a denial is reported.
-                if refusal.class == Class::Refused && refusal.error.is_denied() {
+                if refusal.class == RefusalClass::NotWritten && refusal.error.is_denied() {
                     let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
-                    io.event(EventType::Warning, "FailedCreate", message);
+                    io.record_event(EventType::Warning, "FailedCreate", message);
                 }
-                return Err(refused(&format!("cannot create ControllerRevision {name}"), &refusal));
+                return Err(request_failure(&format!("cannot create ControllerRevision {name}"), &refusal));
             }
         }
     }
@@ -171,16 +182,16 @@ async fn store_revision<'p>(
 async fn work_on_pods(
     snapshot: &Snapshot,
     revisions: &Revisions,
-    reconcile: &Reconcile,
+    reconcile: &PodPlan,
     io: Io<'_>,
-) -> (i32, Result<(), Failed>) {
+) -> (i32, Result<(), SyncError>) {
     let mut lowered = 0;
     for phase in &reconcile.phases {
-        let templates = &Templates::of(phase, snapshot, revisions, io).await;
+        let templates = &Templates::read_for_phase(phase, snapshot, revisions, io).await;
         let each = |work| pod::work_on_pod(snapshot, work, templates, io);
-        let done = io.all(phase.pace, &phase.work, each).await;
+        let done = io.run_group(phase.pace, &phase.work, each).await;
         let successes = phase.work.iter().zip(&done).filter(|(_, done)| done.is_ok());
-        lowered += successes.filter(|(work, _)| work.lowers_current()).count() as i32;
+        lowered += successes.filter(|(work, _)| work.lowers_current_replicas()).count() as i32;
         if let Some(failed) = done.into_iter().find_map(Result::err) {
             return (lowered, Err(failed));
         }
@@ -192,14 +203,14 @@ async fn work_on_pods(
 ///
 /// After a conflict, upstream writes the same status onto the newer set (`pkg/controller/statefulset`,
 /// `UpdateStatefulSetStatus`). This function fails the sync instead, and the next sync computes the status of the newer set.
-async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Result<(), Failed> {
+async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Result<(), SyncError> {
     let set = &snapshot.set;
-    if !status.differs(&set.status) {
+    if !status.differs_from(&set.status) {
         return Ok(());
     }
-    let body = io.body(|| json!({"status": status}));
-    match io.send(Request::status(STATEFUL_SETS, &set.metadata, body).role(role(snapshot))).await {
-        Err(refusal) if !refusal.error.is_not_found() => Err(refused("cannot write the status", &refusal)),
+    let body = io.encode_body(|| json!({"status": status}));
+    match io.send(Request::patch_status(STATEFUL_SETS, &set.metadata, body).role(write_role(snapshot))).await {
+        Err(refusal) if !refusal.error.is_not_found() => Err(request_failure("cannot write the status", &refusal)),
         _ => Ok(()),
     }
 }
@@ -210,9 +221,11 @@ async fn forget_revisions(
     revisions: &Revisions,
     claimed: &[PodRef],
     io: Io<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), SyncError> {
     let (why, what) = ("the history is longer than its limit", "cannot delete ControllerRevision");
-    let forgotten = &history::forget(&snapshot.set, revisions, claimed);
-    let deleted = io.all(Pace::InOrder, forgotten, |revision| delete_revision(&revision.meta, why, what, io)).await;
+    let forgotten = &history::revisions_to_delete(&snapshot.set, revisions, claimed);
+    let deleted = io
+        .run_group(GroupConcurrency::Sequential, forgotten, |revision| delete_revision(&revision.meta, why, what, io))
+        .await;
     deleted.into_iter().collect()
 }

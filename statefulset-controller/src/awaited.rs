@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, Version},
+    meta::{Key, Meta, ResourceVersion},
     object::Resource,
 };
 use parking_lot::Mutex;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 /// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no set. Without this list,
 /// a set is not synced if the event of its claim or revision comes after the event of its Pod.
 #[derive(Debug, Default)]
-pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, Version)>>);
+pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, ResourceVersion)>>);
 
 impl AwaitedWrites {
     /// Records the write that a set waits for; `None` if the set waits for no write.
-    pub(crate) fn set(&self, set: &Key, write: Option<(Resource, Version)>) {
+    pub(crate) fn set(&self, set: &Key, write: Option<(Resource, ResourceVersion)>) {
         let mut awaited = self.0.lock();
         match write {
             Some(write) => awaited.insert(set.clone(), write),
@@ -30,7 +30,7 @@ impl AwaitedWrites {
     /// Removes and returns the sets that wait for this or an earlier version in the resource and namespace of `object`.
     pub(crate) fn take(&self, resource: Resource, object: &Meta) -> Vec<Key> {
         let mut awaited = self.0.lock();
-        let is_reached = |set: &Key, (of, version): &(Resource, Version)| {
+        let is_reached = |set: &Key, (of, version): &(Resource, ResourceVersion)| {
             *of == resource && *version <= object.resource_version && set.namespace == object.namespace
         };
         let reached: Vec<Key> =
@@ -47,10 +47,10 @@ impl AwaitedWrites {
 /// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of
 /// the claim removes them.
 #[derive(Debug, Default)]
-pub(crate) struct AwaitedClaims(Mutex<Directions>);
+pub(crate) struct AwaitedClaims(Mutex<AwaitedIndexes>);
 
 #[derive(Debug, Default)]
-struct Directions {
+struct AwaitedIndexes {
     sets_by_claim: HashMap<Key, BTreeSet<Key>>,
     claims_by_set: HashMap<Key, Vec<Key>>,
 }
@@ -89,7 +89,7 @@ impl AwaitedClaims {
     }
 }
 
-impl Directions {
+impl AwaitedIndexes {
     fn remove(&mut self, set: &Key) {
         for claim in self.claims_by_set.remove(set).unwrap_or_default() {
             if let Some(sets) = self.sets_by_claim.get_mut(&claim) {

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use crate::{
     objects::StatefulSet,
-    plan::{Plan, Problem, Reconcile, Unavailable, mismatch::Mismatches, revisions::Revisions},
+    plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::ClaimMismatches, revisions::Revisions},
     snapshot::{PodRef, Snapshot},
 };
-use situation::Situation;
+use situation::PodsByOrdinal;
 
 /// The greatest number of claims that the Pods of a set may have together.
 ///
@@ -30,38 +30,41 @@ pub const MAX_CLAIMS_OF_A_SET: usize = 200_000;
 /// Decides the plan of one sync. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let set = &snapshot.set;
-    let revisions = revisions::choose(snapshot, revisions::sorted(snapshot));
+    let revisions = revisions::choose_revisions(snapshot, revisions::sorted_revisions(snapshot));
     let claimed: Vec<PodRef> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
     let mut plan = Plan {
         set: Arc::clone(set),
         problem: problem(set, claimed.len()),
-        reconcile: Reconcile::default(),
+        reconcile: PodPlan::default(),
         status: set.status.clone(),
-        mismatches: Mismatches::default(),
-        reports: Vec::new(),
+        mismatches: ClaimMismatches::default(),
+        mismatches_to_report: Vec::new(),
         available_in: None,
         revisions,
     };
-    if plan.problem.is_none() && !snapshot.owner.deleting {
-        plan.mismatches = mismatch::mismatches(snapshot);
-        plan.reports = mismatch::to_report(&plan.mismatches, snapshot);
+    if plan.problem.is_none() && !snapshot.owner.is_deleting {
+        plan.mismatches = mismatch::find_mismatches(snapshot);
+        plan.mismatches_to_report = mismatch::unreported_mismatches(&plan.mismatches, snapshot);
     }
     if plan.problem.is_none() {
         plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
         let work = plan.reconcile.phases.iter().flat_map(|phase| &phase.work);
-        let lowered = work.filter(|work| work.lowers_current()).count() as i32;
-        plan.status = status::complete(set, &status::lowered(&plan.reconcile.counted, lowered));
-        plan.available_in = status::next_check(set, &claimed, &plan.status, snapshot.now, snapshot.now);
+        let lowered = work.filter(|work| work.lowers_current_replicas()).count() as i32;
+        plan.status = status::complete_rollout(
+            set,
+            &status::with_lowered_current_replicas(&plan.reconcile.counted_status, lowered),
+        );
+        plan.available_in = status::time_to_availability(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
     plan
 }
 
 /// Returns the reason why a set with this number of Pods is not managed; `None` if the set is managed.
-pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
-    let templates = set.claims.len();
+pub fn problem(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
+    let templates = set.claim_templates.len();
     let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
-    let claims = too_many.then_some(Problem::TooManyClaims { pods, templates, limit: MAX_CLAIMS_OF_A_SET });
-    set.selector.problem().cloned().map(Problem::from).or(claims)
+    let claims = too_many.then_some(UnmanagedReason::TooManyClaims { pods, templates, limit: MAX_CLAIMS_OF_A_SET });
+    set.selector.problem().cloned().map(UnmanagedReason::from).or(claims)
 }
 
 /// Decides the work on Pods.
@@ -69,24 +72,24 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step waits for the step
 /// before it. Upstream: `updateStatefulSet`.
-pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
-    let situation = Situation::new(snapshot, claimed, revisions);
-    let mut plan = Reconcile { counted: status::count(&situation), ..Reconcile::default() };
-    if snapshot.limits.max_unavailable {
-        plan.unavailable = Some(Unavailable { limit: rolling::max_unavailable(&snapshot.set), now: None });
+pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> PodPlan {
+    let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
+    let mut plan = PodPlan { counted_status: status::count_pods(&situation), ..PodPlan::default() };
+    if snapshot.features.max_unavailable {
+        plan.unavailable = Some(UnavailablePods { limit: rolling::max_unavailable(&snapshot.set), now: None });
     }
-    if snapshot.owner.deleting {
+    if snapshot.owner.is_deleting {
         plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
-    scaling::label(&situation, &mut plan);
-    if scaling::wanted(&situation, &mut plan).is_break() {
+    scaling::label_pods(&situation, &mut plan);
+    if scaling::plan_pods_in_range(&situation, &mut plan).is_break() {
         return plan;
     }
-    if scaling::condemned(&situation, &mut plan).is_break() {
+    if scaling::plan_condemned_pods(&situation, &mut plan).is_break() {
         return plan;
     }
-    rolling::update(&situation, &mut plan);
+    rolling::plan_rolling_update(&situation, &mut plan);
     plan
 }
 

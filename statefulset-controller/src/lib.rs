@@ -73,48 +73,48 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
-    consistency::{Behind, Ledger},
-    controller::{Controller, Loop, Observed},
+    app::ProgramDefinition,
+    consistency::{Ledger, UnseenWrite},
+    controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, FilteredInformer, Informer, handler},
-    io::{Failed, Io, Requeue},
+    informer::{AnyInformer, FilteredInformer, Informer, method_handler},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Meta, Uid},
-    parsed::Parsed,
-    queue::{Backoff, Priority, Queue},
+    parsed::ParseCache,
+    queue::{BackoffSettings, Priority, Queue},
     revision::template::PodTemplate,
-    runtime::{Context, LoopDefinition, Running},
+    runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
     store::Store,
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::{Namesake, Note},
+    act::{NamesakeLookup, Note},
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
-    plan::{Plan, Problem},
-    reports::Reports,
-    snapshot::{Limits, Snapshot},
-    watch::Watch,
+    objects::{CachedClaim, CachedPod, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
+    plan::{Plan, UnmanagedReason},
+    reports::ReportTimes,
+    snapshot::{FeatureSettings, Snapshot},
+    watch::EventHandlers,
 };
 
 /// Feature gate: a rolling update may replace several Pods at once. Off by default.
-pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate::off(
+pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate::off_by_default(
     "MaxUnavailableStatefulSet",
     "A rolling update may make up to updateStrategy.rollingUpdate.maxUnavailable Pods unavailable",
 );
 /// Feature gate: API defaults are ignored when a revision is compared with the template. On by default.
-pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate::on(
+pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate::on_by_default(
     "StatefulSetSemanticRevisionComparison",
     "A revision equals the template if they differ only by API defaults",
 );
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
 /// With the gate off, a sync still waits until the caches show its deletions and its writes of revisions.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyStatefulSet",
     "A StatefulSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
@@ -122,7 +122,7 @@ pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
 pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
 
 /// Replaces outdated Pods that were never ready. Off by default; upstream leaves the deletion of such Pods to users.
-pub const REPLACE_STUCK_PODS: Tune = Tune::switch(
+pub const REPLACE_STUCK_PODS: Tune = Tune::of_switch(
     "replace-stuck-pods",
     false,
     "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
@@ -138,70 +138,70 @@ pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The control loop of StatefulSets. A second writer of their status is detected.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
-    .owning(&[OwnedWrites::status("apps", "statefulsets")]);
+    .with_owned_writes(&[OwnedWrites::of_status("apps", "statefulsets")]);
 /// Loops that the binary `statefulset-controller` starts.
 pub const LOOPS: &[LoopDefinition] = &[STATEFUL_SET];
 
 /// Name, version and settings of the binary.
-pub const DEFINITION: Definition = Definition {
+pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "statefulset-controller",
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes StatefulSet controller as a service of its own",
     loops: LOOPS,
-    workers: WORKERS,
-    gates: GATES,
+    workers_flags: WORKERS,
+    feature_gates: GATES,
     tunes: TUNES,
-    flags: &[],
+    value_flags: &[],
 };
 
 /// The control loop of StatefulSets, with its caches and the memory that it keeps between syncs.
 pub struct StatefulSetController {
     queue: Queue<Key>,
-    watch: Arc<Watch>,
+    watch: Arc<EventHandlers>,
     sets: Informer<StatefulSet>,
     pods: FilteredInformer<CachedPod>,
-    claims: Informer<Claim>,
+    claims: Informer<CachedClaim>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
     awaited: Arc<AwaitedClaims>,
     awaited_writes: Arc<AwaitedWrites>,
-    reports: Arc<Reports>,
-    templates: Arc<Parsed<PodTemplate>>,
+    reports: Arc<ReportTimes>,
+    templates: Arc<ParseCache<PodTemplate>>,
     metrics: ControllerMetrics,
-    limits: Limits,
+    limits: FeatureSettings,
 }
 
-fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("statefulset", Backoff::default());
-    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+    let queue = context.new_queue("statefulset", BackoffSettings::default());
+    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
     let controller = StatefulSetController::new(context.clone(), queue.clone());
     Loop::start(STATEFUL_SET.name, context, Arc::new(controller), queue, workers)
 }
 
 impl StatefulSetController {
     /// Starts the informers. Their handlers enqueue keys in `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = context.ledger();
+        let ledger = context.new_ledger();
         let metrics = ControllerMetrics::new(&context.metrics);
         let (awaited, awaited_writes): (Arc<AwaitedClaims>, Arc<AwaitedWrites>) = Default::default();
-        let reports: Arc<Reports> = Arc::default();
-        let templates = Arc::new(Parsed::default());
+        let reports: Arc<ReportTimes> = Arc::default();
+        let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<StatefulSet>> = Arc::default();
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
             sets: Arc::clone(&store),
             ledger: ledger.clone(),
             metrics: metrics.clone(),
-            awaited: Arc::clone(&awaited),
+            awaited_claims: Arc::clone(&awaited),
             awaited_writes: Arc::clone(&awaited_writes),
             reports: Arc::clone(&reports),
             templates: Arc::clone(&templates),
         });
-        let sets = context.informer(store, handler(&watch, Watch::on_set));
-        let pods = context.filtered_informer(POD_NAME_LABEL, handler(&watch, Watch::on_pod));
-        let claims = context.informer(Arc::default(), handler(&watch, Watch::on_claim));
-        let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
+        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set));
+        let pods = context.start_filtered_informer(POD_NAME_LABEL, method_handler(&watch, EventHandlers::on_pod));
+        let claims = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_claim));
+        let revisions = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_revision));
         let limits = limits(&settings);
         Self {
             queue,
@@ -225,25 +225,26 @@ impl StatefulSetController {
         let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
         // The event of a claim that was deleted before this call has enqueued nothing, so the set is enqueued here.
-        let is_deleted = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
+        let is_deleted =
+            |claim: &Key| self.claims.store().with_metadata(&claim.namespace, &claim.name, |_| ()).is_none();
         for claim in claims.iter().filter(|claim| is_deleted(claim)) {
             self.awaited.take(claim);
             self.queue.add(set.key(), Priority::Normal);
         }
         // The event of a set that was deleted before this call has removed nothing, so the entries are removed here.
-        if self.sets.store().peek(&set.namespace, &set.name, |_| ()).is_none() {
+        if self.sets.store().with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
             self.awaited.forget(&set.key());
         }
     }
 
     /// Registers the write that a set waits for. The set is enqueued when the caches show this write.
     fn await_write(&self, set: &Key) {
-        let write = |behind: &Option<(Behind, Duration)>| match behind {
-            Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
+        let write = |behind: &Option<(UnseenWrite, Duration)>| match behind {
+            Some((UnseenWrite::VersionNotReached { resource, written, .. }, _)) => Some((*resource, *written)),
             _ => None,
         };
         let behind = || {
-            let uid = self.sets.store().peek(&set.namespace, &set.name, |meta| meta.uid.clone());
+            let uid = self.sets.store().with_metadata(&set.namespace, &set.name, |meta| meta.uid.clone());
             uid.and_then(|uid| self.behind(&uid))
         };
         loop {
@@ -261,12 +262,12 @@ impl StatefulSetController {
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits {
-        max_unavailable: settings.gate(&MAX_UNAVAILABLE),
-        semantic_comparison: settings.gate(&SEMANTIC_COMPARISON),
-        replaces_stuck_pods: settings.switch(&REPLACE_STUCK_PODS),
-        reads_own_writes: settings.reads_own_writes(&STALE_CONSISTENCY),
+fn limits(settings: &OperatorSettings) -> FeatureSettings {
+    FeatureSettings {
+        max_unavailable: settings.is_gate_on(&MAX_UNAVAILABLE),
+        compares_semantically: settings.is_gate_on(&SEMANTIC_COMPARISON),
+        replaces_stuck_pods: settings.is_switched_on(&REPLACE_STUCK_PODS),
+        reads_own_writes: settings.waits_for_own_writes(&STALE_CONSISTENCY),
     }
 }
 
@@ -278,7 +279,7 @@ impl Controller for StatefulSetController {
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("statefulset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -286,55 +287,59 @@ impl Controller for StatefulSetController {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
         let set = &snapshot.set;
         let key = set.metadata.key();
         match note {
-            Note::Problem(Problem::Selector(error)) => {
+            Note::UnmanagedReason(UnmanagedReason::Selector(error)) => {
                 tracing::error!(logger = "statefulset", key = %key, err = %error, "Error converting StatefulSet selector");
             }
-            Note::Problem(problem @ Problem::TooManyClaims { .. }) => {
+            Note::UnmanagedReason(problem @ UnmanagedReason::TooManyClaims { .. }) => {
                 tracing::warn!(logger = "statefulset", key = %key, err = %problem, "StatefulSet is not managed");
             }
-            Note::Rollout(unavailable) => self.metrics.rollout(set, unavailable),
+            Note::RolloutProgress(unavailable) => self.metrics.record_unavailable(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
-            Note::Reported(difference, at) => self.reports.add_difference(&snapshot.owner.uid, difference, at),
-            Note::HiddenPod(pod) => self.pods.show_hidden(*pod),
-            Note::NameTaken { pod, at, examined } => self.reports.add_taken(&snapshot.owner.uid, pod, at, examined),
+            Note::MismatchReported(difference, at) => {
+                self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at)
+            }
+            Note::HiddenPod(pod) => self.pods.add_hidden(*pod),
+            Note::NameTaken { pod, at, is_reported: examined } => {
+                self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined)
+            }
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<Namesake> {
+    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<NamesakeLookup> {
         let cached = self.pods.store().get_readable(&snapshot.owner.namespace, &pod);
-        Some(Namesake { cached, taken: self.reports.taken(&snapshot.owner.uid, &pod) })
+        Some(NamesakeLookup { cached, refused_creations: self.reports.taken_name(&snapshot.owner.uid, &pod) })
     }
 
-    fn record(&self, snapshot: &Snapshot, _: &Plan) {
+    fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
         self.awaited_writes.set(&snapshot.set.metadata.key(), None);
-        self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
+        self.reports.remove_owned_names(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
     /// Reads released and unlabelled Pods again, because the watch does not show the writes of the sync to them.
     ///
     /// Also removes the entries of a set that was deleted during the sync.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled()) {
-            self.pods.read_again(pod.meta());
+        for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled_pods()) {
+            self.pods.reread_if_hidden(pod.meta());
         }
-        if !self.sets.store().shows(&snapshot.set.metadata) {
-            self.watch.forget(&snapshot.set);
+        if !self.sets.store().contains_object(&snapshot.set.metadata) {
+            self.watch.forget_set(&snapshot.set);
         }
     }
 
-    fn waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &Key) {
         self.await_write(key);
     }
 

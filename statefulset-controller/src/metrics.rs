@@ -3,8 +3,8 @@
 use common::metrics::{Gauges, Metrics, Stability};
 
 use crate::{
-    objects::{Management, StatefulSet},
-    plan::Unavailable,
+    objects::{PodManagementPolicy, StatefulSet},
+    plan::UnavailablePods,
 };
 
 /// Gauges by set: the limit and the number of unavailable Pods. Cheap to clone.
@@ -16,12 +16,12 @@ pub struct ControllerMetrics {
 
 /// Label names of upstream. The labels name objects, so a series exists only with the gate `MaxUnavailableStatefulSet`, and
 /// only until its set is deleted.
-const SET: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
+const LABEL_NAMES: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
 fn labels(set: &StatefulSet) -> [&str; 3] {
     let policy = match set.management {
-        Management::OrderedReady => "OrderedReady",
-        Management::Parallel => "Parallel",
+        PodManagementPolicy::OrderedReady => "OrderedReady",
+        PodManagementPolicy::Parallel => "Parallel",
     };
     [&set.metadata.namespace, &set.metadata.name, policy]
 }
@@ -34,23 +34,23 @@ impl ControllerMetrics {
                 "statefulset_controller_statefulset_max_unavailable",
                 Stability::Alpha,
                 "Maximum number of unavailable pods allowed during StatefulSet rolling updates",
-                SET,
+                LABEL_NAMES,
             ),
             unavailable: metrics.gauge(
                 "statefulset_controller_statefulset_unavailable_replicas",
                 Stability::Alpha,
                 "Current number of unavailable pods in StatefulSet",
-                SET,
+                LABEL_NAMES,
             ),
         }
     }
 
     /// Sets the limit of unavailable Pods for a set. Sets their number only if it is known.
-    pub fn rollout(&self, set: &StatefulSet, unavailable: Unavailable) {
-        let Unavailable { limit, now } = unavailable;
-        self.max_unavailable.with(&labels(set)).set(f64::from(limit));
+    pub fn record_unavailable(&self, set: &StatefulSet, unavailable: UnavailablePods) {
+        let UnavailablePods { limit, now } = unavailable;
+        self.max_unavailable.with_label_values(&labels(set)).set(f64::from(limit));
         if let Some(now) = now {
-            self.unavailable.with(&labels(set)).set(f64::from(now));
+            self.unavailable.with_label_values(&labels(set)).set(f64::from(now));
         }
     }
 

@@ -10,27 +10,30 @@ use common::{
     head::Head,
     meta::{Annotations, Meta},
     object::{Object, Resource},
-    revision::{self, CONTROLLER_REVISIONS, Data, Numbers, RevisionWithData},
+    revision::{self, CONTROLLER_REVISIONS, NumberEncoding, RevisionData, RevisionWithData},
     store::{ByController, OrphansByNamespace},
     template::defaults::apply_defaults,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Deserializer};
 
-pub use claim::{Claim, ClaimSpec};
+pub use claim::{CachedClaim, ClaimSpec};
 pub use pod::{CachedPod, has_leading_zero, ordinal_of};
-pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
+pub use set::{
+    ClaimRetention, ClaimRetentionPolicy, ClaimTemplate, PodManagementPolicy, RollingUpdate, StatefulSet, Status,
+    UpdateStrategy,
+};
 
 /// The resource that this controller syncs.
 pub const STATEFUL_SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
 /// The resource of claims: volumes that a Pod requests by name.
 pub const CLAIMS: Resource = Resource {
     group: "",
     version: "v1",
     plural: "persistentvolumeclaims",
     kind: "PersistentVolumeClaim",
-    namespaced: true,
+    is_namespaced: true,
 };
 
 /// Label of a Pod with the name of the revision that the Pod was created from.
@@ -40,7 +43,7 @@ pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 /// Label of a Pod with the ordinal of the Pod.
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// Label of a revision with the hash of the revision's data.
-pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+pub const REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// A cached revision that a StatefulSet controls, or an orphan.
 #[derive(Debug)]
@@ -52,7 +55,7 @@ pub struct ControllerRevision {
 
 impl ControllerRevision {
     /// Returns whether the revision equals `data` after API defaults are applied to the stored template.
-    pub fn holds_with_defaults(&self, data: &Data) -> bool {
+    pub fn equals_with_defaults(&self, data: &RevisionData) -> bool {
         self.defaulted == Some(data.digest())
     }
 }
@@ -62,7 +65,7 @@ impl<'de> Deserialize<'de> for ControllerRevision {
         let (revision, template) = RevisionWithData::deserialize(deserializer)?.into_parts();
         let defaulted = template.and_then(|mut template| {
             apply_defaults(&mut template);
-            Some(Data::from_value(template, Numbers::Doubles)?.digest())
+            Some(RevisionData::from_value(template, NumberEncoding::Doubles)?.digest())
         });
         Ok(Self { revision, defaulted })
     }
@@ -84,15 +87,15 @@ impl AsRef<revision::ControllerRevision> for ControllerRevision {
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
-    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
-        Some(|head| head.controller().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.revision.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.revision.meta.annotations = Annotations::default();
         self.revision.meta.finalizers = Box::default();
     }

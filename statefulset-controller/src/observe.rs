@@ -7,14 +7,14 @@ use std::{
 };
 
 use common::{
-    consistency::{Behind, Cache},
-    controller::Observed,
-    io::Failed,
+    consistency::{LedgerCache, UnseenWrite},
+    controller::Observation,
+    io::SyncError,
     map::HashSet,
     meta::{Key, Uid},
-    object::Unreadable,
+    object::UnreadableObject,
     refs::{self, Owner},
-    revision::{Numbers, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplate},
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -27,30 +27,30 @@ use crate::{
 };
 
 impl StatefulSetController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let store = self.sets.store();
-        let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         if let Some(behind) = known.as_ref().and_then(|uid| self.behind(uid)) {
-            return Ok(Observed::behind(behind));
+            return Ok(Observation::waiting_for_own_writes(behind));
         }
         // The set is read after the check, so it is at least as new as the writes of this process.
-        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
+        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         if known.as_ref() != Some(&set.metadata.uid) {
             // A new set of the same name has replaced the set that was checked.
             return self.observe(key, now);
         }
-        self.snapshot(set, now).map(Observed::Ready)
+        self.snapshot(set, now).map(Observation::Ready)
     }
 
-    fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, Failed> {
+    fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, SyncError> {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
-        let own = IndexValue::controlled_by(&set.metadata);
+        let own = IndexValue::for_controller(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
-        let mut revisions = self.revisions.store().by_index(ByController, &own)?;
-        revisions.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
-        let mut pods: Vec<PodRef> = self.pods.store().by_index(ByController, &own)?;
-        pods.extend(self.pods.store().readable_by_index(OrphansByNamespace, &orphan));
+        let mut revisions = self.revisions.store().list_by_index(ByController, &own)?;
+        revisions.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
+        let mut pods: Vec<PodRef> = self.pods.store().list_by_index(ByController, &own)?;
+        pods.extend(self.pods.store().list_readable_by_index(OrphansByNamespace, &orphan));
         let is_member = |pod: &PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
         // A malformed selector claims nothing, and the plan reports it.
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
@@ -63,26 +63,36 @@ impl StatefulSetController {
         };
         let template = self
             .templates
-            .get(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), Numbers::Doubles))
-            .map_err(|error| Failed::new("template", format!("cannot make {error}")))?;
-        let reported = self.reports.differences(&owner.uid);
-        Ok(Snapshot { template, owner, revisions, pods, claims, reported, limits: self.limits, now, set })
+            .get_or_parse(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), NumberEncoding::Doubles))
+            .map_err(|error| SyncError::new("template", format!("cannot make {error}")))?;
+        let reported = self.reports.reported_mismatches(&owner.uid);
+        Ok(Snapshot {
+            template,
+            owner,
+            revisions,
+            pods,
+            claims,
+            reported_mismatches: reported,
+            features: self.limits,
+            now,
+            set,
+        })
     }
 
     /// Returns the cached claims of all existing Pods of a set, and of the Pods that this sync may create.
-    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Unreadable> {
+    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, UnreadableObject> {
         let mut claims = BTreeMap::new();
-        if set.claims.is_empty() {
+        if set.claim_templates.is_empty() {
             return Ok(claims);
         }
         let present: BTreeSet<i32> = pods.iter().filter_map(|pod| pod.ordinal()).collect();
         // Adds the claims of an ordinal, and returns whether one of them belongs to an earlier Pod of the same name.
-        let mut add = |ordinal: i32| -> Result<bool, Unreadable> {
+        let mut add = |ordinal: i32| -> Result<bool, UnreadableObject> {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
-            for template in &set.claims {
+            for template in &set.claim_templates {
                 let name = set.claim_name(template, ordinal);
                 if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
-                    stale |= retention::is_stale(set.retention, &claim.metadata.owners, &pod);
+                    stale |= retention::is_claim_stale(set.retention, &claim.metadata.owners, &pod);
                     claims.insert(name, claim);
                 }
             }
@@ -106,10 +116,10 @@ impl StatefulSetController {
     }
 
     /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
-    pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
-        let caches: [&dyn Cache; 4] =
+    pub(crate) fn behind(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
+        let caches: [&dyn LedgerCache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
-        self.ledger.behind(uid, &caches, HashSet::default)
+        self.ledger.unseen_write(uid, &caches, HashSet::default)
     }
 }
 

@@ -6,13 +6,13 @@ pub mod revisions;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::Lines, io::Pace, meta::OwnerRef, selector::SelectorError};
+use common::{explain::BoundedLines, io::GroupConcurrency, meta::OwnerRef, selector::SelectorError};
 
 use crate::{
     objects::{StatefulSet, Status},
     snapshot::{ClaimRef, PodRef},
 };
-use mismatch::{Mismatch, Mismatches};
+use mismatch::{ClaimMismatch, ClaimMismatches};
 use revisions::{RevisionRole, Revisions};
 
 /// The decisions of one sync, before its first request.
@@ -21,24 +21,24 @@ pub struct Plan {
     /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
     /// The reason why the set is not managed. All other fields are then empty or as stored.
-    pub problem: Option<Problem>,
+    pub problem: Option<UnmanagedReason>,
     /// The current and the update revision, and the write that precedes the work on Pods.
     pub revisions: Revisions,
     /// The work on Pods if every adoption succeeds and the new revision gets its planned name.
-    pub reconcile: Reconcile,
+    pub reconcile: PodPlan,
     /// The status to write if the work on Pods also succeeds.
     pub status: Status,
     /// The claims in range that fall short of their templates.
-    pub mismatches: Mismatches,
+    pub mismatches: ClaimMismatches,
     /// The mismatches that this sync reports in Events.
-    pub reports: Vec<Mismatch>,
+    pub mismatches_to_report: Vec<ClaimMismatch>,
     /// Time until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
     pub available_in: Option<Duration>,
 }
 
 /// The reason why a set is not managed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Problem {
+pub enum UnmanagedReason {
     /// `spec.selector` is invalid.
     #[error(transparent)]
     Selector(#[from] SelectorError),
@@ -56,24 +56,24 @@ pub enum Problem {
 
 /// The work on Pods, and the reasons why the set does not progress.
 #[derive(Clone, Debug, Default)]
-pub struct Reconcile {
+pub struct PodPlan {
     /// Phases in their order. After a failed phase, the remaining phases are skipped.
     pub phases: Vec<Phase>,
     /// The status before the work begins, which counts the existing Pods.
-    pub counted: Status,
+    pub counted_status: Status,
     /// The limit of unavailable Pods and their number (gate `MaxUnavailableStatefulSet`).
-    pub unavailable: Option<Unavailable>,
+    pub unavailable: Option<UnavailablePods>,
     /// The reasons why the set does not progress, for `/debug/explain`.
-    pub waiting: Lines,
+    pub waiting: BoundedLines,
     /// Names of the claims that must be deleted before Pods can be created.
     pub claims_to_await: Vec<String>,
     /// Number of Pods that later syncs create or complete, because this sync has reached a limit.
-    pub deferred: i64,
+    pub deferred_count: i64,
 }
 
 /// The number of unavailable Pods and the limit on this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unavailable {
+pub struct UnavailablePods {
     /// `maxUnavailable` as a number of Pods, at least 1.
     pub limit: i32,
     /// How many Pods are unavailable; `None` if the plan ended before the rolling update.
@@ -84,20 +84,20 @@ pub struct Unavailable {
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at once.
-    pub pace: Pace,
+    pub pace: GroupConcurrency,
     /// The work, in the order in which it begins.
-    pub work: Vec<Work>,
+    pub work: Vec<PodWork>,
 }
 
 /// One piece of work on a single Pod.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum PodWork {
     /// Creates the claims that are missing, then the Pod.
     Create {
         /// The ordinal in the name of the new Pod.
         ordinal: i32,
         /// The claims of the Pod that are missing or terminating.
-        claims: Claims,
+        claims: UnusableClaims,
         /// The revision that the Pod is created from.
         role: RevisionRole,
     },
@@ -106,14 +106,14 @@ pub enum Work {
         /// The ordinal in the name of the Pod that later syncs create.
         ordinal: i32,
         /// The claims of the Pod. The sync creates the claims in [`Claims::missing`].
-        claims: Claims,
+        claims: UnusableClaims,
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
         /// The Pod, whose UID and version are preconditions.
         pod: PodRef,
         /// The reason, as `/debug/explain` shows it.
-        why: Why,
+        why: DeletionReason,
     },
     /// Creates missing claims of an existing Pod, and corrects owner references, labels and volumes.
     Repair(Repair),
@@ -127,18 +127,18 @@ pub struct Repair {
     /// The ordinal in the Pod's name.
     pub ordinal: i32,
     /// The Pod's claims that are missing or terminating.
-    pub claims: Claims,
+    pub claims: UnusableClaims,
     /// The changes of owner references of the Pod's claims.
-    pub ownership: Ownership,
+    pub ownership: OwnershipChanges,
     /// The errors in the Pod itself; `None` if it is correct.
-    pub wrong: Option<Wrong>,
+    pub pod_errors: Option<PodErrors>,
     /// The state of the Pod that calls for the repair.
-    pub occasion: Occasion,
+    pub occasion: RepairOccasion,
 }
 
 /// Changes of the owner references of claims. The garbage collector deletes a claim after its owners.
 #[derive(Clone, Debug, Default)]
-pub struct Ownership {
+pub struct OwnershipChanges {
     /// Claims whose owner references change, with the new references.
     pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
     /// Names of the claims to report because another controller manages them.
@@ -147,18 +147,18 @@ pub struct Ownership {
 
 /// The state of a Pod that calls for a [`Repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
+pub enum RepairOccasion {
     /// The Pod is pending, possibly because claims are missing.
     Pending,
     /// The Pod is in range, and it or its claims need a change.
-    Wanted,
+    InRange,
     /// The Pod is out of range, and its claims may have to be deleted with it.
     Condemned,
 }
 
 /// The errors in a Pod that a [`Repair`] corrects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wrong {
+pub struct PodErrors {
     /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so this is only reported.
     pub name: bool,
     /// Whether labels with the Pod's name or ordinal are missing.
@@ -169,18 +169,18 @@ pub struct Wrong {
 
 /// The claims of a Pod that are missing or terminating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct UnusableClaims {
     /// Claims that this sync creates: index of the template, name of the claim.
     pub missing: Vec<(usize, String)>,
     /// Number of further missing claims, which later syncs create.
-    pub deferred: usize,
+    pub deferred_count: usize,
     /// Names of terminating claims.
     pub terminating: Vec<String>,
 }
 
 /// The reason for the deletion of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DeletionReason {
     /// The phase is `Succeeded` or `Failed`.
     Finished,
     /// The ordinal is out of range.
@@ -197,7 +197,7 @@ pub enum Why {
     },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for DeletionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Finished => "it has finished and is replaced",
@@ -208,16 +208,22 @@ impl fmt::Display for Why {
     }
 }
 
-impl Claims {
+impl UnusableClaims {
     /// Returns whether every claim exists and none is terminating.
     pub fn are_usable(&self) -> bool {
         self.missing.is_empty() && self.terminating.is_empty()
     }
 }
 
-impl Work {
+impl PodWork {
     /// Returns whether the work lowers `status.currentReplicas`.
-    pub fn lowers_current(&self) -> bool {
-        matches!(self, Self::Delete { why: Why::Outdated { is_current: true } | Why::Stuck { is_current: true }, .. })
+    pub fn lowers_current_replicas(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete {
+                why: DeletionReason::Outdated { is_current: true } | DeletionReason::Stuck { is_current: true },
+                ..
+            }
+        )
     }
 }

@@ -13,20 +13,20 @@ const CACHE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The claim mismatches of one set that Events have reported, with the times of the Events.
 #[derive(Clone, Debug, Default)]
-pub struct Reported(BTreeMap<String, Timestamp>);
+pub struct ReportedMismatches(BTreeMap<String, Timestamp>);
 
 fn is_recent(then: Timestamp, now: Timestamp) -> bool {
     now.duration_since(then) < REPORT_INTERVAL
 }
 
-impl Reported {
+impl ReportedMismatches {
     /// Returns whether a mismatch was reported within [`REPORT_INTERVAL`] before `now`.
-    pub fn has_lately(&self, what: &str, now: Timestamp) -> bool {
+    pub fn was_reported_recently(&self, what: &str, now: Timestamp) -> bool {
         self.0.get(what).is_some_and(|then| is_recent(*then, now))
     }
 
     /// Returns the number of mismatches that were reported within [`REPORT_INTERVAL`] before `now`.
-    pub fn count_since(&self, now: Timestamp) -> usize {
+    pub fn recent_count(&self, now: Timestamp) -> usize {
         self.0.values().filter(|then| is_recent(**then, now)).count()
     }
 
@@ -43,16 +43,16 @@ pub struct TakenName {
     first: Timestamp,
     last: Timestamp,
     /// Time of the last Event about the Pod that has the name; `None` before the first Event.
-    examined: Option<Timestamp>,
+    last_report: Option<Timestamp>,
 }
 
 impl TakenName {
     /// Returns whether to report the Pod that has the name. The cache must have had time to show a Pod of the set, and the last
     /// report must be older than [`REPORT_INTERVAL`].
-    pub fn is_due(&self, now: Timestamp) -> bool {
+    pub fn is_report_due(&self, now: Timestamp) -> bool {
         is_recent(self.last, now)
             && now.duration_since(self.first) >= CACHE_GRACE
-            && self.examined.is_none_or(|then| !is_recent(then, now))
+            && self.last_report.is_none_or(|then| !is_recent(then, now))
     }
 
     fn refused_at(known: Option<Self>, now: Timestamp, examined: bool) -> Self {
@@ -60,39 +60,39 @@ impl TakenName {
         Self {
             first: known.map_or(now, |known| known.first),
             last: now,
-            examined: if examined { Some(now) } else { known.and_then(|known| known.examined) },
+            last_report: if examined { Some(now) } else { known.and_then(|known| known.last_report) },
         }
     }
 }
 
 /// The times of Events about all sets, by UID of the set.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(Mutex<HashMap<Uid, SetReports>>);
+pub(crate) struct ReportTimes(Mutex<HashMap<Uid, SetReports>>);
 
 #[derive(Debug, Default)]
 struct SetReports {
-    differences: Reported,
+    differences: ReportedMismatches,
     taken: BTreeMap<Arc<str>, TakenName>,
 }
 
-impl Reports {
+impl ReportTimes {
     /// Returns the claim mismatches of a set that Events have reported.
-    pub(crate) fn differences(&self, set: &Uid) -> Reported {
+    pub(crate) fn reported_mismatches(&self, set: &Uid) -> ReportedMismatches {
         self.0.lock().get(set).map(|reports| reports.differences.clone()).unwrap_or_default()
     }
 
     /// Records that an Event reports a claim mismatch.
-    pub(crate) fn add_difference(&self, set: &Uid, difference: String, now: Timestamp) {
+    pub(crate) fn add_mismatch_report(&self, set: &Uid, difference: String, now: Timestamp) {
         self.0.lock().entry(set.clone()).or_default().differences.add(difference, now);
     }
 
     /// Returns the refused creations of a Pod; `None` if no creation was refused.
-    pub(crate) fn taken(&self, set: &Uid, pod: &str) -> Option<TakenName> {
+    pub(crate) fn taken_name(&self, set: &Uid, pod: &str) -> Option<TakenName> {
         self.0.lock().get(set)?.taken.get(pod).copied()
     }
 
     /// Records a refused creation of a Pod with a taken name. `examined` says that an Event reports the holder of the name.
-    pub(crate) fn add_taken(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
+    pub(crate) fn add_refused_creation(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
         let mut sets = self.0.lock();
         let taken = &mut sets.entry(set.clone()).or_default().taken;
         taken.retain(|_, name| is_recent(name.last, now));
@@ -101,7 +101,7 @@ impl Reports {
     }
 
     /// Removes the taken names of Pods that the set owns now.
-    pub(crate) fn free<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
+    pub(crate) fn remove_owned_names<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
         let mut sets = self.0.lock();
         let Some(reports) = sets.get_mut(set).filter(|reports| !reports.taken.is_empty()) else { return };
         for pod in pods {
@@ -132,15 +132,15 @@ mod tests {
     /// STATEFULSET-88.
     #[test]
     fn a_difference_is_reported_once_an_hour() {
-        let (reports, set) = (Reports::default(), Uid::new("SET"));
-        assert!(!reports.differences(&set).has_lately("a", at(0)));
-        reports.add_difference(&set, "a".to_owned(), at(0));
-        let reported = reports.differences(&set);
-        assert!(reported.has_lately("a", at(3599)) && !reported.has_lately("a", at(3600)));
-        assert!(!reported.has_lately("b", at(1)));
-        assert_eq!((reported.count_since(at(1)), reported.count_since(at(3600))), (1, 0));
-        reports.add_difference(&set, "b".to_owned(), at(3600));
-        assert_eq!(reports.differences(&set).0.len(), 1, "old entries are dropped");
+        let (reports, set) = (ReportTimes::default(), Uid::new("SET"));
+        assert!(!reports.reported_mismatches(&set).was_reported_recently("a", at(0)));
+        reports.add_mismatch_report(&set, "a".to_owned(), at(0));
+        let reported = reports.reported_mismatches(&set);
+        assert!(reported.was_reported_recently("a", at(3599)) && !reported.was_reported_recently("a", at(3600)));
+        assert!(!reported.was_reported_recently("b", at(1)));
+        assert_eq!((reported.recent_count(at(1)), reported.recent_count(at(3600))), (1, 0));
+        reports.add_mismatch_report(&set, "b".to_owned(), at(3600));
+        assert_eq!(reports.reported_mismatches(&set).0.len(), 1, "old entries are dropped");
         reports.forget(&set);
         assert_eq!(reports.len(), 0);
     }
@@ -148,22 +148,22 @@ mod tests {
     /// STATEFULSET-77.
     #[test]
     fn a_taken_name_is_examined_after_a_grace_period_and_once_an_hour() {
-        let (reports, set, pod) = (Reports::default(), Uid::new("SET"), Arc::<str>::from("web-0"));
-        let is_due = |seconds| reports.taken(&set, &pod).is_some_and(|name| name.is_due(at(seconds)));
+        let (reports, set, pod) = (ReportTimes::default(), Uid::new("SET"), Arc::<str>::from("web-0"));
+        let is_due = |seconds| reports.taken_name(&set, &pod).is_some_and(|name| name.is_report_due(at(seconds)));
         assert!(!is_due(0));
-        reports.add_taken(&set, pod.clone(), at(0), false);
+        reports.add_refused_creation(&set, pod.clone(), at(0), false);
         assert!(!is_due(9) && is_due(10));
-        reports.add_taken(&set, pod.clone(), at(10), true);
+        reports.add_refused_creation(&set, pod.clone(), at(10), true);
         assert!(!is_due(20));
         for minutes in 1..60 {
-            reports.add_taken(&set, pod.clone(), at(10 + minutes * 60), false);
+            reports.add_refused_creation(&set, pod.clone(), at(10 + minutes * 60), false);
         }
         assert!(!is_due(3609) && is_due(3610));
         // After a long break, a new series of refusals begins.
         assert!(!is_due(20_000));
-        reports.add_taken(&set, pod.clone(), at(20_000), false);
+        reports.add_refused_creation(&set, pod.clone(), at(20_000), false);
         assert!(!is_due(20_005));
-        reports.free(&set, ["web-1", "web-0"].into_iter());
-        assert!(reports.taken(&set, &pod).is_none());
+        reports.remove_owned_names(&set, ["web-1", "web-0"].into_iter());
+        assert!(reports.taken_name(&set, &pod).is_none());
     }
 }

@@ -9,8 +9,8 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
-    reports::Reported,
+    objects::{CachedClaim, CachedPod, ControllerRevision, StatefulSet},
+    reports::ReportedMismatches,
 };
 
 /// A Pod, shared with the cache.
@@ -18,7 +18,7 @@ pub type PodRef = Arc<CachedPod>;
 /// A revision, shared with the cache.
 pub type RevisionRef = Arc<ControllerRevision>;
 /// A PersistentVolumeClaim, shared with the cache.
-pub type ClaimRef = Arc<Claim>;
+pub type ClaimRef = Arc<CachedClaim>;
 
 /// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
@@ -37,27 +37,27 @@ pub struct Snapshot {
     /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
     pub claims: BTreeMap<String, ClaimRef>,
     /// The claim mismatches of the set that Events have reported.
-    pub reported: Reported,
+    pub reported_mismatches: ReportedMismatches,
     /// Feature gates and tunes, which stay the same while the process runs.
-    pub limits: Limits,
+    pub features: FeatureSettings,
     /// The time of the sync. Pods are available or not at this time.
     pub now: Timestamp,
 }
 
 impl Snapshot {
     /// Returns the kept and adopted Pods that lack the label of their name. The watch does not show such Pods.
-    pub fn unlabelled(&self) -> impl Iterator<Item = &PodRef> {
-        self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.is_unlabelled())
+    pub fn unlabelled_pods(&self) -> impl Iterator<Item = &PodRef> {
+        self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.lacks_name_label())
     }
 }
 
 /// Feature gates and tunes that decisions depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct FeatureSettings {
     /// Whether a rolling update may make several Pods unavailable (gate `MaxUnavailableStatefulSet`).
     pub max_unavailable: bool,
     /// Whether revisions that differ only by API defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
-    pub semantic_comparison: bool,
+    pub compares_semantically: bool,
     /// Whether an outdated Pod that was never ready and blocks the others is replaced (tune `replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
     /// Whether the next sync waits until the caches show what this sync wrote (gate `StaleControllerConsistencyStatefulSet`).

@@ -4,49 +4,49 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::priority,
+    controller::priority_of_origin,
     meta::{Key, Meta},
     object::Resource,
-    owners::{adopters_of, owner_of},
-    parsed::Parsed,
+    owners::{adopters_of, controlling_owner},
+    parsed::ParseCache,
     queue::{Priority, Queue},
     revision::{CONTROLLER_REVISIONS, template::PodTemplate},
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CLAIMS, CachedPod, Claim, ControllerRevision, StatefulSet},
-    reports::Reports,
+    objects::{CLAIMS, CachedClaim, CachedPod, ControllerRevision, StatefulSet},
+    reports::ReportTimes,
 };
 
 /// Enqueues the sets that an event concerns. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`,
 /// `enqueueStatefulSet`.
-pub(crate) struct Watch {
+pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
-    pub(crate) awaited: Arc<AwaitedClaims>,
+    pub(crate) awaited_claims: Arc<AwaitedClaims>,
     pub(crate) awaited_writes: Arc<AwaitedWrites>,
-    pub(crate) reports: Arc<Reports>,
-    pub(crate) templates: Arc<Parsed<PodTemplate>>,
+    pub(crate) reports: Arc<ReportTimes>,
+    pub(crate) templates: Arc<ParseCache<PodTemplate>>,
 }
 
-impl Watch {
+impl EventHandlers {
     /// Enqueues the set at every event.
-    pub(crate) fn on_set(&self, event: &Event<StatefulSet>, origin: Origin) {
-        if let Event::Deleted(set) = event {
-            self.forget(set);
+    pub(crate) fn on_set(&self, event: &CacheEvent<StatefulSet>, origin: ChangeOrigin) {
+        if let CacheEvent::Deleted(set) = event {
+            self.forget_set(set);
         }
-        self.queue.add(event.meta().key(), priority(origin));
+        self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Removes the entries of a deleted set. The entries under its name stay if a new set has the same name.
-    pub(crate) fn forget(&self, set: &StatefulSet) {
+    pub(crate) fn forget_set(&self, set: &StatefulSet) {
         let meta = &set.metadata;
-        self.ledger.forget(&meta.uid);
+        self.ledger.forget_owner(&meta.uid);
         self.templates.forget(&meta.uid);
         self.reports.forget(&meta.uid);
         let successor = self.sets.get_readable(&meta.namespace, &meta.name);
@@ -54,23 +54,23 @@ impl Watch {
             self.metrics.forget(set);
         }
         if successor.is_none() {
-            self.awaited.forget(&meta.key());
+            self.awaited_claims.forget(&meta.key());
             self.awaited_writes.set(&meta.key(), None);
         }
     }
 
     /// Enqueues the sets that wait for a claim. Upstream syncs such a set only at some other event.
-    pub(crate) fn on_claim(&self, event: &Event<Claim>, _: Origin) {
+    pub(crate) fn on_claim(&self, event: &CacheEvent<CachedClaim>, _: ChangeOrigin) {
         self.add_waiting(CLAIMS, event.meta());
-        if let Event::Deleted(claim) = event {
-            for set in self.awaited.take(&claim.metadata.key()) {
+        if let CacheEvent::Deleted(claim) = event {
+            for set in self.awaited_claims.take(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
             }
         }
     }
 
     /// Enqueues the sets that wait until the cache shows this revision.
-    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, _: Origin) {
+    pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, _: ChangeOrigin) {
         self.add_waiting(CONTROLLER_REVISIONS, event.meta());
     }
 
@@ -84,19 +84,19 @@ impl Watch {
     ///
     /// The first list of Pods enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
     /// are complete.
-    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
-        if origin == Origin::Initial {
+    pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
+        if origin == ChangeOrigin::Initial {
             return;
         }
         match event {
-            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            Event::Added(pod) => self.add_adopters(pod.meta()),
-            Event::Updated { old, new } => self.on_pod_update(old, new),
-            Event::Deleted(pod) => {
+            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            CacheEvent::Added(pod) => self.add_adopters(pod.meta()),
+            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
+            CacheEvent::Deleted(pod) => {
                 self.add_owner(pod.meta());
                 self.add_waiting_for_name(pod.meta());
             }
-            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+            CacheEvent::Unreadable(pod) => self.add_owner(&pod.meta),
         }
     }
 
@@ -110,7 +110,7 @@ impl Watch {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = owner_of(&self.sets, after) {
+            if let Some(set) = controlling_owner(&self.sets, after) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
@@ -123,7 +123,7 @@ impl Watch {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = owner_of(&self.sets, pod) {
+        if let Some(set) = controlling_owner(&self.sets, pod) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
@@ -132,7 +132,7 @@ impl Watch {
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let Some(set) = self.sets.get_readable(&pod.namespace, name) else { return };
-        if self.reports.taken(&set.metadata.uid, &pod.name).is_some() {
+        if self.reports.taken_name(&set.metadata.uid, &pod.name).is_some() {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

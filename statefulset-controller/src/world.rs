@@ -6,7 +6,7 @@ use common::{
     controller::Decision,
     object::Object,
     refs::{self, Owner},
-    revision::{Data, Numbers, template::PodTemplate},
+    revision::{NumberEncoding, RevisionData, template::PodTemplate},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::{
     StatefulSetController,
     decide::revisions,
-    objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
-    plan::{Plan, Reconcile, Repair, Work},
-    reports::Reported,
-    snapshot::{Limits, PodRef, RevisionRef, Snapshot},
+    objects::{CachedClaim, STATEFUL_SETS, StatefulSet, ordinal_of},
+    plan::{Plan, PodPlan, PodWork, Repair},
+    reports::ReportedMismatches,
+    snapshot::{FeatureSettings, PodRef, RevisionRef, Snapshot},
 };
 
 /// Returns the time of every sync in tests.
@@ -32,7 +32,7 @@ pub(crate) fn ago(seconds: i64) -> Timestamp {
 
 fn read<T: Object>(value: &Value) -> Arc<T> {
     let mut object: T = serde_json::from_str(&value.to_string()).unwrap();
-    object.trim();
+    object.drop_unneeded_fields();
     Arc::new(object)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn template(version: &str) -> Value {
 
 /// Returns the `data` of the revision of a template.
 fn data(template: &Value) -> Value {
-    let data = Data::from_value(template.clone(), Numbers::Doubles).unwrap();
+    let data = RevisionData::from_value(template.clone(), NumberEncoding::Doubles).unwrap();
     serde_json::from_slice(data.bytes()).unwrap()
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct World {
     pub(crate) revisions: Vec<Value>,
     pub(crate) pods: Vec<Value>,
     pub(crate) claims: Vec<Value>,
-    pub(crate) reported: Reported,
-    pub(crate) limits: Limits,
+    pub(crate) reported: ReportedMismatches,
+    pub(crate) limits: FeatureSettings,
 }
 
 /// Builds a set named `web` with `replicas` Pods that needs no change: template `a` is stored, and all Pods exist.
 pub(crate) fn world(replicas: i32) -> World {
-    let world = empty(replicas).revision("a", 1);
+    let world = empty_set(replicas).revision("a", 1);
     let world = (0..replicas).fold(world, |world, ordinal| world.pod(pod(ordinal)));
     world.status(json!({"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
         "currentReplicas": replicas, "updatedReplicas": replicas, "currentRevision": "web-a", "updateRevision": "web-a",
@@ -69,15 +69,22 @@ pub(crate) fn world(replicas: i32) -> World {
 }
 
 /// Builds a set named `web` without Pods, revisions and status.
-pub(crate) fn empty(replicas: i32) -> World {
+pub(crate) fn empty_set(replicas: i32) -> World {
     let set = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "SET", "generation": 1, "resourceVersion": "5"},
         "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
             "podManagementPolicy": "OrderedReady", "template": template("a"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
     });
-    let limits = Limits { semantic_comparison: true, ..Limits::default() };
-    World { set, revisions: Vec::new(), pods: Vec::new(), claims: Vec::new(), reported: Reported::default(), limits }
+    let limits = FeatureSettings { compares_semantically: true, ..FeatureSettings::default() };
+    World {
+        set,
+        revisions: Vec::new(),
+        pods: Vec::new(),
+        claims: Vec::new(),
+        reported: ReportedMismatches::default(),
+        limits,
+    }
 }
 
 /// A Pod under construction, in JSON.
@@ -121,11 +128,11 @@ impl PodBuilder {
         self.0["status"]["phase"] = json!(phase);
         if phase == "Running" { self } else { self.unready() }
     }
-    pub(crate) fn going(mut self) -> Self {
+    pub(crate) fn being_deleted(mut self) -> Self {
         self.0["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
         self
     }
-    pub(crate) fn of(mut self, template: &str) -> Self {
+    pub(crate) fn of_revision(mut self, template: &str) -> Self {
         self.0["metadata"]["labels"]["controller-revision-hash"] = json!(format!("web-{template}"));
         self
     }
@@ -157,7 +164,7 @@ impl World {
         self.set["status"] = status;
         self
     }
-    pub(crate) fn burst(self) -> Self {
+    pub(crate) fn with_parallel_policy(self) -> Self {
         self.spec("podManagementPolicy", json!("Parallel"))
     }
     pub(crate) fn partition(self, partition: i32) -> Self {
@@ -235,16 +242,16 @@ impl World {
         let claims: BTreeMap<_, _> = self
             .claims
             .iter()
-            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), read::<Claim>(claim)))
+            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), read::<CachedClaim>(claim)))
             .collect();
         Snapshot {
             revisions: refs::claim(&owner, &set.selector, revisions, |_| true).unwrap(),
             pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
             claims,
-            reported: self.reported.clone(),
-            limits: self.limits,
+            reported_mismatches: self.reported.clone(),
+            features: self.limits,
             now: now(),
-            template: Arc::new(PodTemplate::new(set.template.clone(), Numbers::Doubles).unwrap()),
+            template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).unwrap()),
             owner,
             set,
         }
@@ -262,8 +269,8 @@ impl World {
 
     /// Returns the work on Pods, abbreviated: `+1` creates, `-1` deletes, `~1` corrects the Pod itself, `pvc 1` creates claims,
     /// `own 1` writes the owner references of claims.
-    pub(crate) fn work(&self) -> Vec<String> {
-        short(&self.plan().reconcile)
+    pub(crate) fn abbreviated_work(&self) -> Vec<String> {
+        abbreviate_work(&self.plan().reconcile)
     }
 
     /// Returns the hash in the name of the template's revision after this number of collisions.
@@ -276,17 +283,17 @@ fn number(pod: &PodRef) -> String {
     pod.meta().name.trim_start_matches("web-").to_owned()
 }
 
-pub(crate) fn short(plan: &Reconcile) -> Vec<String> {
+pub(crate) fn abbreviate_work(plan: &PodPlan) -> Vec<String> {
     let mut out = Vec::new();
     for work in plan.phases.iter().flat_map(|phase| &phase.work) {
         match work {
-            Work::Create { ordinal, claims, .. } => {
+            PodWork::Create { ordinal, claims, .. } => {
                 out.extend((!claims.missing.is_empty()).then(|| format!("pvc {ordinal}")));
                 out.push(format!("+{ordinal}"));
             }
-            Work::CreateClaims { ordinal, .. } => out.push(format!("pvc {ordinal}")),
-            Work::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
-            Work::Repair(Repair { pod, claims, ownership, wrong, .. }) => {
+            PodWork::CreateClaims { ordinal, .. } => out.push(format!("pvc {ordinal}")),
+            PodWork::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
+            PodWork::Repair(Repair { pod, claims, ownership, pod_errors: wrong, .. }) => {
                 let n = number(pod);
                 out.extend((!claims.missing.is_empty()).then(|| format!("pvc {n}")));
                 out.extend((!ownership.owners.is_empty()).then(|| format!("own {n}")));

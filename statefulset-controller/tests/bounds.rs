@@ -16,7 +16,7 @@ use common::{
     meta::Key,
     object::Object,
     refs::{self, Owner},
-    revision::{Numbers, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplate},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -31,12 +31,12 @@ use statefulset_controller::{
         situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
     },
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
-    plan::{Plan, Work},
-    reports::Reported,
-    snapshot::{Limits, Snapshot},
+    plan::{Plan, PodWork},
+    reports::ReportedMismatches,
+    snapshot::{FeatureSettings, Snapshot},
 };
 
-use crate::world::{NS, SETS, World, set};
+use crate::world::{NAMESPACE, SETS, World, set};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -51,7 +51,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
-    object.trim();
+    object.drop_unneeded_fields();
     Some(Arc::new(object))
 }
 
@@ -59,26 +59,26 @@ fn pod(ordinal: i32, ready: bool) -> Value {
     let name = format!("web-{ordinal}");
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "SET", "controller": true});
-    json!({"metadata": {"name": name, "namespace": NS, "uid": format!("POD-{ordinal}"), "resourceVersion": "1",
+    json!({"metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("POD-{ordinal}"), "resourceVersion": "1",
             "labels": {"app": "web", "controller-revision-hash": "web-old", "statefulset.kubernetes.io/pod-name": name},
             "ownerReferences": [owner]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
 }
 
 /// Returns the snapshot of a sync of `object`; `None` if the decoder refuses `object`.
-fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snapshot> {
+fn snapshot(object: &Value, pods: &[(i32, bool)], limits: FeatureSettings) -> Option<Snapshot> {
     let set: Arc<StatefulSet> = read(object)?;
     let owner = Owner::new(STATEFUL_SETS, &set.metadata);
     let mut pods: Vec<Arc<CachedPod>> = pods.iter().filter_map(|(n, ready)| read(&pod(*n, *ready))).collect();
     pods.dedup_by(|a, b| a.meta().name == b.meta().name);
     let is_member = |pod: &Arc<CachedPod>| ordinal_of("web", &pod.meta().name).is_some();
     Some(Snapshot {
-        template: Arc::new(PodTemplate::new(set.template.clone(), Numbers::Doubles).ok()?),
+        template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).ok()?),
         revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
         pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
         claims: BTreeMap::new(),
-        reported: Reported::default(),
-        limits,
+        reported_mismatches: ReportedMismatches::default(),
+        features: limits,
         now: Timestamp::from_second(1_800_000_000).unwrap(),
         owner,
         set,
@@ -107,7 +107,7 @@ fn any_set() -> impl Strategy<Value = Value> {
         |(replicas, start, ready, parallel, (kind, partition, limit), (history, templates), (current, collisions))| {
             let claims: Vec<Value> = (0..templates).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
             json!({
-                "metadata": {"name": "web", "namespace": NS, "uid": "SET", "generation": 1, "resourceVersion": "5"},
+                "metadata": {"name": "web", "namespace": NAMESPACE, "uid": "SET", "generation": 1, "resourceVersion": "5"},
                 "spec": {"replicas": replicas, "ordinals": {"start": start}, "minReadySeconds": ready, "serviceName": "web",
                     "podManagementPolicy": if parallel { "Parallel" } else { "OrderedReady" },
                     "selector": {"matchLabels": {"app": "web"}},
@@ -122,7 +122,7 @@ fn any_set() -> impl Strategy<Value = Value> {
     )
 }
 
-fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
+fn count(plan: &Plan, is_counted: fn(&PodWork) -> bool) -> usize {
     plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
@@ -145,7 +145,7 @@ fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
     let cached: Vec<Arc<ControllerRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
     let taken = (ALLOCATOR.allocated() - before) / cached.len();
     assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
-    assert!(!first.holds_the_same_as(&cached[0]));
+    assert!(!first.has_same_data_as(&cached[0]));
 }
 
 proptest! {
@@ -158,7 +158,7 @@ proptest! {
     ) {
         let _alone = ALONE.lock();
         let pods: Vec<(i32, bool)> = pods.into_iter().collect();
-        let limits = Limits { max_unavailable, replaces_stuck_pods, semantic_comparison: true, reads_own_writes: true };
+        let limits = FeatureSettings { max_unavailable, replaces_stuck_pods, compares_semantically: true, reads_own_writes: true };
         let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
         let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
@@ -166,23 +166,23 @@ proptest! {
             (plan, explanation)
         });
         let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
-        let creates = count(&plan, |work| matches!(work, Work::Create { .. }));
-        let prepares = count(&plan, |work| matches!(work, Work::CreateClaims { .. }));
+        let creates = count(&plan, |work| matches!(work, PodWork::Create { .. }));
+        let prepares = count(&plan, |work| matches!(work, PodWork::CreateClaims { .. }));
         let begun = creates + prepares;
         prop_assert!(begun <= MAX_CREATES_PER_SYNC);
-        prop_assert!(begun <= 1 || begun * snapshot.set.claims.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claims.len());
+        prop_assert!(begun <= 1 || begun * snapshot.set.claim_templates.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claim_templates.len());
         prop_assert!(work - begun <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
-        if snapshot.set.is_monotonic() {
+        if snapshot.set.is_ordered_ready() {
             prop_assert!(begun <= 1);
         } else {
             // Every missing Pod is either created now or counted as deferred.
             let (first, last) = snapshot.set.ordinals().into_inner();
-            let there = pods.iter().filter(|(ordinal, _)| snapshot.set.wants(*ordinal)).count();
+            let there = pods.iter().filter(|(ordinal, _)| snapshot.set.contains_ordinal(*ordinal)).count();
             let missing = i64::from(last) - i64::from(first) + 1 - there as i64;
-            let wanted = if snapshot.owner.deleting { 0 } else { missing };
+            let wanted = if snapshot.owner.is_deleting { 0 } else { missing };
             // An existing Pod also counts as deferred if not all of its claims are created now.
-            let counted = creates as i64 + plan.reconcile.deferred;
+            let counted = creates as i64 + plan.reconcile.deferred_count;
             prop_assert!((wanted..=wanted + there as i64).contains(&counted), "{counted} of {wanted}");
         }
     }
@@ -190,14 +190,14 @@ proptest! {
 
 fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
     let claims: Vec<Value> = (0..templates).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
-    let object = json!({"metadata": {"name": "web", "namespace": NS, "uid": "SET"},
+    let object = json!({"metadata": {"name": "web", "namespace": NAMESPACE, "uid": "SET"},
         "spec": {"replicas": pods + 1, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}, "volumeClaimTemplates": claims}});
     let pods: Vec<(i32, bool)> = (0..pods).map(|ordinal| (ordinal, true)).collect();
-    let limits = Limits {
+    let limits = FeatureSettings {
         max_unavailable: false,
         replaces_stuck_pods: false,
-        semantic_comparison: true,
+        compares_semantically: true,
         reads_own_writes: true,
     };
     snapshot(&object, &pods, limits).unwrap()
@@ -211,18 +211,18 @@ fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() 
         for (templates, left) in [(MAX_CLAIM_WRITES, 0), (MAX_CLAIM_WRITES + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES)] {
             let snapshot = with_claims(0, templates, policy);
             let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
-            let work: Vec<&Work> = plan.reconcile.phases.iter().flat_map(|phase| &phase.work).collect();
+            let work: Vec<&PodWork> = plan.reconcile.phases.iter().flat_map(|phase| &phase.work).collect();
             let (claims, creates) = match work[..] {
-                [Work::Create { claims, .. }] => (claims, true),
-                [Work::CreateClaims { claims, .. }] => (claims, false),
+                [PodWork::Create { claims, .. }] => (claims, true),
+                [PodWork::CreateClaims { claims, .. }] => (claims, false),
                 _ => panic!("{work:?}"),
             };
             assert_eq!(
-                (claims.missing.len(), claims.deferred, creates),
+                (claims.missing.len(), claims.deferred_count, creates),
                 (MAX_CLAIM_WRITES, left, left == 0),
                 "{policy}"
             );
-            assert_eq!(plan.reconcile.deferred, i64::from(left > 0), "the set is synced again immediately");
+            assert_eq!(plan.reconcile.deferred_count, i64::from(left > 0), "the set is synced again immediately");
         }
     }
 }
@@ -313,7 +313,7 @@ async fn neighbours() {
             }
             world.wait(5).await;
         }
-        let began = world.clock.instant();
+        let began = world.clock.monotonic_now();
         for n in 0..100 {
             let mut object = set(2, json!({}));
             object["metadata"]["name"] = json!(format!("web-{n}"));
@@ -323,14 +323,14 @@ async fn neighbours() {
             world.apply(object).await;
         }
         let ready = async || {
-            let sets = world.sandbox.list(SETS, Some(NS)).await.unwrap();
+            let sets = world.sandbox.list(SETS, Some(NAMESPACE)).await.unwrap();
             sets.iter().all(|set| set["status"]["readyReplicas"] == 2)
         };
         while !ready().await {
             world.wait(1).await;
-            assert!(world.clock.instant() - began < std::time::Duration::from_secs(120), "no progress");
+            assert!(world.clock.monotonic_now() - began < std::time::Duration::from_secs(120), "no progress");
         }
-        taken.push(world.clock.instant() - began);
+        taken.push(world.clock.monotonic_now() - began);
         // The explanation of a hostile set stays short.
         if hostile {
             for name in ["ordered", "parallel"] {

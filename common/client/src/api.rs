@@ -18,14 +18,16 @@ use http::{Method, Request, header};
 use kube::client::Body;
 use serde::Serialize;
 
-pub use crate::object::Target;
-use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, pace::Pace, succession::Writes};
+pub use crate::object::RequestTarget;
+use crate::{
+    clock::Clock, gate::Gate, meta::ResourceVersion, meta::Uid, object::Resource, pace::Pace, succession::WriteLog,
+};
 
 use answer::Answer;
 pub use call::Call;
-pub use error::{Cause, Error, Status};
-pub use metrics::Requests;
-pub use stream::{Format, Frames};
+pub use error::{Error, ErrorStatus, StatusCause};
+pub use metrics::RequestMetrics;
+pub use stream::{Format, WatchFrames};
 pub use throttle::Throttle;
 
 /// Timeout of a request other than a watch, after which its outcome is unknown. A server itself ends requests after a minute.
@@ -44,45 +46,45 @@ pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
 /// Measurements of one attempt of a request, for metrics.
 #[derive(Clone, Copy, Debug)]
-pub struct Observation<'a> {
+pub struct AttemptMeasurement<'a> {
     /// HTTP method, such as `GET`.
     pub method: &'a str,
     /// HTTP status code; `None` without a response.
-    pub code: Option<u16>,
+    pub status_code: Option<u16>,
     /// Size of the request body in bytes.
-    pub sent: usize,
+    pub sent_bytes: usize,
     /// Number of the attempt, from 0.
     pub attempt: u32,
     /// Whether the request opened a watch.
-    pub watch: bool,
+    pub is_watch: bool,
 }
 
 /// Receives the measurements of requests and attempts, for metrics.
-pub trait Observer: Send + Sync {
+pub trait RequestObserver: Send + Sync {
     /// Called at the end of each attempt of a request, and when a watch has been opened or refused.
-    fn observed(&self, observation: Observation<'_>);
+    fn attempt_finished(&self, observation: AttemptMeasurement<'_>);
     /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size of
     /// the last answer in bytes; `None` without an answer.
-    fn finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
+    fn request_finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
     /// Called before each attempt under a client-side rate limit, with the time that the attempt waited for the limit.
-    fn throttled(&self, _method: &str, _waited: Duration) {}
+    fn attempt_throttled(&self, _method: &str, _waited: Duration) {}
 }
 
 /// An observer that ignores all measurements.
-impl Observer for () {
-    fn observed(&self, _observation: Observation<'_>) {}
+impl RequestObserver for () {
+    fn attempt_finished(&self, _observation: AttemptMeasurement<'_>) {}
 }
 
 /// Format of the body of a PATCH request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum PatchFormat {
     /// JSON merge patch, RFC 7386.
     Merge,
     /// Strategic merge patch of Kubernetes, for built-in kinds only.
     Strategic,
 }
 
-impl Patch {
+impl PatchFormat {
     fn content_type(self) -> &'static str {
         match self {
             Self::Merge => "application/merge-patch+json",
@@ -93,20 +95,20 @@ impl Patch {
 
 /// Options of a DELETE request.
 #[derive(Clone, Debug, Default)]
-pub struct Delete {
+pub struct DeleteOptions {
     /// UID precondition: the server answers 409 if the object has another UID.
     pub uid: Option<Uid>,
     /// Version precondition: the server answers 409 if the object has another `resourceVersion`.
-    pub version: Option<Version>,
+    pub version: Option<ResourceVersion>,
     /// `propagationPolicy`: `Background`, `Foreground` or `Orphan`; `None` for the server's default.
-    pub propagation: Option<&'static str>,
+    pub propagation_policy: Option<&'static str>,
     /// `gracePeriodSeconds`; `None` for the grace period of the object.
-    pub grace_seconds: Option<i64>,
+    pub grace_period_seconds: Option<i64>,
 }
 
 /// The part of the answer to a write that identifies the written object.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
-pub struct Written {
+pub struct WrittenObject {
     /// `metadata` after the write, with the new `resourceVersion`.
     #[serde(default)]
     pub metadata: crate::meta::Meta,
@@ -125,8 +127,8 @@ struct Inner {
     gate: Gate,
     user_agent: String,
     throttle: Option<Throttle>,
-    observer: Arc<dyn Observer>,
-    writes: Writes,
+    observer: Arc<dyn RequestObserver>,
+    writes: WriteLog,
     pace: Pace,
     preferred: Format,
 }
@@ -141,7 +143,7 @@ impl Api {
             user_agent: user_agent.to_owned(),
             throttle: None,
             observer: Arc::new(()),
-            writes: Writes::default(),
+            writes: WriteLog::default(),
             pace: Pace::default(),
             preferred: Format::Protobuf,
         };
@@ -156,13 +158,13 @@ impl Api {
 
     /// Sets the observer that measures all requests. By default, requests are not measured.
     #[must_use]
-    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+    pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
         self.with(|inner| inner.observer = observer)
     }
 
     /// Sets the shared record of writes, to which each write of this client is added.
     #[must_use]
-    pub fn with_writes(self, writes: Writes) -> Self {
+    pub fn with_write_log(self, writes: WriteLog) -> Self {
         self.with(|inner| inner.writes = writes)
     }
 
@@ -216,7 +218,7 @@ impl Api {
     }
 
     /// Reads one object from the server, as JSON.
-    pub async fn get(&self, target: Target<'_>) -> Result<Bytes, Error> {
+    pub async fn get(&self, target: RequestTarget<'_>) -> Result<Bytes, Error> {
         self.read(&target.path(), "application/json").await
     }
 
@@ -233,44 +235,56 @@ impl Api {
     /// Opens a watch. `query` must be encoded already and contain `watch=true`. Each frame of the stream is one event.
     ///
     /// The rate limit does not apply to watches, and the client never ends one.
-    pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Frames, Error> {
+    pub async fn watch(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        query: &str,
+        accept: &str,
+    ) -> Result<WatchFrames, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
-        let opening = self.inner.pace.work();
+        let opening = self.inner.pace.begin_work();
         let answer = self.inner.client.send(request).await;
         drop(opening);
         let code = answer.as_ref().ok().map(|r| r.status().as_u16());
-        self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
-        let response = answer.map_err(Error::transport)?;
+        self.inner.observer.attempt_finished(AttemptMeasurement {
+            method: "GET",
+            status_code: code,
+            sent_bytes: 0,
+            attempt: 0,
+            is_watch: true,
+        });
+        let response = answer.map_err(Error::from_transport)?;
         if response.status().is_success() {
-            return Frames::new(response);
+            return WatchFrames::new(response);
         }
         let refused = Answer::read(response, MAX_ANSWER).await?.into_result();
-        Err(refused.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
+        Err(refused.err().unwrap_or_else(|| Error::OutcomeUnknown("watch: unexpected answer".to_owned())))
     }
 
     /// Creates an object from `body`, which is sent as JSON.
-    pub async fn create<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
+    pub async fn create<B: Serialize + ?Sized>(&self, target: RequestTarget<'_>, body: &B) -> Result<Bytes, Error> {
         self.call(Call::create(target, encode(body)?)).await
     }
 
     /// Replaces an object. The `resourceVersion` in `body` is the precondition.
-    pub async fn replace<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
+    pub async fn replace<B: Serialize + ?Sized>(&self, target: RequestTarget<'_>, body: &B) -> Result<Bytes, Error> {
         self.call(Call::replace(target, encode(body)?)).await
     }
 
     /// Patches an object with `body`, in the format `kind`.
     pub async fn patch<B: Serialize + ?Sized>(
         &self,
-        target: Target<'_>,
-        kind: Patch,
+        target: RequestTarget<'_>,
+        kind: PatchFormat,
         body: &B,
     ) -> Result<Bytes, Error> {
         self.call(Call::patch(target, kind, encode(body)?)).await
     }
 
     /// Deletes an object under the preconditions in `options`.
-    pub async fn delete(&self, target: Target<'_>, options: &Delete) -> Result<Bytes, Error> {
+    pub async fn delete(&self, target: RequestTarget<'_>, options: &DeleteOptions) -> Result<Bytes, Error> {
         self.call(Call::delete(target, options)?).await
     }
 
@@ -279,13 +293,13 @@ impl Api {
     /// A wait ends early when the process shuts down, or when a write loses the leadership. The result is then the server's
     /// last error. The Lease is released only after all waits have ended.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
-        self.call_for(call).await.map(|(_, body)| body)
+        self.call_with_format(call).await.map(|(_, body)| body)
     }
 
     /// Sends a call, as [`Api::call`] does, and returns the format of the answer with its body.
-    pub async fn call_for(&self, call: Call<'_>) -> Result<(Format, Bytes), Error> {
-        let _awaited = self.inner.pace.work();
-        let started = self.inner.clock.instant();
+    pub async fn call_with_format(&self, call: Call<'_>) -> Result<(Format, Bytes), Error> {
+        let _awaited = self.inner.pace.begin_work();
+        let started = self.inner.clock.monotonic_now();
         let mut received;
         let mut attempt = 0;
         let result = loop {
@@ -297,18 +311,18 @@ impl Api {
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
             attempt += 1;
-            if !self.wait(wait, call.written.is_some()).await {
+            if !self.wait(wait, call.write_target.is_some()).await {
                 break Err(error);
             }
         };
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         // A write that the closed gate stopped was never sent, so it is not measured.
         if !matches!(result, Err(Error::NotLeader)) {
-            self.inner.observer.finished(call.method.as_str(), now - started, received);
+            self.inner.observer.request_finished(call.method.as_str(), now - started, received);
         }
-        match (call.written, &result) {
-            (Some(target), Ok((_, object))) => self.inner.writes.note(target, object, now),
-            (Some(_), Err(error)) if error.may_have_happened() => self.inner.writes.note_lost(now),
+        match (call.write_target, &result) {
+            (Some(target), Ok((_, object))) => self.inner.writes.record_answer(target, object, now),
+            (Some(_), Err(error)) if error.may_have_happened() => self.inner.writes.record_lost_answer(now),
             _ => {}
         }
         result
@@ -320,21 +334,21 @@ impl Api {
         let gate = &self.inner.gate;
         tokio::select! {
             biased;
-            () = gate.draining() => false,
-            () = gate.closed(), if writes => false,
+            () = gate.wait_until_draining() => false,
+            () = gate.wait_until_closed(), if writes => false,
             () = self.inner.clock.sleep(duration) => true,
         }
     }
 
     async fn attempt(&self, call: &Call<'_>, attempt: u32) -> Result<Answer, Error> {
         let inner = &*self.inner;
-        let writes = call.written.is_some();
+        let writes = call.write_target.is_some();
         if let Some(throttle) = &inner.throttle {
-            let wait = throttle.reserve(inner.clock.instant());
+            let wait = throttle.reserve_token(inner.clock.monotonic_now());
             if !wait.is_zero() && !self.wait(wait, writes).await {
                 return Err(Error::Unsent("shutting down: the request did not wait for the rate limit".to_owned()));
             }
-            inner.observer.throttled(call.method.as_str(), wait);
+            inner.observer.attempt_throttled(call.method.as_str(), wait);
         }
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
@@ -342,24 +356,24 @@ impl Api {
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }
-        let in_flight = inner.pace.request();
+        let in_flight = inner.pace.begin_request();
         let exchange = async {
-            let response = inner.client.send(request).await.map_err(Error::transport)?;
+            let response = inner.client.send(request).await.map_err(Error::from_transport)?;
             let code = response.status().as_u16();
-            Ok((code, Answer::read(response, call.limit).await))
+            Ok((code, Answer::read(response, call.max_answer_bytes).await))
         };
         let answer = tokio::select! {
             biased;
-            () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was in flight".to_owned())),
+            () = inner.gate.wait_until_closed(), if writes => return Err(Error::OutcomeUnknown("leadership was lost while the request was in flight".to_owned())),
             answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => answer
-                .unwrap_or_else(|_| Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs())))),
+                .unwrap_or_else(|_| Err(Error::OutcomeUnknown(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs())))),
         };
-        inner.observer.observed(Observation {
+        inner.observer.attempt_finished(AttemptMeasurement {
             method: call.method.as_str(),
-            code: answer.as_ref().ok().map(|(code, _)| *code),
-            sent,
+            status_code: answer.as_ref().ok().map(|(code, _)| *code),
+            sent_bytes: sent,
             attempt,
-            watch: false,
+            is_watch: false,
         });
         drop(in_flight);
         answer.and_then(|(_, read)| read)
@@ -389,7 +403,7 @@ impl Api {
 }
 
 /// Percent-encodes a query value.
-pub fn escape(value: &str) -> String {
+pub fn percent_encode(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for byte in value.bytes() {
         match byte {

@@ -3,10 +3,10 @@
 use futures::{StreamExt as _, stream};
 
 /// Maximum number of concurrent requests of one sync.
-pub const IN_FLIGHT: usize = 100;
+pub const MAX_REQUESTS_IN_FLIGHT: usize = 100;
 
 /// Awaits all `calls`, at most `in_flight` of them at the same time, and returns the results in the order of the calls.
-pub async fn all_within<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub async fn join_all_limited<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     // The calls are collected first, because the compiler cannot prove that a stream over the borrowing iterator is `Send`.
     let calls: Vec<F> = calls.into_iter().collect();
     stream::iter(calls).buffered(in_flight).collect().await
@@ -20,32 +20,32 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 /// The caller awaits each batch and drops the iterator after the first batch with an error. Upstream:
 /// `pkg/controller/replicaset`, `slowStartBatch`.
 #[derive(Clone, Debug)]
-pub struct SlowStart {
+pub struct BatchSizes {
     remaining: usize,
     next: usize,
     most: usize,
 }
 
 /// Returns the batch sizes of a slow start for `count` calls. The first size is [`SLOW_START_INITIAL_BATCH_SIZE`].
-pub fn slow_start(count: usize) -> SlowStart {
-    SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
+pub fn slow_start_batch_sizes(count: usize) -> BatchSizes {
+    BatchSizes { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
 }
 
 /// Returns the size of a single batch with all `count` calls.
-pub fn at_once(count: usize) -> SlowStart {
-    SlowStart { next: usize::MAX, ..slow_start(count) }
+pub fn single_batch(count: usize) -> BatchSizes {
+    BatchSizes { next: usize::MAX, ..slow_start_batch_sizes(count) }
 }
 
-impl SlowStart {
+impl BatchSizes {
     /// Limits the size of each batch to `most` calls; 0 counts as 1.
     #[must_use]
-    pub fn at_most(mut self, most: usize) -> Self {
+    pub fn with_max_batch_size(mut self, most: usize) -> Self {
         self.most = most.max(1);
         self
     }
 }
 
-impl Iterator for SlowStart {
+impl Iterator for BatchSizes {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
@@ -74,23 +74,23 @@ mod tests {
             (250, vec![1, 2, 4, 8, 16, 32, 64, 123]),
             (500, vec![1, 2, 4, 8, 16, 32, 64, 128, 245]),
         ] {
-            assert_eq!(slow_start(count).collect::<Vec<_>>(), batches, "{count}");
+            assert_eq!(slow_start_batch_sizes(count).collect::<Vec<_>>(), batches, "{count}");
         }
     }
 
     #[test]
     fn batches_grow_up_to_a_limit() {
-        let sizes = |count| slow_start(count).at_most(500).skip(8).collect::<Vec<_>>();
+        let sizes = |count| slow_start_batch_sizes(count).with_max_batch_size(500).skip(8).collect::<Vec<_>>();
         assert_eq!((sizes(600), sizes(1500)), (vec![256, 89], vec![256, 500, 489]));
-        assert_eq!(slow_start(3).at_most(1).collect::<Vec<_>>(), [1, 1, 1]);
-        assert_eq!((at_once(0).next(), at_once(700).collect::<Vec<_>>()), (None, vec![700]));
+        assert_eq!(slow_start_batch_sizes(3).with_max_batch_size(1).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!((single_batch(0).next(), single_batch(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
     /// Runs a slow start that stops after the first batch with a failure. Returns the number of calls made, of successes, and
     /// of calls without a success.
     fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
         let (mut made, mut successes) = (0, 0);
-        for batch in slow_start(wanted) {
+        for batch in slow_start_batch_sizes(wanted) {
             let failed = (made..made + batch).filter(|call| fails(*call)).count();
             made += batch;
             successes += batch - failed;
@@ -114,7 +114,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_call_is_in_one_batch(count in 0usize..100_000) {
-            let sizes: Vec<_> = slow_start(count).collect();
+            let sizes: Vec<_> = slow_start_batch_sizes(count).collect();
             prop_assert_eq!(sizes.iter().sum::<usize>(), count);
             for pair in sizes.windows(2) {
                 prop_assert!(pair[1] <= 2 * pair[0]);

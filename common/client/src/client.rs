@@ -24,11 +24,11 @@ use kube::{
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
 use crate::version;
-pub use connections::Connections;
+pub use connections::ReloadingClients;
 
 /// Options that name the API server.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ServerOptions {
     /// `--kubeconfig`: path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: URL of the server, which overrides the one in the kubeconfig.
@@ -58,8 +58,8 @@ pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'st
 }
 
 /// Loads the configuration from the kubeconfig, from the URL of the server alone, or from the environment of a Pod.
-pub async fn load(options: &Options) -> Result<Config, Error> {
-    let master = options.master.as_deref().filter(|m| !m.is_empty()).map(server).transpose()?;
+pub async fn load_config(options: &ServerOptions) -> Result<Config, Error> {
+    let master = options.master.as_deref().filter(|m| !m.is_empty()).map(parse_server_url).transpose()?;
     let mut config = match (&options.kubeconfig, &master) {
         (Some(path), _) => {
             from_file(path).await.map_err(|e| Error::new(format!("cannot use kubeconfig {}", path.display()), &*e))?
@@ -118,7 +118,7 @@ fn check_authority(config: &Config) -> Result<(), String> {
 }
 
 /// Parses the value of `--master`. As upstream, a bare `host:port` means plain HTTP.
-fn server(text: &str) -> Result<http::Uri, Error> {
+fn parse_server_url(text: &str) -> Result<http::Uri, Error> {
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: http::Uri = text.parse().map_err(|e| Error::new(format!("cannot use --master {text}"), &e))?;
     match (uri.scheme_str(), uri.host()) {
@@ -128,7 +128,7 @@ fn server(text: &str) -> Result<http::Uri, Error> {
 }
 
 /// Returns `host:port` of the server, the value of the label `host` of metrics.
-pub fn host(config: &Config) -> String {
+pub fn host_and_port(config: &Config) -> String {
     let uri = &config.cluster_url;
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
     format!("{}:{port}", uri.host().unwrap_or_default())
@@ -137,20 +137,23 @@ pub fn host(config: &Config) -> String {
 /// Builds a client with its own connections. Sends nothing yet.
 ///
 /// Must be called within a tokio runtime. Runs the exec plugin of the kubeconfig, if there is one.
-pub fn connect(config: &Config) -> Result<kube::Client, Error> {
-    Ok(kube::Client::new(stack(config, connection::Patience::usual())?, config.default_namespace.clone()))
+pub fn build_client(config: &Config) -> Result<kube::Client, Error> {
+    Ok(kube::Client::new(
+        build_service(config, connection::PingLimits::default_limits())?,
+        config.default_namespace.clone(),
+    ))
 }
 
 /// Builds the service that authenticates requests and sends them over connections of its own.
-fn stack(
+fn build_service(
     config: &Config,
-    patience: connection::Patience,
+    patience: connection::PingLimits,
 ) -> Result<
     impl Service<Request<Body>, Response = Response<Incoming>, Error = BoxError, Future: Send> + Clone + Send + 'static,
     Error,
 > {
     let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
-    let wire = Arc::new(connection::Wire::new(config, patience)?);
+    let wire = Arc::new(connection::ServerConnections::new(config, patience)?);
     Ok(ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
@@ -173,7 +176,7 @@ pub fn user_agent(client_name: &str) -> String {
     // A header value contains only printable ASCII characters, so other characters are replaced.
     let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
     let v = version::VERSION;
-    let number = version::program();
+    let number = version::program_version();
     let number = number.split('-').next().unwrap_or(number);
     let commit = v.commit.get(..7).unwrap_or(v.commit);
     format!("{program}/v{number} ({}/{}) kubernetes/{commit}/{client_name}", version::os(), version::arch())
@@ -226,7 +229,7 @@ mod tests {
             (None, Some("https://".to_owned()), "--master https://"),
             (None, None, "give --kubeconfig or --master"),
         ] {
-            let error = load(&Options { kubeconfig, master }).await.unwrap_err().to_string();
+            let error = load_config(&ServerOptions { kubeconfig, master }).await.unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");
         }
         std::fs::remove_dir_all(directory).unwrap();
@@ -252,7 +255,7 @@ mod tests {
             );
             let path = directory.join("kubeconfig");
             std::fs::write(&path, text).unwrap();
-            let config = load(&Options { kubeconfig: Some(path), master: None }).await.unwrap();
+            let config = load_config(&ServerOptions { kubeconfig: Some(path), master: None }).await.unwrap();
             assert_eq!(config.root_cert_file, followed, "{authority}");
         }
         std::fs::remove_dir_all(directory).unwrap();
@@ -260,9 +263,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_server_named_on_the_command_line_wins() {
-        let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
-        assert_eq!(host(&load(&options).await.unwrap()), "127.0.0.1:8080");
-        let options = Options { kubeconfig: None, master: Some("https://api.example".to_owned()) };
-        assert_eq!(host(&load(&options).await.unwrap()), "api.example:443");
+        let options = ServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        assert_eq!(host_and_port(&load_config(&options).await.unwrap()), "127.0.0.1:8080");
+        let options = ServerOptions { kubeconfig: None, master: Some("https://api.example".to_owned()) };
+        assert_eq!(host_and_port(&load_config(&options).await.unwrap()), "api.example:443");
     }
 }

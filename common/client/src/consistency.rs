@@ -2,7 +2,7 @@
 //!
 //! After each write, the record of the owner lists what the cache must show: the version of the write, the disappearance of a
 //! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of the
-//! owner waits ([`Behind`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion is
+//! owner waits ([`UnseenWrite`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion is
 //! checked in the cache itself (so that it may appear before the answer), and the record is dropped after a timeout.
 //!
 //! Upstream has two mechanisms: expectations (counts, which an unrelated Pod can satisfy) and, since 1.36, the consistency
@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, Instant},
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Key, Meta, Uid, Version},
+    meta::{Key, Meta, ResourceVersion, Uid},
     object::{Object, Resource},
     store::Store,
 };
@@ -35,47 +35,48 @@ const GONE: Duration = Duration::from_secs(60);
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
 /// The methods of a cache that a [`Ledger`] needs.
-pub trait Cache {
+pub trait LedgerCache {
     /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
     /// Returns the newest version that the cache has reached.
-    fn version(&self) -> Version;
+    fn version(&self) -> ResourceVersion;
     /// Whether the cache shows the object with this UID, and the object is not terminating.
-    fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
+    fn shows_not_terminating(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
     /// Whether the cache shows the object with this UID at exactly this version.
-    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool;
+    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: ResourceVersion) -> bool;
 }
 
-impl<K: Object> Cache for Store<K> {
+impl<K: Object> LedgerCache for Store<K> {
     fn resource(&self) -> Resource {
         K::RESOURCE
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> ResourceVersion {
         Store::version(self)
     }
 
-    fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
-        self.peek(namespace, name, |meta| meta.uid == *uid && !meta.is_deleting()).unwrap_or(false)
+    fn shows_not_terminating(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
+        self.with_metadata(namespace, name, |meta| meta.uid == *uid && !meta.is_deleting()).unwrap_or(false)
     }
 
-    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool {
-        self.peek(namespace, name, |meta| meta.uid == *uid && meta.resource_version == version).unwrap_or(false)
+    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: ResourceVersion) -> bool {
+        self.with_metadata(namespace, name, |meta| meta.uid == *uid && meta.resource_version == version)
+            .unwrap_or(false)
     }
 }
 
 /// Why an owner has to wait: its caches do not show a write of this process yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Behind {
+pub enum UnseenWrite {
     /// The cache has not reached the version of a write.
     #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
-    Write {
+    VersionNotReached {
         /// Resource that was written.
         resource: Resource,
         /// `resourceVersion` that the write produced.
-        written: Version,
+        written: ResourceVersion,
         /// `resourceVersion` that the cache has reached.
-        read: Version,
+        read: ResourceVersion,
     },
     /// The server refused writes to stale children, or no longer has the owner itself.
     #[error("{count} {resource} have changed or are gone since the version in the cache")]
@@ -87,7 +88,7 @@ pub enum Behind {
     },
     /// The cache shows deleted children as not terminating.
     #[error("{count} deleted {resource} are not terminating in the cache yet")]
-    Deletes {
+    DeletionsNotShown {
         /// Resource of the deleted children.
         resource: Resource,
         /// Number of deleted children that the cache shows as not terminating.
@@ -113,47 +114,47 @@ pub struct Ledger {
 
 #[derive(Default)]
 struct Record {
-    written: Vec<(Resource, Version)>,
+    written: Vec<(Resource, ResourceVersion)>,
     /// Objects with a refused write, each with the end of the wait for a newer state of the object.
-    conflicts: Vec<(Shown, Instant)>,
-    deleted: Vec<Shown>,
+    conflicts: Vec<(StaleObject, Instant)>,
+    deleted: Vec<StaleObject>,
     created: Vec<Uid>,
-    lost: Option<Lost>,
+    lost: Option<LostCreateRecord>,
     at: Option<Instant>,
 }
 
 /// A stale state of an object. The cache must show another state before the owner may sync.
-struct Shown {
+struct StaleObject {
     resource: Resource,
     namespace: Text,
     name: Arc<str>,
     uid: Uid,
     /// The stale version; `None` if the object was deleted, so that every version is stale.
-    version: Option<Version>,
+    version: Option<ResourceVersion>,
 }
 
-impl Shown {
+impl StaleObject {
     /// Whether a cache still shows the object in this state.
-    fn is_shown(&self, caches: &[&dyn Cache]) -> bool {
+    fn is_shown(&self, caches: &[&dyn LedgerCache]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
         cache_of(caches, *resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
-            None => cache.shows_live(namespace, name, uid),
+            None => cache.shows_not_terminating(namespace, name, uid),
         })
     }
 }
 
-fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn Cache> {
+fn cache_of<'a>(caches: &[&'a dyn LedgerCache], resource: Resource) -> Option<&'a dyn LedgerCache> {
     caches.iter().copied().find(|cache| cache.resource() == resource)
 }
 
 /// Returns the resource of the first element, and the number of elements with that resource.
-fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
+fn count_first<'a>(shown: impl Iterator<Item = &'a StaleObject> + Clone) -> Option<(Resource, usize)> {
     let resource = shown.clone().next()?.resource;
     Some((resource, shown.filter(|shown| shown.resource == resource).count()))
 }
 
-struct Lost {
+struct LostCreateRecord {
     resource: Resource,
     count: usize,
     known: HashSet<Uid>,
@@ -169,19 +170,19 @@ impl Ledger {
     fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
         let mut records = self.records.lock();
         let record = records.entry(owner.clone()).or_default();
-        record.at = Some(self.clock.instant());
+        record.at = Some(self.clock.monotonic_now());
         note(record);
     }
 
     /// Records an update, a patch or a status write, by the version that it produced.
-    pub fn wrote(&self, owner: &Uid, resource: Resource, version: Version) {
-        self.record(owner, |record| raise(record, resource, version));
+    pub fn record_write(&self, owner: &Uid, resource: Resource, version: ResourceVersion) {
+        self.record(owner, |record| raise_written_version(record, resource, version));
     }
 
     /// Records the creation or adoption of a child, which produced `version`.
-    pub fn created(&self, owner: &Uid, resource: Resource, child: &Uid, version: Version) {
+    pub fn record_create(&self, owner: &Uid, resource: Resource, child: &Uid, version: ResourceVersion) {
         self.record(owner, |record| {
-            raise(record, resource, version);
+            raise_written_version(record, resource, version);
             record.created.push(child.clone());
         });
     }
@@ -195,25 +196,26 @@ impl Ledger {
     ///
     /// `before` returns the children in the cache at the beginning of the sync. A new child is neither among them nor among
     /// the children recorded as created.
-    pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
-        let until = self.clock.instant() + self.lost_create_timeout();
+    pub fn record_lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
+        let until = self.clock.monotonic_now() + self.lost_create_timeout();
         self.record(owner, |record| {
-            let lost = record.lost.get_or_insert_with(|| Lost { resource, count: 0, known: before(), until });
+            let lost =
+                record.lost.get_or_insert_with(|| LostCreateRecord { resource, count: 0, known: before(), until });
             lost.count += 1;
             lost.until = until;
         });
     }
 
     /// Records the deletion of a child, before or after the request. A failed deletion must be undone with
-    /// [`Ledger::undelete`].
-    pub fn deleted(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
+    /// [`Ledger::cancel_delete`].
+    pub fn record_delete(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
         let Key { namespace, name } = Key::new(namespace, name);
-        let deleted = Shown { resource, namespace, name, uid: child.clone(), version: None };
+        let deleted = StaleObject { resource, namespace, name, uid: child.clone(), version: None };
         self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Removes the record of a deletion that failed.
-    pub fn undelete(&self, owner: &Uid, child: &Uid) {
+    pub fn cancel_delete(&self, owner: &Uid, child: &Uid) {
         if let Some(record) = self.records.lock().get_mut(owner) {
             record.deleted.retain(|d| d.uid != *child);
         }
@@ -223,22 +225,22 @@ impl Ledger {
     ///
     /// The owner waits until the cache shows another version of the child, or no child. A sync before that would decide on the
     /// same state and be refused again.
-    pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
+    pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) {
         let Key { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
-        self.conflict(owner, Shown { resource, namespace, name, uid, version }, CONFLICT);
+        self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT);
     }
 
     /// Records that the server no longer has the owner itself, or has another object with its name.
     ///
     /// The owner waits until its cache shows the deletion, for at most a minute.
-    pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
+    pub fn record_owner_gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
-        self.conflict(owner, Shown { resource, namespace, name, uid, version: None }, GONE);
+        self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE);
     }
 
-    fn conflict(&self, owner: &Uid, refused: Shown, wait: Duration) {
-        let until = self.clock.instant() + wait.min(self.timeout);
+    fn conflict(&self, owner: &Uid, refused: StaleObject, wait: Duration) {
+        let until = self.clock.monotonic_now() + wait.min(self.timeout);
         self.record(owner, |record| {
             record.conflicts.retain(|(known, _)| known.uid != refused.uid);
             record.conflicts.push((refused, until));
@@ -255,7 +257,7 @@ impl Ledger {
     }
 
     /// Drops the record of a deleted owner.
-    pub fn forget(&self, owner: &Uid) {
+    pub fn forget_owner(&self, owner: &Uid) {
         self.records.lock().remove(owner);
     }
 
@@ -265,13 +267,13 @@ impl Ledger {
     ///
     /// Drops a record that is satisfied or has timed out. Conflicts are reported first, because no sync may begin before they
     /// end. Writes, lost creates and deletions follow.
-    pub fn behind(
+    pub fn unseen_write(
         &self,
         owner: &Uid,
-        caches: &[&dyn Cache],
+        caches: &[&dyn LedgerCache],
         children: impl FnOnce() -> HashSet<Uid>,
-    ) -> Option<(Behind, Duration)> {
-        let now = self.clock.instant();
+    ) -> Option<(UnseenWrite, Duration)> {
+        let now = self.clock.monotonic_now();
         let mut records = self.records.lock();
         let record = records.get_mut(owner)?;
         let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -285,25 +287,25 @@ impl Ledger {
         if let Some((resource, count)) = count_first(record.conflicts.iter().map(|(refused, _)| refused)) {
             let last = record.conflicts.iter().map(|(_, until)| *until).max().unwrap_or(now);
             let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
-            return Some((Behind::Conflicts { resource, count }, wait));
+            return Some((UnseenWrite::Conflicts { resource, count }, wait));
         }
-        let read = |resource| cache_of(caches, resource).map_or(Version::UNKNOWN, Cache::version);
+        let read = |resource| cache_of(caches, resource).map_or(ResourceVersion::UNKNOWN, LedgerCache::version);
         record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
         if let Some((resource, written)) = record.written.first().copied() {
-            return Some((Behind::Write { resource, written, read: read(resource) }, left));
+            return Some((UnseenWrite::VersionNotReached { resource, written, read: read(resource) }, left));
         }
         if let Some(lost) = record.lost.as_ref().filter(|lost| lost.until > now) {
             let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
             let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
             if count > 0 {
-                return Some((Behind::LostCreates { resource: lost.resource, count }, lost.until - now));
+                return Some((UnseenWrite::LostCreates { resource: lost.resource, count }, lost.until - now));
             }
         }
         record.lost = None;
         record.created.clear();
         record.deleted.retain(|deleted| deleted.is_shown(caches));
         if let Some((resource, count)) = count_first(record.deleted.iter()) {
-            return Some((Behind::Deletes { resource, count }, left));
+            return Some((UnseenWrite::DeletionsNotShown { resource, count }, left));
         }
         records.remove(owner);
         None
@@ -320,7 +322,7 @@ impl Ledger {
     }
 }
 
-fn raise(record: &mut Record, resource: Resource, version: Version) {
+fn raise_written_version(record: &mut Record, resource: Resource, version: ResourceVersion) {
     if !version.is_known() {
         return;
     }
@@ -335,17 +337,17 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
     struct Fake {
-        version: RefCell<Version>,
+        version: RefCell<ResourceVersion>,
         live: RefCell<Vec<Uid>>,
     }
 
     impl Fake {
         fn at(version: &str, live: &[&str]) -> Self {
             Self {
-                version: RefCell::new(Version::parse(version)),
+                version: RefCell::new(ResourceVersion::parse(version)),
                 live: RefCell::new(live.iter().map(|u| Uid::new(u)).collect()),
             }
         }
@@ -354,17 +356,17 @@ mod tests {
         }
     }
 
-    impl Cache for Fake {
+    impl LedgerCache for Fake {
         fn resource(&self) -> Resource {
             PODS
         }
-        fn version(&self) -> Version {
+        fn version(&self) -> ResourceVersion {
             *self.version.borrow()
         }
-        fn shows_live(&self, _: &str, _: &str, uid: &Uid) -> bool {
+        fn shows_not_terminating(&self, _: &str, _: &str, uid: &Uid) -> bool {
             self.live.borrow().contains(uid)
         }
-        fn shows_version(&self, _: &str, _: &str, uid: &Uid, version: Version) -> bool {
+        fn shows_version(&self, _: &str, _: &str, uid: &Uid, version: ResourceVersion) -> bool {
             self.live.borrow().contains(uid) && *self.version.borrow() == version
         }
     }
@@ -379,13 +381,13 @@ mod tests {
     async fn an_owner_waits_until_the_cache_has_reached_its_writes() {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("5", &[]);
-        ledger.wrote(&owner, PODS, Version::parse("10"));
-        ledger.wrote(&owner, PODS, Version::parse("9"));
-        let behind = ledger.behind(&owner, &[&cache], || cache.children()).unwrap().0;
+        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
+        ledger.record_write(&owner, PODS, ResourceVersion::parse("9"));
+        let behind = ledger.unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
         assert!(ledger.awaits_write(&owner, PODS) && !ledger.awaits_write(&Uid::new("other"), PODS));
-        *cache.version.borrow_mut() = Version::parse("10");
-        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+        *cache.version.borrow_mut() = ResourceVersion::parse("10");
+        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
         assert!(ledger.is_empty() && !ledger.awaits_write(&owner, PODS));
     }
 
@@ -395,12 +397,12 @@ mod tests {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("5", &["a"]);
         for pod in ["a", "b"] {
-            ledger.deleted(&owner, PODS, "ns", pod, &Uid::new(pod));
+            ledger.record_delete(&owner, PODS, "ns", pod, &Uid::new(pod));
         }
-        let behind = ledger.behind(&owner, &[&cache], || cache.children()).unwrap().0;
-        assert_eq!(behind, Behind::Deletes { resource: PODS, count: 1 });
-        ledger.undelete(&owner, &Uid::new("a"));
-        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+        let behind = ledger.unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
+        assert_eq!(behind, UnseenWrite::DeletionsNotShown { resource: PODS, count: 1 });
+        ledger.cancel_delete(&owner, &Uid::new("a"));
+        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 
     /// COMMON-36.
@@ -408,14 +410,14 @@ mod tests {
     async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("20", &["old"]);
-        ledger.created(&owner, PODS, &Uid::new("new"), Version::parse("10"));
-        ledger.lost_create(&owner, PODS, || cache.children());
+        ledger.record_create(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
+        ledger.record_lost_create(&owner, PODS, || cache.children());
         cache.live.borrow_mut().push(Uid::new("new"));
-        let behind = |l: &Ledger| l.behind(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
-        assert_eq!(behind(&ledger), Some(Behind::LostCreates { resource: PODS, count: 1 }));
+        let behind = |l: &Ledger| l.unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
+        assert_eq!(behind(&ledger), Some(UnseenWrite::LostCreates { resource: PODS, count: 1 }));
         cache.live.borrow_mut().push(Uid::new("stranger"));
         assert_eq!(behind(&ledger), None);
-        ledger.lost_create(&owner, PODS, || cache.children());
+        ledger.record_lost_create(&owner, PODS, || cache.children());
         assert!(behind(&ledger).is_some());
         clock.sleep(Duration::from_secs(66)).await;
         assert_eq!(behind(&ledger), None);
@@ -429,23 +431,23 @@ mod tests {
         let child = |name: &str| Meta {
             name: name.into(),
             uid: Uid::new(name),
-            resource_version: Version::parse("5"),
+            resource_version: ResourceVersion::parse("5"),
             ..Meta::default()
         };
-        let behind = || ledger.behind(&owner, &[&cache], || cache.children());
+        let behind = || ledger.unseen_write(&owner, &[&cache], || cache.children());
         for name in ["a", "a", "b", "gone"] {
-            ledger.conflicted(&owner, PODS, &child(name));
+            ledger.record_conflict(&owner, PODS, &child(name));
         }
         let (conflicts, left) = behind().unwrap();
-        assert_eq!(conflicts, Behind::Conflicts { resource: PODS, count: 2 });
+        assert_eq!(conflicts, UnseenWrite::Conflicts { resource: PODS, count: 2 });
         assert_eq!(conflicts.to_string(), "2 pods have changed or are gone since the version in the cache");
         assert_eq!(left, CONFLICT_CHECK);
-        *cache.version.borrow_mut() = Version::parse("6");
+        *cache.version.borrow_mut() = ResourceVersion::parse("6");
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
         // If the conflict had another cause, no newer version appears, and the wait ends after its timeout.
-        ledger.conflicted(&owner, PODS, &Meta { resource_version: Version::parse("6"), ..child("a") });
+        ledger.record_conflict(&owner, PODS, &Meta { resource_version: ResourceVersion::parse("6"), ..child("a") });
         assert!(behind().is_some());
         clock.sleep(CONFLICT).await;
         assert_eq!(behind(), None);
@@ -457,17 +459,17 @@ mod tests {
         let (ledger, clock, _) = ledger();
         let cache = Fake::at("5", &["a"]);
         let owner = Uid::new("a");
-        let behind = || ledger.behind(&owner, &[&cache], || cache.children());
-        ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
-        *cache.version.borrow_mut() = Version::parse("6");
-        assert_eq!(behind().unwrap().0, Behind::Conflicts { resource: PODS, count: 1 }, "every version is stale");
+        let behind = || ledger.unseen_write(&owner, &[&cache], || cache.children());
+        ledger.record_owner_gone(&owner, PODS, &"shop".into(), &"a".into());
+        *cache.version.borrow_mut() = ResourceVersion::parse("6");
+        assert_eq!(behind().unwrap().0, UnseenWrite::Conflicts { resource: PODS, count: 1 }, "every version is stale");
         let live = cache.live.take();
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
         // If the server's answer was wrong, the owner stays in the cache, and the wait ends after its timeout.
         *cache.live.borrow_mut() = live;
-        ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
+        ledger.record_owner_gone(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());
         clock.sleep(GONE).await;
         assert_eq!(behind(), None);
@@ -478,11 +480,11 @@ mod tests {
     async fn every_wait_ends_with_the_timeout() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("5", &[]);
-        ledger.wrote(&owner, PODS, Version::parse("10"));
+        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
         clock.sleep(Duration::from_secs(299)).await;
-        assert!(ledger.behind(&owner, &[&cache], || cache.children()).is_some());
+        assert!(ledger.unseen_write(&owner, &[&cache], || cache.children()).is_some());
         clock.sleep(Duration::from_secs(1)).await;
-        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 
     /// COMMON-38.
@@ -490,7 +492,7 @@ mod tests {
     async fn a_cache_of_unknown_version_does_not_block() {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("", &[]);
-        ledger.wrote(&owner, PODS, Version::parse("10"));
-        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+        ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
+        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 }

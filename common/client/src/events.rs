@@ -23,13 +23,13 @@ use tokio::sync::mpsc;
 use crate::{
     clock::Clock,
     intern::Text,
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
     object::Resource,
 };
 
-use sender::Item;
+use sender::QueueItem;
 
-pub use sender::{EVENTS, Sender, SentEvents};
+pub use sender::{EVENTS, EventSender, SentEvents};
 
 /// Capacity of the queue of Events to send; further Events are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
@@ -69,24 +69,27 @@ pub struct ObjectRef {
     /// UID of the object; empty if unknown.
     pub uid: Uid,
     /// Version of the object in the controller's cache; unknown if the version does not matter.
-    pub version: Version,
+    pub version: ResourceVersion,
 }
 
 impl ObjectRef {
     /// Creates a reference to an object with the version of `meta`.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
-        Self { version: meta.resource_version, ..Self::bare(resource, &meta.namespace, &meta.name, meta.uid.clone()) }
+        Self {
+            version: meta.resource_version,
+            ..Self::without_version(resource, &meta.namespace, &meta.name, meta.uid.clone())
+        }
     }
 
     /// Creates a reference without a version.
-    pub fn bare(resource: Resource, namespace: &str, name: &str, uid: Uid) -> Self {
+    pub fn without_version(resource: Resource, namespace: &str, name: &str, uid: Uid) -> Self {
         Self {
             api_version: Text::new(&resource.api_version()),
             kind: Text::new(resource.kind),
             namespace: Text::new(namespace),
             name: Text::new(name),
             uid,
-            version: Version::UNKNOWN,
+            version: ResourceVersion::UNKNOWN,
         }
     }
 
@@ -112,29 +115,29 @@ impl ObjectRef {
 
 /// Names of the loop that records Events, in the Events and in the requests that send them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source {
+pub struct ReportingLoop {
     /// Component that the Events name, such as `replicaset-controller`.
     pub component: &'static str,
     /// Client name in the `User-Agent` header of the requests.
-    pub client: &'static str,
+    pub client_name: &'static str,
 }
 
 /// The content of an Event, from one call of [`Recorder::event`].
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
-    pub(crate) source: Source,
+pub(crate) struct RecordedEvent {
+    pub(crate) source: ReportingLoop,
     pub(crate) object: ObjectRef,
     pub(crate) kind: EventType,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
-    pub(crate) at: Timestamp,
+    pub(crate) recorded_at: Timestamp,
 }
 
 /// Source of times that are unique within a process, because the names of Events contain the times.
 #[derive(Debug, Default)]
-struct Stamp(AtomicI64);
+struct UniqueTimes(AtomicI64);
 
-impl Stamp {
+impl UniqueTimes {
     fn next(&self, now: Timestamp) -> Timestamp {
         let now = i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
         // If the clock was set back by a second or more, the times continue from the new time of the clock.
@@ -151,27 +154,27 @@ type Tap = dyn Fn(&ObjectRef, EventType, &str, &str) + Send + Sync;
 /// Records the Events of one loop. Cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
-    source: Source,
+    source: ReportingLoop,
     clock: Clock,
-    stamp: Arc<Stamp>,
-    queue: Option<mpsc::Sender<Item>>,
+    stamp: Arc<UniqueTimes>,
+    queue: Option<mpsc::Sender<QueueItem>>,
     tap: Option<Arc<Tap>>,
 }
 
 impl Recorder {
     /// Creates a recorder that discards all Events.
-    pub fn silent(component: &'static str, clock: Clock) -> Self {
-        let source = Source { component, client: component };
+    pub fn discarding(component: &'static str, clock: Clock) -> Self {
+        let source = ReportingLoop { component, client_name: component };
         Self { source, clock, stamp: Arc::default(), queue: None, tap: None }
     }
 
     /// Creates a recorder that passes every Event to `tap` and sends no Event, for tests and shadow mode.
-    pub fn tapped(
+    pub fn forwarding_to(
         component: &'static str,
         clock: Clock,
         tap: impl Fn(&ObjectRef, EventType, &str, &str) + Send + Sync + 'static,
     ) -> Self {
-        Self { tap: Some(Arc::new(tap)), ..Self::silent(component, clock) }
+        Self { tap: Some(Arc::new(tap)), ..Self::discarding(component, clock) }
     }
 
     /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.
@@ -194,9 +197,15 @@ impl Recorder {
         }
         let Some(queue) = &self.queue else { return };
         let at = self.stamp.next(self.clock.now());
-        let recorded =
-            Recorded { source: self.source, object: object.clone(), kind, reason: reason.clone(), message, at };
-        if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(Item::Event(recorded)) {
+        let recorded = RecordedEvent {
+            source: self.source,
+            object: object.clone(),
+            kind,
+            reason: reason.clone(),
+            message,
+            recorded_at: at,
+        };
+        if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(QueueItem::Event(recorded)) {
             tracing::error!(reason = &*reason, %object, "Unable to record event: too many queued events, dropped event");
         }
     }

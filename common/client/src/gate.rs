@@ -5,7 +5,7 @@
 //! deadline passes.
 //!
 //! A process that shuts down finishes its current work while the gate is still open. It must no longer wait for retries and
-//! rate limits, however: [`Keeper::drain`] ends all such waits.
+//! rate limits, however: [`GateKeeper::drain`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// Whether a gate is open, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum GateState {
     Closed,
     /// Open without a deadline, because there is no leader election.
     Open,
@@ -31,15 +31,15 @@ enum State {
     },
 }
 
-impl State {
+impl GateState {
     /// Returns the time until the gate closes; zero if the gate is closed, and `None` if it has no deadline.
     fn remaining(self, clock: &Clock) -> Option<Duration> {
         match self {
             Self::Closed => Some(Duration::ZERO),
             Self::Open => None,
             Self::Until { deadline, suspended } => {
-                let left = deadline.saturating_duration_since(clock.instant());
-                Some(left.saturating_sub(clock.suspended().saturating_sub(suspended)))
+                let left = deadline.saturating_duration_since(clock.monotonic_now());
+                Some(left.saturating_sub(clock.total_suspension().saturating_sub(suspended)))
             }
         }
     }
@@ -51,7 +51,7 @@ impl State {
 
 /// When the gate was opened, and the versions that the predecessor wrote.
 #[derive(Clone, Debug, Default)]
-struct Opened {
+struct GateOpening {
     since: Option<Instant>,
     left: Option<Arc<WrittenVersions>>,
 }
@@ -59,66 +59,66 @@ struct Opened {
 /// Read side of the gate, which reports whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<GateState>,
     draining: watch::Receiver<bool>,
-    opened: Arc<Mutex<Opened>>,
+    opened: Arc<Mutex<GateOpening>>,
     clock: Clock,
 }
 
 /// Write side of a [`Gate`]: opens, closes and drains it.
 #[derive(Debug)]
-pub struct Keeper {
-    state: watch::Sender<State>,
+pub struct GateKeeper {
+    state: watch::Sender<GateState>,
     draining: watch::Sender<bool>,
     gate: Gate,
 }
 
-/// Creates a closed gate, and the [`Keeper`] that opens and closes it.
-pub fn gate(clock: Clock) -> (Keeper, Gate) {
-    let (open, state) = watch::channel(State::Closed);
+/// Creates a closed gate, and the [`GateKeeper`] that opens and closes it.
+pub fn closed_gate(clock: Clock) -> (GateKeeper, Gate) {
+    let (open, state) = watch::channel(GateState::Closed);
     let (drain, draining) = watch::channel(false);
     let gate = Gate { state, draining, opened: Arc::default(), clock };
-    (Keeper { state: open, draining: drain, gate: gate.clone() }, gate)
+    (GateKeeper { state: open, draining: drain, gate: gate.clone() }, gate)
 }
 
-impl Keeper {
+impl GateKeeper {
     /// Opens the gate without a deadline, for a process without leader election.
-    pub fn open(&self) {
+    pub fn open_without_deadline(&self) {
         self.note_opening();
-        self.state.send_replace(State::Open);
+        self.state.send_replace(GateState::Open);
     }
 
     /// Sets the versions that the predecessor wrote; `None` if they are unknown. Must be called before the gate opens.
-    pub fn inherit(&self, left: Option<WrittenVersions>) {
+    pub fn set_predecessor_versions(&self, left: Option<WrittenVersions>) {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
     /// Opens the gate until `deadline`, or moves its deadline to that time. The deadline also passes while the machine is
     /// suspended.
     pub fn open_until(&self, deadline: Instant) {
-        let suspended = self.gate.clock.suspended();
+        let suspended = self.gate.clock.total_suspension();
         self.note_opening();
-        self.state.send_replace(State::Until { deadline, suspended });
+        self.state.send_replace(GateState::Until { deadline, suspended });
     }
 
     /// Whether the gate is closed: the deadline has passed, or the gate was closed or was never opened.
-    pub fn has_expired(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         !self.gate.is_open()
     }
 
     /// Closes the gate at once and forgets when it was opened.
     pub fn close(&self) {
-        self.state.send_replace(State::Closed);
-        *self.gate.opened.lock() = Opened::default();
+        self.state.send_replace(GateState::Closed);
+        *self.gate.opened.lock() = GateOpening::default();
     }
 
     /// Ends all waits for retries and rate limits, now and in the future. An open gate stays open.
-    pub fn drain(&self) {
+    pub fn end_waits(&self) {
         self.draining.send_replace(true);
     }
 
     fn note_opening(&self) {
-        let now = self.gate.clock.instant();
+        let now = self.gate.clock.monotonic_now();
         self.gate.opened.lock().since.get_or_insert(now);
     }
 }
@@ -135,24 +135,24 @@ impl Gate {
     }
 
     /// Waits until the gate is open, and returns the start of the term with the versions that the predecessor wrote.
-    pub async fn opened(&self) -> Succession {
+    pub async fn wait_until_open(&self) -> Succession {
         if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
             // The keeper was dropped, so the gate can never open again.
             std::future::pending::<()>().await;
         }
-        let Opened { since, left } = self.opened.lock().clone();
-        Succession { since: since.unwrap_or_else(|| self.clock.instant()), left }
+        let GateOpening { since, left } = self.opened.lock().clone();
+        Succession { leading_since: since.unwrap_or_else(|| self.clock.monotonic_now()), predecessor_versions: left }
     }
 
     /// Waits until the keeper closes the gate or the deadline passes.
-    pub async fn closed(&self) {
+    pub async fn wait_until_closed(&self) {
         let mut state = self.state.clone();
         loop {
             let now = *state.borrow_and_update();
             let changed = match now {
-                State::Closed => return,
-                State::Open => Ok(state.changed().await),
-                State::Until { deadline, .. } => tokio::time::timeout_at(deadline, state.changed()).await,
+                GateState::Closed => return,
+                GateState::Open => Ok(state.changed().await),
+                GateState::Until { deadline, .. } => tokio::time::timeout_at(deadline, state.changed()).await,
             };
             if !matches!(changed, Ok(Ok(()))) {
                 return;
@@ -160,18 +160,18 @@ impl Gate {
         }
     }
 
-    /// Waits for [`Keeper::drain`]. Afterwards, no request may wait for a retry or a rate limit.
-    pub async fn draining(&self) {
+    /// Waits for [`GateKeeper::drain`]. Afterwards, no request may wait for a retry or a rate limit.
+    pub async fn wait_until_draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
-            // The keeper was dropped without draining. Then `closed` ends the waits of writes.
+            // The keeper was dropped without draining. Then `wait_until_closed` ends the waits of writes.
             std::future::pending::<()>().await;
         }
     }
 
     /// Returns the time until the deadline; `None` if the gate is closed or has no deadline.
-    pub fn remaining(&self) -> Option<Duration> {
+    pub fn time_until_deadline(&self) -> Option<Duration> {
         let state = *self.state.borrow();
-        state.remaining(&self.clock).filter(|_| state != State::Closed)
+        state.remaining(&self.clock).filter(|_| state != GateState::Closed)
     }
 }
 
@@ -183,29 +183,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_open_gate_closes_by_itself_at_its_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = gate(clock.clone());
+        let (keeper, gate) = closed_gate(clock.clone());
         assert_eq!((gate.is_open(), gate.open_since()), (false, None));
-        keeper.open_until(clock.instant() + Duration::from_secs(10));
-        gate.opened().await;
-        let start = clock.instant();
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
+        gate.wait_until_open().await;
+        let start = clock.monotonic_now();
         clock.sleep(Duration::from_secs(1)).await;
         assert_eq!(gate.open_since(), Some(start));
-        gate.closed().await;
-        assert_eq!(clock.instant() - start, Duration::from_secs(10));
+        gate.wait_until_closed().await;
+        assert_eq!(clock.monotonic_now() - start, Duration::from_secs(10));
         assert_eq!((gate.is_open(), gate.open_since()), (false, None));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_moved_deadline_keeps_the_gate_open() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         let waiting = tokio::spawn({
             let gate = gate.clone();
-            async move { gate.closed().await }
+            async move { gate.wait_until_closed().await }
         });
         clock.sleep(Duration::from_secs(9)).await;
-        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         clock.sleep(Duration::from_secs(9)).await;
         assert!(gate.is_open());
         keeper.close();
@@ -216,14 +216,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_suspension_of_the_machine_counts_towards_the_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = gate(clock.clone());
+        let (keeper, gate) = closed_gate(clock.clone());
         clock.suspend(Duration::from_hours(1));
-        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         assert!(gate.is_open(), "a suspension before the opening does not count");
         clock.suspend(Duration::from_secs(6));
         clock.sleep(Duration::from_secs(3)).await;
-        assert_eq!((gate.is_open(), gate.remaining()), (true, Some(Duration::from_secs(1))));
+        assert_eq!((gate.is_open(), gate.time_until_deadline()), (true, Some(Duration::from_secs(1))));
         clock.suspend(Duration::from_secs(1));
-        assert!(!gate.is_open() && keeper.has_expired());
+        assert!(!gate.is_open() && keeper.is_closed());
     }
 }

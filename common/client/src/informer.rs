@@ -28,7 +28,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     api::Api,
     clock::{Clock, Instant},
-    meta::Version,
+    meta::ResourceVersion,
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
     sampler::WriteSampler,
@@ -38,63 +38,63 @@ use crate::{
 };
 
 pub use crate::head::Head;
-pub use filtered::{Filtered, FilteredInformer, StoreSink};
+pub use filtered::{FilteredInformer, LabelFilterSink, StoreSink};
 pub use frames::apply_frame;
-pub use reflect::{JSON, METADATA};
+pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA};
 pub use shared::SharedInformer;
-pub use sink::{Cached, Handler, Sink, handler};
+pub use sink::{Handler, Sink, StoreAndHandlers, method_handler};
 
 /// Options of an informer: the objects to watch, and how to list and watch them.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct InformerConfig {
     /// Namespace to watch; empty for all namespaces.
     pub namespace: String,
     /// Label selector of the objects; empty for all objects.
-    pub labels: String,
+    pub label_selector: String,
     /// Field selector of the objects; empty for [`Object::FIELD_SELECTOR`] of the decoded type.
-    pub fields: String,
+    pub field_selector: String,
     /// Whether to try a streaming list before a list in pages.
-    pub streaming: bool,
+    pub is_streaming_enabled: bool,
     /// Number of objects per page of a list, where streaming lists are off or unsupported.
-    pub page: u32,
+    pub page_size: u32,
     /// Size limit of a full set in bytes, as received: some million Pods. The limit ends the list of a broken server that never
     /// stops sending.
-    pub longest: usize,
+    pub max_set_bytes: usize,
     /// How long a watch may deliver nothing before it is resumed, once the server has shown that it sends bookmarks.
     ///
     /// A server sends a bookmark about once a minute, but not while a quiet resource is still at the version at which the watch
     /// began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and the
     /// limit doubles until the next event.
-    pub silence: Duration,
-    /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::lost_touch`]).
-    pub failing: Duration,
+    pub max_silence: Duration,
+    /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::stale_error`]).
+    pub stale_after: Duration,
     /// Interval between replays of the whole cache to the handlers; `None` for no replays.
-    pub resync: Option<Duration>,
+    pub resync_interval: Option<Duration>,
     /// Resource to watch instead of the resource of the decoded type, for types that fit every resource.
     pub resource: Option<Resource>,
     /// Whether to request only the metadata of the objects.
-    pub metadata_only: bool,
+    pub is_metadata_only: bool,
     /// Registry for the metrics of the cache; `None` for no metrics.
     pub metrics: Option<Metrics>,
     /// Detector of another process that runs the same loops as this process; `None` for no detection.
     pub sampler: Option<Arc<WriteSampler>>,
 }
 
-impl Default for Config {
+impl Default for InformerConfig {
     fn default() -> Self {
         Self {
             namespace: String::new(),
-            labels: String::new(),
-            fields: String::new(),
-            streaming: true,
-            page: 500,
-            longest: 8 << 30,
+            label_selector: String::new(),
+            field_selector: String::new(),
+            is_streaming_enabled: true,
+            page_size: 500,
+            max_set_bytes: 8 << 30,
             // Two and a half times the usual interval between bookmarks.
-            silence: Duration::from_secs(150),
-            failing: Duration::from_secs(90),
-            resync: None,
+            max_silence: Duration::from_secs(150),
+            stale_after: Duration::from_secs(90),
+            resync_interval: None,
             resource: None,
-            metadata_only: false,
+            is_metadata_only: false,
             metrics: None,
             sampler: None,
         }
@@ -103,7 +103,7 @@ impl Default for Config {
 
 /// Status of an informer, for diagnostics and readiness.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct State {
+pub struct InformerStatus {
     /// `listing`, `watching`, or `waiting` during a back-off.
     pub phase: &'static str,
     /// Whether the handlers have seen the first full set.
@@ -125,24 +125,24 @@ pub struct State {
 }
 
 /// An informer that fills a [`Store`] and calls handlers.
-pub type Informer<K> = SinkInformer<Cached<K>>;
+pub type Informer<K> = SinkInformer<StoreAndHandlers<K>>;
 
 /// List and watch of one resource, which keep a [`Sink`] up to date until the informer is dropped.
 pub struct SinkInformer<S> {
     resource: Resource,
     sink: Arc<S>,
-    shared: Arc<Shared>,
+    shared: Arc<InformerShared>,
     clock: Clock,
     failing: Duration,
     task: JoinHandle<()>,
 }
 
 /// State that an informer shares with its list-and-watch task.
-struct Shared {
-    state: Mutex<State>,
+struct InformerShared {
+    state: Mutex<InformerStatus>,
     synced: watch::Sender<bool>,
     /// The newest request to bring the cache up to date.
-    refresh: watch::Sender<Refresh>,
+    refresh: watch::Sender<RefreshRequest>,
     /// Number of the newest refresh request that was met.
     refreshed: watch::Sender<u64>,
     /// Request time of the latest full set that was at least as new as the request.
@@ -153,39 +153,39 @@ struct Shared {
 
 /// A request to bring the cache up to date at least to a version.
 #[derive(Clone, Copy, Debug)]
-struct Refresh {
+struct RefreshRequest {
     number: u64,
-    until: Until,
+    until: RefreshTarget,
 }
 
 /// The version that the cache must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Until {
+enum RefreshTarget {
     /// At least this version.
-    At(Version),
+    At(ResourceVersion),
     /// The newest version of the server at the time of the request.
     Newest,
 }
 
-impl Shared {
-    fn phase(&self, phase: &'static str) {
+impl InformerShared {
+    fn set_phase(&self, phase: &'static str) {
         self.state.lock().phase = phase;
     }
 
-    fn saw_events(&self, events: u64, now: Timestamp) {
+    fn record_events(&self, events: u64, now: Timestamp) {
         let mut state = self.state.lock();
         state.last_event = Some(now);
         state.events += events;
     }
 
     /// Records that a watch works: it has stayed open, or has delivered an event.
-    fn got_through(&self) {
+    fn record_success(&self) {
         let mut state = self.state.lock();
         state.error = None;
         state.failing_since = None;
     }
 
-    fn failed(&self, now: Instant, why: &str) {
+    fn record_failure(&self, now: Instant, why: &str) {
         let mut state = self.state.lock();
         let count = state.error.as_ref().map_or(0, |(_, n)| *n) + 1;
         state.error = Some((why.to_owned(), count));
@@ -198,7 +198,7 @@ pub trait AnyInformer: Send + Sync {
     /// Returns the watched resource.
     fn resource(&self) -> Resource;
     /// Returns a copy of the current status, for diagnostics.
-    fn state(&self) -> State;
+    fn informer_status(&self) -> InformerStatus;
     /// Returns the number of cached objects.
     fn len(&self) -> usize;
     /// True if no object is cached.
@@ -206,30 +206,30 @@ pub trait AnyInformer: Send + Sync {
         self.len() == 0
     }
     /// Returns the newest version that the cache has reached.
-    fn version(&self) -> Version;
+    fn version(&self) -> ResourceVersion;
     /// Whether the handlers have seen the first full set.
     fn is_synced(&self) -> bool;
     /// Returns the last error if the cache is stale: all lists and watches have failed for longer than [`Config::failing`].
     /// Otherwise, returns `None`.
-    fn lost_touch(&self) -> Option<String>;
+    fn stale_error(&self) -> Option<String>;
     /// Waits until the handlers have seen the first full set.
-    fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
+    fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()>;
     /// Requests a replay of the cache to the handlers, like a [resync](Config::resync).
     fn replay(&self);
     /// Waits until the cache shows the predecessor's writes. If these writes are unknown, waits until the cache is as new as
     /// the start of the term.
-    fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
     /// Starts to list and watch into a new store. Every object of the first list is passed to the handlers.
-    pub fn start(api: Api, config: Config, handlers: Vec<Handler<K>>) -> Self {
-        Self::start_with(api, config, Arc::default(), handlers)
+    pub fn start(api: Api, config: InformerConfig, handlers: Vec<Handler<K>>) -> Self {
+        Self::start_with_store(api, config, Arc::default(), handlers)
     }
 
     /// Starts to list and watch into an existing store, which the handlers may read.
-    pub fn start_with(api: Api, config: Config, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
-        Self::follow(api, config, Cached::new(store, handlers))
+    pub fn start_with_store(api: Api, config: InformerConfig, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+        Self::start_with_sink(api, config, StoreAndHandlers::new(store, handlers))
     }
 
     /// Returns the store that the informer fills.
@@ -240,25 +240,25 @@ impl<K: Object> Informer<K> {
 
 impl<S: Sink> SinkInformer<S> {
     /// Starts to list and watch into `sink`.
-    pub fn follow(api: Api, config: Config, sink: S) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { phase: "waiting", ..State::default() }),
+    pub fn start_with_sink(api: Api, config: InformerConfig, sink: S) -> Self {
+        let shared = Arc::new(InformerShared {
+            state: Mutex::new(InformerStatus { phase: "waiting", ..InformerStatus::default() }),
             synced: watch::Sender::new(false),
-            refresh: watch::Sender::new(Refresh { number: 0, until: Until::Newest }),
+            refresh: watch::Sender::new(RefreshRequest { number: 0, until: RefreshTarget::Newest }),
             refreshed: watch::Sender::new(0),
             set_asked: Mutex::new(None),
             replay: Notify::new(),
         });
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let (clock, failing) = (api.clock().clone(), config.failing);
+        let (clock, failing) = (api.clock().clone(), config.stale_after);
         let sink = Arc::new(sink);
         let counted = match &config.metrics {
             Some(metrics) => {
-                let counted = metrics.informer(resource);
+                let counted = metrics.informer_metrics(resource);
                 let (gauges, probed) = (counted.clone(), Arc::downgrade(&sink));
                 metrics.before_scrape(move || {
                     if let Some(sink) = probed.upgrade() {
-                        gauges.version(sink.version());
+                        gauges.set_store_version(sink.version());
                     }
                 });
                 counted
@@ -272,7 +272,7 @@ impl<S: Sink> SinkInformer<S> {
 
     /// Returns a future that ends when the handlers have seen the first full set. The future does not borrow the informer. Its
     /// output is `false` if the informer was dropped before that.
-    pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
+    pub fn wait_for_first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }
     }
@@ -289,7 +289,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.resource
     }
 
-    fn state(&self) -> State {
+    fn informer_status(&self) -> InformerStatus {
         self.shared.state.lock().clone()
     }
 
@@ -297,7 +297,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.sink.len()
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> ResourceVersion {
         self.sink.version()
     }
 
@@ -305,16 +305,16 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         *self.shared.synced.borrow()
     }
 
-    fn lost_touch(&self) -> Option<String> {
+    fn stale_error(&self) -> Option<String> {
         let state = self.shared.state.lock();
-        let lost_for = self.clock.instant().saturating_duration_since(state.failing_since?);
+        let lost_for = self.clock.monotonic_now().saturating_duration_since(state.failing_since?);
         let (why, _) = state.error.as_ref().filter(|_| lost_for > self.failing)?;
         Some(format!("no list or watch of {} has succeeded for {}s: {why}", self.resource, lost_for.as_secs()))
     }
 
-    fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
+    fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(async {
-            self.first_set().await;
+            self.wait_for_first_set().await;
         })
     }
 
@@ -322,13 +322,16 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.shared.replay.notify_one();
     }
 
-    fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
-            let until = succession.left.as_ref().map_or(Until::Newest, |left| Until::At(left.of(self.resource)));
+            let until = succession
+                .predecessor_versions
+                .as_ref()
+                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.version_of_resource(self.resource)));
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
-                Until::At(version) => self.sink.version() >= version,
-                Until::Newest => asked.is_some_and(|asked| asked >= succession.since),
+                RefreshTarget::At(version) => self.sink.version() >= version,
+                RefreshTarget::Newest => asked.is_some_and(|asked| asked >= succession.leading_since),
             };
             if self.is_synced() && shows {
                 return;

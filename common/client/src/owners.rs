@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    index::{ByNamespace, Has, IndexValue},
+    index::{ByNamespace, HasIndex, IndexValue},
     meta::Meta,
     object::Object,
     refs,
@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Returns the controller of `child`; `None` if the controller is of another kind, or is not readable in the cache.
-pub fn owner_of<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
+pub fn controlling_owner<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_readable(&child.namespace, name);
-    refs::resolve(child.controller()?, K::RESOURCE.kind, lookup)
+    refs::resolve_owner(child.controller()?, K::RESOURCE.kind, lookup)
 }
 
 /// Returns the readable objects in the namespace of `orphan` for which `selects` is true. Returns none if the orphan is
@@ -24,10 +24,10 @@ pub fn adopters_of<K: Object, At>(
     selects: impl Fn(&K) -> bool,
 ) -> impl Iterator<Item = Arc<K>>
 where
-    K::Indexes: Has<ByNamespace, At>,
+    K::Indexes: HasIndex<ByNamespace, At>,
 {
     let is_adoptable = !orphan.is_deleting() && !orphan.labels.is_empty();
     let namespace = IndexValue::Text(orphan.namespace.clone());
-    let candidates = if is_adoptable { owners.readable_by_index(ByNamespace, &namespace) } else { Vec::new() };
+    let candidates = if is_adoptable { owners.list_readable_by_index(ByNamespace, &namespace) } else { Vec::new() };
     candidates.into_iter().filter(move |owner| selects(owner))
 }

@@ -18,18 +18,18 @@ use serde_json::value::RawValue;
 use crate::{
     api::{FIELD_MANAGER, Format},
     clock::{Clock, Instant},
-    meta::Version,
+    meta::ResourceVersion,
     object::Resource,
-    succession::Writes,
+    succession::WriteLog,
 };
 
 mod watch_line;
 
-pub use watch_line::{Metadata, Object, WatchLine};
+pub use watch_line::{JsonWatchEvent, WatchedMetadata, WatchedObject};
 
 /// Time at the start of a leader's term in which writes of other processes are ignored, because the last writes of the
 /// predecessor may still arrive.
-pub const GRACE: Duration = Duration::from_secs(60);
+pub const PREDECESSOR_WRITE_GRACE: Duration = Duration::from_secs(60);
 
 /// Period after which another [`SAMPLES`] objects may be decoded.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -52,20 +52,20 @@ pub struct OwnedWrites {
     /// Subresource that is written; empty for the object itself.
     pub subresource: &'static str,
     /// Text that the `fieldsV1` of such a write contains; empty if every field counts.
-    pub field: &'static str,
+    pub field_text: &'static str,
     /// Label key and value of the objects that the loop writes; `None` if the loop writes all objects of the kind.
     pub label: Option<(&'static str, &'static str)>,
 }
 
 impl OwnedWrites {
     /// Describes all writes to the `status` subresource of a kind.
-    pub const fn status(group: &'static str, plural: &'static str) -> Self {
-        Self { group, plural, subresource: "status", field: "", label: None }
+    pub const fn of_status(group: &'static str, plural: &'static str) -> Self {
+        Self { group, plural, subresource: "status", field_text: "", label: None }
     }
 
     /// Describes all writes to the objects of a kind themselves, without their subresources.
-    pub const fn object(group: &'static str, plural: &'static str) -> Self {
-        Self { group, plural, subresource: "", field: "", label: None }
+    pub const fn of_object(group: &'static str, plural: &'static str) -> Self {
+        Self { group, plural, subresource: "", field_text: "", label: None }
     }
 
     fn is_of(&self, resource: Resource) -> bool {
@@ -77,15 +77,15 @@ impl OwnedWrites {
 #[derive(Debug)]
 pub struct WriteSampler {
     clock: Clock,
-    writes: Writes,
+    writes: WriteLog,
     /// Kinds of writes that only loops of this process should make, each with the index of the loop.
     owned: Vec<(usize, OwnedWrites)>,
     is_active: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<SamplerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SamplerState {
     period_began: Option<Instant>,
     samples: u32,
     candidates: Vec<Candidate>,
@@ -96,18 +96,18 @@ struct State {
 struct Candidate {
     loop_index: usize,
     seen: Instant,
-    version: Version,
+    version: ResourceVersion,
     namespace: String,
     name: String,
 }
 
 impl WriteSampler {
     /// Creates an inactive sampler. The position of a list in `owned` is the index of the loop that makes these writes.
-    pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
+    pub fn new(clock: Clock, writes: WriteLog, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
         let of_loops = owned.into_iter().enumerate();
         let owned: Vec<(usize, OwnedWrites)> =
             of_loops.flat_map(|(loop_index, all)| all.iter().map(move |owned| (loop_index, *owned))).collect();
-        writes.keep_recent(owned.iter().map(|(_, owned)| (owned.group, owned.plural)).collect());
+        writes.remember_recent_writes(owned.iter().map(|(_, owned)| (owned.group, owned.plural)).collect());
         Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
     }
 
@@ -117,17 +117,24 @@ impl WriteSampler {
     }
 
     /// Whether only loops of this process should make a certain kind of write to `resource`.
-    pub fn samples(&self, resource: Resource) -> bool {
+    pub fn is_sampled(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
     /// Examines the object in a watch frame, unless the budget is spent or this process is known to have written the version.
-    pub fn sample(&self, resource: Resource, version: Version, format: Format, frame: &[u8], now: Instant) {
+    pub fn examine_event(
+        &self,
+        resource: Resource,
+        version: ResourceVersion,
+        format: Format,
+        frame: &[u8],
+        now: Instant,
+    ) {
         if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
             return;
         }
         self.state.lock().samples += 1;
-        let Some(metadata) = watch_line::metadata(format, frame) else { return };
+        let Some(metadata) = watch_line::decode_metadata(format, frame) else { return };
         let wall = self.clock.now();
         let found =
             self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));
@@ -152,21 +159,22 @@ impl WriteSampler {
     /// Returns the index of the loop for each sampled write that is now known to be of another process. Each write is reported
     /// once.
     ///
-    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`GRACE`] after it, are
+    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`] after it, are
     /// attributed to the predecessor.
-    pub fn confirmed(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
+    pub fn take_second_writer_loops(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
         let is_another = |Candidate { seen, version, namespace, name, .. }: &&Candidate| {
             let explained_since = seen.checked_sub(EXPLAINED).unwrap_or(*seen);
-            *seen >= leading_since + GRACE && !self.writes.may_have_written(*version, namespace, name, explained_since)
+            *seen >= leading_since + PREDECESSOR_WRITE_GRACE
+                && !self.writes.may_have_written(*version, namespace, name, explained_since)
         };
         settled.iter().filter(is_another).map(|candidate| candidate.loop_index).collect()
     }
 }
 
 /// Whether the latest entry of `managedFields` is a write that `owned` describes, made close to `now`.
-fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -> bool {
+fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Timestamp) -> bool {
     let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The request that sets a deletion timestamp leaves no entry in `managedFields`.
     if object.deletion_timestamp.is_some() || owned.label.is_some_and(|(key, value)| label(key) != Some(value)) {
@@ -179,7 +187,7 @@ fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -
     let fields = entry.fields_v1.map_or("", RawValue::get);
     &*entry.manager == FIELD_MANAGER
         && entry.subresource.as_deref().unwrap_or_default() == owned.subresource
-        && fields.contains(owned.field)
+        && fields.contains(owned.field_text)
         && now.duration_since(latest).abs() <= SKEW
 }
 
@@ -188,11 +196,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::Target;
+    use crate::api::RequestTarget;
 
     const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
-    const OWNED: &[OwnedWrites] = &[OwnedWrites::status("apps", "replicasets")];
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
+    const OWNED: &[OwnedWrites] = &[OwnedWrites::of_status("apps", "replicasets")];
 
     fn entry(manager: &str, subresource: &str, time: &str) -> Value {
         let mut entry = json!({"manager": manager, "operation": "Update", "apiVersion": "apps/v1", "time": time,
@@ -248,7 +256,7 @@ mod tests {
     struct World {
         format: Format,
         clock: Clock,
-        writes: Writes,
+        writes: WriteLog,
         sampler: Arc<WriteSampler>,
         since: Instant,
         next: u64,
@@ -258,31 +266,31 @@ mod tests {
         /// Creates the sampler of a process that has been the leader for an hour.
         async fn new() -> Self {
             let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 0);
-            let writes = Writes::default();
+            let writes = WriteLog::default();
             let sampler = WriteSampler::new(clock.clone(), writes.clone(), [OWNED]);
-            let since = clock.instant();
+            let since = clock.monotonic_now();
             clock.sleep(Duration::from_hours(1)).await;
             sampler.activate();
             Self { format: Format::Json, clock, writes, sampler, since, next: 100 }
         }
 
         /// Delivers a watch event of an object. An entry has the manager, the subresource, and the age of the write in seconds.
-        fn brings(&mut self, name: &str, entries: &[(&str, &str, i64)]) -> Version {
+        fn brings(&mut self, name: &str, entries: &[(&str, &str, i64)]) -> ResourceVersion {
             let at = |ago: i64| (self.clock.now() - SignedDuration::from_secs(ago)).to_string();
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
             self.next += 1;
-            let version = Version::parse(&self.next.to_string());
+            let version = ResourceVersion::parse(&self.next.to_string());
             let frame = match self.format {
                 Format::Json => line(name, &entries),
                 Format::Protobuf => frame(name, &entries),
             };
-            self.sampler.sample(SETS, version, self.format, &frame, self.clock.instant());
+            self.sampler.examine_event(SETS, version, self.format, &frame, self.clock.monotonic_now());
             version
         }
 
         async fn confirmed(&self) -> usize {
             self.clock.sleep(Duration::from_secs(15)).await;
-            self.sampler.confirmed(self.clock.instant(), self.since).len()
+            self.sampler.take_second_writer_loops(self.clock.monotonic_now(), self.since).len()
         }
     }
 
@@ -304,7 +312,11 @@ mod tests {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
-        world.writes.note(Target::status(SETS, "shop", "web"), answer.as_bytes(), world.clock.instant());
+        world.writes.record_answer(
+            RequestTarget::status(SETS, "shop", "web"),
+            answer.as_bytes(),
+            world.clock.monotonic_now(),
+        );
         assert_eq!(world.confirmed().await, 0);
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 0, "a recent own write to the object explains the event");
@@ -324,12 +336,12 @@ mod tests {
             serde_json::from_slice(&line("deleted", &[entry(FIELD_MANAGER, "status", "2026-01-01T01:00:15Z")]))
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
-        world.sampler.sample(
+        world.sampler.examine_event(
             SETS,
-            Version::parse("7"),
+            ResourceVersion::parse("7"),
             Format::Json,
             deleted.to_string().as_bytes(),
-            world.clock.instant(),
+            world.clock.monotonic_now(),
         );
         assert_eq!(world.confirmed().await, 0);
     }
@@ -338,7 +350,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_may_have_been_the_write() {
         let mut world = World::new().await;
-        world.writes.note_lost(world.clock.instant());
+        world.writes.record_lost_answer(world.clock.monotonic_now());
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 0);
     }
@@ -347,8 +359,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_predecessor_is_no_second_writer() {
         let mut world = World::new().await;
-        world.since = world.clock.instant();
-        world.clock.sleep(GRACE / 2).await;
+        world.since = world.clock.monotonic_now();
+        world.clock.sleep(PREDECESSOR_WRITE_GRACE / 2).await;
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 0);
     }
@@ -359,10 +371,10 @@ mod tests {
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         // When the watch event of `web` is judged, the sampler no longer remembers that this process wrote `web`.
         for n in 0..3000 {
-            let version = if n == 0 { version } else { Version::parse(&(10_000 + n).to_string()) };
+            let version = if n == 0 { version } else { ResourceVersion::parse(&(10_000 + n).to_string()) };
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
-            let target = Target::status(SETS, "shop", if n == 0 { "web" } else { "other" });
-            world.writes.note(target, answer.as_bytes(), world.clock.instant());
+            let target = RequestTarget::status(SETS, "shop", if n == 0 { "web" } else { "other" });
+            world.writes.record_answer(target, answer.as_bytes(), world.clock.monotonic_now());
         }
         assert_eq!(world.confirmed().await, 0);
     }
@@ -372,9 +384,13 @@ mod tests {
         let mut world = World::new().await;
         for n in 1..=100 {
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);
-            world.writes.note(Target::status(SETS, "shop", "own"), answer.as_bytes(), world.clock.instant());
-            let own = Version::parse(&n.to_string());
-            world.sampler.sample(SETS, own, Format::Json, &line("own", &[]), world.clock.instant());
+            world.writes.record_answer(
+                RequestTarget::status(SETS, "shop", "own"),
+                answer.as_bytes(),
+                world.clock.monotonic_now(),
+            );
+            let own = ResourceVersion::parse(&n.to_string());
+            world.sampler.examine_event(SETS, own, Format::Json, &line("own", &[]), world.clock.monotonic_now());
         }
         for n in 0..100 {
             world.brings(&format!("web-{n}"), &[(FIELD_MANAGER, "status", 0)]);

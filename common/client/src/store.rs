@@ -8,27 +8,29 @@ use std::{hash::BuildHasher as _, sync::Arc};
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
-pub use crate::index::{ByController, ByNamespace, Has, Index, IndexValue, Indexes, Of, OrphansByNamespace};
+pub use crate::index::{
+    ByController, ByNamespace, HasIndex, IndexFn, IndexValue, OrphansByNamespace, StoreIndex, StoreIndexes,
+};
 
 use crate::{
-    map::{HashMap, Seeded},
-    meta::{Key, Meta, Version},
-    object::{Malformed, Object, Unreadable},
+    map::{HashMap, SeededHashState},
+    meta::{Key, Meta, ResourceVersion},
+    object::{MalformedObject, Object, UnreadableObject},
 };
 
 /// A cached object, which may be unreadable.
 pub enum Entry<K> {
     /// The object could be decoded in full.
-    Good(Arc<K>),
+    Decoded(Arc<K>),
     /// Only the metadata could be decoded.
-    Bad(Arc<Malformed>),
+    Undecodable(Arc<MalformedObject>),
 }
 
 impl<K> Clone for Entry<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Good(o) => Self::Good(Arc::clone(o)),
-            Self::Bad(m) => Self::Bad(Arc::clone(m)),
+            Self::Decoded(o) => Self::Decoded(Arc::clone(o)),
+            Self::Undecodable(m) => Self::Undecodable(Arc::clone(m)),
         }
     }
 }
@@ -37,20 +39,20 @@ impl<K: Object> Entry<K> {
     /// Returns the metadata, which is known even if the object is unreadable.
     pub fn meta(&self) -> &Meta {
         match self {
-            Self::Good(o) => o.meta(),
-            Self::Bad(m) => &m.meta,
+            Self::Decoded(o) => o.meta(),
+            Self::Undecodable(m) => &m.meta,
         }
     }
 
-    pub(crate) fn good(&self) -> Option<&K> {
-        if let Self::Good(o) = self { Some(o) } else { None }
+    pub(crate) fn as_decoded(&self) -> Option<&K> {
+        if let Self::Decoded(o) = self { Some(o) } else { None }
     }
 
-    fn read(&self) -> Result<Arc<K>, Unreadable> {
+    fn read(&self) -> Result<Arc<K>, UnreadableObject> {
         match self {
-            Self::Good(o) => Ok(Arc::clone(o)),
-            Self::Bad(m) => {
-                Err(Unreadable { resource: K::RESOURCE, key: m.meta.key().to_string(), error: m.error.clone() })
+            Self::Decoded(o) => Ok(Arc::clone(o)),
+            Self::Undecodable(m) => {
+                Err(UnreadableObject { resource: K::RESOURCE, key: m.meta.key().to_string(), error: m.error.clone() })
             }
         }
     }
@@ -58,7 +60,7 @@ impl<K: Object> Entry<K> {
 
 /// A change of the cache, as handlers receive it. If an object of the same key has a new UID, a deletion and an addition are
 /// reported.
-pub enum Event<K> {
+pub enum CacheEvent<K> {
     /// An object was added to the cache.
     Added(Arc<K>),
     /// A cached object has a new version.
@@ -71,10 +73,10 @@ pub enum Event<K> {
     /// An object was removed. The value is its last cached state, which may differ from the final state on the server.
     Deleted(Arc<K>),
     /// An object was added, changed or deleted, and only its metadata can be decoded.
-    Unreadable(Arc<Malformed>),
+    Unreadable(Arc<MalformedObject>),
 }
 
-impl<K: Object> Event<K> {
+impl<K: Object> CacheEvent<K> {
     /// Returns the metadata of the object in its newest known state.
     pub fn meta(&self) -> &Meta {
         match self {
@@ -86,7 +88,7 @@ impl<K: Object> Event<K> {
 
 /// What caused a change of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ChangeOrigin {
     /// The first full set of objects, read after the start.
     Initial,
     /// A later full set of objects, which replaces the cached ones.
@@ -105,17 +107,17 @@ pub struct Store<K> {
 struct Inner<K> {
     objects: HashTable<Entry<K>>,
     indexes: Vec<IndexData<K>>,
-    version: Version,
+    version: ResourceVersion,
 }
 
 struct IndexData<K> {
-    of: Of<K>,
+    of: IndexFn<K>,
     /// Entries by index value, each list sorted by namespace and name.
     buckets: HashMap<IndexValue, Vec<Entry<K>>>,
 }
 
 fn hash(names: (&str, &str)) -> u64 {
-    Seeded::default().hash_one(names)
+    SeededHashState::default().hash_one(names)
 }
 
 /// Returns namespace and name, the key under which objects are found and sorted.
@@ -129,7 +131,7 @@ impl<K: Object> IndexData<K> {
     }
 
     fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
-        let of = |e: &Entry<K>| (self.of)(e.meta(), e.good());
+        let of = |e: &Entry<K>| (self.of)(e.meta(), e.as_decoded());
         let (from, to) = (old.and_then(of), new.and_then(of));
         if let (Some(old), Some(from)) = (old, &from)
             && Some(from) != to.as_ref()
@@ -161,9 +163,9 @@ impl<K: Object> Inner<K> {
 
     /// Inserts an entry, or replaces the entry of the same key. If the object does not concern this controller, the entry of
     /// the key is removed instead.
-    fn put(&mut self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+    fn put(&mut self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let key = names(new.meta());
-        if new.good().is_some_and(|o| !o.keep()) {
+        if new.as_decoded().is_some_and(|o| !o.is_cached()) {
             return self.remove(key, out);
         }
         let old = match self.objects.find_mut(hash(key), |e| names(e.meta()) == key) {
@@ -176,7 +178,7 @@ impl<K: Object> Inner<K> {
         self.changed(old, Some(new), out);
     }
 
-    fn remove(&mut self, key: (&str, &str), out: &mut Vec<Event<K>>) {
+    fn remove(&mut self, key: (&str, &str), out: &mut Vec<CacheEvent<K>>) {
         if let Ok(entry) = self.objects.find_entry(hash(key), |e| names(e.meta()) == key) {
             let (old, _) = entry.remove();
             self.changed(Some(old), None, out);
@@ -184,22 +186,22 @@ impl<K: Object> Inner<K> {
     }
 
     /// Updates the indexes, and appends the events that lead from `old` to `new`.
-    fn changed(&mut self, old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<Event<K>>) {
+    fn changed(&mut self, old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<CacheEvent<K>>) {
         for index in &mut self.indexes {
             index.change(old.as_ref(), new.as_ref());
         }
         match (old, new) {
-            (Some(Entry::Good(old)), Some(Entry::Good(new))) if old.meta().uid == new.meta().uid => {
-                out.push(Event::Updated { old, new });
+            (Some(Entry::Decoded(old)), Some(Entry::Decoded(new))) if old.meta().uid == new.meta().uid => {
+                out.push(CacheEvent::Updated { old, new });
             }
-            (_, Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
+            (_, Some(Entry::Undecodable(bad))) => out.push(CacheEvent::Unreadable(bad)),
             (old, new) => {
                 out.extend(old.map(|old| match old {
-                    Entry::Good(old) => Event::Deleted(old),
-                    Entry::Bad(bad) => Event::Unreadable(bad),
+                    Entry::Decoded(old) => CacheEvent::Deleted(old),
+                    Entry::Undecodable(bad) => CacheEvent::Unreadable(bad),
                 }));
-                if let Some(Entry::Good(new)) = new {
-                    out.push(Event::Added(new));
+                if let Some(Entry::Decoded(new)) = new {
+                    out.push(CacheEvent::Added(new));
                 }
             }
         }
@@ -208,8 +210,9 @@ impl<K: Object> Inner<K> {
 
 impl<K: Object> Default for Store<K> {
     fn default() -> Self {
-        let indexes = K::Indexes::list().into_iter().map(|of| IndexData { of, buckets: HashMap::default() }).collect();
-        Self { inner: RwLock::new(Inner { objects: HashTable::new(), indexes, version: Version::UNKNOWN }) }
+        let indexes =
+            K::Indexes::index_functions().into_iter().map(|of| IndexData { of, buckets: HashMap::default() }).collect();
+        Self { inner: RwLock::new(Inner { objects: HashTable::new(), indexes, version: ResourceVersion::UNKNOWN }) }
     }
 }
 
@@ -218,7 +221,7 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     /// If the object is unreadable.
-    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Unreadable> {
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, UnreadableObject> {
         self.inner.read().find((namespace, name)).map(Entry::read).transpose()
     }
 
@@ -228,22 +231,22 @@ impl<K: Object> Store<K> {
     }
 
     /// Applies `look` to the metadata of an object, without a clone; `None` if the object is missing.
-    pub fn peek<R>(&self, namespace: &str, name: &str, look: impl FnOnce(&Meta) -> R) -> Option<R> {
+    pub fn with_metadata<R>(&self, namespace: &str, name: &str, look: impl FnOnce(&Meta) -> R) -> Option<R> {
         self.inner.read().find((namespace, name)).map(|e| look(e.meta()))
     }
 
     /// Whether the cache holds the object with this key and UID, in any version, readable or not.
-    pub fn shows(&self, object: &Meta) -> bool {
-        self.peek(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
+    pub fn contains_object(&self, object: &Meta) -> bool {
+        self.with_metadata(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
     }
 
     /// Returns the objects under an index value, sorted by namespace and name.
     ///
     /// # Errors
     /// If one of the objects is unreadable: a decision on only a part of the children would be wrong.
-    pub fn by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable>
+    pub fn list_by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, UnreadableObject>
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         self.select_by_index(index, value, |_| true)
     }
@@ -257,9 +260,9 @@ impl<K: Object> Store<K> {
         index: I,
         value: &IndexValue,
         wanted: impl Fn(&Meta) -> bool,
-    ) -> Result<Vec<Arc<K>>, Unreadable>
+    ) -> Result<Vec<Arc<K>>, UnreadableObject>
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         self.bucket(index, value, |bucket| {
             bucket.iter().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
@@ -267,9 +270,9 @@ impl<K: Object> Store<K> {
     }
 
     /// Returns the readable objects under an index value, sorted by namespace and name.
-    pub fn readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
+    pub fn list_readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
@@ -277,39 +280,39 @@ impl<K: Object> Store<K> {
     /// Returns the number of objects under an index value, including unreadable objects.
     pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         self.bucket(index, value, <[_]>::len)
     }
 
     fn bucket<I, At, R>(&self, _: I, value: &IndexValue, read: impl FnOnce(&[Entry<K>]) -> R) -> R
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         let inner = self.inner.read();
-        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        let index = inner.indexes.get(<K::Indexes as HasIndex<I, At>>::POSITION);
         read(index.and_then(|index| index.buckets.get(value)).map_or(&[], Vec::as_slice))
     }
 
     /// Returns the index values that have objects, in no particular order. The cost depends only on the number of index values.
     pub fn index_values<I, At>(&self, _: I) -> Vec<IndexValue>
     where
-        K::Indexes: Has<I, At>,
+        K::Indexes: HasIndex<I, At>,
     {
         let inner = self.inner.read();
-        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        let index = inner.indexes.get(<K::Indexes as HasIndex<I, At>>::POSITION);
         index.map_or_else(Vec::new, |index| index.buckets.keys().cloned().collect())
     }
 
     /// Returns all readable objects, sorted by namespace and name.
-    pub fn all(&self) -> Vec<Arc<K>> {
-        self.select(|_| true)
+    pub fn all_readable(&self) -> Vec<Arc<K>> {
+        self.select_readable(|_| true)
     }
 
     /// Returns the readable objects that `wanted` accepts, sorted by namespace and name.
-    pub fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+    pub fn select_readable(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let inner = self.inner.read();
-        let good = inner.objects.iter().filter(|entry| entry.good().is_some_and(&wanted));
+        let good = inner.objects.iter().filter(|entry| entry.as_decoded().is_some_and(&wanted));
         let mut all: Vec<Arc<K>> = good.filter_map(|entry| entry.read().ok()).collect();
         drop(inner);
         all.sort_by(|a, b| names(a.meta()).cmp(&names(b.meta())));
@@ -327,20 +330,20 @@ impl<K: Object> Store<K> {
     }
 
     /// Returns the newest version that the cache has reached.
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> ResourceVersion {
         self.inner.read().version
     }
 
     /// Replaces all objects, as a full set read at `version` would, and returns the changes. For tests and measurements only,
     /// because a cache in use is written only by its informer.
-    pub fn fill(&self, objects: Vec<K>, version: Version) -> Vec<Event<K>> {
-        let (objects, mut out) = (objects.into_iter().map(|o| Entry::Good(Arc::new(o))).collect(), Vec::new());
-        self.replace(objects, version, &mut out);
+    pub fn replace_for_tests(&self, objects: Vec<K>, version: ResourceVersion) -> Vec<CacheEvent<K>> {
+        let (objects, mut out) = (objects.into_iter().map(|o| Entry::Decoded(Arc::new(o))).collect(), Vec::new());
+        self.replace_all(objects, version, &mut out);
         out
     }
 
     /// Adds or updates an object, and appends the changes to `out`. An object that is not newer than the cached one is ignored.
-    pub fn apply(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+    pub fn apply(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
@@ -354,7 +357,7 @@ impl<K: Object> Store<K> {
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
-    pub fn apply_read(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+    pub fn apply_outside_watch(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| new.meta().resource_version > known) {
@@ -363,7 +366,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Removes an object that does not concern this controller as of `version`, unless the cache holds a newer version of it.
-    pub fn remove_foreign(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
+    pub fn remove_foreign(&self, namespace: &str, name: &str, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
@@ -373,20 +376,20 @@ impl<K: Object> Store<K> {
     }
 
     /// Removes an object that was deleted at `version`, and raises the version of the cache to `version`.
-    pub fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
+    pub fn remove(&self, namespace: &str, name: &str, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         inner.remove((namespace, name), out);
     }
 
     /// Raises the version of the cache to `version`, up to which all events have arrived.
-    pub fn bookmark(&self, version: Version) {
+    pub fn raise_version(&self, version: ResourceVersion) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
     }
 
     /// Makes the cache equal to a full set read at `version`. Unchanged objects cause no event.
-    pub fn replace(&self, set: Vec<Entry<K>>, version: Version, out: &mut Vec<Event<K>>) {
+    pub fn replace_all(&self, set: Vec<Entry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let mut keys: Vec<Key> = set.iter().map(|e| e.meta().key()).collect();
         keys.sort();
@@ -421,12 +424,12 @@ mod tests {
 
     impl Object for Thing {
         const RESOURCE: Resource =
-            Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+            Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
         type Indexes = (ByController, OrphansByNamespace);
         fn meta(&self) -> &Meta {
             &self.metadata
         }
-        fn keep(&self) -> bool {
+        fn is_cached(&self) -> bool {
             self.keep.unwrap_or(true)
         }
     }
@@ -439,19 +442,19 @@ mod tests {
         };
         let json = serde_json::json!({"metadata": {"name": name, "namespace": "ns", "uid": uid,
             "resourceVersion": version.to_string(), "ownerReferences": owners}});
-        Entry::Good(Arc::new(serde_json::from_value(json).unwrap()))
+        Entry::Decoded(Arc::new(serde_json::from_value(json).unwrap()))
     }
 
     fn names(things: &[Arc<Thing>]) -> Vec<&str> {
         things.iter().map(|t| &*t.metadata.name).collect()
     }
 
-    fn describe(events: &[Event<Thing>]) -> Vec<String> {
-        let one = |e: &Event<Thing>| match e {
-            Event::Added(o) => format!("+{}", o.metadata.name),
-            Event::Updated { new, .. } => format!("~{}", new.metadata.name),
-            Event::Deleted(o) => format!("-{}", o.metadata.name),
-            Event::Unreadable(m) => format!("?{}", m.meta.name),
+    fn describe(events: &[CacheEvent<Thing>]) -> Vec<String> {
+        let one = |e: &CacheEvent<Thing>| match e {
+            CacheEvent::Added(o) => format!("+{}", o.metadata.name),
+            CacheEvent::Updated { new, .. } => format!("~{}", new.metadata.name),
+            CacheEvent::Deleted(o) => format!("-{}", o.metadata.name),
+            CacheEvent::Unreadable(m) => format!("?{}", m.meta.name),
         };
         events.iter().map(one).collect()
     }
@@ -470,8 +473,8 @@ mod tests {
         for (name, owner) in [("b", "u1"), ("a", "u1"), ("c", "")] {
             store.apply(thing(name, name, 1, owner), &mut out);
         }
-        let of = |uid: &str| store.by_index(ByController, &controller("ns", uid)).unwrap();
-        let orphans = || store.by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))).unwrap();
+        let of = |uid: &str| store.list_by_index(ByController, &controller("ns", uid)).unwrap();
+        let orphans = || store.list_by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))).unwrap();
         assert_eq!(names(&of("u1")), ["a", "b"]);
         assert_eq!(names(&orphans()), ["c"]);
         store.apply(thing("c", "c", 2, "u1"), &mut out);
@@ -485,7 +488,7 @@ mod tests {
         assert_eq!(owners, [controller("ns", "u1"), controller("ns", "u2")]);
         assert_eq!(store.index_values(OrphansByNamespace), []);
         assert!(
-            store.by_index(ByController, &controller("elsewhere", "u1")).unwrap().is_empty(),
+            store.list_by_index(ByController, &controller("elsewhere", "u1")).unwrap().is_empty(),
             "a controller has no children in other namespaces"
         );
     }
@@ -497,7 +500,7 @@ mod tests {
         store.apply(thing("a", "a", 5, ""), &mut out);
         store.apply(thing("a", "a", 4, ""), &mut out);
         assert_eq!(describe(&out), ["+a"]);
-        assert_eq!(store.get("ns", "a").unwrap().unwrap().metadata.resource_version, Version::parse("5"));
+        assert_eq!(store.get("ns", "a").unwrap().unwrap().metadata.resource_version, ResourceVersion::parse("5"));
     }
 
     /// COMMON-11.
@@ -518,10 +521,10 @@ mod tests {
         }
         out.clear();
         let set = vec![thing("b", "b", 2, ""), thing("c", "c", 9, ""), thing("d", "d", 8, "")];
-        store.replace(set, Version::parse("10"), &mut out);
+        store.replace_all(set, ResourceVersion::parse("10"), &mut out);
         assert_eq!(describe(&out), ["-a", "~c", "+d"]);
-        assert_eq!(store.version(), Version::parse("10"));
-        assert_eq!(names(&store.all()), ["b", "c", "d"]);
+        assert_eq!(store.version(), ResourceVersion::parse("10"));
+        assert_eq!(names(&store.all_readable()), ["b", "c", "d"]);
     }
 
     /// COMMON-9.
@@ -530,15 +533,15 @@ mod tests {
         let (store, mut out) = (store(), Vec::new());
         store.apply(thing("a", "a", 1, "u1"), &mut out);
         store.apply(thing("b", "b", 1, "u2"), &mut out);
-        let Entry::Good(good) = thing("a", "a", 2, "u1") else { unreachable!() };
-        let bad = Malformed { meta: good.metadata.clone(), error: "spec is a number".into() };
-        store.apply(Entry::Bad(Arc::new(bad)), &mut out);
+        let Entry::Decoded(good) = thing("a", "a", 2, "u1") else { unreachable!() };
+        let bad = MalformedObject { meta: good.metadata.clone(), error: "spec is a number".into() };
+        store.apply(Entry::Undecodable(Arc::new(bad)), &mut out);
         assert_eq!(describe(&out), ["+a", "+b", "?a"]);
-        let error = store.by_index(ByController, &controller("ns", "u1")).unwrap_err();
+        let error = store.list_by_index(ByController, &controller("ns", "u1")).unwrap_err();
         assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
-        assert_eq!(store.by_index(ByController, &controller("ns", "u2")).unwrap().len(), 1);
+        assert_eq!(store.list_by_index(ByController, &controller("ns", "u2")).unwrap().len(), 1);
         store.apply(thing("a", "a", 3, "u1"), &mut out);
-        assert_eq!(store.by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
+        assert_eq!(store.list_by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
     }
 
     /// COMMON-12.
@@ -550,8 +553,8 @@ mod tests {
             r#"{"metadata":{"name":"a","namespace":"ns","uid":"a","resourceVersion":"7"},"keep":false}"#,
         )
         .unwrap();
-        store.apply(Entry::Good(Arc::new(other)), &mut out);
+        store.apply(Entry::Decoded(Arc::new(other)), &mut out);
         assert_eq!(describe(&out), ["+a", "-a"]);
-        assert_eq!((store.len(), store.version()), (0, Version::parse("7")));
+        assert_eq!((store.len(), store.version()), (0, ResourceVersion::parse("7")));
     }
 }

@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Instant,
-    map::Seeded,
-    meta::Version,
-    object::{Resource, Target},
+    map::SeededHashState,
+    meta::ResourceVersion,
+    object::{RequestTarget, Resource},
 };
 
 /// Lease annotation with the [`WrittenVersions`] of the last holder.
-pub const ANNOTATION: &str = "nonet/written";
+pub const WRITTEN_VERSIONS_ANNOTATION: &str = "nonet/written";
 
 /// How long a write may still take effect after its answer was lost: a server ends requests after a minute.
 const LOST_WRITE: Duration = Duration::from_secs(65);
@@ -36,17 +36,17 @@ const LOST_WRITE: Duration = Duration::from_secs(65);
 const METADATA: usize = 2048;
 const FIELD: &[u8] = b"\"resourceVersion\":\"";
 
-/// Number of the latest writes that [`Writes::keep_recent`] keeps.
+/// Number of the latest writes that [`WriteLog::remember_recent_writes`] keeps.
 const RECENT: usize = 1024;
 
 /// Record of the writes of one process. Clones share the record.
 #[derive(Clone, Debug, Default)]
-pub struct Writes(Arc<Mutex<Noted>>);
+pub struct WriteLog(Arc<Mutex<WriteLogState>>);
 
 #[derive(Debug, Default)]
-struct Noted {
-    newest: BTreeMap<Resource, Version>,
-    /// The latest writes to selected kinds; `None` until [`Writes::keep_recent`] is called.
+struct WriteLogState {
+    newest: BTreeMap<Resource, ResourceVersion>,
+    /// The latest writes to selected kinds; `None` until [`WriteLog::remember_recent_writes`] is called.
     recent: Option<Recent>,
     /// Versions that the predecessors wrote, from the Lease.
     inherited: WrittenVersions,
@@ -56,7 +56,7 @@ struct Noted {
 /// A write that was answered with the object.
 #[derive(Clone, Copy, Debug)]
 struct RecentWrite {
-    version: Version,
+    version: ResourceVersion,
     object: u64,
     at: Instant,
 }
@@ -68,9 +68,9 @@ struct Recent {
     writes: VecDeque<RecentWrite>,
 }
 
-impl Writes {
+impl WriteLog {
     /// Records a successful write under the version of the object in its `answer`.
-    pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
+    pub fn record_answer(&self, target: RequestTarget<'_>, answer: &[u8], now: Instant) {
         let version = version_of(answer);
         if version.is_known() {
             let mut noted = self.0.lock();
@@ -88,12 +88,12 @@ impl Writes {
     }
 
     /// Begins to remember the latest [`RECENT`] writes to objects of `kinds`, each an API group and a plural name.
-    pub fn keep_recent(&self, kinds: Vec<(&'static str, &'static str)>) {
+    pub fn remember_recent_writes(&self, kinds: Vec<(&'static str, &'static str)>) {
         self.0.lock().recent = Some(Recent { kinds, writes: VecDeque::new() });
     }
 
     /// Whether one of the remembered writes produced `version`.
-    pub fn has_written(&self, version: Version) -> bool {
+    pub fn has_written(&self, version: ResourceVersion) -> bool {
         let noted = self.0.lock();
         noted.recent.as_ref().is_some_and(|recent| recent.writes.iter().any(|write| write.version == version))
     }
@@ -101,7 +101,7 @@ impl Writes {
     /// Whether this process may have produced `version`, or may have written to the object with this name at or after `since`.
     ///
     /// Also true if the answer to a write was lost at or after `since`, or if not all writes from `since` on are remembered.
-    pub fn may_have_written(&self, version: Version, namespace: &str, name: &str, since: Instant) -> bool {
+    pub fn may_have_written(&self, version: ResourceVersion, namespace: &str, name: &str, since: Instant) -> bool {
         let noted = self.0.lock();
         let Some(Recent { writes, .. }) = &noted.recent else { return true };
         let remembers_all = writes.len() < RECENT || writes.front().is_some_and(|oldest| oldest.at < since);
@@ -112,17 +112,17 @@ impl Writes {
     }
 
     /// Records that the answer to a write was lost, so that its version is unknown.
-    pub fn note_lost(&self, now: Instant) {
+    pub fn record_lost_answer(&self, now: Instant) {
         self.0.lock().lost = Some(now);
     }
 
     /// Keeps the versions that the predecessor wrote, so that they reach the next leader, too.
-    pub fn inherit(&self, left: &WrittenVersions) {
+    pub fn inherit_versions(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
 
     /// Returns the versions to leave in the Lease; `None` while a write without an answer may still take effect.
-    pub fn left(&self, now: Instant) -> Option<WrittenVersions> {
+    pub fn versions_for_successor(&self, now: Instant) -> Option<WrittenVersions> {
         let noted = self.0.lock();
         if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
             return None;
@@ -138,24 +138,26 @@ impl Writes {
 
 /// Returns a hash that identifies an object within this process, except for rare collisions.
 fn object_id(namespace: &str, name: &str) -> u64 {
-    Seeded::default().hash_one((namespace, name))
+    SeededHashState::default().hash_one((namespace, name))
 }
 
 /// Returns the version of the object in an answer. This is the first `resourceVersion`, because the metadata precedes every
 /// part that could contain another one.
-fn version_of(answer: &[u8]) -> Version {
+fn version_of(answer: &[u8]) -> ResourceVersion {
     let head = &answer[..answer.len().min(METADATA)];
-    let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else { return Version::UNKNOWN };
+    let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else {
+        return ResourceVersion::UNKNOWN;
+    };
     let digits = head[at + FIELD.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
-    std::str::from_utf8(digits).map_or(Version::UNKNOWN, Version::parse)
+    std::str::from_utf8(digits).map_or(ResourceVersion::UNKNOWN, ResourceVersion::parse)
 }
 
 /// For each resource, the newest version that a leader has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenVersions(BTreeMap<String, Version>);
+pub struct WrittenVersions(BTreeMap<String, ResourceVersion>);
 
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct AnnotationValue {
     /// `leaseTransitions` of the Lease when the annotation was written. A later holder that does not know the annotation
     /// keeps it but increments the count, which shows that the versions are outdated.
     transitions: i64,
@@ -164,18 +166,18 @@ struct Note {
 
 impl WrittenVersions {
     /// Returns the version that a cache of `resource` must reach; unknown if the leader wrote none.
-    pub fn of(&self, resource: Resource) -> Version {
+    pub fn version_of_resource(&self, resource: Resource) -> ResourceVersion {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
 
-    /// Formats the value of [`ANNOTATION`] for a Lease with this number of transitions.
-    pub fn write(&self, transitions: i64) -> String {
-        serde_json::json!(Note { transitions, written: self.clone() }).to_string()
+    /// Formats the value of [`WRITTEN_VERSIONS_ANNOTATION`] for a Lease with this number of transitions.
+    pub fn to_annotation(&self, transitions: i64) -> String {
+        serde_json::json!(AnnotationValue { transitions, written: self.clone() }).to_string()
     }
 
-    /// Parses the value of [`ANNOTATION`]; `None` if the text is invalid or another process has held the Lease since.
-    pub fn read(text: &str, transitions: i64) -> Option<Self> {
-        let note: Note = serde_json::from_str(text).ok()?;
+    /// Parses the value of [`WRITTEN_VERSIONS_ANNOTATION`]; `None` if the text is invalid or another process has held the Lease since.
+    pub fn from_annotation(text: &str, transitions: i64) -> Option<Self> {
+        let note: AnnotationValue = serde_json::from_str(text).ok()?;
         (note.transitions == transitions).then_some(note.written)
     }
 }
@@ -184,9 +186,9 @@ impl WrittenVersions {
 #[derive(Clone, Debug)]
 pub struct Succession {
     /// Time at which the gate for writes was opened.
-    pub since: Instant,
+    pub leading_since: Instant,
     /// Versions that the predecessor wrote; `None` if they are unknown.
-    pub left: Option<Arc<WrittenVersions>>,
+    pub predecessor_versions: Option<Arc<WrittenVersions>>,
 }
 
 #[cfg(test)]
@@ -194,48 +196,55 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
     const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
     /// COMMON-54.
     #[tokio::test(start_paused = true)]
     async fn the_newest_version_of_each_resource_is_left_in_the_lease() {
-        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         let note = |resource, answer: &str| {
-            writes.note(Target::object(resource, "shop", ""), answer.as_bytes(), clock.instant());
+            writes.record_answer(RequestTarget::object(resource, "shop", ""), answer.as_bytes(), clock.monotonic_now());
         };
         note(PODS, r#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"12"},"spec":{}}"#);
         note(PODS, r#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"11"}}"#);
         note(SETS, r#"{"kind":"Status","metadata":{},"status":"Success"}"#);
-        let left = writes.left(clock.instant()).unwrap();
-        assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("12"), Version::UNKNOWN));
-        let text = left.write(3);
+        let left = writes.versions_for_successor(clock.monotonic_now()).unwrap();
+        assert_eq!(
+            (left.version_of_resource(PODS), left.version_of_resource(SETS)),
+            (ResourceVersion::parse("12"), ResourceVersion::UNKNOWN)
+        );
+        let text = left.to_annotation(3);
         assert_eq!(text, r#"{"transitions":3,"written":{"pods":"12"}}"#);
-        assert_eq!(WrittenVersions::read(&text, 3), Some(left));
-        assert_eq!(WrittenVersions::read(&text, 4), None, "another process has held the Lease since");
-        assert_eq!(WrittenVersions::read("{}", 3), None);
+        assert_eq!(WrittenVersions::from_annotation(&text, 3), Some(left));
+        assert_eq!(WrittenVersions::from_annotation(&text, 4), None, "another process has held the Lease since");
+        assert_eq!(WrittenVersions::from_annotation("{}", 3), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn versions_of_the_predecessor_reach_the_next_leader_unless_newer_ones_exist() {
-        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.inherit(
-            &WrittenVersions::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap(),
+        let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        writes.inherit_versions(
+            &WrittenVersions::from_annotation(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1)
+                .unwrap(),
         );
         let answer = br#"{"metadata":{"resourceVersion":"41"}}"#;
-        writes.note(Target::object(PODS, "shop", ""), answer, clock.instant());
-        let left = writes.left(clock.instant()).unwrap();
-        assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("41"), Version::parse("9")));
+        writes.record_answer(RequestTarget::object(PODS, "shop", ""), answer, clock.monotonic_now());
+        let left = writes.versions_for_successor(clock.monotonic_now()).unwrap();
+        assert_eq!(
+            (left.version_of_resource(PODS), left.version_of_resource(SETS)),
+            (ResourceVersion::parse("41"), ResourceVersion::parse("9"))
+        );
     }
 
     /// COMMON-56.
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_leaves_the_next_leader_no_versions_for_a_while() {
-        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.note_lost(clock.instant());
-        assert_eq!(writes.left(clock.instant()), None);
+        let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        writes.record_lost_answer(clock.monotonic_now());
+        assert_eq!(writes.versions_for_successor(clock.monotonic_now()), None);
         clock.sleep(LOST_WRITE).await;
-        assert_eq!(writes.left(clock.instant()), Some(WrittenVersions::default()));
+        assert_eq!(writes.versions_for_successor(clock.monotonic_now()), Some(WrittenVersions::default()));
     }
 }

@@ -19,25 +19,25 @@ use jiff::Timestamp;
 pub use worker::{Decision, Loop};
 
 use crate::{
-    consistency::{Behind, Ledger},
+    consistency::{Ledger, UnseenWrite},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Note, Requeue},
+    io::{Io, Note, Requeue, SyncError},
     map::HashSet,
     meta::Uid,
     object::Resource,
     queue::{Priority, QueueKey},
-    store::Origin,
+    store::ChangeOrigin,
 };
 
 /// The most lines of one kind, and the most bytes of a line, in a plan that is remembered for diagnostics.
-const LINES: (usize, usize) = (20, 500);
+const PLAN_TEXT_LIMITS: (usize, usize) = (20, 500);
 
 /// The longest interval between two checks whether the caches show the writes of this process, while a sync waits for them.
-pub const RECHECK: Duration = Duration::from_secs(2);
+pub const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of reading the caches for one key.
-pub enum Observed<S> {
+pub enum Observation<S> {
     /// The object no longer exists; there is nothing to do.
     Gone,
     /// The caches do not allow a decision yet. The awaited event enqueues the key; without it the key comes back after
@@ -46,25 +46,25 @@ pub enum Observed<S> {
         /// The awaited event or condition, as text for people.
         why: String,
         /// The delay after which the key comes back if the awaited event has not enqueued it.
-        at_most: Duration,
+        max_wait: Duration,
         /// The resource of the cache that does not show a write of this process yet; `None` for every other reason to wait.
-        stale: Option<Resource>,
+        stale_resource: Option<Resource>,
     },
     /// The snapshot from which the controller decides.
     Ready(S),
 }
 
-impl<S> Observed<S> {
+impl<S> Observation<S> {
     /// Creates a [`Waiting`](Self::Waiting) for any reason other than a stale cache.
-    pub fn wait(why: impl Into<String>, at_most: Duration) -> Self {
-        Self::Waiting { why: why.into(), at_most, stale: None }
+    pub fn waiting_because(why: impl Into<String>, at_most: Duration) -> Self {
+        Self::Waiting { why: why.into(), max_wait: at_most, stale_resource: None }
     }
 
     /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes of this process. The argument is the result of
     /// [`Ledger::behind`](crate::consistency::Ledger::behind).
-    pub fn behind((behind, left): (Behind, Duration)) -> Self {
-        let stale = if let Behind::Write { resource, .. } = behind { Some(resource) } else { None };
-        Self::Waiting { why: behind.to_string(), at_most: left.min(RECHECK), stale }
+    pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
+        let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
+        Self::Waiting { why: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL), stale_resource: stale }
     }
 }
 
@@ -81,8 +81,8 @@ pub struct Explanation {
 
 impl Explanation {
     /// Limits the number and the length of the lines, which depend on objects that users write.
-    fn bounded(mut self) -> Self {
-        let (count, length) = LINES;
+    fn with_bounded_text(mut self) -> Self {
+        let (count, length) = PLAN_TEXT_LIMITS;
         let shorten = |line: &mut String| {
             if line.len() > length {
                 line.truncate(line.floor_char_boundary(length));
@@ -108,7 +108,7 @@ pub trait Explain {
     /// Returns the observed state in one line, such as the numbers of wanted and of ready Pods.
     fn situation(&self) -> String;
     /// Returns the reasons why the object makes no progress; empty if it waits for nothing.
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         Vec::new()
     }
     /// Returns the actions of the plan that are not requests, one per line.
@@ -118,7 +118,7 @@ pub trait Explain {
     /// Returns the delay after which the decision may change without an event; `None` if only an event can change it.
     ///
     /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
-    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`Retry::Stop`](crate::io::Retry::Stop) cancels it. A
+    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Stop`](crate::io::RetryPolicy::Stop) cancels it. A
     /// delay of zero is ignored: [`Controller::act`] returns a [`Requeue`] to bring the key back at once.
     fn requeue_after(&self) -> Option<Duration> {
         None
@@ -146,7 +146,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Reads the caches into a snapshot, without requests and without waiting.
     ///
     /// The only permitted effects are on the memory of this process, because `/debug/explain` calls this method, too.
-    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
+    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observation<Self::Snapshot>, SyncError>;
     /// Computes the plan from the snapshot alone: equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
     /// Sends the requests of the plan. The forecast also runs this method, which must therefore wait and act only through `io`.
@@ -154,29 +154,29 @@ pub trait Controller: Send + Sync + Sized + 'static {
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
-    ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
+    ) -> impl Future<Output = Result<Requeue, SyncError>> + Send;
     /// Returns the reference of the synced object for Events, and the UID under which the ledger records the writes for it.
-    fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
+    fn synced_object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 
     /// Changes the controller's memory as a sync asks. The default does nothing.
-    fn note(&self, _: &Self::Snapshot, _: Self::Note) {}
+    fn apply_note(&self, _: &Self::Snapshot, _: Self::Note) {}
     /// Reads caches and memory again for a sync that has waited; `None` if nothing differs from the snapshot.
     fn observe_again(
         &self,
         _: &Self::Snapshot,
-        _: <Self::Note as Note>::Question,
-    ) -> Option<<Self::Note as Note>::Fresh> {
+        _: <Self::Note as Note>::Query,
+    ) -> Option<<Self::Note as Note>::NewState> {
         None
     }
     /// Updates the state in memory that later snapshots use, such as the time at which a Pod has to leave its node.
     ///
     /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not send requests or record
     /// Events.
-    fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
+    fn record_plan(&self, _: &Self::Snapshot, _: &Self::Plan) {}
     /// Cleans up memory after a sync, whether the sync succeeded or failed.
     fn after_sync(&self, _: &Self::Snapshot) {}
     /// Returns the UIDs of the object's children in the cache. The ledger needs them when the answer to a create is lost.
-    fn children(&self, _: &Self::Snapshot) -> HashSet<Uid> {
+    fn child_uids(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
     /// Returns the record of this process's writes that the caches do not show yet; `None` if the controller keeps none.
@@ -185,26 +185,26 @@ pub trait Controller: Send + Sync + Sized + 'static {
     }
     /// Returns the caches that must be filled before the first sync.
     fn informers(&self) -> Vec<&dyn AnyInformer>;
-    /// Is called for each sync that cannot decide yet ([`Observed::Waiting`]).
-    fn waiting(&self, _: &Self::Key) {}
+    /// Is called for each sync that cannot decide yet ([`Observation::Waiting`]).
+    fn on_waiting(&self, _: &Self::Key) {}
 }
 
-/// The number of Pods that lengthens [`debounce`] by one period.
-const PODS_PER_PERIOD: usize = 100;
-/// The longest [`debounce`], in periods.
-const MAX_PERIODS: usize = 10;
+/// The number of Pods that lengthens [`debounce_for_pods`] by one period.
+const PODS_PER_DEBOUNCE_PERIOD: usize = 100;
+/// The longest [`debounce_for_pods`], in periods.
+const MAX_DEBOUNCE_PERIODS: usize = 10;
 
 /// Returns the delay after a status change of an object with this number of Pods, in which further changes may accumulate:
 /// `period` for every 100 Pods, at most ten periods, none below 100 Pods. The cost of a sync grows with the Pods, too.
-pub fn debounce(period: Duration, pods: usize) -> Duration {
-    // The number of periods is at most `MAX_PERIODS`, so the conversion cannot fail.
-    period * u32::try_from((pods / PODS_PER_PERIOD).min(MAX_PERIODS)).unwrap_or_default()
+pub fn debounce_for_pods(period: Duration, pods: usize) -> Duration {
+    // The number of periods is at most `MAX_DEBOUNCE_PERIODS`, so the conversion cannot fail.
+    period * u32::try_from((pods / PODS_PER_DEBOUNCE_PERIOD).min(MAX_DEBOUNCE_PERIODS)).unwrap_or_default()
 }
 
 /// Returns the priority of a key from the origin of the event that enqueues it.
-pub fn priority(origin: Origin) -> Priority {
+pub fn priority_of_origin(origin: ChangeOrigin) -> Priority {
     match origin {
-        Origin::Initial | Origin::Resync => Priority::Low,
-        Origin::Relist | Origin::Watch => Priority::Normal,
+        ChangeOrigin::Initial | ChangeOrigin::Resync => Priority::Low,
+        ChangeOrigin::Relist | ChangeOrigin::Watch => Priority::Normal,
     }
 }

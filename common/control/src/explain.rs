@@ -1,35 +1,35 @@
 //! The lines of an explanation, limited in number.
 
 /// The most lines of one kind that an explanation shows. Further lines are only counted.
-const LISTED: usize = 10;
+const MAX_LINES: usize = 10;
 
 /// The first ten lines of an explanation, and the number of omitted lines.
 ///
 /// A line is formatted only if it is kept. Explaining a plan with many actions is therefore cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Lines {
+pub struct BoundedLines {
     listed: Vec<String>,
-    more: i64,
+    omitted: i64,
 }
 
-impl Lines {
+impl BoundedLines {
     /// Adds a line. `line` is called only if there is room for its result.
     pub fn push(&mut self, line: impl FnOnce() -> String) {
-        if self.listed.len() < LISTED {
+        if self.listed.len() < MAX_LINES {
             self.listed.push(line());
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 
     /// Adds `count` to the number of omitted lines.
-    pub fn leave_out(&mut self, count: usize) {
-        self.more += i64::try_from(count).unwrap_or(i64::MAX);
+    pub fn add_omitted(&mut self, count: usize) {
+        self.omitted += i64::try_from(count).unwrap_or(i64::MAX);
     }
 
     /// Returns the kept lines. If lines were omitted, a last line states their number.
     pub fn into_vec(self) -> Vec<String> {
-        let Self { mut listed, more } = self;
+        let Self { mut listed, omitted: more } = self;
         if more > 0 {
             listed.push(format!("... and {more} more"));
         }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn omitted_lines_are_counted_and_never_formatted() {
-        let (mut lines, mut formatted) = (Lines::default(), 0);
+        let (mut lines, mut formatted) = (BoundedLines::default(), 0);
         for n in 0..13 {
             lines.push(|| {
                 formatted += 1;
@@ -53,6 +53,6 @@ mod tests {
         let lines = lines.into_vec();
         assert_eq!((formatted, lines.len()), (10, 11));
         assert_eq!(lines[9..], ["line 9", "... and 3 more"]);
-        assert!(Lines::default().into_vec().is_empty());
+        assert!(BoundedLines::default().into_vec().is_empty());
     }
 }

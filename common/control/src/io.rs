@@ -22,12 +22,14 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, AccountObserver, Action, Entry};
+pub use account::{Account, AccountEntry, AccountObserver, Action};
 pub use claim::{Claim, ClaimResults};
 pub use effect::Note;
-pub use group::Pace;
-pub use outcome::{Failed, Requeue, Retry};
+pub use group::GroupConcurrency;
+pub use outcome::{Requeue, RetryPolicy, SyncError};
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
-pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Verb};
-pub use revisions::{Change, RawMembers, Refused, StoreRevision, Stored, delete_revision};
-pub use run::{Answer, Executor, Forecast, Io, Subject, forecast};
+pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody, Verb};
+pub use revisions::{
+    RawRevisionMembers, RevisionChange, RevisionChangeError, StoreOutcome, StoreRevision, delete_revision,
+};
+pub use run::{Answer, Executor, Forecast, Io, SyncSubject, forecast};

@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// A hundred years, used instead of a delay that overflows the clock.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const LONGEST_DELAY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The most keys that a held queue keeps. On a standby, the keys of deleted objects would otherwise accumulate.
-const MAX_HELD: usize = 50_000;
+const MAX_HELD_KEYS: usize = 50_000;
 
 /// The order between keys. Keys of a higher priority are handed out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,28 +40,32 @@ pub enum Priority {
 
 /// The delays of failing keys.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub struct BackoffSettings {
     /// Delay after the first failure. Each further failure doubles the delay.
-    pub base: Duration,
+    pub base_delay: Duration,
     /// The upper limit of the doubled delay. The token [bucket](Self::bucket) may delay a key for longer.
-    pub max: Duration,
+    pub max_delay: Duration,
     /// Retries per second and burst, shared by all failing keys of one [tenant](QueueKey::tenant); `None` for no limit.
-    pub bucket: Option<(f64, u32)>,
+    pub retry_rate_and_burst: Option<(f64, u32)>,
 }
 
-impl Default for Backoff {
+impl Default for BackoffSettings {
     /// Returns the values of client-go's default controller rate limiter. There all keys share one bucket; here each tenant has
     /// its own.
     fn default() -> Self {
-        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) }
+        Self {
+            base_delay: Duration::from_millis(5),
+            max_delay: Duration::from_secs(1000),
+            retry_rate_and_burst: Some((10.0, 100)),
+        }
     }
 }
 
-impl Backoff {
+impl BackoffSettings {
     /// Returns the delay of a key that has failed `failures` times before.
-    pub fn delay(&self, failures: u32) -> Duration {
+    pub fn delay_after_failures(&self, failures: u32) -> Duration {
         let factor = 1u32.checked_shl(failures).filter(|_| failures < 31);
-        factor.and_then(|f| self.base.checked_mul(f)).map_or(self.max, |d| d.min(self.max))
+        factor.and_then(|f| self.base_delay.checked_mul(f)).map_or(self.max_delay, |d| d.min(self.max_delay))
     }
 }
 
@@ -104,23 +108,23 @@ struct RetryLimits {
 
 impl RetryLimits {
     /// The lower limit of `prune_at`.
-    const PRUNE_AT_LEAST: usize = 64;
+    const MIN_PRUNE_AT: usize = 64;
 
     fn new(qps: f64, burst: u32) -> Self {
-        Self { qps, burst, buckets: HashMap::default(), prune_at: Self::PRUNE_AT_LEAST }
+        Self { qps, burst, buckets: HashMap::default(), prune_at: Self::MIN_PRUNE_AT }
     }
 
     /// Takes a token from the tenant's bucket and returns how long to wait for the token.
     fn reserve(&mut self, tenant: &str, now: Instant) -> Duration {
         if let Some(bucket) = self.buckets.get(tenant) {
-            return bucket.reserve(now);
+            return bucket.reserve_token(now);
         }
         if self.buckets.len() >= self.prune_at {
             self.buckets.retain(|_, bucket| !bucket.is_full(now));
-            self.prune_at = (2 * self.buckets.len()).max(Self::PRUNE_AT_LEAST);
+            self.prune_at = (2 * self.buckets.len()).max(Self::MIN_PRUNE_AT);
         }
         let Some(bucket) = Throttle::new(self.qps, self.burst) else { return Duration::ZERO };
-        let wait = bucket.reserve(now);
+        let wait = bucket.reserve_token(now);
         self.buckets.insert(tenant.into(), bucket);
         wait
     }
@@ -129,22 +133,22 @@ impl RetryLimits {
 /// An observer of a queue, for metrics.
 pub trait QueueObserver: Send + Sync {
     /// Is called when a key begins to wait.
-    fn added(&self) {}
+    fn on_key_added(&self) {}
     /// Is called when a worker gets a key, which has waited for this time.
-    fn taken(&self, _waited: Duration) {}
+    fn on_key_taken(&self, _waited: Duration) {}
     /// Is called when the processing of a key, which took this time, has ended.
-    fn done(&self, _worked: Duration) {}
+    fn on_key_done(&self, _worked: Duration) {}
     /// Is called when a key is added with a delay or a back-off.
-    fn retried(&self) {}
+    fn on_key_retried(&self) {}
     /// Is called when a worker finds no waiting key, with the time at which the first delayed key is due.
-    fn waits_until(&self, _due: Instant) {}
+    fn on_idle_until(&self, _due: Instant) {}
 }
 
 impl QueueObserver for () {}
 
 /// A work queue of unique keys. Clones share the queue.
 pub struct Queue<K> {
-    inner: Arc<Shared<K>>,
+    inner: Arc<QueueShared<K>>,
 }
 
 impl<K> Clone for Queue<K> {
@@ -153,11 +157,11 @@ impl<K> Clone for Queue<K> {
     }
 }
 
-struct Shared<K> {
+struct QueueShared<K> {
     state: Mutex<State<K>>,
     changed: Notify,
     clock: Clock,
-    backoff: Backoff,
+    backoff: BackoffSettings,
     observer: Arc<dyn QueueObserver>,
 }
 
@@ -171,9 +175,9 @@ struct State<K> {
     /// Keys in progress, with their start time.
     processing: BTreeMap<K, Instant>,
     /// Keys with a delay that stays if a worker gets the key before.
-    delayed: Timers<K>,
+    delayed: KeyTimers<K>,
     /// Keys with a delay that is cancelled if a worker gets the key before.
-    rechecks: Timers<K>,
+    rechecks: KeyTimers<K>,
     /// Consecutive failures of each key. [`Queue::forget`] resets them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
@@ -189,31 +193,31 @@ impl<K: QueueKey> State<K> {
     ///
     /// The waiting keys are dropped as well. After [`Queue::open`] the caches are replayed, which adds the keys of all existing
     /// objects.
-    fn overflows(&mut self) -> bool {
+    fn drops_new_key(&mut self) -> bool {
         let count = self.dirty.len() + self.delayed.by_key.len() + self.rechecks.by_key.len();
-        if self.held && !self.overflowed && count >= MAX_HELD {
+        if self.held && !self.overflowed && count >= MAX_HELD_KEYS {
             self.overflowed = true;
             self.lines = Default::default();
             self.dirty = HashMap::default();
-            (self.delayed, self.rechecks) = (Timers::default(), Timers::default());
+            (self.delayed, self.rechecks) = (KeyTimers::default(), KeyTimers::default());
         }
         self.overflowed
     }
 }
 
 /// A set of keys, each with the time at which it is due.
-struct Timers<K> {
+struct KeyTimers<K> {
     by_time: BTreeSet<(Instant, K)>,
     by_key: HashMap<K, Instant>,
 }
 
-impl<K> Default for Timers<K> {
+impl<K> Default for KeyTimers<K> {
     fn default() -> Self {
         Self { by_time: BTreeSet::new(), by_key: HashMap::default() }
     }
 }
 
-impl<K: QueueKey> Timers<K> {
+impl<K: QueueKey> KeyTimers<K> {
     /// Sets the time of a key, unless the key has an earlier time. Returns whether the time was set.
     fn set_earlier(&mut self, key: K, at: Instant) -> bool {
         if self.by_key.get(&key).is_some_and(|known| *known <= at) {
@@ -232,13 +236,13 @@ impl<K: QueueKey> Timers<K> {
     }
 
     /// Returns the time at which the first key is due.
-    fn next(&self) -> Option<Instant> {
+    fn next_due(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
     /// Removes and returns a key that is due.
     fn pop_due(&mut self, now: Instant) -> Option<K> {
-        let (_, key) = self.next().filter(|at| *at <= now).and_then(|_| self.by_time.pop_first())?;
+        let (_, key) = self.next_due().filter(|at| *at <= now).and_then(|_| self.by_time.pop_first())?;
         self.by_key.remove(&key);
         Some(key)
     }
@@ -263,7 +267,7 @@ pub struct QueueState {
 
 /// A handle to a [`Queue`] that does not keep the queue alive.
 pub struct WeakQueue<K> {
-    inner: Weak<Shared<K>>,
+    inner: Weak<QueueShared<K>>,
 }
 
 impl<K> WeakQueue<K> {
@@ -280,21 +284,21 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Creates an empty, open queue.
-    pub fn new(clock: Clock, backoff: Backoff, observer: Option<Arc<dyn QueueObserver>>) -> Self {
+    pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueObserver>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
             processing: BTreeMap::new(),
-            delayed: Timers::default(),
-            rechecks: Timers::default(),
+            delayed: KeyTimers::default(),
+            rechecks: KeyTimers::default(),
             failures: HashMap::default(),
-            retry_limits: backoff.bucket.map(|(qps, burst)| RetryLimits::new(qps, burst)),
+            retry_limits: backoff.retry_rate_and_burst.map(|(qps, burst)| RetryLimits::new(qps, burst)),
             held: false,
             overflowed: false,
             closed: false,
         };
         let observer = observer.unwrap_or_else(|| Arc::new(()));
-        let shared = Shared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
+        let shared = QueueShared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
         Self { inner: Arc::new(shared) }
     }
 
@@ -307,17 +311,17 @@ impl<K: QueueKey> Queue<K> {
     }
 
     fn push(&self, state: &mut State<K>, key: K, priority: Priority) {
-        if state.overflows() {
+        if state.drops_new_key() {
             return;
         }
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         match state.dirty.get_mut(&key) {
             Some((p, _)) if *p >= priority => return,
             Some((p, _)) => *p = priority,
             None => {
                 state.dirty.insert(key.clone(), (priority, now));
                 if !state.held {
-                    self.inner.observer.added();
+                    self.inner.observer.on_key_added();
                 }
             }
         }
@@ -330,7 +334,7 @@ impl<K: QueueKey> Queue<K> {
     /// Holds the queue, for a standby: keys wait without being counted, and all keys are dropped when there are more than 50,000.
     ///
     /// [`Queue::open`] ends the hold.
-    pub fn hold(&self) {
+    pub fn hold_keys(&self) {
         self.inner.state.lock().held = true;
     }
 
@@ -338,15 +342,15 @@ impl<K: QueueKey> Queue<K> {
     ///
     /// Returns whether keys were dropped. The caller then has to replay the caches.
     #[must_use]
-    pub fn open(&self) -> bool {
+    pub fn release_held_keys(&self) -> bool {
         let mut state = self.inner.state.lock();
         if !std::mem::take(&mut state.held) {
             return false;
         }
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         for (_, since) in state.dirty.values_mut() {
             *since = now;
-            self.inner.observer.added();
+            self.inner.observer.on_key_added();
         }
         std::mem::take(&mut state.overflowed)
     }
@@ -368,7 +372,7 @@ impl<K: QueueKey> Queue<K> {
     /// Adds a key after a delay, unless the key is handed out before.
     ///
     /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not arrive.
-    pub fn recheck_after(&self, key: K, delay: Duration) {
+    pub fn add_recheck_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add_after(key, delay);
         }
@@ -378,18 +382,18 @@ impl<K: QueueKey> Queue<K> {
 
     fn count_retry(&self) {
         if !self.inner.state.lock().held {
-            self.inner.observer.retried();
+            self.inner.observer.on_key_retried();
         }
     }
 
-    fn set_timer(&self, key: K, delay: Duration, timers: impl FnOnce(&mut State<K>) -> &mut Timers<K>) {
+    fn set_timer(&self, key: K, delay: Duration, timers: impl FnOnce(&mut State<K>) -> &mut KeyTimers<K>) {
         let mut state = self.inner.state.lock();
-        if state.closed || state.overflows() {
+        if state.closed || state.drops_new_key() {
             return;
         }
         // A delay that overflows the clock, for example one computed from a field of an object, means never.
-        let now = self.inner.clock.instant();
-        let at = now.checked_add(delay).unwrap_or(now + FOREVER);
+        let now = self.inner.clock.monotonic_now();
+        let at = now.checked_add(delay).unwrap_or(now + LONGEST_DELAY);
         if timers(&mut state).set_earlier(key, at) {
             self.inner.changed.notify_one();
         }
@@ -397,10 +401,10 @@ impl<K: QueueKey> Queue<K> {
 
     /// Adds a failed key after its back-off, and counts the failure.
     pub fn add_rate_limited(&self, key: K) {
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         let mut state = self.inner.state.lock();
         let failures = state.failures.entry(key.clone()).or_default();
-        let backoff = self.inner.backoff.delay(*failures);
+        let backoff = self.inner.backoff.delay_after_failures(*failures);
         *failures += 1;
         let limited = state.retry_limits.as_mut().map(|limits| limits.reserve(key.tenant(), now));
         drop(state);
@@ -409,8 +413,8 @@ impl<K: QueueKey> Queue<K> {
 
     /// Adds a key after a conflict, and counts a failure. The key comes back at once after the first failure in a row, otherwise
     /// after its back-off.
-    pub fn add_conflicting(&self, key: K) {
-        if self.failures(&key) > 0 {
+    pub fn add_after_conflict(&self, key: K) {
+        if self.failure_count(&key) > 0 {
             return self.add_rate_limited(key);
         }
         self.inner.state.lock().failures.insert(key.clone(), 1);
@@ -418,17 +422,17 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Sets the number of consecutive failures of a key to zero, for example after a success.
-    pub fn forget(&self, key: &K) {
+    pub fn reset_failures(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
 
     /// Returns the number of consecutive failures of a key.
-    pub fn failures(&self, key: &K) -> u32 {
+    pub fn failure_count(&self, key: &K) -> u32 {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
     /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::done`] when the key has been processed.
-    pub async fn next(&self) -> Option<K> {
+    pub async fn next_key(&self) -> Option<K> {
         loop {
             let due = {
                 let mut state = self.inner.state.lock();
@@ -437,7 +441,7 @@ impl<K: QueueKey> Queue<K> {
                     self.inner.changed.notify_one();
                     return None;
                 }
-                let now = self.inner.clock.instant();
+                let now = self.inner.clock.monotonic_now();
                 while let Some(key) = state.delayed.pop_due(now).or_else(|| state.rechecks.pop_due(now)) {
                     self.push(&mut state, key, Priority::Normal);
                 }
@@ -447,10 +451,10 @@ impl<K: QueueKey> Queue<K> {
                     }
                     return Some(key);
                 }
-                state.delayed.next().into_iter().chain(state.rechecks.next()).min()
+                state.delayed.next_due().into_iter().chain(state.rechecks.next_due()).min()
             };
             if let Some(due) = due {
-                self.inner.observer.waits_until(due);
+                self.inner.observer.on_idle_until(due);
             }
             tokio::select! {
                 biased;
@@ -468,7 +472,7 @@ impl<K: QueueKey> Queue<K> {
                     continue;
                 }
                 if let Some((_, since)) = state.dirty.remove(&key) {
-                    self.inner.observer.taken(now.saturating_duration_since(since));
+                    self.inner.observer.on_key_taken(now.saturating_duration_since(since));
                 }
                 state.rechecks.remove(&key);
                 state.processing.insert(key.clone(), now);
@@ -479,10 +483,10 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Ends the processing of a key. A key that was added meanwhile waits again.
-    pub fn done(&self, key: &K) {
+    pub fn mark_done(&self, key: &K) {
         let mut state = self.inner.state.lock();
         if let Some(since) = state.processing.remove(key) {
-            self.inner.observer.done(self.inner.clock.instant().saturating_duration_since(since));
+            self.inner.observer.on_key_done(self.inner.clock.monotonic_now().saturating_duration_since(since));
         }
         if let Some((priority, _)) = state.dirty.get(key).copied() {
             state.lines[priority as usize].push_back(key.clone());
@@ -518,17 +522,17 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Returns the processing times of the keys in progress: their sum and their maximum.
-    pub fn unfinished(&self) -> (Duration, Duration) {
+    pub fn processing_times(&self) -> (Duration, Duration) {
         let state = self.inner.state.lock();
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         let ages = state.processing.values().map(|since| now.saturating_duration_since(*since));
         (ages.clone().sum(), ages.max().unwrap_or_default())
     }
 
     /// Returns the content of the queue, at most `limit` keys in each category.
-    pub fn state(&self, limit: usize) -> QueueState {
+    pub fn debug_state(&self, limit: usize) -> QueueState {
         let state = self.inner.state.lock();
-        let now = self.inner.clock.instant();
+        let now = self.inner.clock.monotonic_now();
         let mut waiting: Vec<String> = state.dirty.keys().map(ToString::to_string).collect();
         waiting.sort();
         waiting.truncate(limit);
@@ -569,7 +573,7 @@ mod tests {
     }
 
     fn queue() -> Queue<String> {
-        Queue::new(Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0), Backoff::default(), None)
+        Queue::new(Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0), BackoffSettings::default(), None)
     }
 
     fn key(k: &str) -> String {
@@ -577,7 +581,7 @@ mod tests {
     }
 
     async fn soon(q: &Queue<String>) -> Option<String> {
-        tokio::time::timeout(Duration::from_nanos(1), q.next()).await.ok().flatten()
+        tokio::time::timeout(Duration::from_nanos(1), q.next_key()).await.ok().flatten()
     }
 
     /// COMMON-28.
@@ -591,9 +595,9 @@ mod tests {
             q.add(key("a"), Priority::Normal);
         }
         assert_eq!(soon(&q).await, None, "never two workers at the same time");
-        q.done(&key("a"));
+        q.mark_done(&key("a"));
         assert_eq!(soon(&q).await.as_deref(), Some("a"));
-        q.done(&key("a"));
+        q.mark_done(&key("a"));
         assert_eq!(soon(&q).await, None);
         assert!(q.is_idle());
     }
@@ -608,7 +612,7 @@ mod tests {
         q.add(key("c"), Priority::Normal);
         let mut order = Vec::new();
         while let Some(k) = soon(&q).await {
-            q.done(&k);
+            q.mark_done(&k);
             order.push(k);
         }
         assert_eq!(order, ["c", "a", "b"]);
@@ -618,45 +622,48 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_delayed_key_keeps_the_earlier_time_and_is_not_cancelled() {
         let q = queue();
-        let start = q.inner.clock.instant();
+        let start = q.inner.clock.monotonic_now();
         q.add_after(key("a"), Duration::from_secs(10));
         q.add_after(key("a"), Duration::from_secs(5));
         q.add_after(key("a"), Duration::from_secs(7));
         q.add(key("a"), Priority::Normal);
-        assert_eq!(q.next().await.as_deref(), Some("a"));
-        q.done(&key("a"));
-        assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(5));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
+        q.mark_done(&key("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(5));
     }
 
     /// COMMON-29.
     #[tokio::test(start_paused = true)]
     async fn a_recheck_is_cancelled_when_its_key_is_handed_out_before() {
         let q = queue();
-        let start = q.inner.clock.instant();
-        q.recheck_after(key("a"), Duration::from_secs(2));
+        let start = q.inner.clock.monotonic_now();
+        q.add_recheck_after(key("a"), Duration::from_secs(2));
         q.add_after(key("a"), Duration::from_secs(9));
         q.add(key("a"), Priority::Normal);
-        assert_eq!(q.next().await.as_deref(), Some("a"));
-        q.done(&key("a"));
-        assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of `add_after` stays");
-        q.done(&key("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
+        q.mark_done(&key("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(9), "a delay of `add_after` stays");
+        q.mark_done(&key("a"));
         assert!(q.is_idle());
         // Without an event, the key comes back after the delay.
-        q.recheck_after(key("a"), Duration::from_secs(2));
-        assert_eq!(q.state(1).delayed.len(), 1);
-        assert_eq!(q.next().await.as_deref(), Some("a"));
-        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(11));
+        q.add_recheck_after(key("a"), Duration::from_secs(2));
+        assert_eq!(q.debug_state(1).delayed.len(), 1);
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(11));
     }
 
     /// COMMON-30.
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_up_to_the_cap_and_are_never_dropped() {
-        let b = Backoff::default();
-        let millis = |n| b.delay(n).as_millis();
+        let b = BackoffSettings::default();
+        let millis = |n| b.delay_after_failures(n).as_millis();
         assert_eq!((millis(0), millis(3), millis(6), millis(9), millis(14)), (5, 40, 320, 2560, 81_920));
-        assert_eq!((b.delay(18), b.delay(4_000)), (Duration::from_secs(1000), Duration::from_secs(1000)));
+        assert_eq!(
+            (b.delay_after_failures(18), b.delay_after_failures(4_000)),
+            (Duration::from_secs(1000), Duration::from_secs(1000))
+        );
     }
 
     /// COMMON-90.
@@ -666,16 +673,16 @@ mod tests {
         for n in 0..250 {
             q.add_rate_limited(format!("crowd/{n:03}"));
         }
-        let start = q.inner.clock.instant();
+        let start = q.inner.clock.monotonic_now();
         q.add_rate_limited("ordinary/web".to_owned());
         loop {
-            let key = q.next().await.unwrap();
-            q.done(&key);
+            let key = q.next_key().await.unwrap();
+            q.mark_done(&key);
             if key == "ordinary/web" {
                 break;
             }
         }
-        assert!(q.inner.clock.instant() - start <= Duration::from_millis(6));
+        assert!(q.inner.clock.monotonic_now() - start <= Duration::from_millis(6));
     }
 
     #[tokio::test(start_paused = true)]
@@ -687,22 +694,22 @@ mod tests {
         }
         let state = q.inner.state.lock();
         let buckets = state.retry_limits.as_ref().unwrap().buckets.len();
-        assert!(buckets <= RetryLimits::PRUNE_AT_LEAST, "{buckets}");
+        assert!(buckets <= RetryLimits::MIN_PRUNE_AT, "{buckets}");
     }
 
     /// COMMON-90.
     #[tokio::test(start_paused = true)]
     async fn many_keys_of_a_tenant_that_fail_at_once_share_one_bucket() {
         let q = queue();
-        let start = q.inner.clock.instant();
+        let start = q.inner.clock.monotonic_now();
         for n in 0..250 {
             q.add_rate_limited(format!("{n:03}"));
         }
         let mut times = Vec::new();
         for _ in 0..250 {
-            let k = q.next().await.unwrap();
-            times.push((q.inner.clock.instant() - start).as_millis());
-            q.done(&k);
+            let k = q.next_key().await.unwrap();
+            times.push((q.inner.clock.monotonic_now() - start).as_millis());
+            q.mark_done(&k);
         }
         assert!(
             times[99] <= 6 && (99..=106).contains(&times[100]) && (14_990..=15_006).contains(&times[249]),
@@ -714,13 +721,13 @@ mod tests {
     struct Counts(Mutex<(usize, usize, Duration)>);
 
     impl QueueObserver for Counts {
-        fn added(&self) {
+        fn on_key_added(&self) {
             self.0.lock().0 += 1;
         }
-        fn retried(&self) {
+        fn on_key_retried(&self) {
             self.0.lock().1 += 1;
         }
-        fn taken(&self, waited: Duration) {
+        fn on_key_taken(&self, waited: Duration) {
             self.0.lock().2 = waited;
         }
     }
@@ -730,18 +737,18 @@ mod tests {
     async fn a_standby_has_no_backlog_and_a_leader_counts_keys_from_its_take_over() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
-        q.hold();
+        let q: Queue<String> = Queue::new(clock, BackoffSettings::default(), Some(Arc::clone(&counts) as _));
+        q.hold_keys();
         q.add(key("a"), Priority::Normal);
         q.add_after(key("b"), Duration::from_secs(1));
         tokio::time::advance(Duration::from_mins(10)).await;
         assert_eq!(*counts.0.lock(), (0, 0, Duration::ZERO));
-        assert!(!q.open(), "nothing was dropped");
+        assert!(!q.release_held_keys(), "nothing was dropped");
         assert_eq!(counts.0.lock().0, 1);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "the wait counts from the opening");
-        assert_eq!(q.next().await.as_deref(), Some("b"));
+        assert_eq!(q.next_key().await.as_deref(), Some("b"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
     }
 
@@ -749,30 +756,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_standby_keeps_a_bounded_number_of_keys_and_reports_dropped_keys() {
         let q = queue();
-        q.hold();
-        for n in 0..3 * MAX_HELD {
+        q.hold_keys();
+        for n in 0..3 * MAX_HELD_KEYS {
             q.add(n.to_string(), Priority::Low);
             q.add_debounced(format!("later-{n}"), Duration::from_secs(1));
-            assert!(q.len() <= MAX_HELD);
+            assert!(q.len() <= MAX_HELD_KEYS);
         }
         assert!(q.is_idle());
-        assert!(q.open() && !q.open());
+        assert!(q.release_held_keys() && !q.release_held_keys());
         q.add(key("a"), Priority::Normal);
         assert_eq!(soon(&q).await.as_deref(), Some("a"));
-        for n in 0..=MAX_HELD {
+        for n in 0..=MAX_HELD_KEYS {
             q.add(n.to_string(), Priority::Low);
         }
-        assert_eq!(q.len(), MAX_HELD + 1, "a leader drops nothing");
+        assert_eq!(q.len(), MAX_HELD_KEYS + 1, "a leader drops nothing");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_debounced_key_does_not_count_as_a_retry() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
+        let q: Queue<String> = Queue::new(clock, BackoffSettings::default(), Some(Arc::clone(&counts) as _));
         q.add_debounced(key("a"), Duration::from_millis(20));
         q.add_debounced(key("a"), Duration::from_millis(20));
-        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
         q.add_after(key("a"), Duration::from_millis(20));
         let (added, retried, _) = *counts.0.lock();
         assert_eq!((added, retried), (1, 1));
@@ -783,7 +790,7 @@ mod tests {
         let q = queue();
         q.add_after(key("a"), Duration::MAX);
         q.add_after(key("a"), Duration::from_secs(1));
-        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.next_key().await.as_deref(), Some("a"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -792,7 +799,7 @@ mod tests {
         let workers: Vec<_> = (0..4)
             .map(|_| {
                 let q = q.clone();
-                tokio::spawn(async move { q.next().await })
+                tokio::spawn(async move { q.next_key().await })
             })
             .collect();
         tokio::task::yield_now().await;
@@ -826,13 +833,13 @@ mod tests {
                             assert!(owed.remove(&got), "{got} was not added");
                             processing.push(got);
                         },
-                        _ => if let Some(done) = processing.pop() { q.done(&done) },
+                        _ => if let Some(done) = processing.pop() { q.mark_done(&done) },
                     }
                 }
-                for k in processing { q.done(&k) }
+                for k in processing { q.mark_done(&k) }
                 while let Some(got) = soon(&q).await {
                     assert!(owed.remove(&got));
-                    q.done(&got);
+                    q.mark_done(&got);
                 }
                 assert!(owed.is_empty(), "lost: {owed:?}");
             });
@@ -846,10 +853,10 @@ mod tests {
             let q = queue();
             q.add_after(key("a"), Duration::from_secs(first));
             q.add_debounced(key("a"), Duration::from_secs(second));
-            let start = q.inner.clock.instant();
-            assert_eq!(q.next().await.as_deref(), Some("a"));
-            assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(10));
-            q.done(&key("a"));
+            let start = q.inner.clock.monotonic_now();
+            assert_eq!(q.next_key().await.as_deref(), Some("a"));
+            assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(10));
+            q.mark_done(&key("a"));
             assert!(q.is_idle(), "the later delay is dropped");
         }
     }
@@ -858,7 +865,7 @@ mod tests {
     async fn a_delay_beyond_the_clock_never_ends() {
         let q = queue();
         q.add_after(key("a"), Duration::MAX);
-        assert_eq!(q.state(1).delayed.len(), 1);
+        assert_eq!(q.debug_state(1).delayed.len(), 1);
         assert_eq!(soon(&q).await, None);
     }
 }

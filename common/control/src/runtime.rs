@@ -16,12 +16,12 @@ use crate::{
     consistency::Ledger,
     events::Recorder,
     gate::Gate,
-    informer::{self, Cached, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer},
+    informer::{self, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer, StoreAndHandlers},
     io::AccountObserver,
     metrics::Metrics,
     object::Object,
     sampler::{OwnedWrites, WriteSampler},
-    settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
+    settings::{EXPECTATIONS_TIMEOUT, OperatorSettings, WATCH_LIST_CLIENT},
     store::Store,
 };
 
@@ -33,37 +33,37 @@ pub struct LoopDefinition {
     /// Older name that `--controllers` accepts as well: `replicaset`.
     pub alias: &'static str,
     /// Suffix of the user agent, and name of the ServiceAccount upstream: `replicaset-controller`.
-    pub client: &'static str,
+    pub user_agent_suffix: &'static str,
     /// `source.component` of the loop's Events.
-    pub component: &'static str,
+    pub event_component: &'static str,
     /// Writes that only this loop makes. Such a write by another process reveals a second writer, which runs the same loop.
     pub owned_writes: &'static [OwnedWrites],
     /// Function that builds the loop and starts its informers. The workers wait for the gate and for the caches.
-    pub start: fn(Context) -> Arc<dyn Running>,
+    pub start_loop: fn(LoopContext) -> Arc<dyn RunningLoop>,
 }
 
 impl LoopDefinition {
     /// Creates a definition whose client and component equal `name`.
-    pub const fn new(name: &'static str, alias: &'static str, start: fn(Context) -> Arc<dyn Running>) -> Self {
-        Self { name, alias, client: name, component: name, owned_writes: &[], start }
+    pub const fn new(name: &'static str, alias: &'static str, start: fn(LoopContext) -> Arc<dyn RunningLoop>) -> Self {
+        Self { name, alias, user_agent_suffix: name, event_component: name, owned_writes: &[], start_loop: start }
     }
 
     /// Sets the suffix of the user agent, and the `source.component` of Events.
     #[must_use]
-    pub const fn known_as(self, client: &'static str, component: &'static str) -> Self {
-        Self { client, component, ..self }
+    pub const fn with_client_and_component(self, client: &'static str, component: &'static str) -> Self {
+        Self { user_agent_suffix: client, event_component: component, ..self }
     }
 
     /// Sets the writes that only this loop makes. Another process that makes one is a second writer.
     #[must_use]
-    pub const fn owning(self, owned_writes: &'static [OwnedWrites]) -> Self {
+    pub const fn with_owned_writes(self, owned_writes: &'static [OwnedWrites]) -> Self {
         Self { owned_writes, ..self }
     }
 }
 
 /// The dependencies of a control loop: API client, clock, settings, metrics.
 #[derive(Clone)]
-pub struct Context {
+pub struct LoopContext {
     /// Client of the API server. Writes pass the gate.
     pub api: Api,
     /// Source of time and randomness.
@@ -71,72 +71,75 @@ pub struct Context {
     /// The permission to write: open while this process leads.
     pub gate: Gate,
     /// Flags, feature gates and tuned values.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<OperatorSettings>,
     /// Registry to which the loop adds its metrics.
     pub metrics: Metrics,
     /// Recorder of Events with the component of the loop.
     pub recorder: Recorder,
     /// Observer of the syncs that send requests; `None` outside of simulation and tests.
-    pub accounts: Option<Arc<dyn AccountObserver>>,
+    pub account_observer: Option<Arc<dyn AccountObserver>>,
     /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
-    pub sampler: Option<Arc<WriteSampler>>,
+    pub write_sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. Every loop gets a clone of the same value.
-    pub shared: Shared,
+    pub shared_values: SharedValues,
 }
 
-impl Context {
+impl LoopContext {
     /// Returns the configuration of a short-lived cache: no resync, no metrics, no search for a second writer.
-    pub fn reading(&self) -> informer::Config {
-        informer::Config { streaming: self.settings.gate(&WATCH_LIST_CLIENT), ..informer::Config::default() }
+    pub fn short_lived_cache_config(&self) -> informer::InformerConfig {
+        informer::InformerConfig {
+            is_streaming_enabled: self.settings.is_gate_on(&WATCH_LIST_CLIENT),
+            ..informer::InformerConfig::default()
+        }
     }
 
     /// Returns the configuration of a cache that lives as long as the process: with resyncs, metrics and the search for a second
     /// writer.
-    pub fn caches(&self) -> informer::Config {
-        informer::Config {
-            resync: self.settings.resync_period(&self.clock),
+    pub fn cache_config(&self) -> informer::InformerConfig {
+        informer::InformerConfig {
+            resync_interval: self.settings.random_resync_period(&self.clock),
             metrics: Some(self.metrics.clone()),
-            sampler: self.sampler.clone(),
-            ..self.reading()
+            sampler: self.write_sampler.clone(),
+            ..self.short_lived_cache_config()
         }
     }
 
     /// Starts a cache in `store` that lives as long as this process. `handler` is called with each change.
-    pub fn informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
-        Informer::start_with(self.api.clone(), self.caches(), store, vec![handler])
+    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
+        Informer::start_with_store(self.api.clone(), self.cache_config(), store, vec![handler])
     }
 
     /// Starts a cache of the objects that carry `label`. The controller sets this label on its objects.
-    pub fn filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
-        let cached = Cached::new(Arc::default(), vec![handler]);
-        SinkInformer::follow_labelled(self.api.clone(), self.caches(), label, cached)
+    pub fn start_filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
+        let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
+        SinkInformer::start_labelled(self.api.clone(), self.cache_config(), label, cached)
     }
 
     /// Returns the process-wide cache of a kind. The first call starts the informer.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
-        self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches()))
+        self.shared_values.get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.cache_config()))
     }
 
     /// Creates a ledger of this process's writes. Its records expire after `--tune expectations-timeout`.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::new(self.clock.clone(), self.settings.duration(&EXPECTATIONS_TIMEOUT))
+    pub fn new_ledger(&self) -> Ledger {
+        Ledger::new(self.clock.clone(), self.settings.tuned_duration(&EXPECTATIONS_TIMEOUT))
     }
 }
 
 /// Values that the loops of one process share, keyed by type: for example one cache of Pods for several loops.
 ///
-/// A value is dropped when the last loop drops its `Arc`. Clones share all values; `Shared::default()` shares nothing with other
+/// A value is dropped when the last loop drops its `Arc`. Clones share all values; `SharedValues::default()` shares nothing with other
 /// instances.
 #[derive(Clone, Default)]
-pub struct Shared {
+pub struct SharedValues {
     values: Arc<Mutex<BTreeMap<TypeId, Weak<dyn Any + Send + Sync>>>>,
 }
 
-impl Shared {
+impl SharedValues {
     /// Returns the value of type `T`. The first caller creates the value with `make`.
     ///
     /// `make` must not call this method: the values are locked meanwhile.
-    pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+    pub fn get_or_insert_with<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut values = self.values.lock();
         if let Some(known) = values.get(&TypeId::of::<T>()).and_then(Weak::upgrade)
             && let Ok(known) = known.downcast::<T>()
@@ -151,12 +154,12 @@ impl Shared {
 }
 
 /// A control loop that has been started.
-pub trait Running: Send + Sync {
+pub trait RunningLoop: Send + Sync {
     /// Returns `Ok` if every cache is filled, its handlers have processed the first full set, and its watch works. The error
     /// names the cache that is not ready.
-    fn ready(&self) -> Result<(), String>;
+    fn check_ready(&self) -> Result<(), String>;
     /// Describes problems that do not make the loop unready, for diagnostics; `None` if there are none.
-    fn troubles(&self) -> Option<String> {
+    fn problems_besides_readiness(&self) -> Option<String> {
         None
     }
     /// Returns the state of the queue: waiting keys, keys in progress, delayed keys with their time, failures.
@@ -175,34 +178,34 @@ pub trait Running: Send + Sync {
 }
 
 /// A main loop and its auxiliary loop, which appear as one loop in diagnostics.
-pub struct Pair {
+pub struct LoopPair {
     /// The main loop. Its caches also serve the auxiliary loop.
-    pub main: Arc<dyn Running>,
+    pub main_loop: Arc<dyn RunningLoop>,
     /// The auxiliary loop, which reads the caches of the main loop.
-    pub second: Arc<dyn Running>,
+    pub auxiliary_loop: Arc<dyn RunningLoop>,
     /// JSON member that holds the state of the auxiliary loop in diagnostics.
     pub name: &'static str,
 }
 
-impl Running for Pair {
-    fn ready(&self) -> Result<(), String> {
-        self.main.ready().and_then(|()| self.second.ready())
+impl RunningLoop for LoopPair {
+    fn check_ready(&self) -> Result<(), String> {
+        self.main_loop.check_ready().and_then(|()| self.auxiliary_loop.check_ready())
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.main.debug_queue();
-        out[self.name] = self.second.debug_queue()["queue"].take();
+        let mut out = self.main_loop.debug_queue();
+        out[self.name] = self.auxiliary_loop.debug_queue()["queue"].take();
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.main.debug_cache()
+        self.main_loop.debug_cache()
     }
 
     /// Includes the answer of the auxiliary loop for a key only if that loop acts on the key.
     fn explain(&self, key: Option<&str>) -> Value {
-        let mut out = self.main.explain(key);
-        let second = self.second.explain(key);
+        let mut out = self.main_loop.explain(key);
+        let second = self.auxiliary_loop.explain(key);
         if key.is_none() || second["state"] == json!("acting") {
             out[self.name] = second;
         }
@@ -211,7 +214,7 @@ impl Running for Pair {
 
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            futures::join!(self.main.shutdown(), self.second.shutdown());
+            futures::join!(self.main_loop.shutdown(), self.auxiliary_loop.shutdown());
         })
     }
 }

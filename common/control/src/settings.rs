@@ -10,32 +10,32 @@ pub struct FeatureGate {
     /// Name in `--feature-gates`, the same as upstream's.
     pub name: &'static str,
     /// Upstream's default in Kubernetes 1.36.
-    pub default: bool,
+    pub is_on_by_default: bool,
     /// Whether the operator cannot switch the gate (GA and locked upstream).
-    pub locked: bool,
+    pub is_locked: bool,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
 impl FeatureGate {
     /// Creates a gate that is on by default.
-    pub const fn on(name: &'static str, help: &'static str) -> Self {
-        Self { name, default: true, locked: false, help }
+    pub const fn on_by_default(name: &'static str, help: &'static str) -> Self {
+        Self { name, is_on_by_default: true, is_locked: false, help }
     }
 
     /// Creates a gate that is off by default.
-    pub const fn off(name: &'static str, help: &'static str) -> Self {
-        Self { name, default: false, locked: false, help }
+    pub const fn off_by_default(name: &'static str, help: &'static str) -> Self {
+        Self { name, is_on_by_default: false, is_locked: false, help }
     }
 
     /// Creates a gate that is always on.
-    pub const fn locked(name: &'static str, help: &'static str) -> Self {
-        Self { name, default: true, locked: true, help }
+    pub const fn always_on(name: &'static str, help: &'static str) -> Self {
+        Self { name, is_on_by_default: true, is_locked: true, help }
     }
 }
 
 /// Upstream's gate for caches that know their version. Here it only switches the dependent gates `StaleControllerConsistency...`.
-pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on(
+pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on_by_default(
     "AtomicFIFO",
     "Caches know their version; if off, the gates StaleControllerConsistency... are off, too",
 );
@@ -46,7 +46,7 @@ pub struct Tune {
     /// Name in `--tune NAME=VALUE`.
     pub name: &'static str,
     /// Value unless the operator sets another one; the same as upstream's.
-    pub default: TuneValue,
+    pub default_value: TuneValue,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
@@ -68,25 +68,25 @@ pub enum TuneValue {
 
 impl Tune {
     /// Creates a tune with a [`TuneValue::Duration`].
-    pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
-        Self { name, default: TuneValue::Duration(default), help }
+    pub const fn of_duration(name: &'static str, default: Duration, help: &'static str) -> Self {
+        Self { name, default_value: TuneValue::Duration(default), help }
     }
 
     /// Creates a tune with a [`TuneValue::Count`].
-    pub const fn count(name: &'static str, default: u64, help: &'static str) -> Self {
-        Self { name, default: TuneValue::Count(default), help }
+    pub const fn of_count(name: &'static str, default: u64, help: &'static str) -> Self {
+        Self { name, default_value: TuneValue::Count(default), help }
     }
 
     /// Creates a tune with a [`TuneValue::Switch`].
-    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
-        Self { name, default: TuneValue::Switch(default), help }
+    pub const fn of_switch(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self { name, default_value: TuneValue::Switch(default), help }
     }
 }
 
 /// How often every cached object is synced again without a change. Every program has this flag.
 ///
 /// Upstream: `--min-resync-period`.
-pub const MIN_RESYNC_PERIOD: Tune = Tune::duration(
+pub const MIN_RESYNC_PERIOD: Tune = Tune::of_duration(
     "min-resync-period",
     Duration::from_hours(12),
     "How long until every object is synced again without a change, or up to twice this long; 0: never",
@@ -95,28 +95,28 @@ pub const MIN_RESYNC_PERIOD: Tune = Tune::duration(
 /// How long to wait for the caches to show a write of this process before syncing without it.
 ///
 /// Upstream: `ExpectationsTimeout`.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
+pub const EXPECTATIONS_TIMEOUT: Tune = Tune::of_duration(
     "expectations-timeout",
     Duration::from_mins(5),
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
 /// How often a leader searches the API server for traces of a second writer. Every program has this value.
-pub const SECOND_WRITER_PERIOD: Tune = Tune::duration(
+pub const SECOND_WRITER_PERIOD: Tune = Tune::of_duration(
     "second-writer-period",
     Duration::from_mins(5),
     "How often a leader searches for a second writer of its objects, for example a kube-controller-manager with the same loops; 0: never",
 );
 
 /// How long an idle process lets the events of watches accumulate. Every program has this value. See [`crate::pace`].
-pub const WATCH_BATCH_PERIOD: Tune = Tune::duration(
+pub const WATCH_BATCH_PERIOD: Tune = Tune::of_duration(
     "watch-batch-period",
     Duration::from_millis(20),
     "How long an idle process lets the events of watches accumulate before it handles them; 0: handles each event when it arrives",
 );
 
 /// The gate of streaming lists, in every program. If it is off, caches are filled page by page.
-pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
+pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on_by_default(
     "WatchListClient",
     "Caches are filled by streaming lists if the server supports them; if off, page by page",
 );
@@ -127,9 +127,9 @@ pub struct WorkersFlag {
     /// Name without leading dashes: `concurrent-replicaset-syncs`.
     pub name: &'static str,
     /// Number of workers unless the operator sets another one; the same as upstream's.
-    pub default: usize,
+    pub default_workers: usize,
     /// The smallest accepted value. Upstream does not check all of these flags.
-    pub min: usize,
+    pub min_workers: usize,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
@@ -137,20 +137,20 @@ pub struct WorkersFlag {
 impl WorkersFlag {
     /// Creates a flag that accepts one worker or more.
     pub const fn new(name: &'static str, default: usize, help: &'static str) -> Self {
-        Self { name, default, min: 1, help }
+        Self { name, default_workers: default, min_workers: 1, help }
     }
 }
 
 /// The operator's choices from the command line. A name without a choice has the default of its definition.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct OperatorSettings {
     gates: BTreeMap<String, bool>,
     tunes: BTreeMap<String, TuneValue>,
     workers: BTreeMap<String, usize>,
     shadow: bool,
 }
 
-impl Settings {
+impl OperatorSettings {
     /// Creates settings with all defaults.
     pub fn new() -> Self {
         Self::default()
@@ -185,64 +185,68 @@ impl Settings {
     }
 
     /// Whether a feature gate is on, by the operator's choice or by default. A locked gate ignores the choice.
-    pub fn gate(&self, gate: &FeatureGate) -> bool {
-        if gate.locked { gate.default } else { self.gates.get(gate.name).copied().unwrap_or(gate.default) }
+    pub fn is_gate_on(&self, gate: &FeatureGate) -> bool {
+        if gate.is_locked {
+            gate.is_on_by_default
+        } else {
+            self.gates.get(gate.name).copied().unwrap_or(gate.is_on_by_default)
+        }
     }
 
     /// Applies `read` to the value of a tune, or to its default if `read` returns `None`.
-    fn value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
-        self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default)).unwrap_or_default()
+    fn tuned_value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
+        self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default_value)).unwrap_or_default()
     }
 
     /// Returns the duration of a tune; its default if the operator's value has another type.
-    pub fn duration(&self, tune: &Tune) -> Duration {
-        self.value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
+    pub fn tuned_duration(&self, tune: &Tune) -> Duration {
+        self.tuned_value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
     }
 
     /// Returns the count of a tune; its default if the operator's value has another type.
-    pub fn count(&self, tune: &Tune) -> u64 {
-        self.value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
+    pub fn tuned_count(&self, tune: &Tune) -> u64 {
+        self.tuned_value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
     }
 
     /// Returns the count of a tune as a size of at least one.
-    pub fn size(&self, tune: &Tune) -> usize {
-        usize::try_from(self.count(tune)).unwrap_or(usize::MAX).max(1)
+    pub fn tuned_size(&self, tune: &Tune) -> usize {
+        usize::try_from(self.tuned_count(tune)).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether a sync waits until the caches show the last writes for its object. True if `gate` and [`ATOMIC_FIFO`] are on.
-    pub fn reads_own_writes(&self, gate: &FeatureGate) -> bool {
-        self.gate(gate) && self.gate(&ATOMIC_FIFO)
+    pub fn waits_for_own_writes(&self, gate: &FeatureGate) -> bool {
+        self.is_gate_on(gate) && self.is_gate_on(&ATOMIC_FIFO)
     }
 
     /// Returns the integer of a tune; its default if the operator's value has another type.
-    pub fn integer(&self, tune: &Tune) -> i64 {
-        self.value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
+    pub fn tuned_integer(&self, tune: &Tune) -> i64 {
+        self.tuned_value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
     }
 
     /// Returns the ratio of a tune; its default if the operator's value has another type.
-    pub fn ratio(&self, tune: &Tune) -> f32 {
-        self.value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
+    pub fn tuned_ratio(&self, tune: &Tune) -> f32 {
+        self.tuned_value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
     }
 
     /// Whether a tune is switched on; its default if the operator's value has another type.
-    pub fn switch(&self, tune: &Tune) -> bool {
-        self.value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
+    pub fn is_switched_on(&self, tune: &Tune) -> bool {
+        self.tuned_value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
     }
 
     /// Returns the number of workers that the operator has set with a flag, or the default of the flag.
-    pub fn workers(&self, flag: &WorkersFlag) -> usize {
-        self.workers.get(flag.name).copied().unwrap_or(flag.default)
+    pub fn worker_count(&self, flag: &WorkersFlag) -> usize {
+        self.workers.get(flag.name).copied().unwrap_or(flag.default_workers)
     }
 
     /// Returns a random time between resyncs, from once to twice the minimum; `None` if resyncs are off. Each call draws
     /// another random time.
-    pub fn resync_period(&self, clock: &Clock) -> Option<Duration> {
-        let least = self.duration(&MIN_RESYNC_PERIOD);
+    pub fn random_resync_period(&self, clock: &Clock) -> Option<Duration> {
+        let least = self.tuned_duration(&MIN_RESYNC_PERIOD);
         (!least.is_zero()).then(|| clock.jitter(least, 1.0))
     }
 
     /// Whether this process is a shadow, which decides and writes nothing.
-    pub fn shadow(&self) -> bool {
+    pub fn is_shadow(&self) -> bool {
         self.shadow
     }
 }

@@ -15,13 +15,13 @@ use crate::{
 /// The termination of a namespace cannot be undone. Without this memory, each Pod that the namespace controller deletes would
 /// cause another vain create. After the time-out the controller tries to create a Pod again, as upstream does.
 #[derive(Clone)]
-pub struct TerminatingNamespaces {
+pub struct OwnersInTerminatingNamespaces {
     owners: Arc<Mutex<HashMap<Uid, Instant>>>,
     clock: Clock,
     timeout: Duration,
 }
 
-impl TerminatingNamespaces {
+impl OwnersInTerminatingNamespaces {
     /// Creates an empty set. Its entries expire after `timeout`.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { owners: Arc::default(), clock, timeout }
@@ -29,13 +29,13 @@ impl TerminatingNamespaces {
 
     /// Records that the server has just refused a Pod of `owner`.
     pub fn insert(&self, owner: &Uid) {
-        self.owners.lock().insert(owner.clone(), self.clock.instant());
+        self.owners.lock().insert(owner.clone(), self.clock.monotonic_now());
     }
 
     /// Whether the server has refused a Pod of `owner` within the time-out.
     pub fn contains(&self, owner: &Uid) -> bool {
         let refused = self.owners.lock().get(owner).copied();
-        refused.is_some_and(|at| self.clock.instant().saturating_duration_since(at) < self.timeout)
+        refused.is_some_and(|at| self.clock.monotonic_now().saturating_duration_since(at) < self.timeout)
     }
 
     /// Returns the number of owners, including expired entries.
@@ -61,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_counts_until_the_time_out_or_until_the_owner_is_forgotten() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let refused = TerminatingNamespaces::new(clock.clone(), Duration::from_secs(300));
+        let refused = OwnersInTerminatingNamespaces::new(clock.clone(), Duration::from_secs(300));
         let (a, b) = (Uid::new("a"), Uid::new("b"));
         refused.insert(&a);
         refused.insert(&b);

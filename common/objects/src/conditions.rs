@@ -48,9 +48,9 @@ pub struct Condition {
 
 /// A list of conditions in a strategic merge patch that replaces the whole list of the object.
 #[derive(Clone, Copy, Debug)]
-pub struct Replacing<'a>(pub &'a [Condition]);
+pub struct ConditionListPatch<'a>(pub &'a [Condition]);
 
-impl Serialize for Replacing<'_> {
+impl Serialize for ConditionListPatch<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.0.len() + 1))?;
         list.serialize_element(&BTreeMap::from([("$patch", "replace")]))?;
@@ -74,7 +74,7 @@ impl Condition {
 
     /// Sets [`Condition::last_update_time`].
     #[must_use]
-    pub fn updated_at(mut self, time: Timestamp) -> Self {
+    pub fn with_last_update_time(mut self, time: Timestamp) -> Self {
         self.last_update_time = Some(seconds::floor(time));
         self
     }
@@ -88,7 +88,7 @@ impl Condition {
 /// Whether setting a condition changed the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Change {
+pub enum ListChange {
     /// The list differs from before.
     Changed,
     /// The list is the same as before.
@@ -125,17 +125,17 @@ pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
 /// If status and reason are the same as before, nothing changes, not even the message and the times. If only the status is the
 /// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise the condition is replaced as given. A replaced
 /// condition moves to the end. Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
-pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> Change {
+pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> ListChange {
     if let Some(current) = get(conditions, &condition.kind)
         && current.status == condition.status
     {
         if current.reason == condition.reason {
-            return Change::Unchanged;
+            return ListChange::Unchanged;
         }
         condition.last_transition_time = current.last_transition_time;
     }
     replace(conditions, condition);
-    Change::Changed
+    ListChange::Changed
 }
 
 /// Times as the API server writes them: RFC 3339, UTC, whole seconds. `null` and the empty string are read as `None`.
@@ -150,7 +150,7 @@ pub mod seconds {
     }
 
     /// Formats a time as the API server does, for example `2026-11-21T09:50:29Z`.
-    pub fn text(time: Timestamp) -> String {
+    pub fn format_rfc3339(time: Timestamp) -> String {
         floor(time).to_string()
     }
 
@@ -183,21 +183,21 @@ mod tests {
     }
 
     fn condition(kind: &str, status: &str, reason: &str, second: i64) -> Condition {
-        Condition::new(kind, status, reason, &format!("at {second}"), at(second)).updated_at(at(second))
+        Condition::new(kind, status, reason, &format!("at {second}"), at(second)).with_last_update_time(at(second))
     }
 
     #[test]
     fn a_deployment_keeps_a_condition_of_the_same_status_and_reason() {
         let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
         let before = list.clone();
-        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "A", 9)), Change::Unchanged);
+        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "A", 9)), ListChange::Unchanged);
         assert_eq!(list, before);
     }
 
     #[test]
     fn a_deployment_keeps_the_transition_time_of_the_same_status() {
         let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
-        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "B", 9)), Change::Changed);
+        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "B", 9)), ListChange::Changed);
         assert_eq!(list[0].kind, "Available");
         let set = &list[1];
         assert_eq!((set.last_transition_time, set.last_update_time), (Some(at(0)), Some(at(9))));
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn times_are_written_in_whole_seconds() {
         let time: Timestamp = "2026-11-21T09:50:29.987654321+02:00".parse().unwrap();
-        assert_eq!(seconds::text(time), "2026-11-21T07:50:29Z");
-        assert_eq!(seconds::text("1969-12-31T23:59:58.5Z".parse().unwrap()), "1969-12-31T23:59:58Z");
+        assert_eq!(seconds::format_rfc3339(time), "2026-11-21T07:50:29Z");
+        assert_eq!(seconds::format_rfc3339("1969-12-31T23:59:58.5Z".parse().unwrap()), "1969-12-31T23:59:58Z");
         let condition = Condition::new("A", TRUE, "", "", time);
         assert_eq!(
             serde_json::to_string(&condition).unwrap(),
@@ -259,7 +259,7 @@ mod tests {
                 let new = condition(kind, [TRUE, FALSE][status], ["X", "Y", "Z"][reason], at as i64);
                 let before = list.clone();
                 let changed = set_for_deployment(&mut list, new.clone());
-                prop_assert_eq!(changed == Change::Unchanged, list == before);
+                prop_assert_eq!(changed == ListChange::Unchanged, list == before);
                 prop_assert_eq!(list.iter().filter(|c| c.kind == kind).count(), 1);
                 let set = get(&list, kind).unwrap();
                 prop_assert_eq!((&set.status, &set.reason), (&new.status, &new.reason));

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::{
-    layout::{Base, Layout, Shape, Wrapper},
+    layout::{GoBaseType, GoType, GoTypeWrapper, Layout},
     quantity::Quantity,
 };
 
@@ -66,7 +66,7 @@ pub fn safe_encode(sum: u32) -> String {
 pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut hasher = Fnv1a::default();
     // Writing to the hasher cannot fail.
-    let _ = dump(template, &mut hasher);
+    let _ = write_go_dump(template, &mut hasher);
     if let Some(count) = collision_count {
         hasher.update(&count.to_le_bytes());
         hasher.update(&[0; 4]);
@@ -85,9 +85,9 @@ pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> St
 /// Writes the text that is hashed: the template in the format in which Go prints the structs of 1.36 with all their types.
 ///
 /// Fields that the layout does not know are left out, because a 1.36 binary drops them.
-pub fn dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+pub fn write_go_dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_str("(v1.PodTemplateSpec)")?;
-    Dump { out }.base(Layout::get().template(), Some(template))
+    Dump { out }.base(Layout::get().template_type(), Some(template))
 }
 
 struct Dump<'a, W> {
@@ -95,18 +95,18 @@ struct Dump<'a, W> {
 }
 
 impl<W: fmt::Write> Dump<'_, W> {
-    fn shape(&mut self, shape: Shape, value: Option<&Value>) -> fmt::Result {
+    fn shape(&mut self, shape: GoType, value: Option<&Value>) -> fmt::Result {
         let value = value.filter(|v| !v.is_null());
         match (shape.wrapper, value) {
-            (Wrapper::Plain, _) | (Wrapper::Pointer, Some(_)) => self.base(shape.base, value),
-            (Wrapper::List, Some(Value::Array(list))) if !list.is_empty() => {
+            (GoTypeWrapper::Plain, _) | (GoTypeWrapper::Pointer, Some(_)) => self.base(shape.base, value),
+            (GoTypeWrapper::List, Some(Value::Array(list))) if !list.is_empty() => {
                 for (at, element) in list.iter().enumerate() {
                     self.out.write_str(if at == 0 { "[" } else { " " })?;
                     self.base(shape.base, Some(element))?;
                 }
                 self.out.write_str("]")
             }
-            (Wrapper::Map, Some(Value::Object(map))) if !map.is_empty() => {
+            (GoTypeWrapper::Map, Some(Value::Object(map))) if !map.is_empty() => {
                 let mut entries: Vec<(&String, &Value)> = map.iter().collect();
                 entries.sort_by_key(|(key, _)| *key);
                 for (at, (key, element)) in entries.into_iter().enumerate() {
@@ -120,17 +120,17 @@ impl<W: fmt::Write> Dump<'_, W> {
         }
     }
 
-    fn base(&mut self, base: Base, value: Option<&Value>) -> fmt::Result {
+    fn base(&mut self, base: GoBaseType, value: Option<&Value>) -> fmt::Result {
         let value = value.unwrap_or(&Value::Null);
         match base {
-            Base::Struct(id) => self.structure(id, value),
-            Base::Time => time(value, self.out),
-            Base::Fields => fields(value, self.out),
-            Base::IntOrString => int_or_string(value, self.out),
-            Base::Quantity => quantity(value, self.out),
-            Base::Text | Base::Bool | Base::Int => match (value, base) {
-                (Value::Null, Base::Bool) => self.out.write_str("false"),
-                (Value::Null, Base::Int) => self.out.write_str("0"),
+            GoBaseType::Struct(id) => self.structure(id, value),
+            GoBaseType::Time => time(value, self.out),
+            GoBaseType::FieldsV1 => fields(value, self.out),
+            GoBaseType::IntOrString => int_or_string(value, self.out),
+            GoBaseType::Quantity => quantity(value, self.out),
+            GoBaseType::Text | GoBaseType::Bool | GoBaseType::Int => match (value, base) {
+                (Value::Null, GoBaseType::Bool) => self.out.write_str("false"),
+                (Value::Null, GoBaseType::Int) => self.out.write_str("0"),
                 (Value::Null, _) => Ok(()),
                 (Value::String(text), _) => self.out.write_str(text),
                 (other, _) => write!(self.out, "{other}"),
@@ -141,7 +141,7 @@ impl<W: fmt::Write> Dump<'_, W> {
     fn structure(&mut self, id: usize, value: &Value) -> fmt::Result {
         for (at, field) in Layout::get().fields(id).iter().enumerate() {
             write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.kind)?;
-            self.shape(field.shape, if field.inline { Some(value) } else { value.get(field.json) })?;
+            self.shape(field.go_type, if field.inline { Some(value) } else { value.get(field.json) })?;
         }
         self.out.write_str("}")
     }
@@ -182,7 +182,7 @@ fn quantity(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
         other => Quantity::parse(&other.to_string()),
     };
     match parsed {
-        Ok(quantity) => quantity.dump(out),
+        Ok(quantity) => quantity.write_go_struct(out),
         // No API server stores an invalid quantity, so any fixed text is fine.
         Err(_) => write!(out, "{value}"),
     }
@@ -209,7 +209,7 @@ mod tests {
             let vector: Vector = serde_json::from_str(line).unwrap();
             if let Some(want) = &vector.dump {
                 let mut got = String::new();
-                dump(&vector.template, &mut got).unwrap();
+                write_go_dump(&vector.template, &mut got).unwrap();
                 assert_eq!(&got, want, "{}", vector.template);
             }
             assert_eq!(

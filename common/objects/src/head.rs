@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use smallvec::SmallVec;
 
 use crate::{
-    json::{Str, each_item},
-    meta::{Meta, Version},
+    json::{JsonStr, for_each_item},
+    meta::{Meta, ResourceVersion},
 };
 
 /// Identity, version, controller and finalizers of an object, borrowed from the text or message that they were read from.
@@ -15,29 +15,29 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct Head<'a> {
     #[serde(borrow, default)]
-    namespace: Option<Str<'a>>,
+    namespace: Option<JsonStr<'a>>,
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(default)]
-    resource_version: Version,
+    resource_version: ResourceVersion,
     #[serde(borrow, default, rename = "ownerReferences", deserialize_with = "controller")]
-    controller: Option<Str<'a>>,
+    controller: Option<JsonStr<'a>>,
     #[serde(borrow, default, deserialize_with = "finalizers")]
-    finalizers: SmallVec<[Str<'a>; 2]>,
+    finalizers: SmallVec<[JsonStr<'a>; 2]>,
     #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
 }
 
 impl<'a> Head<'a> {
     /// Creates the head of an object whose metadata are already decoded.
-    pub fn of(meta: &'a Meta) -> Self {
+    pub fn from_meta(meta: &'a Meta) -> Self {
         Self {
-            namespace: Some(Str::from(meta.namespace.as_str())),
+            namespace: Some(JsonStr::from(meta.namespace.as_str())),
             name: Cow::Borrowed(&meta.name),
             resource_version: meta.resource_version,
-            controller: meta.controller().map(|owner| Str::from(owner.kind.as_str())),
-            finalizers: meta.finalizers.iter().map(|finalizer| Str::from(finalizer.as_str())).collect(),
-            deletion_timestamp: meta.deleted.map(|_| IgnoredAny),
+            controller: meta.controller().map(|owner| JsonStr::from(owner.kind.as_str())),
+            finalizers: meta.finalizers.iter().map(|finalizer| JsonStr::from(finalizer.as_str())).collect(),
+            deletion_timestamp: meta.deletion_timestamp.map(|_| IgnoredAny),
         }
     }
 
@@ -51,13 +51,13 @@ impl<'a> Head<'a> {
         &self.name
     }
 
-    /// Returns `metadata.resourceVersion`; [`Version::UNKNOWN`] if it is not a number.
-    pub fn version(&self) -> Version {
+    /// Returns `metadata.resourceVersion`; [`ResourceVersion::UNKNOWN`] if it is not a number.
+    pub fn version(&self) -> ResourceVersion {
         self.resource_version
     }
 
     /// Returns the `kind` of the first owner with `controller: true`; `None` if there is no such owner.
-    pub fn controller(&self) -> Option<&str> {
+    pub fn controller_kind(&self) -> Option<&str> {
         self.controller.as_deref()
     }
 
@@ -73,16 +73,16 @@ impl<'a> Head<'a> {
 }
 
 /// Reads the `kind` of the first owner with `controller: true` from a list of owner references.
-fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str<'a>>, D::Error> {
+fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JsonStr<'a>>, D::Error> {
     #[derive(Deserialize)]
     struct Owner<'a> {
         #[serde(borrow, default)]
-        kind: Option<Str<'a>>,
+        kind: Option<JsonStr<'a>>,
         #[serde(default)]
         controller: Option<bool>,
     }
     let mut found = None;
-    each_item(deserializer, |owner: Owner<'de>| {
+    for_each_item(deserializer, |owner: Owner<'de>| {
         if owner.controller == Some(true) && found.is_none() {
             found = Some(owner.kind.unwrap_or_default());
         }
@@ -91,9 +91,9 @@ fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Ok(found)
 }
 
-fn finalizers<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[Str<'a>; 2]>, D::Error> {
+fn finalizers<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[JsonStr<'a>; 2]>, D::Error> {
     let mut found = SmallVec::new();
-    each_item(deserializer, |finalizer: Str<'de>| {
+    for_each_item(deserializer, |finalizer: JsonStr<'de>| {
         found.push(finalizer);
         Ok(())
     })?;

@@ -22,13 +22,13 @@ pub enum IndexValue {
 
 impl IndexValue {
     /// Returns the value under which [`ByController`] lists the objects that `owner` controls.
-    pub fn controlled_by(owner: &Meta) -> Self {
+    pub fn for_controller(owner: &Meta) -> Self {
         Self::Controller { namespace: owner.namespace.clone(), uid: owner.uid.clone() }
     }
 }
 
 /// A secondary index of the cached objects of one kind.
-pub trait Index<K> {
+pub trait StoreIndex<K> {
     /// Returns the value under which to list an object, if any. `object` is `None` if only the metadata could be decoded.
     fn value(meta: &Meta, object: Option<&K>) -> Option<IndexValue>;
 }
@@ -37,7 +37,7 @@ pub trait Index<K> {
 #[derive(Clone, Copy, Debug)]
 pub struct ByController;
 
-impl<K> Index<K> for ByController {
+impl<K> StoreIndex<K> for ByController {
     fn value(meta: &Meta, _: Option<&K>) -> Option<IndexValue> {
         let controller = meta.controller()?;
         Some(IndexValue::Controller { namespace: meta.namespace.clone(), uid: controller.uid.clone() })
@@ -48,7 +48,7 @@ impl<K> Index<K> for ByController {
 #[derive(Clone, Copy, Debug)]
 pub struct OrphansByNamespace;
 
-impl<K> Index<K> for OrphansByNamespace {
+impl<K> StoreIndex<K> for OrphansByNamespace {
     fn value(meta: &Meta, _: Option<&K>) -> Option<IndexValue> {
         meta.controller().is_none().then(|| IndexValue::Text(meta.namespace.clone()))
     }
@@ -58,63 +58,63 @@ impl<K> Index<K> for OrphansByNamespace {
 #[derive(Clone, Copy, Debug)]
 pub struct ByNamespace;
 
-impl<K> Index<K> for ByNamespace {
+impl<K> StoreIndex<K> for ByNamespace {
     fn value(meta: &Meta, _: Option<&K>) -> Option<IndexValue> {
         Some(IndexValue::Text(meta.namespace.clone()))
     }
 }
 
 /// The function [`Index::value`] of one index, which returns the value under which the index lists an object.
-pub type Of<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
+pub type IndexFn<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
 
 /// The indexes of a kind: a tuple of at most two.
-pub trait Indexes<K> {
+pub trait StoreIndexes<K> {
     /// Returns the function [`Index::value`] of each index, in the order of the tuple.
-    fn list() -> Vec<Of<K>>;
+    fn index_functions() -> Vec<IndexFn<K>>;
 }
 
-impl<K> Indexes<K> for () {
-    fn list() -> Vec<Of<K>> {
+impl<K> StoreIndexes<K> for () {
+    fn index_functions() -> Vec<IndexFn<K>> {
         Vec::new()
     }
 }
 
-impl<K, A: Index<K>> Indexes<K> for (A,) {
-    fn list() -> Vec<Of<K>> {
+impl<K, A: StoreIndex<K>> StoreIndexes<K> for (A,) {
+    fn index_functions() -> Vec<IndexFn<K>> {
         vec![A::value]
     }
 }
 
-impl<K, A: Index<K>, B: Index<K>> Indexes<K> for (A, B) {
-    fn list() -> Vec<Of<K>> {
+impl<K, A: StoreIndex<K>, B: StoreIndex<K>> StoreIndexes<K> for (A, B) {
+    fn index_functions() -> Vec<IndexFn<K>> {
         vec![A::value, B::value]
     }
 }
 
-/// A tuple of indexes that contains `I`. The compiler infers `At`, a [`Position`].
+/// A tuple of indexes that contains `I`. The compiler infers `At`, a [`IndexPosition`].
 ///
 /// ```compile_fail,E0277
 /// use common::{pods::Pod, store::{ByNamespace, IndexValue, Store}};
 /// // Pods have no indexes.
 /// Store::<Pod>::default().count_by_index(ByNamespace, &IndexValue::Text("ns".into()));
 /// ```
-pub trait Has<I, At> {
+pub trait HasIndex<I, At> {
     /// Position of `I` in the tuple, from 0.
     const POSITION: usize;
 }
 
 /// A position in a tuple as a type, from which the compiler infers the position of an index. The first is 0.
 #[derive(Debug)]
-pub struct Position<const N: usize>;
+pub struct IndexPosition<const N: usize>;
 
-impl<A> Has<A, Position<0>> for (A,) {
+impl<A> HasIndex<A, IndexPosition<0>> for (A,) {
     const POSITION: usize = 0;
 }
 
-impl<A, B> Has<A, Position<0>> for (A, B) {
+impl<A, B> HasIndex<A, IndexPosition<0>> for (A, B) {
     const POSITION: usize = 0;
 }
 
-impl<A, B> Has<B, Position<1>> for (A, B) {
+impl<A, B> HasIndex<B, IndexPosition<1>> for (A, B) {
     const POSITION: usize = 1;
 }

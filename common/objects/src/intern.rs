@@ -19,7 +19,7 @@ use crate::{json::StrVisitor, map::HashSet};
 const SWEEP_FLOOR: usize = 1024;
 /// Maximum length in bytes of a shared string. A longer string is not a name, and a few thousand unused long strings would take
 /// much memory until the next sweep.
-const LONGEST: usize = 512;
+const MAX_INTERNED_BYTES: usize = 512;
 
 /// A table of shared values of one type.
 pub(crate) struct Table<T: ?Sized> {
@@ -64,7 +64,7 @@ pub struct Text(Arc<str>);
 impl Text {
     /// Returns the shared copy of `value`; a string longer than 512 bytes gets its own copy.
     pub fn new(value: &str) -> Self {
-        if value.len() > LONGEST {
+        if value.len() > MAX_INTERNED_BYTES {
             return Self(Arc::from(value));
         }
         Self(TEXTS.lock().intern(value, |v| Arc::from(v)))
@@ -76,8 +76,8 @@ impl Text {
     }
 
     /// Whether all strings equal to this string share one allocation: true for at most 512 bytes.
-    pub fn is_shared(&self) -> bool {
-        self.0.len() <= LONGEST
+    pub fn is_interned(&self) -> bool {
+        self.0.len() <= MAX_INTERNED_BYTES
     }
 }
 
@@ -138,7 +138,7 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrVisitor { expected: "a string", make: Self::new })
+        deserializer.deserialize_any(StrVisitor { expected: "a string", from_text: Self::new })
     }
 }
 
@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn very_long_strings_are_not_shared() {
-        let (long, same) = (Text::new(&"x".repeat(LONGEST + 1)), Text::new(&"x".repeat(LONGEST + 1)));
+        let (long, same) =
+            (Text::new(&"x".repeat(MAX_INTERNED_BYTES + 1)), Text::new(&"x".repeat(MAX_INTERNED_BYTES + 1)));
         assert_eq!(long, same);
         assert_eq!((Arc::strong_count(&long.0), Arc::strong_count(&same.0)), (1, 1));
     }

@@ -23,7 +23,7 @@ impl Raw {
     }
 
     /// Parses the text into a value that can be searched and edited.
-    pub fn value(&self) -> serde_json::Result<Value> {
+    pub fn parse_value(&self) -> serde_json::Result<Value> {
         serde_json::from_str(self.0.get())
     }
 
@@ -48,23 +48,23 @@ impl fmt::Debug for Raw {
 /// A string that borrows from the JSON text if it contains no escapes. Serde, in contrast, copies a [`Cow`] inside an `Option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+pub struct JsonStr<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl Deref for Str<'_> {
+impl Deref for JsonStr<'_> {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0
     }
 }
 
-impl<'a> From<&'a str> for Str<'a> {
+impl<'a> From<&'a str> for JsonStr<'a> {
     fn from(text: &'a str) -> Self {
         Self(Cow::Borrowed(text))
     }
 }
 
 /// Calls `read` with each item of a list, without keeping the items. `null` counts as an empty list.
-pub fn each_item<'de, T, D>(deserializer: D, read: impl FnMut(T) -> Result<(), String>) -> Result<(), D::Error>
+pub fn for_each_item<'de, T, D>(deserializer: D, read: impl FnMut(T) -> Result<(), String>) -> Result<(), D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
@@ -92,7 +92,7 @@ where
 pub(crate) struct StrVisitor<T> {
     /// Description of the string for error messages, for example `a string`.
     pub(crate) expected: &'static str,
-    pub(crate) make: fn(&str) -> T,
+    pub(crate) from_text: fn(&str) -> T,
 }
 
 impl<T: Default> Visitor<'_> for StrVisitor<T> {
@@ -103,7 +103,7 @@ impl<T: Default> Visitor<'_> for StrVisitor<T> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        Ok((self.make)(text))
+        Ok((self.from_text)(text))
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<T, E> {
@@ -125,20 +125,20 @@ where
 }
 
 /// Sets field `key` to `value` if the field is missing or `null`.
-pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+pub fn insert_default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
 /// Calls `change` with each object of the list in field `key`.
-pub fn each(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
+pub fn for_each_object(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
     let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
     elements.filter_map(Value::as_object_mut).for_each(change);
 }
 
 /// Calls `change` with the object in field `key`, if it exists.
-pub fn within(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+pub fn update_object(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
     if let Some(Value::Object(inner)) = map.get_mut(key) {
         change(inner);
     }

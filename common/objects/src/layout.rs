@@ -17,22 +17,22 @@ const TEMPLATE: &str = "v1.PodTemplateSpec";
 
 #[derive(Default)]
 pub(crate) struct Layout {
-    structs: Vec<Struct>,
+    structs: Vec<GoStruct>,
     template: usize,
 }
 
 /// The fields of one Go struct.
 #[derive(Default)]
-pub(crate) struct Struct {
+pub(crate) struct GoStruct {
     /// Fields in the order of their declaration.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<GoField>,
     /// Members of the JSON object, including those of embedded structs, sorted by name.
-    members: Vec<(&'static str, Shape)>,
+    members: Vec<(&'static str, GoType)>,
 }
 
 /// Name and type of one field of a Go struct.
 #[derive(Deserialize)]
-pub(crate) struct Field {
+pub(crate) struct GoField {
     /// Name in Go, which the hashed text contains.
     pub(crate) go: &'static str,
     /// Name in JSON; empty for embedded structs and for fields that JSON does not contain.
@@ -42,7 +42,7 @@ pub(crate) struct Field {
     pub(crate) kind: &'static str,
     /// Form of the values, derived from `kind` after all types are read.
     #[serde(skip)]
-    pub(crate) shape: Shape,
+    pub(crate) go_type: GoType,
     /// Whether the members of this struct appear directly in the JSON object of the outer struct.
     #[serde(default)]
     pub(crate) inline: bool,
@@ -50,14 +50,14 @@ pub(crate) struct Field {
 
 /// The type of a field's values: a base type, and the pointer, list or map around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) wrapper: Wrapper,
-    pub(crate) base: Base,
+pub(crate) struct GoType {
+    pub(crate) wrapper: GoTypeWrapper,
+    pub(crate) base: GoBaseType,
 }
 
 /// Whether a field has one value, an optional value, a list or a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wrapper {
+pub(crate) enum GoTypeWrapper {
     /// One value. Absence means the zero value.
     #[default]
     Plain,
@@ -71,7 +71,7 @@ pub(crate) enum Wrapper {
 
 /// The type of a single value, without pointer, list or map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Base {
+pub(crate) enum GoBaseType {
     #[default]
     Text,
     Bool,
@@ -80,14 +80,14 @@ pub(crate) enum Base {
     Quantity,
     IntOrString,
     /// `managedFields[].fieldsV1`: JSON kept as bytes.
-    Fields,
+    FieldsV1,
     Struct(usize),
 }
 
-impl Shape {
+impl GoType {
     /// Creates the shape of a single value that is not a pointer, list or map.
-    pub(crate) fn plain(base: Base) -> Self {
-        Self { wrapper: Wrapper::Plain, base }
+    pub(crate) fn single_value(base: GoBaseType) -> Self {
+        Self { wrapper: GoTypeWrapper::Plain, base }
     }
 }
 
@@ -98,32 +98,32 @@ impl Layout {
     }
 
     /// Returns the type of a whole Pod template.
-    pub(crate) fn template(&self) -> Base {
-        Base::Struct(self.template)
+    pub(crate) fn template_type(&self) -> GoBaseType {
+        GoBaseType::Struct(self.template)
     }
 
     /// Returns the fields of a struct in the order of their declaration.
-    pub(crate) fn fields(&self, id: usize) -> &[Field] {
+    pub(crate) fn fields(&self, id: usize) -> &[GoField] {
         self.structs.get(id).map_or(&[], |s| &s.fields)
     }
 
     /// Returns the shape of the member `name` in the JSON object of a struct.
-    pub(crate) fn member(&self, id: usize, name: &str) -> Option<Shape> {
+    pub(crate) fn member_type(&self, id: usize, name: &str) -> Option<GoType> {
         let members = &self.structs.get(id)?.members;
         let at = members.binary_search_by(|(n, _)| (*n).cmp(name)).ok()?;
         Some(members[at].1)
     }
 
-    fn new(Data { mut types, named }: Data) -> Self {
+    fn new(LayoutFile { mut types, named }: LayoutFile) -> Self {
         let ids: BTreeMap<&str, usize> = types.keys().enumerate().map(|(id, name)| (*name, id)).collect();
         for field in types.values_mut().flatten() {
-            field.shape = shape(field.kind, &ids, &named);
+            field.go_type = parse_go_type(field.kind, &ids, &named);
         }
-        let mut structs: Vec<Struct> =
-            types.into_values().map(|fields| Struct { fields, members: Vec::new() }).collect();
+        let mut structs: Vec<GoStruct> =
+            types.into_values().map(|fields| GoStruct { fields, members: Vec::new() }).collect();
         for id in 0..structs.len() {
             let mut members = Vec::new();
-            collect(&structs, id, &mut members);
+            collect_json_members(&structs, id, &mut members);
             members.sort_by_key(|(name, _)| *name);
             structs[id].members = members;
         }
@@ -131,80 +131,89 @@ impl Layout {
     }
 }
 
-fn collect(structs: &[Struct], id: usize, members: &mut Vec<(&'static str, Shape)>) {
+fn collect_json_members(structs: &[GoStruct], id: usize, members: &mut Vec<(&'static str, GoType)>) {
     for field in structs.get(id).map_or(&[][..], |s| &s.fields) {
-        match field.shape.base {
-            Base::Struct(inner) if field.inline => collect(structs, inner, members),
+        match field.go_type.base {
+            GoBaseType::Struct(inner) if field.inline => collect_json_members(structs, inner, members),
             _ if field.json.is_empty() => {}
-            _ => members.push((field.json, field.shape)),
+            _ => members.push((field.json, field.go_type)),
         }
     }
 }
 
 /// The content of `layout-1.36.json`.
 #[derive(Default, Deserialize)]
-struct Data {
+struct LayoutFile {
     /// Fields of each Go struct, by the name of the struct.
     #[serde(borrow)]
-    types: BTreeMap<&'static str, Vec<Field>>,
+    types: BTreeMap<&'static str, Vec<GoField>>,
     /// Underlying type of each named scalar type, for example `string`, by the name of the type.
     named: BTreeMap<&'static str, &'static str>,
 }
 
 /// Derives the shape of a Go type from the name of the type.
-fn shape(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> Shape {
+fn parse_go_type(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> GoType {
     let (wrapper, name) = match kind {
-        "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),
-        _ => [("*", Wrapper::Pointer), ("[]", Wrapper::List), ("map[string]", Wrapper::Map)]
+        "v1.ResourceList" => (GoTypeWrapper::Map, "resource.Quantity"),
+        _ => [("*", GoTypeWrapper::Pointer), ("[]", GoTypeWrapper::List), ("map[string]", GoTypeWrapper::Map)]
             .into_iter()
             .find_map(|(prefix, wrapper)| Some((wrapper, kind.strip_prefix(prefix)?)))
-            .unwrap_or((Wrapper::Plain, kind)),
+            .unwrap_or((GoTypeWrapper::Plain, kind)),
     };
     let base = match name {
-        "v1.Time" => Base::Time,
-        "v1.FieldsV1" => Base::Fields,
-        "resource.Quantity" => Base::Quantity,
-        "intstr.IntOrString" => Base::IntOrString,
+        "v1.Time" => GoBaseType::Time,
+        "v1.FieldsV1" => GoBaseType::FieldsV1,
+        "resource.Quantity" => GoBaseType::Quantity,
+        "intstr.IntOrString" => GoBaseType::IntOrString,
         _ => match (ids.get(name), *named.get(name).unwrap_or(&name)) {
-            (Some(id), _) => Base::Struct(*id),
-            (None, "bool") => Base::Bool,
-            (None, "string") => Base::Text,
-            (None, _) => Base::Int,
+            (Some(id), _) => GoBaseType::Struct(*id),
+            (None, "bool") => GoBaseType::Bool,
+            (None, "string") => GoBaseType::Text,
+            (None, _) => GoBaseType::Int,
         },
     };
-    Shape { wrapper, base }
+    GoType { wrapper, base }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn find(path: &[&str]) -> Shape {
+    fn find(path: &[&str]) -> GoType {
         let layout = Layout::get();
-        path.iter().fold(Shape::plain(layout.template()), |shape, name| match shape.base {
-            Base::Struct(id) => layout.member(id, name).unwrap_or_else(|| panic!("no {name}")),
+        path.iter().fold(GoType::single_value(layout.template_type()), |shape, name| match shape.base {
+            GoBaseType::Struct(id) => layout.member_type(id, name).unwrap_or_else(|| panic!("no {name}")),
             other => panic!("{other:?} has no {name}"),
         })
     }
 
     #[test]
     fn knows_the_fields_of_a_pod_template() {
-        let shape = |wrapper, base| Shape { wrapper, base };
-        assert_eq!(find(&["metadata", "labels"]), shape(Wrapper::Map, Base::Text));
-        assert_eq!(find(&["metadata", "creationTimestamp"]), Shape::plain(Base::Time));
-        assert_eq!(find(&["spec", "overhead"]), shape(Wrapper::Map, Base::Quantity));
-        assert_eq!(find(&["spec", "containers", "resources", "limits"]), shape(Wrapper::Map, Base::Quantity));
-        assert_eq!(find(&["spec", "securityContext"]).wrapper, Wrapper::Pointer);
-        assert_eq!(find(&["spec", "terminationGracePeriodSeconds"]), shape(Wrapper::Pointer, Base::Int));
-        assert_eq!(find(&["spec", "restartPolicy"]), Shape::plain(Base::Text));
-        assert_eq!(find(&["spec", "hostNetwork"]), Shape::plain(Base::Bool));
+        let shape = |wrapper, base| GoType { wrapper, base };
+        assert_eq!(find(&["metadata", "labels"]), shape(GoTypeWrapper::Map, GoBaseType::Text));
+        assert_eq!(find(&["metadata", "creationTimestamp"]), GoType::single_value(GoBaseType::Time));
+        assert_eq!(find(&["spec", "overhead"]), shape(GoTypeWrapper::Map, GoBaseType::Quantity));
+        assert_eq!(
+            find(&["spec", "containers", "resources", "limits"]),
+            shape(GoTypeWrapper::Map, GoBaseType::Quantity)
+        );
+        assert_eq!(find(&["spec", "securityContext"]).wrapper, GoTypeWrapper::Pointer);
+        assert_eq!(find(&["spec", "terminationGracePeriodSeconds"]), shape(GoTypeWrapper::Pointer, GoBaseType::Int));
+        assert_eq!(find(&["spec", "restartPolicy"]), GoType::single_value(GoBaseType::Text));
+        assert_eq!(find(&["spec", "hostNetwork"]), GoType::single_value(GoBaseType::Bool));
     }
 
     #[test]
     fn members_of_embedded_structs_appear_in_the_outer_object() {
-        assert_eq!(find(&["spec", "volumes", "emptyDir", "sizeLimit"]).base, Base::Quantity);
-        assert_eq!(find(&["spec", "containers", "livenessProbe", "httpGet", "port"]), Shape::plain(Base::IntOrString));
-        assert_eq!(find(&["spec", "containers", "livenessProbe", "periodSeconds"]), Shape::plain(Base::Int));
+        assert_eq!(find(&["spec", "volumes", "emptyDir", "sizeLimit"]).base, GoBaseType::Quantity);
+        assert_eq!(
+            find(&["spec", "containers", "livenessProbe", "httpGet", "port"]),
+            GoType::single_value(GoBaseType::IntOrString)
+        );
+        assert_eq!(
+            find(&["spec", "containers", "livenessProbe", "periodSeconds"]),
+            GoType::single_value(GoBaseType::Int)
+        );
     }
 
     #[test]
@@ -221,7 +230,7 @@ mod tests {
             &["spec", "volumes", "projected", "sources", "downwardAPI", "items", "resourceFieldRef", "divisor"],
             &["spec", "containers", "env", "valueFrom", "resourceFieldRef", "divisor"],
         ] {
-            assert_eq!(find(path).base, Base::Quantity, "{path:?}");
+            assert_eq!(find(path).base, GoBaseType::Quantity, "{path:?}");
         }
     }
 }

@@ -12,13 +12,13 @@ use foldhash::{
 };
 
 /// A hash map with the seed of the process.
-pub type HashMap<K, V> = hashbrown::HashMap<K, V, Seeded>;
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, SeededHashState>;
 /// A hash set with the seed of the process.
-pub type HashSet<K> = hashbrown::HashSet<K, Seeded>;
+pub type HashSet<K> = hashbrown::HashSet<K, SeededHashState>;
 
 /// A hasher state with the seed of the process.
 #[derive(Clone)]
-pub struct Seeded(SeedableRandomState);
+pub struct SeededHashState(SeedableRandomState);
 
 struct Seeds {
     shared: SharedSeed,
@@ -29,30 +29,30 @@ struct Seeds {
 static SEEDS: OnceLock<Option<Seeds>> = OnceLock::new();
 
 /// Draws the seed of the process from `random`. Has no effect after the first map was created.
-pub fn seed(mut random: impl FnMut() -> u64) {
+pub fn set_hash_seed(mut random: impl FnMut() -> u64) {
     SEEDS.get_or_init(|| Some(Seeds { shared: SharedSeed::from_u64(random()), own: random() }));
 }
 
-impl Seeded {
-    fn under(seeds: Option<&'static Seeds>) -> Self {
+impl SeededHashState {
+    fn with_seeds(seeds: Option<&'static Seeds>) -> Self {
         let under = |seeds: &'static Seeds| SeedableRandomState::with_seed(seeds.own, &seeds.shared);
         Self(seeds.map_or_else(SeedableRandomState::fixed, under))
     }
 }
 
-impl Default for Seeded {
+impl Default for SeededHashState {
     fn default() -> Self {
-        Self::under(SEEDS.get_or_init(|| None).as_ref())
+        Self::with_seeds(SEEDS.get_or_init(|| None).as_ref())
     }
 }
 
-impl fmt::Debug for Seeded {
+impl fmt::Debug for SeededHashState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seeded").finish_non_exhaustive()
     }
 }
 
-impl BuildHasher for Seeded {
+impl BuildHasher for SeededHashState {
     type Hasher = FoldHasher<'static>;
 
     fn build_hasher(&self) -> FoldHasher<'static> {
@@ -64,24 +64,24 @@ impl BuildHasher for Seeded {
 mod tests {
     use super::*;
 
-    fn hash(state: &Seeded) -> u64 {
+    fn hash(state: &SeededHashState) -> u64 {
         state.hash_one("shop/web")
     }
 
     #[test]
     fn without_a_seed_hashes_are_equal_in_every_process() {
-        assert_eq!(hash(&Seeded::default()), hash(&Seeded::default()));
-        assert_eq!(hash(&Seeded::default()), foldhash::quality::FixedState::default().hash_one("shop/web"));
+        assert_eq!(hash(&SeededHashState::default()), hash(&SeededHashState::default()));
+        assert_eq!(hash(&SeededHashState::default()), foldhash::quality::FixedState::default().hash_one("shop/web"));
     }
 
     #[test]
     fn different_seeds_give_different_hashes() {
         let under = |seed: u64| {
             let seeds = Seeds { shared: SharedSeed::from_u64(seed), own: seed };
-            hash(&Seeded::under(Some(Box::leak(Box::new(seeds)))))
+            hash(&SeededHashState::with_seeds(Some(Box::leak(Box::new(seeds)))))
         };
         assert_ne!(under(1), under(2));
-        assert_ne!(under(1), hash(&Seeded::under(None)));
+        assert_ne!(under(1), hash(&SeededHashState::with_seeds(None)));
         assert_eq!(under(1), under(1));
     }
 }

@@ -138,7 +138,7 @@ impl Serialize for Uid {
 
 impl<'de> Deserialize<'de> for Uid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(StrVisitor { expected: "a string", make: Self::new })
+        deserializer.deserialize_str(StrVisitor { expected: "a string", from_text: Self::new })
     }
 }
 
@@ -147,23 +147,23 @@ impl<'de> Deserialize<'de> for Uid {
 /// Versions of one resource are comparable numbers on every supported API server. Versions of different resources must not be
 /// compared.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(u64);
+pub struct ResourceVersion(u64);
 
-impl Version {
+impl ResourceVersion {
     /// The version 0, for objects without a `resourceVersion` that is a number.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Parses a `resourceVersion`. A text that is not a positive decimal number gives [`Version::UNKNOWN`].
+    /// Parses a `resourceVersion`. A text that is not a positive decimal number gives [`ResourceVersion::UNKNOWN`].
     pub fn parse(text: &str) -> Self {
         Self(text.parse().unwrap_or(0))
     }
 
     /// Returns the last 15 digits, which a floating-point number represents exactly; 0 if the version is unknown.
-    pub fn last_digits(self) -> u64 {
+    pub fn last_15_digits(self) -> u64 {
         self.0 % 1_000_000_000_000_000
     }
 
-    /// True for every version except [`Version::UNKNOWN`].
+    /// True for every version except [`ResourceVersion::UNKNOWN`].
     pub fn is_known(self) -> bool {
         self.0 != 0
     }
@@ -174,27 +174,27 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 { Ok(()) } else { write!(f, "{}", self.0) }
     }
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl Serialize for Version {
+impl Serialize for ResourceVersion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Version {
+impl<'de> Deserialize<'de> for ResourceVersion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(StrVisitor { expected: "a resource version", make: Self::parse })
+        deserializer.deserialize_str(StrVisitor { expected: "a resource version", from_text: Self::parse })
     }
 }
 
@@ -223,9 +223,9 @@ impl OwnerRef {
     fn is_shared(&self) -> bool {
         let uid = match &self.uid.0 {
             Repr::Uuid(_) => true,
-            Repr::Text(text) => text.is_shared(),
+            Repr::Text(text) => text.is_interned(),
         };
-        uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_shared)
+        uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_interned)
     }
 
     /// Whether this owner is the managing controller of the object: `controller` is `true`.
@@ -238,38 +238,38 @@ static OWNERS: LazyLock<Mutex<Table<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex:
 
 /// Maximum number of owner references in a list that objects share. Most objects have one owner; a list with thousands of
 /// owners is unlikely to occur a second time.
-const MOST_SHARED: usize = 16;
+const MAX_SHARED_OWNERS: usize = 16;
 
-/// The owner references of an object, in order. The Pods of a ReplicaSet share one copy. `Owners` has the size of one pointer.
+/// The owner references of an object, in order. The Pods of a ReplicaSet share one copy. `OwnerRefs` has the size of one pointer.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Owners(Option<Arc<Box<[OwnerRef]>>>);
+pub struct OwnerRefs(Option<Arc<Box<[OwnerRef]>>>);
 
-impl From<Vec<OwnerRef>> for Owners {
+impl From<Vec<OwnerRef>> for OwnerRefs {
     fn from(refs: Vec<OwnerRef>) -> Self {
         if refs.is_empty() {
             return Self(None);
         }
-        if refs.len() > MOST_SHARED || !refs.iter().all(OwnerRef::is_shared) {
+        if refs.len() > MAX_SHARED_OWNERS || !refs.iter().all(OwnerRef::is_shared) {
             return Self(Some(Arc::new(refs.into())));
         }
         Self(Some(OWNERS.lock().intern(&refs.into_boxed_slice(), |refs| Arc::new(refs.clone()))))
     }
 }
 
-impl Deref for Owners {
+impl Deref for OwnerRefs {
     type Target = [OwnerRef];
     fn deref(&self) -> &[OwnerRef] {
         self.0.as_deref().map(|refs| &**refs).unwrap_or_default()
     }
 }
 
-impl fmt::Debug for Owners {
+impl fmt::Debug for OwnerRefs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl<'de> Deserialize<'de> for Owners {
+impl<'de> Deserialize<'de> for OwnerRefs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Vec::<OwnerRef>::deserialize(deserializer)?.into())
     }
@@ -288,16 +288,16 @@ pub struct Meta {
     /// `metadata.uid`; empty if it is missing.
     pub uid: Uid,
     /// `metadata.resourceVersion`, which changes with every write of the object.
-    pub resource_version: Version,
+    pub resource_version: ResourceVersion,
     /// `metadata.generation`, which the server increments when the spec changes; 0 if it is missing.
     #[serde(deserialize_with = "null_as_default")]
     pub generation: i64,
     /// `metadata.creationTimestamp`; `None` if it is missing.
     #[serde(rename = "creationTimestamp")]
-    pub created: Option<Timestamp>,
+    pub creation_timestamp: Option<Timestamp>,
     /// `metadata.deletionTimestamp`, which only terminating objects have.
     #[serde(rename = "deletionTimestamp")]
-    pub deleted: Option<Timestamp>,
+    pub deletion_timestamp: Option<Timestamp>,
     /// `metadata.labels`. Objects with equal labels share one copy.
     pub labels: Labels,
     /// `metadata.annotations`. [`Object::trim`](crate::object::Object::trim) drops annotations that a projection does not need.
@@ -305,7 +305,7 @@ pub struct Meta {
     pub annotations: Annotations,
     /// `metadata.ownerReferences`. Objects with equal lists share one copy.
     #[serde(rename = "ownerReferences", deserialize_with = "null_as_default")]
-    pub owners: Owners,
+    pub owners: OwnerRefs,
     /// `metadata.finalizers`. A terminating object exists until the list is empty.
     #[serde(deserialize_with = "null_as_default")]
     pub finalizers: Box<[Text]>,
@@ -334,7 +334,7 @@ impl Meta {
 
     /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
-        self.deleted.is_some()
+        self.deletion_timestamp.is_some()
     }
 }
 
@@ -348,10 +348,10 @@ impl Annotations {
     /// Creates annotations from pairs of key and value. If a key is repeated, its last value counts.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let sorted: std::collections::BTreeMap<&str, &str> = pairs.into_iter().collect();
-        Self::of(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
+        Self::from_sorted_pairs(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
     }
 
-    fn of(pairs: Pairs) -> Self {
+    fn from_sorted_pairs(pairs: Pairs) -> Self {
         Self((!pairs.is_empty()).then(|| Box::new(pairs)))
     }
 
@@ -379,7 +379,7 @@ impl Annotations {
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         if !self.as_slice().iter().all(|(k, _)| keep(k)) {
             let all = std::mem::take(&mut self.0).map(|pairs| pairs.into_vec()).unwrap_or_default();
-            *self = Self::of(all.into_iter().filter(|(k, _)| keep(k)).collect());
+            *self = Self::from_sorted_pairs(all.into_iter().filter(|(k, _)| keep(k)).collect());
         }
     }
 }
@@ -393,7 +393,7 @@ impl fmt::Debug for Annotations {
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sorted = std::collections::BTreeMap::<Text, Box<str>>::deserialize(deserializer)?;
-        Ok(Self::of(sorted.into_iter().collect()))
+        Ok(Self::from_sorted_pairs(sorted.into_iter().collect()))
     }
 }
 
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(meta.key().to_string(), "shop/web");
         assert_eq!(meta.controller().unwrap().kind, "Deployment");
         assert_eq!(meta.annotations.get("b"), Some("2"));
-        assert_eq!(meta.resource_version, Version::parse("208"));
+        assert_eq!(meta.resource_version, ResourceVersion::parse("208"));
         assert_eq!(meta.generation, 0);
     }
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     head::Head,
-    index::Indexes,
+    index::StoreIndexes,
     meta::Meta,
-    wire::{self, Message},
+    wire::{self, MessageSchema},
 };
 
 /// Group, version and names of a resource of the API server.
@@ -26,7 +26,7 @@ pub struct Resource {
     /// `kind` in an object of the resource, for example `ReplicaSet`.
     pub kind: &'static str,
     /// Whether objects belong to namespaces; false for cluster-scoped kinds.
-    pub namespaced: bool,
+    pub is_namespaced: bool,
 }
 
 impl Resource {
@@ -42,7 +42,7 @@ impl Resource {
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         push_segment(&mut path, self.version);
-        if self.namespaced && !namespace.is_empty() {
+        if self.is_namespaced && !namespace.is_empty() {
             path.push_str("/namespaces");
             push_segment(&mut path, namespace);
         }
@@ -55,7 +55,7 @@ impl Resource {
 
 /// The object, collection or subresource that a request addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// API group, version and plural name of the object or collection.
     pub resource: Resource,
     /// Namespace; empty for cluster-scoped objects and for all namespaces.
@@ -66,7 +66,7 @@ pub struct Target<'a> {
     pub subresource: &'a str,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     /// Creates the target for an object, without a subresource.
     pub fn object(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
         Self { resource, namespace, name, subresource: "" }
@@ -101,7 +101,7 @@ fn push_segment(path: &mut String, segment: &str) {
 /// Whether `name` can be the name of an object: not empty, `.` or `..`, and without `/` and `%`. API servers reject all others.
 ///
 /// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`.
-pub fn can_be_name(name: &str) -> bool {
+pub fn is_valid_object_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
@@ -122,7 +122,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// matching state. `docs/decisions/0016-filters.md` lists the objects that each selector hides.
     const FIELD_SELECTOR: &'static str = "";
     /// The secondary indexes of a cache of this kind, as a tuple; `()` for none.
-    type Indexes: Indexes<Self>;
+    type Indexes: StoreIndexes<Self>;
 
     /// Returns `metadata`, which every projection contains.
     fn meta(&self) -> &Meta;
@@ -131,36 +131,36 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     ///
     /// Custom resources need JSON. So do objects with a part that a controller passes on without decoding: the part may have
     /// fields that only a newer server knows.
-    const PROTOBUF: Option<&'static Message> = None;
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = None;
 
     /// Decides from the [`Head`] of an object whether the object can concern the controller, before the rest is decoded. `None`
     /// means that every object can. [`keep`](Object::keep) must reject every object that this function rejects.
-    const CONCERNS: Option<fn(head: &Head<'_>) -> bool> = None;
+    const HEAD_FILTER: Option<fn(head: &Head<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
     ///
     /// `_json` begins with the value of `metadata`; the text after that value must be ignored.
-    fn of_metadata(_json: &str) -> Option<serde_json::Result<Self>> {
+    fn from_metadata_json(_json: &str) -> Option<serde_json::Result<Self>> {
         None
     }
 
     /// Drops fields that are not needed after decoding, for example unused annotations, before the object is cached.
-    fn trim(&mut self) {}
+    fn drop_unneeded_fields(&mut self) {}
 
     /// Whether the cache stores the object. By default, it stores the objects that can concern the controller.
-    fn keep(&self) -> bool {
-        self.is_concern()
+    fn is_cached(&self) -> bool {
+        self.can_concern_controller()
     }
 
-    /// Whether the decoded object can concern the controller, by [`CONCERNS`](Object::CONCERNS).
-    fn is_concern(&self) -> bool {
-        Self::CONCERNS.is_none_or(|concerns| concerns(&Head::of(self.meta())))
+    /// Whether the decoded object can concern the controller, by [`HEAD_FILTER`](Object::HEAD_FILTER).
+    fn can_concern_controller(&self) -> bool {
+        Self::HEAD_FILTER.is_none_or(|concerns| concerns(&Head::from_meta(self.meta())))
     }
 }
 
 /// An object whose metadata could be decoded, but not the rest. Only a faulty server sends such an object.
 #[derive(Debug)]
-pub struct Malformed {
+pub struct MalformedObject {
     /// Identifies the object by name, UID and version.
     pub meta: Meta,
     /// Message of the decoder about the rest of the object.
@@ -170,7 +170,7 @@ pub struct Malformed {
 /// Error for a cached object that cannot be used because it is [`Malformed`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
-pub struct Unreadable {
+pub struct UnreadableObject {
     /// Resource of the object. The error message begins with its plural name and group.
     pub resource: Resource,
     /// Namespace and name of the object.
@@ -181,21 +181,23 @@ pub struct Unreadable {
 
 /// An encoded object as the API server sent it.
 #[derive(Clone, Copy, Debug)]
-pub enum Encoded<'a> {
+pub enum EncodedObject<'a> {
     /// The JSON text of one object, without a list or a watch event around it.
     Json(&'a str),
     /// A protobuf message without its envelope.
     Protobuf(&'a [u8]),
 }
 
-impl<'a> Encoded<'a> {
+impl<'a> EncodedObject<'a> {
     /// Returns the [`Head`] of an object that cannot concern a controller that reads `K`. Returns `None` if the object can
     /// concern the controller, or if its metadata cannot be found in the text.
     pub fn foreign_head<K: Object>(self) -> Option<Head<'a>> {
-        let concerns = K::CONCERNS?;
+        let concerns = K::HEAD_FILTER?;
         let head = match self {
-            Self::Json(json) => Head::deserialize(&mut serde_json::Deserializer::from_str(metadata(json)?)).ok()?,
-            Self::Protobuf(_) => self.metadata::<Head<'a>>().ok()?,
+            Self::Json(json) => {
+                Head::deserialize(&mut serde_json::Deserializer::from_str(json_from_metadata(json)?)).ok()?
+            }
+            Self::Protobuf(_) => self.decode_metadata::<Head<'a>>().ok()?,
         };
         let is_foreign = !head.name().is_empty() && !concerns(&head);
         is_foreign.then_some(head)
@@ -205,18 +207,18 @@ impl<'a> Encoded<'a> {
     ///
     /// # Errors
     /// The object has no metadata, or `T` cannot be decoded from the metadata.
-    pub fn metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
+    pub fn decode_metadata<T: Deserialize<'a>>(self) -> Result<T, String> {
         #[derive(Deserialize)]
         struct Bare<T> {
             metadata: T,
         }
         match self {
-            Self::Json(json) => match metadata(json) {
+            Self::Json(json) => match json_from_metadata(json) {
                 Some(rest) => T::deserialize(&mut serde_json::Deserializer::from_str(rest)),
                 None => serde_json::from_str::<Bare<T>>(json).map(|bare| bare.metadata),
             }
             .map_err(|error| error.to_string()),
-            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::OBJECT, message)
+            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::ANY_OBJECT, message)
                 .map(|bare| bare.metadata)
                 .map_err(|error| error.to_string()),
         }
@@ -225,14 +227,14 @@ impl<'a> Encoded<'a> {
     /// Decodes an object, and drops its unneeded fields with [`Object::trim`].
     ///
     /// # Errors
-    /// [`DecodeError::Malformed`] if only the metadata can be decoded, otherwise [`DecodeError::Nameless`].
+    /// [`DecodeError::Malformed`] if only the metadata can be decoded, otherwise [`DecodeError::InvalidMetadata`].
     pub fn decode<K: Object>(self) -> Result<K, DecodeError> {
         let read = match self {
             Self::Json(json) => {
-                let of_metadata = metadata(json).and_then(K::of_metadata);
+                let of_metadata = json_from_metadata(json).and_then(K::from_metadata_json);
                 of_metadata.unwrap_or_else(|| serde_json::from_str::<K>(json)).map_err(|error| error.to_string())
             }
-            Self::Protobuf(message) => match K::PROTOBUF {
+            Self::Protobuf(message) => match K::PROTOBUF_SCHEMA {
                 Some(kind) => wire::read::<K>(kind, message).map_err(|error| error.to_string()),
                 None => Err("the server sent protobuf although JSON was requested".to_owned()),
             },
@@ -240,23 +242,23 @@ impl<'a> Encoded<'a> {
         let error = match read {
             Ok(mut object) => {
                 if object.meta().name.is_empty() {
-                    return Err(DecodeError::Nameless("metadata.name is missing".to_owned()));
+                    return Err(DecodeError::InvalidMetadata("metadata.name is missing".to_owned()));
                 }
-                object.trim();
+                object.drop_unneeded_fields();
                 return Ok(object);
             }
             Err(error) => error,
         };
-        match self.metadata::<Meta>() {
-            Ok(meta) if !meta.name.is_empty() => Err(DecodeError::Malformed(Arc::new(Malformed { meta, error }))),
-            _ => Err(DecodeError::Nameless(error)),
+        match self.decode_metadata::<Meta>() {
+            Ok(meta) if !meta.name.is_empty() => Err(DecodeError::Malformed(Arc::new(MalformedObject { meta, error }))),
+            _ => Err(DecodeError::InvalidMetadata(error)),
         }
     }
 }
 
 /// Returns the JSON text that begins with the value of `metadata`. Returns `None` if a field other than `kind` and `apiVersion`
 /// comes first, which no API server writes.
-fn metadata(json: &str) -> Option<&str> {
+fn json_from_metadata(json: &str) -> Option<&str> {
     let mut rest = json.strip_prefix('{')?;
     loop {
         rest = rest.strip_prefix('"')?;
@@ -272,22 +274,22 @@ fn metadata(json: &str) -> Option<&str> {
     }
 }
 
-/// Error of [`Encoded::decode`].
+/// Error of [`EncodedObject::decode`].
 #[derive(Debug)]
 pub enum DecodeError {
     /// The metadata could be decoded, and the rest could not.
-    Malformed(Arc<Malformed>),
+    Malformed(Arc<MalformedObject>),
     /// The metadata could not be decoded, or contain no name. Holds the message of the decoder.
-    Nameless(String),
+    InvalidMetadata(String),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+    const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
     const SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
     #[test]
     fn paths_match_the_api_server() {
@@ -329,10 +331,10 @@ mod tests {
     #[test]
     fn names_that_no_server_accepts_are_rejected() {
         for name in ["", ".", "..", "a/b", "/", "50%"] {
-            assert!(!can_be_name(name), "{name:?}");
+            assert!(!is_valid_object_name(name), "{name:?}");
         }
         for name in ["a", "...", "a?x=1", "my owner", "system:node:a"] {
-            assert!(can_be_name(name), "{name:?}");
+            assert!(is_valid_object_name(name), "{name:?}");
         }
     }
 }

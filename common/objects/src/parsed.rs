@@ -11,17 +11,22 @@ use crate::{json::Raw, map::HashMap, meta::Uid};
 /// Every write of a status brings a new version of the object with the same template. Comparing the text is much cheaper than
 /// parsing, encoding and hashing it again.
 #[derive(Debug)]
-pub struct Parsed<T>(Mutex<HashMap<Uid, (Raw, Arc<T>)>>);
+pub struct ParseCache<T>(Mutex<HashMap<Uid, (Raw, Arc<T>)>>);
 
-impl<T> Default for Parsed<T> {
+impl<T> Default for ParseCache<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Parsed<T> {
+impl<T> ParseCache<T> {
     /// Returns the parsed value of `raw`. Calls `parse` only if the text of the object is new or has changed.
-    pub fn get<E>(&self, object: &Uid, raw: &Raw, parse: impl FnOnce(&Raw) -> Result<T, E>) -> Result<Arc<T>, E> {
+    pub fn get_or_parse<E>(
+        &self,
+        object: &Uid,
+        raw: &Raw,
+        parse: impl FnOnce(&Raw) -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
         if let Some((_, known)) = self.0.lock().get(object).filter(|(text, _)| text == raw) {
             return Ok(Arc::clone(known));
         }
@@ -54,14 +59,14 @@ mod tests {
 
     #[test]
     fn a_text_is_parsed_once_for_each_object() {
-        let (parsed, uid, count) = (Parsed::default(), Uid::new("SET"), std::cell::Cell::new(0));
+        let (parsed, uid, count) = (ParseCache::default(), Uid::new("SET"), std::cell::Cell::new(0));
         let get = |value: Value| {
             let raw = Raw::from_value(&value).unwrap();
             let parse = |raw: &Raw| {
                 count.set(count.get() + 1);
-                raw.value()
+                raw.parse_value()
             };
-            (*parsed.get(&uid, &raw, parse).unwrap()).clone()
+            (*parsed.get_or_parse(&uid, &raw, parse).unwrap()).clone()
         };
         assert_eq!((get(json!({"a": 1})), get(json!({"a": 1})), count.get()), (json!({"a": 1}), json!({"a": 1}), 1));
         assert_eq!((get(json!({"b": 1})), get(json!({"b": 1})), count.get()), (json!({"b": 1}), json!({"b": 1}), 2));

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use rank::{Candidate, log2_bucket, rank_for_deletion, sort_for_deletion};
+pub use rank::{DeletionCandidate, deletion_order_without_ranks, log2_bucket, rank_for_deletion};
 
 use crate::{
     intern::Text,
     meta::Meta,
     object::{Object, Resource},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 
 /// The resource `pods`.
-pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
 /// Annotation with a Pod's deletion cost. Pods with a lower cost are deleted first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -37,7 +37,7 @@ pub struct Pod {
     /// Whether the condition `Ready` is `True`, and since when.
     pub readiness: Readiness,
     /// Maximum restart counts of the containers, which decide about the order of deletion.
-    pub restarts: Restarts,
+    pub restarts: RestartCounts,
 }
 
 /// `status.phase` of a Pod.
@@ -92,7 +92,7 @@ pub enum Readiness {
 
 /// Maximum restart counts of a Pod's containers, by type of container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Restarts {
+pub struct RestartCounts {
     /// Maximum over the regular containers.
     pub regular: i32,
     /// Maximum over the init containers with restart policy `Always`.
@@ -101,16 +101,16 @@ pub struct Restarts {
 
 /// The fields of a Pod's `spec` that [`Pod`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spec {
+pub struct PodSpec {
     /// `nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
     /// Names of the init containers with restart policy `Always`.
-    pub restartable_init: Box<[Box<str>]>,
+    pub restartable_init_names: Box<[Box<str>]>,
 }
 
 /// The fields of a Pod's `status` that [`Pod`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct PodStatus {
     /// `phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
     /// State of the condition `Ready`.
@@ -123,15 +123,15 @@ pub struct Status {
 
 impl Pod {
     /// Creates a Pod from the projections of its parts.
-    pub fn new(meta: Meta, spec: Spec, status: &Status) -> Self {
-        let counts = status.init_restarts.iter().filter(|(name, _)| spec.restartable_init.contains(name));
+    pub fn new(meta: Meta, spec: PodSpec, status: &PodStatus) -> Self {
+        let counts = status.init_restarts.iter().filter(|(name, _)| spec.restartable_init_names.contains(name));
         let restartable_init = counts.map(|(_, count)| *count).max().unwrap_or(0).max(0);
         Self {
             meta,
             node: spec.node,
             phase: status.phase,
             readiness: status.readiness,
-            restarts: Restarts { regular: status.restarts.max(0), restartable_init },
+            restarts: RestartCounts { regular: status.restarts.max(0), restartable_init },
         }
     }
 
@@ -159,32 +159,32 @@ impl Pod {
     pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         self.is_ready()
             && (min_ready_seconds == 0
-                || self.available_after(min_ready_seconds, now).is_some_and(|wait| !wait.is_positive()))
+                || self.time_until_available(min_ready_seconds, now).is_some_and(|wait| !wait.is_positive()))
     }
 
     /// Returns the time until a ready Pod becomes available; zero or negative if the Pod is available. `None` if the Pod is not
     /// ready, or if the condition has no time.
-    pub fn available_after(&self, min_ready_seconds: i32, now: Timestamp) -> Option<SignedDuration> {
+    pub fn time_until_available(&self, min_ready_seconds: i32, now: Timestamp) -> Option<SignedDuration> {
         let since = self.ready_since()?;
         Some(SignedDuration::from_secs(min_ready_seconds.into()).saturating_add(since.duration_since(now)))
     }
 
     /// Returns the deletion cost from the annotation; 0 without a valid one. See [`deletion_cost`].
     pub fn deletion_cost(&self) -> i32 {
-        self.meta.annotations.get(POD_DELETION_COST).map_or(0, deletion_cost)
+        self.meta.annotations.get(POD_DELETION_COST).map_or(0, parse_deletion_cost)
     }
 }
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.meta.annotations.retain(|key| key == POD_DELETION_COST);
     }
 }
@@ -201,12 +201,12 @@ pub fn next_availability_check<'a>(
     if min_ready_seconds <= 0 {
         return None;
     }
-    let waits = pods.into_iter().filter_map(|pod| pod.available_after(min_ready_seconds, now));
+    let waits = pods.into_iter().filter_map(|pod| pod.time_until_available(min_ready_seconds, now));
     waits.filter(SignedDuration::is_positive).min().and_then(|wait| wait.try_into().ok())
 }
 
 /// Parses a deletion cost: a decimal `i32` without plus sign or leading zero. Any other text gives 0.
-pub fn deletion_cost(text: &str) -> i32 {
+pub fn parse_deletion_cost(text: &str) -> i32 {
     if text.starts_with(|c| matches!(c, '-' | '1'..='9')) { text.parse().unwrap_or(0) } else { 0 }
 }
 

@@ -79,9 +79,10 @@ impl Quantity {
         if text == "0" {
             return Ok(Self::int(0, 0, Format::DecimalSi, text));
         }
-        let parts = Parts::split(text)?;
-        let (exponent, format) = suffix(parts.suffix)?;
-        Self::fast(text, &parts, exponent, format).unwrap_or_else(|| Self::slow(&parts, exponent, format))
+        let parts = QuantityText::split(text)?;
+        let (exponent, format) = parse_suffix(parts.suffix)?;
+        Self::parse_as_integer(text, &parts, exponent, format)
+            .unwrap_or_else(|| Self::parse_as_decimal(&parts, exponent, format))
     }
 
     fn int(value: i64, scale: i32, format: Format, text: &str) -> Self {
@@ -97,8 +98,8 @@ impl Quantity {
     }
 
     /// Returns the value in thousandths, rounded away from zero and limited to the range of `i64`. Upstream: `MilliValue`.
-    pub fn milli(&self) -> i64 {
-        let (negative, digits, exponent) = self.normal();
+    pub fn milli_value(&self) -> i64 {
+        let (negative, digits, exponent) = self.normal_form();
         let places = exponent + 3;
         let kept = usize::try_from(digits.len() as i64 + places.min(0)).unwrap_or(0);
         let whole = format!("0{}", &digits[..kept]).parse::<i64>().ok();
@@ -111,7 +112,12 @@ impl Quantity {
     }
 
     /// Computes a quantity that fits into an `i64` and a power of ten. Returns `None` if the number is too long.
-    fn fast(text: &str, parts: &Parts<'_>, exponent: i32, format: Format) -> Option<Result<Self, QuantityError>> {
+    fn parse_as_integer(
+        text: &str,
+        parts: &QuantityText<'_>,
+        exponent: i32,
+        format: Format,
+    ) -> Option<Result<Self, QuantityError>> {
         let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
         let is_binary = format == Format::BinarySi;
         let (mut scale, mantissa) = if is_binary {
@@ -137,7 +143,7 @@ impl Quantity {
     }
 
     /// Computes a quantity as an exact decimal, rounded to billionths.
-    fn slow(parts: &Parts<'_>, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
+    fn parse_as_decimal(parts: &QuantityText<'_>, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
         if !parts.has_digits {
             return Err(QuantityError::Number);
         }
@@ -168,7 +174,7 @@ impl Quantity {
 
     /// Returns the value in normal form: whether it is negative, its digits without zeros at either end (empty for zero), and the
     /// power of ten of the last digit.
-    pub fn normal(&self) -> (bool, String, i64) {
+    pub fn normal_form(&self) -> (bool, String, i64) {
         let (negative, digits, exponent) = match &self.amount {
             Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
             Amount::Dec { negative, unscaled, scale } => (*negative, unscaled.digits(), -i64::from(*scale)),
@@ -181,7 +187,7 @@ impl Quantity {
     }
 
     /// Writes the quantity as Go prints upstream's struct, for the text from which the hash of a Pod template is computed.
-    pub fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
+    pub fn write_go_struct(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let (value, scale) = match &self.amount {
             Amount::Int { value, scale } => (*value, *scale),
             Amount::Dec { .. } => (0, 0),
@@ -202,7 +208,7 @@ impl Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal(), other.normal());
+        let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal_form(), other.normal_form());
         // Compares the position of the first digit, then the digits. Zero gives `None`, which is less than all other values.
         let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
         let (a, b) = (size(a, a_exponent), size(b, b_exponent));
@@ -234,7 +240,7 @@ impl<'de> Deserialize<'de> for Quantity {
 }
 
 /// The text of a quantity, split into sign, digits and suffix.
-struct Parts<'a> {
+struct QuantityText<'a> {
     negative: bool,
     /// Digits before the decimal point without leading zeros; `0` if no digit remains.
     whole: &'a str,
@@ -245,7 +251,7 @@ struct Parts<'a> {
     has_digits: bool,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> QuantityText<'a> {
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -274,7 +280,7 @@ fn count_digits(text: &str) -> usize {
 }
 
 /// Returns the exponent and the notation of a suffix. The base is 2 for binary suffixes, otherwise 10.
-fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
+fn parse_suffix(text: &str) -> Result<(i32, Format), QuantityError> {
     let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
     if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
         return Ok((3 * thousands - 9, Format::DecimalSi));
@@ -391,7 +397,7 @@ mod tests {
 
     fn dump(quantity: &Quantity) -> String {
         let mut out = String::from("(resource.Quantity)");
-        quantity.dump(&mut out).unwrap();
+        quantity.write_go_struct(&mut out).unwrap();
         out
     }
 
@@ -409,7 +415,7 @@ mod tests {
             ("0", 0),
             ("100E", i64::MAX),
         ] {
-            assert_eq!(quantity(text).milli(), milli, "{text}");
+            assert_eq!(quantity(text).milli_value(), milli, "{text}");
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Owner {
     /// `metadata.uid` of the owner. The owner references of its dependents contain this UID.
     pub uid: Uid,
     /// Whether the owner is terminating. A terminating owner keeps its dependents. It neither adopts nor releases objects.
-    pub deleting: bool,
+    pub is_deleting: bool,
 }
 
 impl Owner {
@@ -55,7 +55,7 @@ impl Owner {
             namespace: meta.namespace.clone(),
             name: Text::new(&meta.name),
             uid: meta.uid.clone(),
-            deleting: meta.is_deleting(),
+            is_deleting: meta.is_deleting(),
         }
     }
 
@@ -121,7 +121,7 @@ pub fn claim<C: HasMeta>(
     candidates: impl IntoIterator<Item = C>,
     eligible: impl Fn(&C) -> bool,
 ) -> Result<Claims<C>, SelectorError> {
-    let selector = selector.checked()?;
+    let selector = selector.validate()?;
     let mut claims = Claims::default();
     for candidate in candidates {
         let meta = candidate.meta();
@@ -132,9 +132,9 @@ pub fn claim<C: HasMeta>(
         let group = match meta.controller() {
             Some(reference) if reference.uid != owner.uid => continue,
             Some(_) if matches() => &mut claims.keep,
-            Some(_) if owner.deleting => continue,
+            Some(_) if owner.is_deleting => continue,
             Some(_) => &mut claims.release,
-            None if owner.deleting || meta.is_deleting() || !matches() => continue,
+            None if owner.is_deleting || meta.is_deleting() || !matches() => continue,
             None => &mut claims.adopt,
         };
         group.push(candidate);
@@ -145,7 +145,11 @@ pub fn claim<C: HasMeta>(
 /// Returns the owner that a controller reference names, if `kind`, name and UID match.
 ///
 /// `lookup` finds an object by name in the namespace of the dependent. Like upstream, the function ignores `apiVersion`.
-pub fn resolve<P: HasMeta>(reference: &OwnerRef, kind: &str, lookup: impl FnOnce(&str) -> Option<P>) -> Option<P> {
+pub fn resolve_owner<P: HasMeta>(
+    reference: &OwnerRef,
+    kind: &str,
+    lookup: impl FnOnce(&str) -> Option<P>,
+) -> Option<P> {
     if reference.kind != kind {
         return None;
     }
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
 
     const REPLICA_SETS: Resource =
-        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
     struct Thing(Meta);
 
@@ -191,7 +195,7 @@ mod tests {
         Case { controller: None, matches: true, owner_deleting: false, deleting: false, elsewhere: false };
 
     fn verdict(case: Case) -> &'static str {
-        let owner = Owner { deleting: case.owner_deleting, ..owner() };
+        let owner = Owner { is_deleting: case.owner_deleting, ..owner() };
         let reference = case.controller.map(|uid| OwnerRef {
             uid: Uid::new(uid),
             kind: "ReplicaSet".into(),
@@ -202,7 +206,7 @@ mod tests {
             namespace: if case.elsewhere { "other".into() } else { "shop".into() },
             labels: crate::intern::Labels::from_pairs(case.matches.then_some(("app", "web"))),
             owners: reference.into_iter().collect::<Vec<_>>().into(),
-            deleted: case.deleting.then(|| jiff::Timestamp::from_second(1).unwrap()),
+            deletion_timestamp: case.deleting.then(|| jiff::Timestamp::from_second(1).unwrap()),
             ..Meta::default()
         };
         let claims = claim(&owner, &selector(), [Thing(meta)], |_| true).unwrap();
@@ -296,13 +300,14 @@ mod tests {
         let parent = || Thing(Meta { name: "web".into(), uid: Uid::new("U"), ..Meta::default() });
         let reference = owner().controller_ref();
         let by_name = |name: &str| (name == "web").then(parent);
-        assert!(resolve(&reference, "ReplicaSet", by_name).is_some());
+        assert!(resolve_owner(&reference, "ReplicaSet", by_name).is_some());
         assert!(
-            resolve(&OwnerRef { api_version: "x/v9".into(), ..reference.clone() }, "ReplicaSet", by_name).is_some()
+            resolve_owner(&OwnerRef { api_version: "x/v9".into(), ..reference.clone() }, "ReplicaSet", by_name)
+                .is_some()
         );
-        assert!(resolve(&reference, "Job", by_name).is_none());
-        assert!(resolve(&OwnerRef { name: "db".into(), ..reference.clone() }, "ReplicaSet", by_name).is_none());
-        assert!(resolve(&OwnerRef { uid: Uid::new("V"), ..reference }, "ReplicaSet", by_name).is_none());
+        assert!(resolve_owner(&reference, "Job", by_name).is_none());
+        assert!(resolve_owner(&OwnerRef { name: "db".into(), ..reference.clone() }, "ReplicaSet", by_name).is_none());
+        assert!(resolve_owner(&OwnerRef { uid: Uid::new("V"), ..reference }, "ReplicaSet", by_name).is_none());
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use crate::{
     meta::Meta,
     object::{Object, Resource},
     siphash::SipHash,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 
 /// The resource `controllerrevisions`.
@@ -26,7 +26,7 @@ pub const CONTROLLER_REVISIONS: Resource = Resource {
     version: "v1",
     plural: "controllerrevisions",
     kind: "ControllerRevision",
-    namespaced: true,
+    is_namespaced: true,
 };
 
 /// `SipHash` key for digests of revision data. The value is arbitrary, and the same in every process.
@@ -34,7 +34,7 @@ const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
 
 /// Representation of JSON numbers in the data of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
+pub enum NumberEncoding {
     /// Integers are written exactly, as upstream's `DaemonSet` controller does.
     Exact,
     /// All numbers are rounded to IEEE doubles, as upstream's `StatefulSet` controller does. Visible above 2^53.
@@ -43,19 +43,19 @@ pub enum Numbers {
 
 /// The data of a revision: a patch with the Pod template.
 #[derive(Clone, Debug)]
-pub struct Data {
+pub struct RevisionData {
     bytes: Box<[u8]>,
     digest: u128,
 }
 
-impl Data {
+impl RevisionData {
     /// Creates the data of a revision of `template`: a patch that replaces `spec.template`.
     ///
     /// `None` if the template is not an object.
-    pub fn from_value(mut template: Value, numbers: Numbers) -> Option<Self> {
+    pub fn from_value(mut template: Value, numbers: NumberEncoding) -> Option<Self> {
         template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
         let value = json!({ "spec": { "template": template } });
-        Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
+        Some(Self { bytes: encode_go_json(&value, numbers).into(), digest: digest(&value, numbers) })
     }
 
     /// Returns the encoded data, from which the hash is computed and which is sent to the server.
@@ -85,12 +85,12 @@ pub struct ControllerRevision {
 
 impl ControllerRevision {
     /// Whether the revision contains `data`. Compares digests of the canonical form.
-    pub fn holds(&self, data: &Data) -> bool {
+    pub fn has_data(&self, data: &RevisionData) -> bool {
         self.digest == data.digest
     }
 
     /// Whether this revision and `other` contain the same data. Compares digests of the canonical form.
-    pub fn holds_the_same_as(&self, other: &Self) -> bool {
+    pub fn has_same_data_as(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 }
@@ -98,7 +98,7 @@ impl ControllerRevision {
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::CONTROLLER_REVISION);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
 
     fn meta(&self) -> &Meta {
         &self.meta
@@ -135,9 +135,10 @@ impl<'de> Deserialize<'de> for RevisionWithData {
             data: Raw,
         }
         let Wire { metadata, revision, data } = Wire::deserialize(deserializer)?;
-        let value = data.value().ok();
+        let value = data.parse_value().ok();
         // Data that cannot be parsed are equal only to data with the same text.
-        let digest = value.as_ref().map_or_else(|| hash(data.text().as_bytes()), |value| digest(value, Numbers::Exact));
+        let digest =
+            value.as_ref().map_or_else(|| hash(data.text().as_bytes()), |value| digest(value, NumberEncoding::Exact));
         let revision = ControllerRevision { meta: metadata, revision: revision.unwrap_or(0), digest };
         Ok(Self { revision, data: value })
     }
@@ -150,7 +151,7 @@ impl AsRef<Self> for ControllerRevision {
 }
 
 /// Returns the Pod template in the data of a revision, without the patch directive. `None` if the data contain no template.
-pub fn template_in(data: &[u8]) -> Option<Value> {
+pub fn extract_template(data: &[u8]) -> Option<Value> {
     take_template(serde_json::from_slice(data).ok()?)
 }
 
@@ -169,7 +170,10 @@ pub fn sort<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
 
 fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
     let (x, y) = (&a.meta, &b.meta);
-    a.revision.cmp(&b.revision).then_with(|| x.created.cmp(&y.created)).then_with(|| x.name.cmp(&y.name))
+    a.revision
+        .cmp(&b.revision)
+        .then_with(|| x.creation_timestamp.cmp(&y.creation_timestamp))
+        .then_with(|| x.name.cmp(&y.name))
 }
 
 /// Returns the number for a new revision: the highest number plus 1, and at least 1.
@@ -178,7 +182,7 @@ pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevis
 }
 
 /// Computes a digest of the value in canonical form, which has no null members.
-fn digest(value: &Value, numbers: Numbers) -> u128 {
+fn digest(value: &Value, numbers: NumberEncoding) -> u128 {
     hash(&encode(value, numbers, Nulls::Drop))
 }
 
@@ -189,11 +193,11 @@ fn hash(bytes: &[u8]) -> u128 {
 }
 
 /// Encodes JSON as Go does: compact, members sorted by name, with `<`, `>`, `&`, U+2028 and U+2029 escaped.
-pub fn go_json(value: &Value, numbers: Numbers) -> Vec<u8> {
+pub fn encode_go_json(value: &Value, numbers: NumberEncoding) -> Vec<u8> {
     encode(value, numbers, Nulls::Keep)
 }
 
-fn encode(value: &Value, numbers: Numbers, nulls: Nulls) -> Vec<u8> {
+fn encode(value: &Value, numbers: NumberEncoding, nulls: Nulls) -> Vec<u8> {
     let mut encoder = Encoder { out: Vec::with_capacity(1024), numbers, nulls };
     encoder.value(value);
     encoder.out
@@ -207,7 +211,7 @@ enum Nulls {
 
 struct Encoder {
     out: Vec<u8>,
-    numbers: Numbers,
+    numbers: NumberEncoding,
     nulls: Nulls,
 }
 
@@ -247,7 +251,7 @@ impl Encoder {
     }
 
     fn number(&mut self, number: &serde_json::Number) {
-        match (number.as_f64(), number.is_f64() || self.numbers == Numbers::Doubles) {
+        match (number.as_f64(), number.is_f64() || self.numbers == NumberEncoding::Doubles) {
             (Some(double), true) => self.put(&go_double(double)),
             _ => self.put(&number.to_string()),
         }
@@ -302,8 +306,8 @@ mod tests {
                 "terminationMessagePath": "/dev/termination-log"}]}})
     }
 
-    fn data(template: &Value) -> Data {
-        Data::from_value(template.clone(), Numbers::Exact).unwrap()
+    fn data(template: &Value) -> RevisionData {
+        RevisionData::from_value(template.clone(), NumberEncoding::Exact).unwrap()
     }
 
     fn with_data(name: &str, number: i64, created: i64, data: &Value) -> RevisionWithData {
@@ -318,8 +322,8 @@ mod tests {
 
     #[test]
     fn data_and_names_match_the_golden_revision() {
-        for numbers in [Numbers::Exact, Numbers::Doubles] {
-            let data = Data::from_value(template(), numbers).unwrap();
+        for numbers in [NumberEncoding::Exact, NumberEncoding::Doubles] {
+            let data = RevisionData::from_value(template(), numbers).unwrap();
             assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);
             assert_eq!(data.bytes().len(), 443);
             let names = [0, 1, 2].map(|count| controller_revision_hash(data.bytes(), Some(count)));
@@ -342,17 +346,25 @@ mod tests {
         for line in include_str!("../tests/data/go-json.jsonl").lines() {
             let case: Case = serde_json::from_str(line).unwrap();
             let value: Value = serde_json::from_str(&case.json).unwrap();
-            assert_eq!(String::from_utf8(go_json(&value, Numbers::Doubles)).unwrap(), case.go, "{}", case.json);
+            assert_eq!(
+                String::from_utf8(encode_go_json(&value, NumberEncoding::Doubles)).unwrap(),
+                case.go,
+                "{}",
+                case.json
+            );
         }
     }
 
     #[test]
     fn integers_are_exact_unless_rounded() {
         let value = json!({"a": 9_007_199_254_740_993_i64, "b": i64::MIN, "c": u64::MAX});
-        let text = |numbers| String::from_utf8(go_json(&value, numbers)).unwrap();
-        assert_eq!(text(Numbers::Exact), r#"{"a":9007199254740993,"b":-9223372036854775808,"c":18446744073709551615}"#);
+        let text = |numbers| String::from_utf8(encode_go_json(&value, numbers)).unwrap();
         assert_eq!(
-            text(Numbers::Doubles),
+            text(NumberEncoding::Exact),
+            r#"{"a":9007199254740993,"b":-9223372036854775808,"c":18446744073709551615}"#
+        );
+        assert_eq!(
+            text(NumberEncoding::Doubles),
             r#"{"a":9007199254740992,"b":-9223372036854776000,"c":18446744073709552000}"#
         );
     }
@@ -370,16 +382,16 @@ mod tests {
     fn revisions_are_compared_by_their_data() {
         let ours = data(&template());
         let mut stored: Value = serde_json::from_str(GOLDEN).unwrap();
-        assert!(revision("a", 1, 0, &stored).holds(&ours));
+        assert!(revision("a", 1, 0, &stored).has_data(&ours));
         stored["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
-        assert!(revision("a", 1, 0, &stored).holds(&ours));
-        assert!(revision("a", 1, 0, &stored).holds_the_same_as(&revision("b", 2, 9, &stored)));
+        assert!(revision("a", 1, 0, &stored).has_data(&ours));
+        assert!(revision("a", 1, 0, &stored).has_same_data_as(&revision("b", 2, 9, &stored)));
         stored["spec"]["template"]["metadata"]["labels"]["app"] = json!("db");
-        assert!(!revision("a", 1, 0, &stored).holds(&ours));
+        assert!(!revision("a", 1, 0, &stored).has_data(&ours));
         for odd in [json!({}), json!(null), json!([1]), json!({"spec": {"template": null}})] {
-            assert!(!revision("a", 1, 0, &odd).holds(&ours));
+            assert!(!revision("a", 1, 0, &odd).has_data(&ours));
         }
-        assert!(Data::from_value(Value::Null, Numbers::Exact).is_none());
+        assert!(RevisionData::from_value(Value::Null, NumberEncoding::Exact).is_none());
     }
 
     #[test]
@@ -416,7 +428,7 @@ mod tests {
         #[test]
         fn encoded_json_can_be_parsed_again(text in "\\PC{0,20}", control in "[\\x00-\\x1f<>&\u{2028}\u{2029}\u{7f}\u{1f600}]{0,8}", n in any::<i64>()) {
             let value = json!({ control.clone(): [text, control], "n": n });
-            let bytes = go_json(&value, Numbers::Exact);
+            let bytes = encode_go_json(&value, NumberEncoding::Exact);
             prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), value);
             prop_assert!(!bytes.iter().any(|b| *b < 0x20 || b"<>&".contains(b)));
         }

@@ -52,7 +52,7 @@ enum Operator {
 pub enum SelectorError {
     /// A field has a value of the wrong type. Holds the name of the field and the expected type.
     #[error("selector: {0} is not {1}")]
-    Type(&'static str, &'static str),
+    WrongType(&'static str, &'static str),
     /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
     Operator(String),
@@ -61,7 +61,7 @@ pub enum SelectorError {
     NoValues(String),
     /// An expression with `Exists` or `DoesNotExist` has values. Holds the key.
     #[error("selector: {0:?}: values set must be empty for exists and does not exist")]
-    Values(String),
+    UnexpectedValues(String),
     /// A label key is invalid by [`is_label_key`]. Holds the key.
     #[error("selector: {0:?} is not a valid label key")]
     Key(String),
@@ -95,7 +95,7 @@ impl Selector {
     }
 
     /// Returns the selector itself, or an error if it is invalid.
-    pub fn checked(&self) -> Result<&Self, SelectorError> {
+    pub fn validate(&self) -> Result<&Self, SelectorError> {
         self.problem().map_or(Ok(self), |error| Err(error.clone()))
     }
 
@@ -219,12 +219,12 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     match value {
         Value::Null => return Ok(Selector::default()),
         Value::Object(_) => {}
-        _ => return Err(SelectorError::Type("it", "an object")),
+        _ => return Err(SelectorError::WrongType("it", "an object")),
     }
     let labels = Labels::from_value(&value["matchLabels"]);
-    let labels = labels.ok_or(SelectorError::Type("matchLabels", "a map of strings"))?;
+    let labels = labels.ok_or(SelectorError::WrongType("matchLabels", "a map of strings"))?;
     check_labels(&labels)?;
-    let list = list(&value["matchExpressions"]).ok_or(SelectorError::Type("matchExpressions", "a list"))?;
+    let list = list(&value["matchExpressions"]).ok_or(SelectorError::WrongType("matchExpressions", "a list"))?;
     let mut expressions = list.iter().map(requirement).collect::<Result<Box<[_]>, _>>()?;
     expressions.sort_by(|a, b| a.key.cmp(&b.key));
     let needed = expressions.iter().filter(|requirement| requirement.operator.needs_key()).count();
@@ -261,10 +261,12 @@ fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
         other => return Err(SelectorError::Operator(other.to_owned())),
     };
     let values = list(&value["values"]).and_then(|list| list.iter().map(|v| v.as_str().map(Text::new)).collect());
-    let mut values: Vec<Text> = values.ok_or(SelectorError::Type("values", "a list of strings"))?;
+    let mut values: Vec<Text> = values.ok_or(SelectorError::WrongType("values", "a list of strings"))?;
     match (operator, values.is_empty()) {
         (Operator::In | Operator::NotIn, true) => return Err(SelectorError::NoValues(key.to_owned())),
-        (Operator::Exists | Operator::DoesNotExist, false) => return Err(SelectorError::Values(key.to_owned())),
+        (Operator::Exists | Operator::DoesNotExist, false) => {
+            return Err(SelectorError::UnexpectedValues(key.to_owned()));
+        }
         _ => check(key, values.iter().map(Text::as_str))?,
     }
     values.sort();
@@ -382,7 +384,7 @@ mod tests {
         ] {
             let compiled: Selector = serde_json::from_value(selector.clone()).unwrap();
             assert_eq!(compiled.problem().unwrap().to_string(), want, "{selector}");
-            assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.checked().is_err());
+            assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.validate().is_err());
         }
     }
 

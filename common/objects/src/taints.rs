@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::SmallVec;
 
-use crate::{intern::Text, map::Seeded};
+use crate::{intern::Text, map::SeededHashState};
 
 /// Taint effect: Pods that do not tolerate the taint are not scheduled on the node.
 pub const NO_SCHEDULE: &str = "NoSchedule";
@@ -53,7 +53,7 @@ pub struct Toleration {
     pub effect: Text,
     /// `tolerationSeconds`: how long a Pod tolerates a `NoExecute` taint; `None` means for ever.
     #[serde(rename = "tolerationSeconds")]
-    pub seconds: Option<i64>,
+    pub toleration_seconds: Option<i64>,
 }
 
 impl Toleration {
@@ -81,28 +81,28 @@ pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
 /// Recently read lists. A new list replaces the least recently read list of its bucket. Therefore no user can prevent the lists
 /// of other users from being shared, and the cost of reading a list does not depend on the number of lists.
-struct Recent {
+struct RecentLists {
     buckets: Box<[Bucket]>,
-    seed: Seeded,
+    seed: SeededHashState,
 }
 
 /// Lists of one bucket, most recently read first.
-type Bucket = SmallVec<[Arc<Box<[Toleration]>>; WAYS]>;
+type Bucket = SmallVec<[Arc<Box<[Toleration]>>; MAX_LISTS_PER_BUCKET]>;
 
-/// Number of buckets. With [`WAYS`], at most 1024 lists are shared.
+/// Number of buckets. With [`MAX_LISTS_PER_BUCKET`], at most 1024 lists are shared.
 const BUCKETS: usize = 256;
 /// Maximum number of lists in a bucket.
-const WAYS: usize = 4;
+const MAX_LISTS_PER_BUCKET: usize = 4;
 
-static SHARED: LazyLock<Mutex<Recent>> = LazyLock::new(Mutex::default);
+static SHARED: LazyLock<Mutex<RecentLists>> = LazyLock::new(Mutex::default);
 
-impl Default for Recent {
+impl Default for RecentLists {
     fn default() -> Self {
-        Self { buckets: vec![Bucket::new(); BUCKETS].into(), seed: Seeded::default() }
+        Self { buckets: vec![Bucket::new(); BUCKETS].into(), seed: SeededHashState::default() }
     }
 }
 
-impl Recent {
+impl RecentLists {
     /// Returns the shared copy of a list, and marks it as most recently read in its bucket.
     fn share(&mut self, list: Vec<Toleration>) -> Arc<Box<[Toleration]>> {
         let at = self.seed.hash_one(&list) % BUCKETS as u64;
@@ -112,7 +112,7 @@ impl Recent {
             Some(at) => bucket.remove(at),
             None => Arc::new(list.into()),
         };
-        bucket.truncate(WAYS - 1);
+        bucket.truncate(MAX_LISTS_PER_BUCKET - 1);
         bucket.insert(0, Arc::clone(&shared));
         shared
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn lists_of_other_users_do_not_prevent_sharing() {
-        let mut recent = Recent::default();
+        let mut recent = RecentLists::default();
         let list = |key: &str| vec![Toleration { key: key.into(), ..Toleration::default() }];
         // A user has more lists in use than the buckets can hold.
         let mut in_use: Vec<_> = (0..3000).map(|n| recent.share(list(&format!("other-{n}")))).collect();
@@ -181,7 +181,7 @@ mod tests {
             in_use.push(recent.share(list(&format!("further-{turn}"))));
         }
         let kept = recent.buckets.iter().map(SmallVec::len);
-        assert!(kept.clone().sum::<usize>() > BUCKETS && kept.max() == Some(WAYS));
+        assert!(kept.clone().sum::<usize>() > BUCKETS && kept.max() == Some(MAX_LISTS_PER_BUCKET));
     }
 
     #[test]

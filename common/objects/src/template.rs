@@ -44,10 +44,10 @@ pub struct Template {
 impl Template {
     /// Parses a template and computes its digest.
     pub fn new(raw: Raw) -> Self {
-        match read(raw.text()) {
+        match parse_digest_and_labels(raw.text()) {
             Ok((digest, labels)) => Self { raw: Some(raw), digest, labels, problem: None },
             Err(problem) => {
-                let digest = digest::text(raw.text());
+                let digest = digest::text_digest(raw.text());
                 Self { raw: Some(raw), digest, labels: Labels::empty(), problem: Some(problem.into()) }
             }
         }
@@ -76,7 +76,7 @@ impl Template {
     /// Parses the template into a value that can be searched and edited; `null` if it has a [`Template::problem`].
     pub fn value(&self) -> Value {
         match (&self.raw, &self.problem) {
-            (Some(raw), None) => raw.value().unwrap_or_default(),
+            (Some(raw), None) => raw.parse_value().unwrap_or_default(),
             _ => Value::Null,
         }
     }
@@ -129,7 +129,7 @@ impl Template {
     }
 
     /// Splits the text into raw `metadata` and `spec`. Returns `None` for each if the template has a [`Template::problem`].
-    fn parts(&self) -> Parts<'_> {
+    fn parts(&self) -> RawTemplateParts<'_> {
         let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
         raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()
     }
@@ -139,7 +139,7 @@ impl Template {
 impl Default for Template {
     fn default() -> Self {
         let problem = Some(Arc::from("Pod template is missing"));
-        Self { raw: None, digest: digest::text(""), labels: Labels::empty(), problem }
+        Self { raw: None, digest: digest::text_digest(""), labels: Labels::empty(), problem }
     }
 }
 
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for Template {
 
 /// The undecoded `metadata` and `spec` of a template.
 #[derive(Default, Deserialize)]
-struct Parts<'a> {
+struct RawTemplateParts<'a> {
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -173,7 +173,7 @@ struct Parts<'a> {
 }
 
 /// Returns the digest and the labels of a template, or the reason why `text` is not a valid template.
-fn read(text: &str) -> Result<(u128, Labels), String> {
+fn parse_digest_and_labels(text: &str) -> Result<(u128, Labels), String> {
     #[derive(Default, Deserialize)]
     struct Metadata {
         #[serde(default)]
@@ -182,7 +182,7 @@ fn read(text: &str) -> Result<(u128, Labels), String> {
     if !text.starts_with('{') {
         return Err("Pod template is not an object".to_owned());
     }
-    let parts: Parts<'_> =
+    let parts: RawTemplateParts<'_> =
         serde_json::from_str(text).map_err(|error| format!("Pod template cannot be read: {error}"))?;
     for (name, part) in [("metadata", parts.metadata), ("spec", parts.spec)] {
         if part.is_some_and(|part| !part.get().starts_with('{')) {
@@ -191,7 +191,7 @@ fn read(text: &str) -> Result<(u128, Labels), String> {
     }
     let metadata = parts.metadata.map_or(Ok(Metadata::default()), |raw| serde_json::from_str(raw.get()));
     let labels = metadata.map_err(|error| format!("Pod template's labels cannot be read: {error}"))?.labels;
-    let digest = digest::meaning(text).map_err(|error| format!("Pod template cannot be read: {error}"))?;
+    let digest = digest::meaning_digest(text).map_err(|error| format!("Pod template cannot be read: {error}"))?;
     Ok((digest, labels))
 }
 

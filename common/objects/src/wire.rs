@@ -22,7 +22,7 @@ use std::fmt;
 use serde::Deserialize;
 
 pub use envelope::{Envelope, List, WatchEvent};
-pub use schema::{Count, Field, Message, Shape, Zero};
+pub use schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning};
 
 /// The reason why a message cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +51,8 @@ impl From<serde_json::Error> for Error {
 ///
 /// # Errors
 /// The message is corrupted, or does not fit `T`.
-pub fn read<'de, T: Deserialize<'de>>(message: &'static Message, bytes: &'de [u8]) -> Result<T, Error> {
-    T::deserialize(deserializer::Value::message(message, bytes))
+pub fn read<'de, T: Deserialize<'de>>(message: &'static MessageSchema, bytes: &'de [u8]) -> Result<T, Error> {
+    T::deserialize(deserializer::EncodedValue::message(message, bytes))
 }
 
 #[cfg(test)]

@@ -65,14 +65,14 @@ impl Clock {
 
     /// Returns monotonic time, for time-outs and back-off. Follows tokio's clock, even while that clock is paused.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-    pub fn instant(&self) -> Instant {
+    pub fn monotonic_now(&self) -> Instant {
         Instant::now()
     }
 
     /// Returns how long the machine has been suspended in total since it started. Monotonic time excludes suspensions.
     ///
     /// If a hypervisor stops a virtual machine without notifying its kernel, that time is not included.
-    pub fn suspended(&self) -> Duration {
+    pub fn total_suspension(&self) -> Duration {
         match &self.inner.wall {
             #[cfg(target_os = "linux")]
             Wall::System => {
@@ -116,14 +116,14 @@ impl Clock {
     }
 
     /// Blocks the thread for `duration` of real time. Returns at once on a simulated clock, whose threads never block.
-    pub fn block(&self, duration: Duration) {
+    pub fn block_thread(&self, duration: Duration) {
         if matches!(self.inner.wall, Wall::System) {
             std::thread::sleep(duration);
         }
     }
 
     /// Returns a uniformly distributed number in `[0, 1)`.
-    pub fn fraction(&self) -> f64 {
+    pub fn random_fraction(&self) -> f64 {
         self.inner.rng.lock().random()
     }
 
@@ -139,7 +139,7 @@ impl Clock {
 
     /// Returns `base` multiplied by a uniformly distributed factor in `[1, 1 + max_factor)`.
     pub fn jitter(&self, base: Duration, max_factor: f64) -> Duration {
-        base.mul_f64(1.0 + max_factor * self.fraction())
+        base.mul_f64(1.0 + max_factor * self.random_fraction())
     }
 
     /// Returns a random (version 4) UUID in its canonical text form.
@@ -180,13 +180,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_suspension_advances_only_the_wall_clock() {
         let clock = Clock::simulated(epoch(), 7);
-        let before = clock.instant();
+        let before = clock.monotonic_now();
         clock.suspend(Duration::from_secs(40));
-        assert_eq!((clock.instant(), clock.suspended()), (before, Duration::from_secs(40)));
+        assert_eq!((clock.monotonic_now(), clock.total_suspension()), (before, Duration::from_secs(40)));
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_040).unwrap());
         // The test assumes that the machine itself is not suspended for 5 seconds while the test runs.
         let machine = Clock::system();
-        let earlier = machine.suspended();
-        assert!(machine.suspended().abs_diff(earlier) < Duration::from_secs(5));
+        let earlier = machine.total_suspension();
+        assert!(machine.total_suspension().abs_diff(earlier) < Duration::from_secs(5));
     }
 }

@@ -22,17 +22,17 @@ use prometheus_client::{
 };
 
 use self::{
-    family::{Buckets, LabelNames, Labelled},
-    text::Format,
+    family::{Buckets, LabelNames, MetricFamily},
+    text::ExpositionFormat,
 };
 use crate::{
     object::Resource,
-    version::{self, VERSION, Version},
+    version::{self, BuildVersion, VERSION},
 };
 
 pub use family::{Counters, Gauges, Histograms};
-pub use informer::{HiddenMetrics, InformerMetrics};
-pub use limits::Limits;
+pub use informer::{HiddenObjectMetrics, InformerMetrics};
+pub use limits::MetricLimits;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use workqueue::QueueMetrics;
 
@@ -95,9 +95,9 @@ pub struct Metrics {
 
 #[derive(Default)]
 struct Inner {
-    limits: Limits,
+    limits: MetricLimits,
     registry: Mutex<Registry>,
-    /// The [`Labelled`] family of each name.
+    /// The [`MetricFamily`] family of each name.
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     /// Receives the description of every metric, for the reference pages.
@@ -117,12 +117,12 @@ impl Metrics {
     }
 
     /// Creates an empty registry that applies `limits` to metrics and label values.
-    pub fn limited(limits: Limits) -> Self {
+    pub fn with_limits(limits: MetricLimits) -> Self {
         Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
     }
 
     /// Creates an empty registry that adds a description of each registered metric to `catalogue`.
-    pub fn described_in(catalogue: Catalogue) -> Self {
+    pub fn with_catalogue(catalogue: Catalogue) -> Self {
         Self { inner: Arc::new(Inner { catalogue: Some(catalogue), ..Inner::default() }) }
     }
 
@@ -156,17 +156,21 @@ impl Metrics {
         help: &str,
         labels: LabelNames,
         constructor: C,
-    ) -> Labelled<M, C>
+    ) -> MetricFamily<M, C>
     where
         M: Metric + TypedMetric + Clone,
         C: MetricConstructor<M> + Clone + fmt::Debug + Send + Sync + 'static,
     {
         let mut families = self.inner.families.lock();
-        if let Some(known) = families.get(name).and_then(|known| known.downcast_ref::<Labelled<M, C>>()) {
+        if let Some(known) = families.get(name).and_then(|known| known.downcast_ref::<MetricFamily<M, C>>()) {
             return known.clone();
         }
-        let allowed = self.inner.limits.of(name, labels);
-        let made = Labelled { names: labels, allowed, family: Family::new_with_constructor(constructor) };
+        let allowed = self.inner.limits.allowed_label_values(name, labels);
+        let made = MetricFamily {
+            label_names: labels,
+            allowed_values: allowed,
+            family: Family::new_with_constructor(constructor),
+        };
         if let Some(catalogue) = &self.inner.catalogue {
             let kind = match M::TYPE {
                 MetricType::Counter => "counter",
@@ -193,64 +197,64 @@ impl Metrics {
     }
 
     /// Returns the `workqueue_*` metrics with the label `name`.
-    pub fn queue(&self, name: &str) -> QueueMetrics {
+    pub fn queue_metrics(&self, name: &str) -> QueueMetrics {
         QueueMetrics::new(self, name)
     }
 
     /// Returns the `informer_*` metrics for the cache of a resource.
-    pub fn informer(&self, resource: Resource) -> InformerMetrics {
+    pub fn informer_metrics(&self, resource: Resource) -> InformerMetrics {
         InformerMetrics::new(self, resource)
     }
 
     /// Serves `process_*`, read at every scrape. `started` is the wall-clock time at which the process started.
-    pub fn process(&self, started: jiff::Timestamp) {
+    pub fn serve_process_metrics(&self, started: jiff::Timestamp) {
         process::register(self, started);
     }
 
     /// Serves `nonet_build_info`, with the name and version of the controller that runs.
-    pub fn program(&self, name: &str, version: &str) {
+    pub fn serve_nonet_build_info(&self, name: &str, version: &str) {
         let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it implements.";
         let labels = &["controller", "version", "commit", "kubernetes_version"];
         let info = self.gauge("nonet_build_info", Stability::Alpha, help, labels);
-        info.with(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
+        info.with_label_values(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
     }
 
     /// Serves `kubernetes_build_info` and `version_info`.
-    pub fn build(&self, component: &str) {
+    pub fn serve_kubernetes_build_info(&self, component: &str) {
         let platform = format!("{}/{}", version::os(), version::arch());
-        let Version { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
+        let BuildVersion { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
         self.gauge(
             "kubernetes_build_info",
             Stability::Beta,
             "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
             &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
         )
-        .with(&["", "rustc", commit, "", git_version, "", major, minor, &platform])
+        .with_label_values(&["", "rustc", commit, "", git_version, "", major, minor, &platform])
         .set(1.0);
         let help = "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.";
         let labels = &["binary", "component", "emulation", "min_compat"];
         let info = self.gauge("version_info", Stability::Alpha, help, labels);
-        info.with(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
+        info.with_label_values(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
     }
 
-    /// Serves the state of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA`, `BETA`, or empty for GA.
-    pub fn feature(&self, name: &str, stage: &str, on: bool) {
+    /// Serves the state of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA_GATES`, `BETA`, or empty for GA.
+    pub fn serve_feature_gate(&self, name: &str, stage: &str, on: bool) {
         let help = "This metric records the data about the stage and enablement of a k8s feature.";
         let enabled = self.gauge("kubernetes_feature_enabled", Stability::Beta, help, &["name", "stage"]);
-        enabled.with(&[name, stage]).set(f64::from(u8::from(on)));
+        enabled.with_label_values(&[name, stage]).set(f64::from(u8::from(on)));
     }
 
     /// Renders all metrics as Prometheus text 0.0.4, formatted like that of Kubernetes components.
-    pub fn prometheus(&self) -> String {
-        self.text(Format::Prometheus)
+    pub fn render_prometheus(&self) -> String {
+        self.text(ExpositionFormat::Prometheus)
     }
 
     /// Renders all metrics as `OpenMetrics` 1.0.
-    pub fn openmetrics(&self) -> String {
-        self.text(Format::OpenMetrics)
+    pub fn render_openmetrics(&self) -> String {
+        self.text(ExpositionFormat::OpenMetrics)
     }
 
-    fn text(&self, format: Format) -> String {
+    fn text(&self, format: ExpositionFormat) -> String {
         self.inner.probes.lock().iter().for_each(|probe| probe());
         let mut encoded = String::new();
         // Writing to a string cannot fail.
@@ -272,9 +276,9 @@ mod tests {
         let metrics = Metrics::new();
         let first = metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
         let second = metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
-        first.with(&["a"]).inc();
-        second.with(&["a"]).inc();
-        let text = metrics.prometheus();
+        first.with_label_values(&["a"]).inc();
+        second.with_label_values(&["a"]).inc();
+        let text = metrics.render_prometheus();
         assert_eq!(text.matches("# TYPE things_total counter").count(), 1, "{text}");
         assert!(text.contains("things_total{kind=\"a\"} 2\n"), "{text}");
     }
@@ -282,7 +286,7 @@ mod tests {
     #[test]
     fn a_catalogue_describes_metrics_without_samples() {
         let catalogue = Catalogue::default();
-        let metrics = Metrics::described_in(Arc::clone(&catalogue));
+        let metrics = Metrics::with_catalogue(Arc::clone(&catalogue));
         metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
         metrics.histogram("age_seconds", Stability::Alpha, "Age", &[], [1.0]);
         let known = catalogue.lock();
@@ -295,20 +299,20 @@ mod tests {
     #[test]
     fn probes_run_before_each_scrape() {
         let metrics = Metrics::new();
-        let gauge = metrics.gauge("level", Stability::Alpha, "Level", &[]).with(&[]);
+        let gauge = metrics.gauge("level", Stability::Alpha, "Level", &[]).with_label_values(&[]);
         metrics.before_scrape(move || {
             gauge.inc();
         });
-        assert!(metrics.prometheus().contains("\nlevel 1\n"));
-        assert!(metrics.prometheus().contains("\nlevel 2\n"));
+        assert!(metrics.render_prometheus().contains("\nlevel 1\n"));
+        assert!(metrics.render_prometheus().contains("\nlevel 2\n"));
     }
 
     #[test]
     fn feature_gates_and_build_are_served_like_upstream() {
         let metrics = Metrics::new();
-        metrics.build("kube");
-        metrics.feature("PodDeletionCost", "BETA", true);
-        let text = metrics.prometheus();
+        metrics.serve_kubernetes_build_info("kube");
+        metrics.serve_feature_gate("PodDeletionCost", "BETA", true);
+        let text = metrics.render_prometheus();
         assert!(text.contains("kubernetes_feature_enabled{name=\"PodDeletionCost\",stage=\"BETA\"} 1\n"), "{text}");
         assert!(
             text.contains(

@@ -44,9 +44,9 @@ pub struct Pace(Option<Arc<State>>);
 #[derive(Debug, Default)]
 struct State {
     period: Duration,
-    /// Number of [`Work`] guards that exist.
+    /// Number of [`WorkGuard`] guards that exist.
     works: AtomicUsize,
-    /// Number of [`InFlight`] guards that exist.
+    /// Number of [`RequestGuard`] guards that exist.
     requests: AtomicUsize,
     /// Whether work of this process has begun or ended since the thread last waited.
     has_worked: AtomicBool,
@@ -67,12 +67,12 @@ impl Timer {
     }
 }
 
-/// Counts a request as in flight until it is dropped. Created by [`Pace::request`].
+/// Counts a request as in flight until it is dropped. Created by [`Pace::begin_request`].
 #[derive(Debug)]
 #[must_use]
-pub struct InFlight(Pace);
+pub struct RequestGuard(Pace);
 
-impl Drop for InFlight {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         if let Some(state) = &self.0.0 {
             state.requests.fetch_sub(1, Relaxed);
@@ -83,9 +83,9 @@ impl Drop for InFlight {
 /// Guard for work that is under way: the thread does not sleep until the guard is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Work(Pace);
+pub struct WorkGuard(Pace);
 
-impl Drop for Work {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         if let Some(state) = &self.0.0 {
             state.works.fetch_sub(1, Relaxed);
@@ -107,31 +107,31 @@ impl Pace {
     }
 
     /// Marks the start of an operation whose result this process waits for. The operation ends when the guard is dropped.
-    pub fn work(&self) -> Work {
+    pub fn begin_work(&self) -> WorkGuard {
         if let Some(state) = &self.0 {
             state.works.fetch_add(1, Relaxed);
             state.has_worked.store(true, Relaxed);
         }
-        Work(self.clone())
+        WorkGuard(self.clone())
     }
 
     /// Counts a request as in flight until the guard is dropped.
-    pub fn request(&self) -> InFlight {
+    pub fn begin_request(&self) -> RequestGuard {
         if let Some(state) = &self.0 {
             state.requests.fetch_add(1, Relaxed);
         }
-        InFlight(self.clone())
+        RequestGuard(self.clone())
     }
 
     /// Records that a watch has received data since the thread last waited.
-    pub fn received(&self) {
+    pub fn record_watch_data(&self) {
         if let Some(state) = &self.0 {
             state.has_received.store(true, Relaxed);
         }
     }
 
     /// Creates the timer of a queue. Until it is set, it does not limit the sleep.
-    pub fn timer(&self) -> Timer {
+    pub fn add_queue_timer(&self) -> Timer {
         let timer = Timer::default();
         if let Some(state) = &self.0 {
             state.timers.lock().push(timer.clone());
@@ -140,7 +140,7 @@ impl Pace {
     }
 
     /// Returns how long the thread sleeps before it waits for the network. Called once each time the thread becomes idle.
-    pub fn rest(&self, now: Instant) -> Duration {
+    pub fn idle_sleep(&self, now: Instant) -> Duration {
         let Some(state) = &self.0 else { return Duration::ZERO };
         let (has_received, has_worked) =
             (state.has_received.swap(false, Relaxed), state.has_worked.swap(false, Relaxed));

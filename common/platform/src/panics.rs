@@ -12,7 +12,7 @@ thread_local! {
 pub const EXIT_CODE: i32 = 2;
 
 /// Marks a future whose panics the caller catches, so that the process survives them.
-pub fn guard<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
+pub fn mark_panics_caught<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
     let mut future = Box::pin(future);
     poll_fn(move |context| {
         let _mark = Mark(GUARDED.replace(true));
@@ -29,8 +29,8 @@ impl Drop for Mark {
     }
 }
 
-/// Installs a panic hook that logs a panic as one line, and ends the process unless the panic happened inside [`guard`].
-pub fn install() {
+/// Installs a panic hook that logs a panic as one line, and ends the process unless the panic happened inside [`mark_panics_caught`].
+pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("the payload is not a string");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -48,9 +48,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_mark_is_set_while_the_future_runs_and_cleared_after_a_panic() {
-        let seen = guard(async { GUARDED.get() }).await;
+        let seen = mark_panics_caught(async { GUARDED.get() }).await;
         assert!(seen);
-        let result = std::panic::AssertUnwindSafe(guard(async {
+        let result = std::panic::AssertUnwindSafe(mark_panics_caught(async {
             assert!(!GUARDED.get(), "on purpose");
         }))
         .catch_unwind()

@@ -4,14 +4,14 @@ use std::{env::consts, sync::OnceLock};
 
 /// The implemented Kubernetes release, and the commit of this build.
 #[derive(Clone, Copy, Debug)]
-pub struct Version {
+pub struct BuildVersion {
     /// Major version of Kubernetes, for example `1`.
     pub major: &'static str,
     /// Minor version of Kubernetes, for example `36`.
     pub minor: &'static str,
     /// Major and minor version of Kubernetes, for example `1.36`.
     pub minor_version: &'static str,
-    /// The minor version before [`Version::minor_version`], for example `1.35`.
+    /// The minor version before [`BuildVersion::minor_version`], for example `1.35`.
     pub previous_minor_version: &'static str,
     /// Release of Kubernetes in the form of its Git tag, for example `v1.36.2`.
     pub git_version: &'static str,
@@ -20,7 +20,7 @@ pub struct Version {
 }
 
 /// The Kubernetes release whose behaviour this build implements.
-pub const VERSION: Version = Version {
+pub const VERSION: BuildVersion = BuildVersion {
     major: "1",
     minor: "36",
     minor_version: "1.36",
@@ -35,12 +35,12 @@ pub const VERSION: Version = Version {
 static PROGRAM: OnceLock<&str> = OnceLock::new();
 
 /// Sets the version of the controller that runs in this process. Only the first call has an effect.
-pub fn set_program(version: &'static str) {
+pub fn set_program_version(version: &'static str) {
     PROGRAM.get_or_init(|| version);
 }
 
 /// Returns the version of the controller that runs in this process; in other programs, the version of this crate.
-pub fn program() -> &'static str {
+pub fn program_version() -> &'static str {
     PROGRAM.get().copied().unwrap_or(env!("CARGO_PKG_VERSION"))
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// The error of a wait on a channel whose [`Sender`] was dropped, so that the value can no longer change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sender was dropped")]
-pub struct Gone;
+pub struct SenderDropped;
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -120,7 +120,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for a change that was not seen yet, and marks the new value as seen. Safe to cancel.
-    pub async fn changed(&mut self) -> Result<(), Gone> {
+    pub async fn changed(&mut self) -> Result<(), SenderDropped> {
         loop {
             let shared = Arc::clone(&self.shared);
             let mut notified = std::pin::pin!(shared.changed.notified());
@@ -132,7 +132,7 @@ impl<T> Receiver<T> {
                     return Ok(());
                 }
                 if state.gone {
-                    return Err(Gone);
+                    return Err(SenderDropped);
                 }
             }
             notified.await;
@@ -140,7 +140,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits until the value satisfies `wanted`. Safe to cancel.
-    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), Gone> {
+    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), SenderDropped> {
         while !wanted(&self.borrow_and_update()) {
             self.changed().await?;
         }
@@ -181,7 +181,7 @@ mod tests {
         receiver.changed().await.unwrap();
         assert_eq!(*receiver.borrow(), 1);
         drop(sender);
-        assert_eq!(receiver.changed().await, Err(Gone));
+        assert_eq!(receiver.changed().await, Err(SenderDropped));
         assert_eq!(receiver.wait_for(|value| *value == 1).await, Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! The `main` function of every controller.
 //!
 //! [`main`] reads the command line, sets up logging, the HTTP server and the API client, and runs the control loops behind leader
-//! election until a signal stops the process. [`assemble`] starts the same loops, for tests too, with any client and any clock.
+//! election until a signal stops the process. [`start_loops`] starts the same loops, for tests too, with any client and any clock.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -26,13 +26,13 @@ use crate::{
     version,
 };
 
-pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
-pub use flags::{Options, Parsed, command, parse};
+pub use assembly::{Leadership, RunningLoops, ShutdownResult, StartParameters, start_loops};
+pub use flags::{ParsedCommandLine, ProgramOptions, clap_command, parse_command_line};
 pub use process::register_metrics;
 
 /// The names, loops and flags of a controller binary.
 #[derive(Clone, Copy)]
-pub struct Definition {
+pub struct ProgramDefinition {
     /// Name of the binary and of its Lease, such as `replicaset-controller`.
     pub name: &'static str,
     /// Version of the controller's crate, `env!("CARGO_PKG_VERSION")`. Each controller is released on its own.
@@ -42,19 +42,19 @@ pub struct Definition {
     /// Control loops that the binary can run; `--controllers` chooses among them.
     pub loops: &'static [LoopDefinition],
     /// Flags for the number of workers, such as `--concurrent-job-syncs`.
-    pub workers: &'static [WorkersFlag],
+    pub workers_flags: &'static [WorkersFlag],
     /// Feature gates of the loops, in addition to the gates that every program has.
-    pub gates: &'static [FeatureGate],
+    pub feature_gates: &'static [FeatureGate],
     /// Values that `--tune` changes, in addition to the values that every program has.
     pub tunes: &'static [Tune],
     /// Flags with one value, such as `--node-monitor-period`; see [`crate::settings::Settings::duration`] and similar methods.
-    pub flags: &'static [Tune],
+    pub value_flags: &'static [Tune],
 }
 
-impl Definition {
+impl ProgramDefinition {
     /// Returns the feature gates of the loops and of the common code.
-    pub fn all_gates(&self) -> Vec<FeatureGate> {
-        [self.gates, &[WATCH_LIST_CLIENT]].concat()
+    pub fn all_feature_gates(&self) -> Vec<FeatureGate> {
+        [self.feature_gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
     /// Returns the values that `--tune` changes in the loops and in the common code.
@@ -63,47 +63,47 @@ impl Definition {
     }
 
     /// Returns the flags with one value, of the loops and of the common code.
-    fn all_flags(&self) -> impl Iterator<Item = &Tune> {
-        self.flags.iter().chain([&MIN_RESYNC_PERIOD])
+    fn all_value_flags(&self) -> impl Iterator<Item = &Tune> {
+        self.value_flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
 }
 
 /// Runs a controller as this process, with the command line of the process.
-pub fn main(definition: &Definition) -> ExitCode {
-    main_with(definition, std::env::args())
+pub fn main(definition: &ProgramDefinition) -> ExitCode {
+    main_with_arguments(definition, std::env::args())
 }
 
 /// Runs a controller as this process, with arguments from the caller.
 ///
 /// The first argument is the name of the program, as in [`std::env::args`].
-pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
+pub fn main_with_arguments(definition: &ProgramDefinition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let clock = Clock::system();
-    crate::map::seed(|| clock.random_u64());
-    version::set_program(definition.version);
-    let identity = || leader::identity(&process::hostname(), &clock);
-    let options = match parse(definition, arguments, identity) {
-        Ok(Parsed::Run(options)) => options,
-        Ok(Parsed::Print(text)) => {
+    crate::map::set_hash_seed(|| clock.random_u64());
+    version::set_program_version(definition.version);
+    let identity = || leader::new_holder_identity(&process::hostname(), &clock);
+    let options = match parse_command_line(definition, arguments, identity) {
+        Ok(ParsedCommandLine::Run(options)) => options,
+        Ok(ParsedCommandLine::Print(text)) => {
             print(&text);
             return ExitCode::SUCCESS;
         }
-        Err(error) => return refuse(definition, &error),
+        Err(error) => return exit_with_error(definition, &error),
     };
-    let log = logging::init(options.logging.clone());
-    panics::install();
-    let pace = process::pace(&options);
-    let runtime = match process::runtime(options.threads, &pace, &clock) {
+    let log = logging::install_log(options.logging.clone());
+    panics::install_panic_hook();
+    let pace = process::pace_from_options(&options);
+    let runtime = match process::build_runtime(options.worker_threads, &pace, &clock) {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(definition, &format!("cannot start: {error}")),
+        Err(error) => return exit_with_error(definition, &format!("cannot start: {error}")),
     };
     let ended = runtime.block_on(process::run(definition, *options, clock, pace, log));
     // Tasks that still run cannot write to the API server, because the gate is closed.
     runtime.shutdown_background();
-    ended.unwrap_or_else(|error| refuse(definition, &error.to_string()))
+    ended.unwrap_or_else(|error| exit_with_error(definition, &error.to_string()))
 }
 
 /// Writes an error to stderr as one line and returns exit code 2.
-fn refuse(definition: &Definition, error: &str) -> ExitCode {
+fn exit_with_error(definition: &ProgramDefinition, error: &str) -> ExitCode {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{}: {}", definition.name, error.replace('\n', " "));
     ExitCode::from(2)

@@ -4,38 +4,38 @@ use crate::names;
 
 /// Value of `--controllers`, as a list of entries in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Controllers(pub(crate) Vec<Entry>);
+pub struct ControllersFlag(pub(crate) Vec<ControllersFlagEntry>);
 
 /// One item of `--controllers`, such as `*` or `-job-controller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ControllersFlagEntry {
     /// Whether the entry switches the loop on; `false` if the entry begins with `-`.
     pub(crate) is_on: bool,
     /// Canonical name of the loop, or `*` for all loops.
     pub(crate) name: String,
 }
 
-impl Default for Controllers {
+impl Default for ControllersFlag {
     /// Returns upstream's default, `*`.
     fn default() -> Self {
         Self::parse("*")
     }
 }
 
-impl Controllers {
+impl ControllersFlag {
     /// Parses a value of `--controllers`, and replaces aliases of loops by their canonical names.
     pub fn parse(value: &str) -> Self {
         let entry = |text: &str| {
             let (is_on, name) = text.strip_prefix('-').map_or((true, text), |name| (false, name));
-            Entry { is_on, name: names::canonical(name).unwrap_or(name).to_owned() }
+            ControllersFlagEntry { is_on, name: names::canonical_controller_name(name).unwrap_or(name).to_owned() }
         };
         let entries = value.trim().trim_matches(['"', '\'']).split(',').map(str::trim);
         Self(entries.filter(|text| !text.is_empty()).map(entry).collect())
     }
 
     /// Reads all `--controllers` flags of a command line. Repeated flags add up; without the flag, upstream's default applies.
-    pub fn of_command_line(command_line: &[String]) -> Self {
-        let values = flag(command_line, "controllers");
+    pub fn from_command_line(command_line: &[String]) -> Self {
+        let values = values_of_flag(command_line, "controllers");
         if values.is_empty() { Self::default() } else { Self::parse(&values.join(",")) }
     }
 
@@ -43,14 +43,14 @@ impl Controllers {
     /// first entry that names the loop decides; without such an entry, `*` does.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
-    pub fn contains(&self, name: &str) -> bool {
+    pub fn switches_on(&self, name: &str) -> bool {
         let of_all = || self.0.iter().any(|entry| entry.is_on && entry.name == "*");
         self.0.iter().find(|entry| entry.name == name).map_or_else(of_all, |entry| entry.is_on)
     }
 }
 
 /// Returns all values of a flag on a command line, in their order. The words of an argument, as of `sh -c`, are separated.
-pub fn flag(command_line: &[String], name: &str) -> Vec<String> {
+pub fn values_of_flag(command_line: &[String], name: &str) -> Vec<String> {
     let mut words =
         command_line.iter().flat_map(|word| word.split_whitespace()).map(|word| word.replace(['"', '\''], ""));
     let mut values = Vec::new();
@@ -90,7 +90,7 @@ mod tests {
             ("\"*,-job\"", "job-controller", false),
             ("", "job-controller", false),
         ] {
-            assert_eq!(Controllers::parse(value).contains(name), expected, "{name} of {value:?}");
+            assert_eq!(ControllersFlag::parse(value).switches_on(name), expected, "{name} of {value:?}");
         }
     }
 
@@ -103,11 +103,15 @@ mod tests {
             ("kube-controller-manager --controllers=* --controllers=-job", false),
             ("kube-controller-manager --controllers-other=-job", true),
         ] {
-            assert_eq!(Controllers::of_command_line(&line(text)).contains("job-controller"), expected, "{text}");
+            assert_eq!(
+                ControllersFlag::from_command_line(&line(text)).switches_on("job-controller"),
+                expected,
+                "{text}"
+            );
         }
         let shell = ["sh", "-c", "exec kube-controller-manager --controllers='*,-job' 2>&1"].map(str::to_owned);
-        assert!(!Controllers::of_command_line(&shell).contains("job-controller"));
-        assert_eq!(flag(&line("x --leader-elect=false"), "leader-elect"), ["false"]);
-        assert!(flag(&line("x --leader-elect"), "leader-elect").is_empty());
+        assert!(!ControllersFlag::from_command_line(&shell).switches_on("job-controller"));
+        assert_eq!(values_of_flag(&line("x --leader-elect=false"), "leader-elect"), ["false"]);
+        assert!(values_of_flag(&line("x --leader-elect"), "leader-elect").is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An event is logged if its verbosity is at most klog's `-v`. The field `v` of an event states its verbosity; the default is 0
 //! for errors, warnings and information, 4 for `debug!` and 6 for `trace!`. Events of libraries below the level of warnings have
-//! 8 or more. [`Handle::set_verbosity`] changes the limit at run time.
+//! 8 or more. [`VerbosityHandle::set_verbosity`] changes the limit at run time.
 
 mod format;
 
@@ -20,11 +20,11 @@ use tracing_subscriber::{
 };
 
 use crate::clock::Clock;
-use format::{Fields, Line};
+use format::{LogFields, LogLine};
 
 /// Syntax of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// klog's text format.
     #[default]
     Text,
@@ -34,16 +34,16 @@ pub enum Format {
 
 /// Format and verbosity of the log.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct LogSettings {
     /// Value of `--logging-format`.
-    pub format: Format,
+    pub format: LogFormat,
     /// Value of `-v`, from 0 (least) to 10 (most).
     pub verbosity: u8,
     /// Value of `--vmodule`: patterns for names of source files without extension (`*` matches anything), each with a verbosity.
-    pub modules: Vec<(String, u8)>,
+    pub module_verbosities: Vec<(String, u8)>,
 }
 
-impl Settings {
+impl LogSettings {
     /// Parses `pattern=N,...`, the syntax of `--vmodule`.
     pub fn parse_modules(text: &str) -> Result<Vec<(String, u8)>, String> {
         text.split(',')
@@ -60,11 +60,11 @@ impl Settings {
 
 /// Changes the verbosity of a running process. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct VerbosityHandle {
     verbosity: Arc<AtomicU8>,
 }
 
-impl Handle {
+impl VerbosityHandle {
     /// Returns a handle that changes no log.
     pub fn detached() -> Self {
         Self { verbosity: Arc::default() }
@@ -83,8 +83,8 @@ impl Handle {
 }
 
 /// Installs the log to stderr for the whole process. A subscriber that is already installed stays instead.
-pub fn init(settings: Settings) -> Handle {
-    let (log, handle) = Log::new(
+pub fn install_log(settings: LogSettings) -> VerbosityHandle {
+    let (log, handle) = LogLayer::new(
         settings,
         Clock::system(),
         Box::new(|line: &str| {
@@ -97,33 +97,33 @@ pub fn init(settings: Settings) -> Handle {
 }
 
 /// Function that receives each finished line, with its line break.
-type Sink = Box<dyn Fn(&str) + Send + Sync>;
+type LineSink = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Layer that writes events as lines to a sink.
-struct Log {
-    settings: Settings,
+struct LogLayer {
+    settings: LogSettings,
     /// Current verbosity. The verbosity in `settings` is only the first value.
-    handle: Handle,
+    handle: VerbosityHandle,
     clock: Clock,
-    sink: Sink,
+    sink: LineSink,
 }
 
-impl Log {
-    fn new(settings: Settings, clock: Clock, sink: Sink) -> (Self, Handle) {
-        let handle = Handle { verbosity: Arc::new(AtomicU8::new(settings.verbosity)) };
+impl LogLayer {
+    fn new(settings: LogSettings, clock: Clock, sink: LineSink) -> (Self, VerbosityHandle) {
+        let handle = VerbosityHandle { verbosity: Arc::new(AtomicU8::new(settings.verbosity)) };
         (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
     /// Returns the limit for a source file: from the first pattern of `--vmodule` that matches, else the general verbosity.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
-        let stem = metadata.file().map_or("", stem);
-        let module = self.settings.modules.iter().find(|(pattern, _)| matches(pattern, stem));
+        let stem = metadata.file().map_or("", file_stem);
+        let module = self.settings.module_verbosities.iter().find(|(pattern, _)| matches_pattern(pattern, stem));
         module.map_or_else(|| self.handle.verbosity(), |(_, level)| *level)
     }
 }
 
 /// Whether a target belongs to a library and not to this project.
-fn foreign(target: &str) -> bool {
+fn is_library_target(target: &str) -> bool {
     const LIBRARIES: [&str; 11] =
         ["hyper", "h2", "rustls", "tokio_rustls", "tower", "kube", "kube_client", "mio", "tokio", "axum", "want"];
     let root = target.split("::").next().unwrap_or(target);
@@ -138,32 +138,32 @@ fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
         Level::DEBUG => (4, 8),
         Level::TRACE => (6, 10),
     };
-    if foreign(metadata.target()) { of_library } else { own }
+    if is_library_target(metadata.target()) { of_library } else { own }
 }
 
 /// Returns the name of a file without directory and extension: `store` for `src/store.rs`.
-fn stem(path: &str) -> &str {
+fn file_stem(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.strip_suffix(".rs").unwrap_or(file)
 }
 
 /// Whether a name matches a pattern in which `*` matches any text.
-fn matches(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
-        Some((head, tail)) => name
-            .strip_prefix(head)
-            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches(tail, &rest[at..]))),
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches_pattern(tail, &rest[at..]))
+        }),
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     fn enabled(&self, metadata: &Metadata<'_>, _context: Context<'_, S>) -> bool {
         if metadata.is_span() {
-            return !foreign(metadata.target());
+            return !is_library_target(metadata.target());
         }
         let least = match *metadata.level() {
-            _ if foreign(metadata.target()) => default_verbosity(metadata),
+            _ if is_library_target(metadata.target()) => default_verbosity(metadata),
             Level::ERROR | Level::WARN | Level::INFO => 0,
             // The field `v` is not known yet, and may be smaller than the default of the level.
             Level::DEBUG => 1,
@@ -173,7 +173,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let levels = self.settings.modules.iter().map(|(_, level)| *level);
+        let levels = self.settings.module_verbosities.iter().map(|(_, level)| *level);
         Some(match levels.fold(self.handle.verbosity(), u8::max) {
             0 => LevelFilter::INFO,
             1..5 => LevelFilter::DEBUG,
@@ -182,7 +182,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
     }
 
     fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -191,7 +191,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
 
     fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<LogFields>()
         {
             values.record(fields);
         }
@@ -199,11 +199,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let metadata = event.metadata();
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         if let Some(scope) = context.event_scope(event) {
             for span in scope.from_root() {
-                if let Some(outer) = span.extensions().get::<Fields>() {
-                    fields.extend(outer);
+                if let Some(outer) = span.extensions().get::<LogFields>() {
+                    fields.add_span_values(outer);
                 }
             }
         }
@@ -212,10 +212,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         if verbosity > self.verbosity(metadata) {
             return;
         }
-        let line = Line { metadata, verbosity, at: self.clock.now(), fields: &fields };
+        let line = LogLine { metadata, verbosity, logged_at: self.clock.now(), fields: &fields };
         (self.sink)(&match self.settings.format {
-            Format::Text => line.text(),
-            Format::Json => line.json(),
+            LogFormat::Text => line.format_text(),
+            LogFormat::Json => line.format_json(),
         });
     }
 }
@@ -227,11 +227,11 @@ mod tests {
     use parking_lot::Mutex;
 
     /// Runs `body` with a log under `settings`, and returns the text of the log.
-    fn logged(settings: Settings, body: impl FnOnce(&Handle)) -> String {
+    fn logged(settings: LogSettings, body: impl FnOnce(&VerbosityHandle)) -> String {
         let clock = Clock::simulated("2026-01-02T03:04:05.123456Z".parse::<Timestamp>().unwrap(), 0);
         let written = Arc::new(Mutex::new(String::new()));
         let sink = Arc::clone(&written);
-        let (log, handle) = Log::new(settings, clock, Box::new(move |line| sink.lock().push_str(line)));
+        let (log, handle) = LogLayer::new(settings, clock, Box::new(move |line| sink.lock().push_str(line)));
         let subscriber = tracing_subscriber::registry().with(log);
         tracing::subscriber::with_default(subscriber, || body(&handle));
         written.lock().clone()
@@ -240,7 +240,7 @@ mod tests {
     /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn text_lines_have_klogs_format() {
-        let text = logged(Settings::default(), |_| {
+        let text = logged(LogSettings::default(), |_| {
             tracing::info!(logger = "replicaset-controller", replicas = 3, key = %"a/b", "Too few replicas");
             tracing::error!(err = "it \"broke\"\nbadly", "Sync failed");
         });
@@ -261,7 +261,7 @@ mod tests {
     /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn json_lines_have_upstreams_keys() {
-        let text = logged(Settings { format: Format::Json, ..Settings::default() }, |_| {
+        let text = logged(LogSettings { format: LogFormat::Json, ..LogSettings::default() }, |_| {
             tracing::info_span!("loop", logger = "job-controller").in_scope(|| {
                 tracing::info!(key = "a/b", n = 2, "Done");
             });
@@ -279,7 +279,7 @@ mod tests {
     /// COMMON-84.
     #[tokio::test(start_paused = true)]
     async fn verbosity_changes_at_run_time() {
-        let text = logged(Settings::default(), |handle| {
+        let text = logged(LogSettings::default(), |handle| {
             for v in [0, 2, 4, 6, 0] {
                 handle.set_verbosity(v);
                 tracing::debug!(v = 2, at = v, "two");
@@ -297,10 +297,10 @@ mod tests {
     /// COMMON-84.
     #[test]
     fn vmodule_is_parsed_and_matched() {
-        let modules = Settings::parse_modules("store=5,lead*=9").unwrap();
+        let modules = LogSettings::parse_modules("store=5,lead*=9").unwrap();
         assert_eq!(modules, [("store".to_owned(), 5), ("lead*".to_owned(), 9)]);
-        assert!(matches("lead*", "leader") && matches("*", "x") && !matches("lead*", "store"));
-        assert!(Settings::parse_modules("store").is_err());
-        assert!(Settings::parse_modules("store=many").is_err());
+        assert!(matches_pattern("lead*", "leader") && matches_pattern("*", "x") && !matches_pattern("lead*", "store"));
+        assert!(LogSettings::parse_modules("store").is_err());
+        assert!(LogSettings::parse_modules("store=many").is_err());
     }
 }

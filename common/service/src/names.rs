@@ -3,7 +3,7 @@
 /// Every controller of kube-controller-manager 1.36 with its alias, which is empty if there is none.
 ///
 /// A list of `--controllers` that all services of this project share may name controllers of other services.
-pub(super) const CONTROLLERS: &[(&str, &str)] = &[
+pub(super) const CONTROLLER_NAMES: &[(&str, &str)] = &[
     ("serviceaccount-token-controller", "serviceaccount-token"),
     ("endpoints-controller", "endpoint"),
     ("endpointslice-controller", "endpointslice"),
@@ -59,15 +59,15 @@ pub(super) const CONTROLLERS: &[(&str, &str)] = &[
 ];
 
 /// Returns the canonical name of a controller by its name or alias; `None` for an unknown name.
-pub(crate) fn canonical(name: &str) -> Option<&'static str> {
-    CONTROLLERS
+pub(crate) fn canonical_controller_name(name: &str) -> Option<&'static str> {
+    CONTROLLER_NAMES
         .iter()
         .find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name))
         .map(|(canonical, _)| *canonical)
 }
 
 /// Feature gates that are alpha in Kubernetes 1.36.
-const ALPHA: &[&str] = &[
+const ALPHA_GATES: &[&str] = &[
     "ClientsAllowCBOR",
     "ClientsPreferCBOR",
     "ControllerManagerReleaseLeaderElectionLockOnExit",
@@ -78,13 +78,13 @@ const ALPHA: &[&str] = &[
 ];
 
 /// Pairs of gates: the first cannot be on while the second is off.
-pub(super) const NEEDS: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
+pub(super) const GATE_DEPENDENCIES: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
 
 /// Gates of upstream's common code that are fixed here, with their values.
 ///
 /// The values describe the common code of this project: a Lease is always released. Caches are replaced as a whole, know their
 /// version, and deliver changes in order. Logs are contextual and may be JSON.
-const FIXED: &[(&str, bool)] = &[
+const FIXED_GATES: &[(&str, bool)] = &[
     ("AtomicFIFO", true),
     ("ClientsAllowCBOR", false),
     ("ClientsPreferCBOR", false),
@@ -105,15 +105,15 @@ const FIXED: &[(&str, bool)] = &[
 ];
 
 /// Returns the fixed value of a gate of upstream's common code; `None` for all other gates.
-pub(super) fn fixed(gate: &str) -> Option<bool> {
-    FIXED.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
+pub(super) fn fixed_gate_value(gate: &str) -> Option<bool> {
+    FIXED_GATES.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
 }
 
 /// Returns the value of the label `stage` of the metric `kubernetes_feature_enabled`; empty if the gate is locked.
-pub(super) fn stage(name: &str, locked: bool) -> &'static str {
+pub(super) fn gate_stage(name: &str, locked: bool) -> &'static str {
     if locked {
         ""
-    } else if ALPHA.contains(&name) {
+    } else if ALPHA_GATES.contains(&name) {
         "ALPHA"
     } else {
         "BETA"

@@ -32,22 +32,22 @@ use crate::{
     leader::{self, SECOND_WRITER_EXPECTED_UNTIL},
     metrics::Metrics,
     runtime::LoopDefinition,
-    sampler::GRACE,
+    sampler::PREDECESSOR_WRITE_GRACE,
 };
 
 pub use crate::sampler::{OwnedWrites, WriteSampler};
-use built_in::BuiltIn;
+use built_in::BuiltInManager;
 pub use evidence::Evidence;
-use evidence::Evidences;
+use evidence::EvidenceRecord;
 use metrics::SecondWriterMetrics;
 
 /// Reason of the Event on the Lease that reports a second writer.
-pub const FOUND: &str = "SecondWriterFound";
+pub const SECOND_WRITER_FOUND: &str = "SecondWriterFound";
 /// Reason of the Event on the Lease that reports the end of all signs of a second writer.
-pub const GONE: &str = "SecondWriterGone";
+pub const SECOND_WRITER_GONE: &str = "SecondWriterGone";
 
 /// How often the samples of watch events are judged and the gauges are set. Neither needs a request.
-const TICK: Duration = Duration::from_secs(15);
+const JUDGE_PERIOD: Duration = Duration::from_secs(15);
 /// Shortest time between two announcements of the same evidence, in an Event and in the log.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 
@@ -58,11 +58,11 @@ pub(crate) struct SecondWriterWatch {
     /// Gate that is open while this process leads.
     pub(crate) gate: Gate,
     /// Status of the election; `None` without an election.
-    pub(crate) election: Option<leader::Status>,
+    pub(crate) election_status: Option<leader::ElectionStatus>,
     /// Recorder of the Events on the Lease.
     pub(crate) recorder: Recorder,
     /// Names of the Events that this process has sent.
-    pub(crate) sent: SentEvents,
+    pub(crate) sent_events: SentEvents,
     /// Sampler that reads a few watch events of the loops.
     pub(crate) sampler: Arc<WriteSampler>,
     /// Control loops of this process; evidence refers to them by their index.
@@ -76,18 +76,18 @@ impl SecondWriterWatch {
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
-            evidences: Evidences::new(self.period),
+            evidences: EvidenceRecord::new(self.period),
             announced: BTreeMap::new(),
             built_in_leads: false,
         });
         loop {
-            self.gate.opened().await;
-            let since = self.gate.open_since().unwrap_or_else(|| self.clock().instant());
-            self.clock().sleep(GRACE).await;
+            self.gate.wait_until_open().await;
+            let since = self.gate.open_since().unwrap_or_else(|| self.clock().monotonic_now());
+            self.clock().sleep(PREDECESSOR_WRITE_GRACE).await;
             self.sampler.activate();
             tokio::select! {
                 biased;
-                () = self.gate.closed() => {}
+                () = self.gate.wait_until_closed() => {}
                 () = self.judge_samples(&findings, since) => {}
                 () = self.ask_server(&findings) => {}
             }
@@ -99,49 +99,56 @@ impl SecondWriterWatch {
         self.api.clock()
     }
 
-    /// Judges the samples and reports all findings, every [`TICK`]. Never returns.
+    /// Judges the samples and reports all findings, every [`JUDGE_PERIOD`]. Never returns.
     async fn judge_samples(&self, findings: &Mutex<Findings>, since: Instant) {
         loop {
-            let now = self.clock().instant();
-            for loop_index in self.sampler.confirmed(now, since) {
-                findings.lock().evidences.note(loop_index, Evidence::Writes, now);
+            let now = self.clock().monotonic_now();
+            for loop_index in self.sampler.take_second_writer_loops(now, since) {
+                findings.lock().evidences.record_sighting(loop_index, Evidence::Writes, now);
             }
             self.report(&mut findings.lock());
-            self.clock().sleep(TICK).await;
+            self.clock().sleep(JUDGE_PERIOD).await;
         }
     }
 
     /// Reads the Lease and the Pods of kube-controller-manager and watches Events, once in each period. Never returns.
     async fn ask_server(&self, findings: &Mutex<Findings>) {
-        let mut built_in = BuiltIn::default();
+        let mut built_in = BuiltInManager::default();
         loop {
             let is_first = !built_in.was_read();
             built_in.read(&self.api).await;
             {
-                let (mut findings, now) = (findings.lock(), self.clock().instant());
-                findings.built_in_leads = built_in.leads();
+                let (mut findings, now) = (findings.lock(), self.clock().monotonic_now());
+                findings.built_in_leads = built_in.is_leading();
                 for (loop_index, definition) in self.loops.iter().enumerate() {
-                    if let Some(evidence) = built_in.evidence(definition.name) {
-                        findings.evidences.note(loop_index, evidence, now);
+                    if let Some(evidence) = built_in.evidence_for_loop(definition.name) {
+                        findings.evidences.record_sighting(loop_index, evidence, now);
                     }
                 }
             }
             for (loop_index, definition) in self.loops.iter().enumerate() {
-                match foreign_events::any(&self.api, definition.component, &self.sent).await {
-                    Ok(true) => findings.lock().evidences.note(loop_index, Evidence::Events, self.clock().instant()),
+                match foreign_events::watch_for_foreign_event(&self.api, definition.event_component, &self.sent_events)
+                    .await
+                {
+                    Ok(true) => findings.lock().evidences.record_sighting(
+                        loop_index,
+                        Evidence::Events,
+                        self.clock().monotonic_now(),
+                    ),
                     Ok(false) => {}
                     Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
             // One reading cannot tell a live Lease from an expired one, so the second reading follows soon.
-            self.clock().sleep(if is_first { TICK } else { self.period }).await;
+            self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.period }).await;
         }
     }
 
     /// Sets the gauges, and announces new evidence and the end of all evidence.
     fn report(&self, findings: &mut Findings) {
-        let now = self.clock().instant();
-        let expected_until = self.election.as_ref().and_then(leader::Status::second_writer_expected_until);
+        let now = self.clock().monotonic_now();
+        let expected_until =
+            self.election_status.as_ref().and_then(leader::ElectionStatus::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
         findings.metrics.set_expected(is_expected);
         findings.metrics.set_built_in_leads(findings.built_in_leads);
@@ -149,7 +156,7 @@ impl SecondWriterWatch {
         for (loop_index, definition) in self.loops.iter().enumerate() {
             for evidence in Evidence::ALL {
                 let is_present = findings.evidences.is_present(loop_index, evidence, now);
-                findings.metrics.set(definition.name, evidence, is_present);
+                findings.metrics.set_evidence(definition.name, evidence, is_present);
                 let is_proof = is_present && evidence.is_proof();
                 is_found |= is_proof;
                 if is_proof && !is_expected && findings.is_to_be_announced(loop_index, evidence, now) {
@@ -160,18 +167,18 @@ impl SecondWriterWatch {
         if !is_found && !findings.announced.is_empty() {
             findings.announced.clear();
             tracing::info!("No signs of a second writer remain");
-            if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
+            if let Some(lease) = self.election_status.as_ref().and_then(leader::ElectionStatus::lease_reference) {
                 let message = "no signs of a second writer remain".to_owned();
-                self.recorder.event(&lease, EventType::Normal, GONE, message);
+                self.recorder.event(&lease, EventType::Normal, SECOND_WRITER_GONE, message);
             }
         }
     }
 
     fn announce(&self, name: &str, evidence: Evidence) {
-        let seen = evidence.description();
+        let seen = evidence.event_clause();
         tracing::error!(controller = name, evidence = evidence.label(), "Found a second writer");
-        let Some(election) = &self.election else { return };
-        let Some(lease) = election.lease() else { return };
+        let Some(election) = &self.election_status else { return };
+        let Some(lease) = election.lease_reference() else { return };
         let soon = self.clock().now().checked_add(SignedDuration::from_hours(1)).unwrap_or_else(|_| self.clock().now());
         let message = format!(
             "a second writer runs {name}: {seen}. Two writers undo each other's work. Switch the loop off in \
@@ -179,14 +186,14 @@ impl SecondWriterWatch {
              limited time: kubectl annotate lease {} {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
             election.lease_arguments()
         );
-        self.recorder.event(&lease, EventType::Warning, FOUND, message);
+        self.recorder.event(&lease, EventType::Warning, SECOND_WRITER_FOUND, message);
     }
 }
 
 /// Evidence found so far, and the times of its announcements.
 struct Findings {
     metrics: SecondWriterMetrics,
-    evidences: Evidences,
+    evidences: EvidenceRecord,
     /// Time of the last announcement, by index of the loop and evidence.
     announced: BTreeMap<(usize, Evidence), Instant>,
     /// Whether the Lease of kube-controller-manager was renewed between the last two readings.

@@ -34,40 +34,40 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
+use crate::{clock::Clock, logging, metrics::Metrics, runtime::RunningLoop};
 
-use admission::Limits;
-use health::Reasons;
+use admission::ConnectionLimits;
+use health::FailureReasons;
 
-pub use access::{Access, ReviewOptions};
-pub use health::Health;
-pub use tls::{Certificate, Pair, Tls, offered};
+pub use access::{RequestReviews, ReviewOptions};
+pub use health::HealthChecks;
+pub use tls::{CertificateFiles, CertificateSource, TlsSettings, supported_suites_and_groups};
 
 /// Default limit of concurrent requests on one HTTP/2 connection.
-const STREAMS: u32 = 16;
+const DEFAULT_MAX_STREAMS: u32 = 16;
 /// Length of the queue of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
-const BACKLOG: u32 = 1024;
+const ACCEPT_BACKLOG: u32 = 1024;
 /// Largest accepted body of a request, in bytes.
-const BODY: usize = 4096;
+const MAX_BODY_SIZE: usize = 4096;
 
 /// Registers the metrics of `/metrics/slis`, the results of health checks.
 pub fn register_metrics(slis: &Metrics) {
-    Health::new("healthz", slis);
+    HealthChecks::new("healthz", slis);
 }
 
 /// Addresses and TLS of the server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Address with TLS; `None` serves no TLS.
-    pub secure: Option<SocketAddr>,
+    pub secure_address: Option<SocketAddr>,
     /// Certificates and versions of TLS for `secure`.
-    pub tls: Tls,
+    pub tls: TlsSettings,
     /// Concurrent requests on one HTTP/2 connection; 16 if `None`.
-    pub streams: Option<u32>,
+    pub max_streams_per_connection: Option<u32>,
     /// Whether other processes may listen on the same port (`SO_REUSEPORT`).
-    pub share_port: bool,
+    pub is_port_shared: bool,
     /// Loopback address for local use, without TLS and without authentication.
-    pub debug: Option<SocketAddr>,
+    pub debug_address: Option<SocketAddr>,
 }
 
 /// Why the server cannot start.
@@ -88,28 +88,28 @@ pub enum Error {
 
 /// State of the HTTP handlers: metrics, checks and loops. Cheap to clone. Checks and loops are added during the start.
 #[derive(Clone)]
-pub struct State {
+pub struct ServerState {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     metrics: Metrics,
-    log: logging::Handle,
-    live: Health,
-    ready: Health,
+    log: logging::VerbosityHandle,
+    live: HealthChecks,
+    ready: HealthChecks,
     slis: Metrics,
-    loops: Mutex<Vec<(&'static str, Arc<dyn Running>)>>,
+    loops: Mutex<Vec<(&'static str, Arc<dyn RunningLoop>)>>,
 }
 
-impl State {
+impl ServerState {
     /// Returns a state without checks and loops.
-    pub fn new(metrics: Metrics, log: logging::Handle) -> Self {
+    pub fn new(metrics: Metrics, log: logging::VerbosityHandle) -> Self {
         let slis = Metrics::new();
         let inner = Inner {
             metrics,
             log,
-            live: Health::new("healthz", &slis),
-            ready: Health::new("readyz", &slis),
+            live: HealthChecks::new("healthz", &slis),
+            ready: HealthChecks::new("readyz", &slis),
             slis,
             loops: Mutex::default(),
         };
@@ -117,24 +117,24 @@ impl State {
     }
 
     /// Returns the checks behind `/healthz` and `/livez`.
-    pub fn live(&self) -> &Health {
+    pub fn liveness_checks(&self) -> &HealthChecks {
         &self.inner.live
     }
 
     /// Returns the checks behind `/readyz`.
-    pub fn ready(&self) -> &Health {
+    pub fn readiness_checks(&self) -> &HealthChecks {
         &self.inner.ready
     }
 
     /// Adds a control loop to the diagnostics and to the checks.
-    pub fn add_loop(&self, name: &'static str, running: &Arc<dyn Running>) {
+    pub fn add_loop(&self, name: &'static str, running: &Arc<dyn RunningLoop>) {
         self.inner.loops.lock().push((name, Arc::clone(running)));
         // Upstream has a check for each started controller, which always passes.
-        self.inner.live.add(name, || Ok(()));
+        self.inner.live.add_check(name, || Ok(()));
         let weak = Arc::downgrade(running);
-        self.inner.ready.add(name, move || weak.upgrade().map_or(Ok(()), |running| running.ready()));
+        self.inner.ready.add_check(name, move || weak.upgrade().map_or(Ok(()), |running| running.check_ready()));
         let weak = Arc::downgrade(running);
-        self.inner.ready.note(name, move || weak.upgrade()?.troubles());
+        self.inner.ready.add_remark(name, move || weak.upgrade()?.problems_besides_readiness());
     }
 
     /// Removes all control loops from the diagnostics.
@@ -144,24 +144,24 @@ impl State {
 
     fn router(&self) -> Router {
         let live = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
-            state.inner.live.answer(query.as_deref(), Reasons::Withheld)
+            state.inner.live.answer(query.as_deref(), FailureReasons::Withheld)
         };
         let ready = |extract::State(state): extract::State<Self>,
-                     reasons: Option<Extension<Reasons>>,
+                     reasons: Option<Extension<FailureReasons>>,
                      RawQuery(query): RawQuery| async move {
-            // `access::guard` sets this extension. Without the guard, every caller may read everything.
-            let reasons = reasons.map_or(Reasons::Told, |Extension(reasons)| reasons);
+            // `access::guard_request` sets this extension. Without the guard, every caller may read everything.
+            let reasons = reasons.map_or(FailureReasons::Included, |Extension(reasons)| reasons);
             state.inner.ready.answer(query.as_deref(), reasons)
         };
         let metrics = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
-            exposition(&state.inner.metrics, &headers)
+            metrics_response(&state.inner.metrics, &headers)
         };
         let slis = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
-            exposition(&state.inner.slis, &headers)
+            metrics_response(&state.inner.slis, &headers)
         };
         let reset = |extract::State(state): extract::State<Self>| async move {
-            state.inner.live.reset();
-            state.inner.ready.reset();
+            state.inner.live.reset_metrics();
+            state.inner.ready.reset_metrics();
             "metrics reset\n"
         };
         Router::new()
@@ -170,13 +170,13 @@ impl State {
             .route("/readyz", routing::get(ready))
             .route("/metrics", routing::get(metrics))
             .route("/metrics/slis", routing::get(slis).delete(reset))
-            .route("/debug/queue", debug::page(|running, _| running.debug_queue()))
-            .route("/debug/cache", debug::page(|running, _| running.debug_cache()))
-            .route("/debug/explain", debug::page(|running, key| running.explain(key)))
-            .route("/debug/graph", routing::get(debug::graph))
-            .route("/debug/controllers/{name}/graph", routing::any(debug::graph))
-            .route("/debug/flags/v", routing::get(debug::verbosity).put(debug::set_verbosity))
-            .layer(extract::DefaultBodyLimit::max(BODY))
+            .route("/debug/queue", debug::loops_page(|running, _| running.debug_queue()))
+            .route("/debug/cache", debug::loops_page(|running, _| running.debug_cache()))
+            .route("/debug/explain", debug::loops_page(|running, key| running.explain(key)))
+            .route("/debug/graph", routing::get(debug::graph_page))
+            .route("/debug/controllers/{name}/graph", routing::any(debug::graph_page))
+            .route("/debug/flags/v", routing::get(debug::get_verbosity).put(debug::set_verbosity))
+            .layer(extract::DefaultBodyLimit::max(MAX_BODY_SIZE))
             .layer(middleware::map_response(secure_headers))
             .with_state(self.clone())
     }
@@ -188,13 +188,13 @@ fn accept(headers: &HeaderMap) -> &str {
 }
 
 /// Renders metrics as `OpenMetrics` if the client accepts it, otherwise as Prometheus text.
-fn exposition(metrics: &Metrics, headers: &HeaderMap) -> Response {
+fn metrics_response(metrics: &Metrics, headers: &HeaderMap) -> Response {
     if accept(headers).contains("application/openmetrics-text") {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        return ([(header::CONTENT_TYPE, kind)], metrics.openmetrics()).into_response();
+        return ([(header::CONTENT_TYPE, kind)], metrics.render_openmetrics()).into_response();
     }
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], metrics.prometheus()).into_response()
+    ([(header::CONTENT_TYPE, kind)], metrics.render_prometheus()).into_response()
 }
 
 async fn secure_headers(mut response: Response) -> Response {
@@ -209,50 +209,56 @@ async fn secure_headers(mut response: Response) -> Response {
 #[derive(Debug)]
 pub struct Server {
     /// Address with TLS, with the port that the system chose for port 0.
-    pub secure: Option<SocketAddr>,
+    pub secure_address: Option<SocketAddr>,
     /// Address without TLS, with the port that the system chose for port 0.
-    pub debug: Option<SocketAddr>,
+    pub debug_address: Option<SocketAddr>,
     _tasks: JoinSet<()>,
 }
 
 /// Starts the server as tasks of the current tokio runtime. `access` guards the address with TLS; without `access` every caller
 /// may read everything.
-pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
+pub fn start(
+    settings: &ServerSettings,
+    state: &ServerState,
+    access: Option<RequestReviews>,
+    clock: &Clock,
+) -> Result<Server, Error> {
     let mut tasks = JoinSet::new();
-    let plain = connections::Service {
+    let plain = connections::ListenerService {
         router: state.router(),
         tls: None,
-        streams: Some(STREAMS),
-        limits: Limits::default(),
+        max_streams_per_connection: Some(DEFAULT_MAX_STREAMS),
+        limits: ConnectionLimits::default(),
         clock: clock.clone(),
     };
     let mut secure = None;
-    if let Some(address) = settings.secure {
-        let mut certificates = tls::Certificates::load(settings.tls.clone())?;
-        let (listener, address) = listen(address, settings.share_port)?;
+    if let Some(address) = settings.secure_address {
+        let mut certificates = tls::ReloadingTlsConfig::load(settings.tls.clone())?;
+        let (listener, address) = listen(address, settings.is_port_shared)?;
         let mut service = plain.clone();
         if let Some(access) = access {
             service.router = service
                 .router
-                .layer(middleware::from_fn_with_state(Arc::new(access), access::guard))
+                .layer(middleware::from_fn_with_state(Arc::new(access), access::guard_request))
                 .layer(middleware::map_response(secure_headers));
         }
-        service.tls = Some(certificates.current());
-        service.streams = (!settings.tls.only_http1).then(|| settings.streams.unwrap_or(STREAMS));
+        service.tls = Some(certificates.current_config());
+        service.max_streams_per_connection =
+            (!settings.tls.is_http1_only).then(|| settings.max_streams_per_connection.unwrap_or(DEFAULT_MAX_STREAMS));
         let clock = clock.clone();
-        tasks.spawn(async move { certificates.keep_fresh(&clock).await });
-        tasks.spawn(connections::accept(listener, service));
+        tasks.spawn(async move { certificates.reload_when_changed(&clock).await });
+        tasks.spawn(connections::accept_connections(listener, service));
         tracing::info!(address = %address, "Serving securely");
         secure = Some(address);
     }
     let mut debug = None;
-    if let Some(address) = settings.debug {
+    if let Some(address) = settings.debug_address {
         let (listener, address) = listen(address, false)?;
-        tasks.spawn(connections::accept(listener, plain));
+        tasks.spawn(connections::accept_connections(listener, plain));
         tracing::info!(address = %address, "Serving without TLS for local use");
         debug = Some(address);
     }
-    Ok(Server { secure, debug, _tasks: tasks })
+    Ok(Server { secure_address: secure, debug_address: debug, _tasks: tasks })
 }
 
 fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketAddr), Error> {
@@ -262,7 +268,7 @@ fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketA
     socket.set_reuseaddr(true).map_err(failed)?;
     socket.set_reuseport(share_port).map_err(failed)?;
     socket.bind(address).map_err(failed)?;
-    let listener = socket.listen(BACKLOG).map_err(failed)?;
+    let listener = socket.listen(ACCEPT_BACKLOG).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

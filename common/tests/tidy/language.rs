@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{check, crates, files, read, root};
+use super::{assert_none_broken, crate_paths, files_below, read_file, workspace_root};
 
 #[path = "language/text.rs"]
 mod text;
@@ -256,12 +256,12 @@ fn entries(list: &str) -> Vec<&str> {
 /// The files that are held to the rules. Of e2e, those are its first pages.
 fn held() -> Vec<String> {
     let mut held = Vec::new();
-    for name in crates().into_iter().filter(|name| !name.starts_with("e2e")) {
-        held.extend(files(&name, ".rs"));
+    for name in crate_paths().into_iter().filter(|name| !name.starts_with("e2e")) {
+        held.extend(files_below(&name, ".rs"));
     }
     for (directory, endings) in [("deploy", [".yaml", ".md"]), (".github", [".yml", ".md"]), ("docs", [".md", ".toml"])]
     {
-        held.extend(endings.iter().flat_map(|ending| files(directory, ending)));
+        held.extend(endings.iter().flat_map(|ending| files_below(directory, ending)));
     }
     let pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Cargo.toml", "common/fuzz/README.md"];
     let of_e2e = ["e2e/README.md", "e2e/src/lib.rs", "e2e/src/playground.rs", "e2e/src/bench.rs"];
@@ -275,7 +275,7 @@ fn held() -> Vec<String> {
 
 #[test]
 fn language() {
-    let (pending, allowed) = (read(PENDING), read(ALLOWED));
+    let (pending, allowed) = (read_file(PENDING), read_file(ALLOWED));
     let (pending, allowed) = (entries(&pending), entries(&allowed));
     let is_allowed = |path: &str, finding: &Finding| {
         let mut of_path = allowed.iter().filter_map(|entry| entry.split_once(": ")).filter(|(of, _)| *of == path);
@@ -283,7 +283,7 @@ fn language() {
     };
     let (mut wrong, mut later, mut clean) = (Vec::new(), 0, Vec::new());
     for path in held() {
-        let found = findings(&path, &read(&path));
+        let found = findings(&path, &read_file(&path));
         let found: Vec<String> = found
             .iter()
             .filter(|finding| !is_allowed(&path, finding))
@@ -302,16 +302,16 @@ fn language() {
     for path in &clean {
         println!("{path}: clean, so that its line in {PENDING} can go");
     }
-    let gone = pending.iter().filter(|path| !root().join(path).exists());
+    let gone = pending.iter().filter(|path| !workspace_root().join(path).exists());
     gone.for_each(|path| println!("{path}: gone, so that its line in {PENDING} can go"));
-    check(wrong);
+    assert_none_broken(wrong);
 }
 
 /// Lines of comments, and lines of code, of the sources of a crate, tests included.
 fn lines(name: &str) -> (usize, usize) {
     let (mut comments, mut code) = (0, 0);
-    for path in files(&format!("{name}/src"), ".rs") {
-        for line in read(&path).lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for path in files_below(&format!("{name}/src"), ".rs") {
+        for line in read_file(&path).lines().map(str::trim).filter(|line| !line.is_empty()) {
             *(if line.starts_with("//") { &mut comments } else { &mut code }) += 1;
         }
     }
@@ -321,7 +321,7 @@ fn lines(name: &str) -> (usize, usize) {
 #[test]
 fn language_takes_no_more_comments_than_now() {
     let mut wrong = Vec::new();
-    for name in crates() {
+    for name in crate_paths() {
         let (comments, code) = lines(&name);
         // Crates of a few lines have more to explain than to do.
         if code < 200 {
@@ -337,7 +337,7 @@ fn language_takes_no_more_comments_than_now() {
             None => wrong.push(format!("{name}: its density of comments, {now}, is not in DENSITY")),
         }
     }
-    check(wrong);
+    assert_none_broken(wrong);
 }
 
 #[cfg(test)]

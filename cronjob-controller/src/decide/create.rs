@@ -6,24 +6,24 @@ use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::runs::{anchor, job_name};
+use super::runs::{job_name, search_start};
 use crate::{
-    due::{self, Due},
-    objects::{Concurrency, SCHEDULED_TIMESTAMP, Spec},
-    plan::{Event, Plan, Reason, Step},
-    schedule::{ParseError, Schedule, Zone},
+    due::{self, DueRun},
+    objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, ConcurrencyPolicy, CronJobSpec},
+    plan::{Action, DeletionReason, Event, Plan},
+    schedule::{ParseError, Schedule, ZoneRules},
     snapshot::Snapshot,
 };
 
 /// Plans the time of the next sync, and the Job of the due run if the policy, the deadline and the spec allow the Job.
-pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
-    let (cron, now) = (&*snapshot.cron, snapshot.now);
+pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
+    let (cron, now) = (&*snapshot.cron_job, snapshot.now);
     let spec = &cron.spec;
-    let zone = match spec.time_zone.as_deref().map(Zone::named).transpose() {
+    let zone = match spec.time_zone.as_deref().map(ZoneRules::find_by_name).transpose() {
         Ok(zone) => zone,
         Err(error) => {
             let name = spec.time_zone.as_deref().unwrap_or_default();
-            return stop(plan, "UnknownTimeZone", format!("invalid timeZone: {name:?}: {error}"));
+            return report_unusable_spec(plan, "UnknownTimeZone", format!("invalid timeZone: {name:?}: {error}"));
         }
     };
     if spec.suspend {
@@ -34,25 +34,29 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
             "CRON_TZ or TZ used in schedule {:?} is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
             spec.schedule
         );
-        plan.steps.push(Step::Emit(Event::warning("UnsupportedSchedule", message)));
+        plan.actions.push(Action::RecordEvent(Event::warning("UnsupportedSchedule", message)));
     }
     let schedule = match effective_schedule(spec) {
         Ok(schedule) => schedule,
         Err(error) => {
             let message = format!("unparseable schedule: {:?} : {error}", spec.schedule);
-            return stop(plan, "UnparseableSchedule", message);
+            return report_unusable_spec(plan, "UnparseableSchedule", message);
         }
     };
     // `plan.status` already includes the unrecorded runs that were found, so the search begins after them.
-    let anchor = plan.status.last_schedule_time.map(due::Anchor::LastRun).or_else(|| anchor(cron));
+    let anchor = plan.status.last_schedule_time.map(due::SearchStart::LastRun).or_else(|| search_start(cron));
     let Some(anchor) = anchor else {
         return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
     };
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-    let Due { run, many_missed } = match due::due(&schedule, anchor, deadline, now) {
+    let DueRun { run, has_many_missed_runs: many_missed } = match due::find_due_run(&schedule, anchor, deadline, now) {
         Ok(due) => due,
         Err(error) => {
-            return stop(plan, "InvalidSchedule", format!("invalid schedule: {} : {error}", spec.schedule));
+            return report_unusable_spec(
+                plan,
+                "InvalidSchedule",
+                format!("invalid schedule: {} : {error}", spec.schedule),
+            );
         }
     };
     if let Some(next) = due::next_firing(&schedule, anchor, now) {
@@ -61,7 +65,7 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     }
     if many_missed {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-        plan.steps.push(Step::Emit(Event::warning("TooManyMissedTimes", message)));
+        plan.actions.push(Action::RecordEvent(Event::warning("TooManyMissedTimes", message)));
     }
     let Some(run) = run else { return };
     let name = job_name(&cron.metadata.name, run);
@@ -69,40 +73,42 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         return;
     }
     match spec.concurrency_policy {
-        Concurrency::Allow => {}
-        Concurrency::Forbid if plan.status.active.is_empty() => {}
-        Concurrency::Forbid => {
+        ConcurrencyPolicy::Allow => {}
+        ConcurrencyPolicy::Forbid if plan.status.active.is_empty() => {}
+        ConcurrencyPolicy::Forbid => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
             plan.waiting.push(format!("the run of {run} waits for the active Job (Forbid)"));
-            return plan.steps.push(Step::Emit(Event::normal("JobAlreadyActive", message)));
+            return plan.actions.push(Action::RecordEvent(Event::normal("JobAlreadyActive", message)));
         }
-        Concurrency::Replace => {
-            let known = || snapshot.jobs.iter().chain(snapshot.answers.values().flatten());
+        ConcurrencyPolicy::Replace => {
+            let known = || snapshot.jobs.iter().chain(snapshot.live_jobs.values().flatten());
             // When a step has deleted its Job, `act` removes the Job from the status.
             let active = plan.status.active.iter();
-            plan.steps.extend(active.map(|reference| Step::Delete {
+            plan.actions.extend(active.map(|reference| Action::DeleteJob {
                 name: reference.name.clone(),
                 uid: reference.uid.clone(),
                 version: known().find(|job| job.metadata.uid == reference.uid).map(|job| job.metadata.resource_version),
-                reason: Reason::Replaced,
-                if_refused: None,
+                reason: DeletionReason::ReplacedByNextRun,
+                event_if_refused: None,
             }));
         }
     }
-    match job(snapshot, &name, run, zone.as_ref()) {
-        Ok(body) => plan.steps.push(Step::Create { name: Text::new(&name), body: Box::new(body), scheduled: run }),
-        Err(problem) => stop(plan, "FailedCreate", format!("Error creating job: {problem}")),
+    match build_job(snapshot, &name, run, zone.as_ref()) {
+        Ok(body) => {
+            plan.actions.push(Action::CreateJob { name: Text::new(&name), body: Box::new(body), scheduled_time: run })
+        }
+        Err(problem) => report_unusable_spec(plan, "FailedCreate", format!("Error creating job: {problem}")),
     }
 }
 
 /// Returns the time until the next firing, for a plan that only reads live; `None` if the firing will create no Job.
 pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
-    let cron = &*snapshot.cron;
+    let cron = &*snapshot.cron_job;
     if cron.metadata.is_deleting() || cron.spec.suspend {
         return None;
     }
     let schedule = effective_schedule(&cron.spec).ok()?;
-    delay(due::next_firing(&schedule, anchor(cron)?, snapshot.now)?, snapshot.now)
+    delay(due::next_firing(&schedule, search_start(cron)?, snapshot.now)?, snapshot.now)
 }
 
 fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
@@ -110,14 +116,14 @@ fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
 }
 
 /// Plans a Warning Event about a spec that must be changed before a Job can be created.
-fn stop(plan: &mut Plan, reason: &'static str, message: String) {
+fn report_unusable_spec(plan: &mut Plan, reason: &'static str, message: String) {
     let event = Event::warning(reason, message);
     plan.waiting.push(event.message.clone());
-    plan.steps.push(Step::Emit(event));
+    plan.actions.push(Action::RecordEvent(event));
 }
 
 /// Parses the schedule in the time zone of the spec, unless the schedule itself names a time zone.
-pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
+pub fn effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
     match &spec.time_zone {
         Some(zone) if !spec.schedule.contains("TZ") => Schedule::parse(&format!("TZ={zone} {}", spec.schedule)),
         _ => Schedule::parse(&spec.schedule),
@@ -127,17 +133,17 @@ pub fn effective_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
 /// Parses the schedule after a change of the schedule or the time zone, to find the time of the next sync.
 ///
 /// Ignores an unknown time zone, because the sync reports it.
-pub fn changed_schedule(spec: &Spec) -> Result<Schedule, ParseError> {
-    match spec.time_zone.as_deref().map(Zone::named) {
+pub fn schedule_after_change(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
+    match spec.time_zone.as_deref().map(ZoneRules::find_by_name) {
         Some(Err(_)) => Schedule::parse(&spec.schedule),
         _ => effective_schedule(spec),
     }
 }
 
 /// Builds the Job of a run, or returns why the template is unusable.
-fn job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone>) -> Result<Value, String> {
-    let template = snapshot.cron.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
-    let mut template = template.value().map_err(|error| format!("spec.jobTemplate: {error}"))?;
+fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&ZoneRules>) -> Result<Value, String> {
+    let template = snapshot.cron_job.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
+    let mut template = template.parse_value().map_err(|error| format!("spec.jobTemplate: {error}"))?;
     let mut metadata = json!({
         "name": name,
         "namespace": snapshot.owner.namespace,
@@ -151,11 +157,11 @@ fn job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone>) -> 
     if !metadata["annotations"].is_object() {
         metadata["annotations"] = json!({});
     }
-    metadata["annotations"][SCHEDULED_TIMESTAMP] = json!(wall_time(run, zone));
+    metadata["annotations"][CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION] = json!(format_scheduled_time(run, zone));
     Ok(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"].take()}))
 }
 
 /// Formats a time in RFC 3339 with the offset of `zone`, or in UTC without a zone.
-pub(super) fn wall_time(at: Timestamp, zone: Option<&Zone>) -> String {
-    zone.unwrap_or(&Zone::UTC).rfc3339(at)
+pub(super) fn format_scheduled_time(at: Timestamp, zone: Option<&ZoneRules>) -> String {
+    zone.unwrap_or(&ZoneRules::UTC).format_rfc3339(at)
 }

@@ -4,24 +4,27 @@ use std::sync::Arc;
 
 use common::intern::Text;
 
-use super::runs::{saw_completed, unrecorded_run};
+use super::runs::{saw_completed_event, unrecorded_run};
 use crate::{
-    objects::{End, Job},
-    plan::{Reason, Step},
+    objects::{Job, JobOutcome},
+    plan::{Action, DeletionReason},
     snapshot::Snapshot,
 };
 
 /// Returns the finished Jobs to delete: the oldest complete ones and the oldest failed ones beyond their limits.
-pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
-    let spec = &snapshot.cron.spec;
-    let limits = [(End::Complete, spec.successful_jobs_history_limit), (End::Failed, spec.failed_jobs_history_limit)];
+pub(super) fn surplus_jobs(snapshot: &Snapshot) -> Vec<&Job> {
+    let spec = &snapshot.cron_job.spec;
+    let limits = [
+        (JobOutcome::Complete, spec.successful_jobs_history_limit),
+        (JobOutcome::Failed, spec.failed_jobs_history_limit),
+    ];
     let mut surplus = Vec::new();
     for (end, limit) in limits {
         // API validation refuses negative limits. Without a valid limit, no Job is deleted.
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
         // The Job of an unrecorded run is kept, because it prevents a second start of the run.
         let counts = |job: &&Arc<Job>| {
-            job.end() == Some(end) && !job.metadata.is_deleting() && unrecorded_run(snapshot, job).is_none()
+            job.outcome() == Some(end) && !job.metadata.is_deleting() && unrecorded_run(snapshot, job).is_none()
         };
         let mut finished: Vec<&Job> = snapshot.jobs.iter().filter(counts).map(|job| &**job).collect();
         // Jobs without a start time count as the youngest.
@@ -36,12 +39,12 @@ pub(super) fn surplus(snapshot: &Snapshot) -> Vec<&Job> {
 }
 
 /// Plans the deletion of a finished Job. If the deletion is refused and `is_active`, the Event of the finished Job is recorded.
-pub(super) fn delete(job: &Job, is_active: bool) -> Step {
-    Step::Delete {
+pub(super) fn plan_history_deletion(job: &Job, is_active: bool) -> Action {
+    Action::DeleteJob {
         name: Text::new(&job.metadata.name),
         uid: job.metadata.uid.clone(),
         version: Some(job.metadata.resource_version),
-        reason: Reason::History,
-        if_refused: job.end().filter(|_| is_active).map(|end| saw_completed(job, end)),
+        reason: DeletionReason::BeyondHistoryLimit,
+        event_if_refused: job.outcome().filter(|_| is_active).map(|end| saw_completed_event(job, end)),
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::meta::Uid;
 
-use super::runs::{saw_completed, unrecorded_run};
+use super::runs::{saw_completed_event, unrecorded_run};
 use crate::{
-    objects::Reference,
-    plan::{Event, Plan, Question, Step},
+    objects::JobReference,
+    plan::{Action, Event, LiveRead, Plan},
     snapshot::Snapshot,
 };
 
@@ -21,32 +21,32 @@ const MAX_LOOKUPS: usize = 100;
 ///
 /// `active` has the UIDs of the Jobs that the status lists; `surplus` has the UIDs of the Jobs that this plan deletes. Adds a
 /// live read to the plan where the caches do not suffice. Returns whether the state of every listed Job is known.
-pub(super) fn reconcile(
+pub(super) fn plan_status(
     plan: &mut Plan,
     snapshot: &Snapshot,
     active: &BTreeSet<&Uid>,
     surplus: &BTreeSet<&Uid>,
 ) -> bool {
     let mut finished: BTreeSet<&Uid> = BTreeSet::new();
-    let mut found: Vec<Reference> = Vec::new();
+    let mut found: Vec<JobReference> = Vec::new();
     for job in &snapshot.jobs {
         let uid = &job.metadata.uid;
         let unrecorded = unrecorded_run(snapshot, job);
-        match job.end() {
+        match job.outcome() {
             None if active.contains(uid) => {}
-            None if !snapshot.is_live => {
-                plan.questions.push(Question::CronJob);
+            None if !snapshot.is_cron_job_live => {
+                plan.live_reads.push(LiveRead::CronJob);
                 continue;
             }
-            None if unrecorded.is_some() => found.push(Reference::to(&job.metadata)),
+            None if unrecorded.is_some() => found.push(JobReference::from_job(&job.metadata)),
             None => {
                 let name = &job.metadata.name;
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                plan.steps.push(Step::Emit(Event::warning("UnexpectedJob", message)));
+                plan.actions.push(Action::RecordEvent(Event::warning("UnexpectedJob", message)));
             }
             Some(end) => {
                 if active.contains(uid) && finished.insert(uid) && !surplus.contains(uid) {
-                    plan.steps.push(Step::Emit(saw_completed(job, end)));
+                    plan.actions.push(Action::RecordEvent(saw_completed_event(job, end)));
                 }
                 let completed = job.completion_time();
                 plan.status.last_successful_time = plan.status.last_successful_time.max(completed);
@@ -54,19 +54,19 @@ pub(super) fn reconcile(
         }
         plan.status.last_schedule_time = plan.status.last_schedule_time.max(unrecorded);
     }
-    plan.questions.dedup();
+    plan.live_reads.dedup();
     let cached: BTreeSet<&Uid> = snapshot.jobs.iter().map(|job| &job.metadata.uid).collect();
-    let mut unknown: BTreeMap<&str, Question> = BTreeMap::new();
+    let mut unknown: BTreeMap<&str, LiveRead> = BTreeMap::new();
     plan.status.active.retain(|reference| {
         if cached.contains(&reference.uid) {
             return !finished.contains(&reference.uid);
         }
-        match snapshot.answers.get(&reference.name) {
+        match snapshot.live_jobs.get(&reference.name) {
             // A Job with the recorded name and another UID is not the recorded Job.
             Some(job) if job.as_ref().is_some_and(|job| job.metadata.uid == reference.uid) => true,
             Some(_) => {
                 let message = format!("Active job went missing: {}", reference.name);
-                plan.steps.push(Step::Emit(Event::normal("MissingJob", message)));
+                plan.actions.push(Action::RecordEvent(Event::normal("MissingJob", message)));
                 false
             }
             None => true,
@@ -74,12 +74,12 @@ pub(super) fn reconcile(
     });
     plan.status.active.append(&mut found);
     for reference in plan.status.active.iter().filter(|reference| !cached.contains(&reference.uid)) {
-        if !snapshot.answers.contains_key(&reference.name) {
-            unknown.insert(&reference.name, Question::Job(reference.name.clone()));
+        if !snapshot.live_jobs.contains_key(&reference.name) {
+            unknown.insert(&reference.name, LiveRead::Job(reference.name.clone()));
         }
     }
-    let lookups = MAX_LOOKUPS.saturating_sub(snapshot.answers.len());
+    let lookups = MAX_LOOKUPS.saturating_sub(snapshot.live_jobs.len());
     let is_complete = unknown.is_empty();
-    plan.questions.extend(unknown.into_values().take(lookups));
+    plan.live_reads.extend(unknown.into_values().take(lookups));
     is_complete
 }

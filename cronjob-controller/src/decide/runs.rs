@@ -4,17 +4,17 @@ use common::object::Object as _;
 use jiff::Timestamp;
 
 use crate::{
-    due::Anchor,
-    objects::{CronJob, End, Job},
+    due::SearchStart,
+    objects::{CronJob, Job, JobOutcome},
     plan::Event,
     snapshot::Snapshot,
 };
 
 /// Returns the time after which the next run is searched; `None` if there is neither a last run nor a creation time.
-pub fn anchor(cron: &CronJob) -> Option<Anchor> {
+pub fn search_start(cron: &CronJob) -> Option<SearchStart> {
     match cron.status.last_schedule_time {
-        Some(last) => Some(Anchor::LastRun(last)),
-        None => cron.meta().created.map(Anchor::Creation),
+        Some(last) => Some(SearchStart::LastRun(last)),
+        None => cron.meta().creation_timestamp.map(SearchStart::Creation),
     }
 }
 
@@ -27,24 +27,24 @@ pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
 ///
 /// Returns `None` for every manually created Job, regardless of its name.
 pub(super) fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
-    let cron = &snapshot.cron;
-    let is_new = |run: &Timestamp| *run <= snapshot.now && anchor(cron).is_none_or(|anchor| *run > anchor.time());
-    let run = job.scheduled.filter(is_new)?;
+    let cron = &snapshot.cron_job;
+    let is_new = |run: &Timestamp| *run <= snapshot.now && search_start(cron).is_none_or(|anchor| *run > anchor.time());
+    let run = job.scheduled_time.filter(is_new)?;
     (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
 }
 
 /// Returns the run of an existing Job that has the name of the `wanted` run; `None` if the Job is not to be recorded.
 ///
 /// A Job of another owner, or a manually created Job, only occupies the name. A Job in `status.active` is recorded already.
-pub fn existing_run(snapshot: &Snapshot, existing: &Job, wanted: Timestamp) -> Option<Timestamp> {
-    let cron = &snapshot.cron;
+pub fn run_of_existing_job(snapshot: &Snapshot, existing: &Job, wanted: Timestamp) -> Option<Timestamp> {
+    let cron = &snapshot.cron_job;
     let is_owned = existing.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid);
-    let is_recorded = cron.status.is_active(&existing.metadata.uid);
+    let is_recorded = cron.status.has_active_job(&existing.metadata.uid);
     let is_same_minute = |run: &Timestamp| run.as_second() / 60 == wanted.as_second() / 60;
-    existing.scheduled.filter(|run| is_owned && !is_recorded && is_same_minute(run))
+    existing.scheduled_time.filter(|run| is_owned && !is_recorded && is_same_minute(run))
 }
 
-pub(super) fn saw_completed(job: &Job, end: End) -> Event {
+pub(super) fn saw_completed_event(job: &Job, end: JobOutcome) -> Event {
     let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.as_str());
     Event::normal("SawCompletedJob", message)
 }

@@ -6,16 +6,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    create::wall_time,
-    runs::{existing_run, unrecorded_run},
+    create::format_scheduled_time,
+    runs::{run_of_existing_job, unrecorded_run},
     *,
 };
 use crate::{
     CronJobController,
-    objects::{Job, SCHEDULED_TIMESTAMP},
-    plan::{Event, Question, Reason, Step},
-    schedule::{Schedule, Zone},
-    world::{at, by_hand, job, run, running, world},
+    objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, Job},
+    plan::{Action, DeletionReason, Event, LiveRead},
+    schedule::{Schedule, ZoneRules},
+    world::{job_json, job_of_run, manual_job, parse_timestamp, snapshot_with, status_with_active},
 };
 
 /// Returns the deletions that a sync of the snapshot requests, each with its reason.
@@ -54,8 +54,8 @@ fn the_oldest_finished_jobs_beyond_the_limits_are_deleted() {
     ];
     for (mut spec, jobs, gone) in cases {
         spec["suspend"] = json!(true);
-        let jobs: Vec<Value> = jobs.iter().map(|(name, start, end)| job(name, *start, Some(end))).collect();
-        let snapshot = world(spec, json!({}), &jobs);
+        let jobs: Vec<Value> = jobs.iter().map(|(name, start, end)| job_json(name, *start, Some(end))).collect();
+        let snapshot = snapshot_with(spec, json!({}), &jobs);
         let want: Vec<String> =
             gone.iter().map(|name| format!("delete Job {name}: it is beyond the history limit")).collect();
         assert_eq!(deletions(&snapshot), want);
@@ -65,24 +65,29 @@ fn the_oldest_finished_jobs_beyond_the_limits_are_deleted() {
 /// CRONJOB-56, CRONJOB-79.
 #[test]
 fn a_terminating_job_is_not_deleted_again() {
-    let mut going = job("a", Some(1), Some("Complete"));
+    let mut going = job_json("a", Some(1), Some("Complete"));
     going["metadata"]["deletionTimestamp"] = json!("2026-03-01T00:05:00Z");
-    let snapshot = world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), json!({}), &[going]);
-    assert_eq!(decide(&snapshot).steps, []);
+    let snapshot = snapshot_with(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), json!({}), &[going]);
+    assert_eq!(decide(&snapshot).actions, []);
 }
 
 /// CRONJOB-36, CRONJOB-39.
 #[test]
 fn the_job_of_a_run_has_the_template_and_the_scheduled_time() {
-    let plan = decide(&world(json!({}), json!({}), &[]));
-    let [Step::Create { name, body, scheduled }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
-    assert_eq!((&**name, *scheduled), ("tick-29538725", at("2026-03-01T00:05:00Z")));
+    let plan = decide(&snapshot_with(json!({}), json!({}), &[]));
+    let [Action::CreateJob { name, body, scheduled_time: scheduled }] = &plan.actions[..] else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!((&**name, *scheduled), ("tick-29538725", parse_timestamp("2026-03-01T00:05:00Z")));
     assert_eq!(
         body["spec"],
         json!({"template": {"unheard": {"of": [1.50]}}}),
         "the spec of the template is copied verbatim"
     );
-    assert_eq!(body["metadata"]["annotations"], json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}));
+    assert_eq!(
+        body["metadata"]["annotations"],
+        json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: "2026-03-01T00:05:00Z"})
+    );
     assert_eq!(body["metadata"].get("labels"), None);
 }
 
@@ -96,8 +101,8 @@ fn scheduled_times_have_the_offset_of_their_zone() {
         ("2026-11-01T06:30:00Z", Some("America/New_York"), "2026-11-01T01:30:00-05:00"),
         ("2026-07-01T12:00:00Z", Some("Asia/Kathmandu"), "2026-07-01T17:45:00+05:45"),
     ] {
-        let zone = zone.map(|zone| Zone::named(zone).unwrap());
-        assert_eq!(wall_time(at(time), zone.as_ref()), want);
+        let zone = zone.map(|zone| ZoneRules::find_by_name(zone).unwrap());
+        assert_eq!(format_scheduled_time(parse_timestamp(time), zone.as_ref()), want);
     }
 }
 
@@ -122,8 +127,8 @@ fn a_malformed_schedule_or_zone_starts_nothing() {
         ),
         (json!({"timeZone": "../etc"}), "UnknownTimeZone", "invalid timeZone: \"../etc\": time: invalid location name"),
     ] {
-        let plan = decide(&world(spec, json!({}), &[]));
-        assert_eq!(plan.steps, [Step::Emit(Event::warning(reason, message))]);
+        let plan = decide(&snapshot_with(spec, json!({}), &[]));
+        assert_eq!(plan.actions, [Action::RecordEvent(Event::warning(reason, message))]);
         assert_eq!((plan.requeue_after, plan.waiting), (None, vec![message.to_owned()]));
     }
 }
@@ -132,30 +137,35 @@ fn a_malformed_schedule_or_zone_starts_nothing() {
 #[test]
 fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_only() {
     let spec = |zone: &str, schedule: &str| {
-        world(json!({"timeZone": zone, "schedule": schedule}), json!({}), &[]).cron.spec.clone()
+        snapshot_with(json!({"timeZone": zone, "schedule": schedule}), json!({}), &[]).cron_job.spec.clone()
     };
     assert!(effective_schedule(&spec("Mars/Base", "*/5 * * * *")).is_err());
-    assert!(changed_schedule(&spec("Mars/Base", "*/5 * * * *")).is_ok());
-    assert!(changed_schedule(&spec("Mars/Base", "nonsense")).is_err());
-    let in_zone = changed_schedule(&spec("Asia/Kathmandu", "0 0 * * *")).unwrap().next(at("2026-03-01T00:00:00Z"));
-    assert_eq!(in_zone, Some(at("2026-03-01T18:15:00Z")));
+    assert!(schedule_after_change(&spec("Mars/Base", "*/5 * * * *")).is_ok());
+    assert!(schedule_after_change(&spec("Mars/Base", "nonsense")).is_err());
+    let in_zone = schedule_after_change(&spec("Asia/Kathmandu", "0 0 * * *"))
+        .unwrap()
+        .next_firing_after(parse_timestamp("2026-03-01T00:00:00Z"));
+    assert_eq!(in_zone, Some(parse_timestamp("2026-03-01T18:15:00Z")));
 }
 
 /// CRONJOB-21.
 #[test]
 fn a_zone_in_the_schedule_works_and_causes_a_warning() {
-    let plan = decide(&world(json!({"schedule": "TZ=Asia/Kathmandu 50 5 * * *", "timeZone": null}), json!({}), &[]));
-    let [Step::Emit(event), Step::Create { scheduled, .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
-    assert_eq!((event.reason, *scheduled), ("UnsupportedSchedule", at("2026-03-01T00:05:00Z")));
+    let plan =
+        decide(&snapshot_with(json!({"schedule": "TZ=Asia/Kathmandu 50 5 * * *", "timeZone": null}), json!({}), &[]));
+    let [Action::RecordEvent(event), Action::CreateJob { scheduled_time: scheduled, .. }] = &plan.actions[..] else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!((event.reason, *scheduled), ("UnsupportedSchedule", parse_timestamp("2026-03-01T00:05:00Z")));
 }
 
 /// CRONJOB-43, CRONJOB-48, CRONJOB-71.
 #[test]
 fn live_reads_settle_what_the_caches_cannot_answer() {
-    let plan = decide(&world(json!({}), running(&["gone"]), &[job("stray", Some(1), None)]));
-    assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
-    assert!(plan.steps.is_empty() && !plan.changed);
-    let snapshot = world(json!({}), running(&["gone"]), &[]);
+    let plan = decide(&snapshot_with(json!({}), status_with_active(&["gone"]), &[job_json("stray", Some(1), None)]));
+    assert_eq!(plan.live_reads, [LiveRead::CronJob, LiveRead::Job("gone".into())]);
+    assert!(plan.actions.is_empty() && !plan.is_status_changed);
+    let snapshot = snapshot_with(json!({}), status_with_active(&["gone"]), &[]);
     let explained = Decision::<CronJobController>::with_forecast(&snapshot, snapshot.now).explain();
     assert_eq!(
         explained.situation,
@@ -168,30 +178,40 @@ fn live_reads_settle_what_the_caches_cannot_answer() {
             "write the status: Active job went missing: gone",
         ]
     );
-    let mut answered = world(json!({"suspend": true}), running(&["gone"]), &[job("stray", Some(1), None)]);
-    answered.is_live = true;
-    answered.answers.insert("gone".into(), None);
+    let mut answered =
+        snapshot_with(json!({"suspend": true}), status_with_active(&["gone"]), &[job_json("stray", Some(1), None)]);
+    answered.is_cron_job_live = true;
+    answered.live_jobs.insert("gone".into(), None);
     let plan = decide(&answered);
-    let told: Vec<&str> =
-        plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect();
+    let told: Vec<&str> = plan
+        .actions
+        .iter()
+        .filter_map(|s| if let Action::RecordEvent(event) = s { Some(event.reason) } else { None })
+        .collect();
     assert_eq!(told, ["UnexpectedJob", "MissingJob"]);
-    assert!(plan.changed && plan.status.active.is_empty());
+    assert!(plan.is_status_changed && plan.status.active.is_empty());
 }
 
 /// CRONJOB-31, CRONJOB-47, CRONJOB-61.
 #[test]
 fn a_terminating_cron_job_starts_nothing_and_still_updates_its_status() {
-    let mut snapshot =
-        world(json!({"successfulJobsHistoryLimit": 0}), running(&["a"]), &[job("a", Some(1), Some("Complete"))]);
-    Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
+    let mut snapshot = snapshot_with(
+        json!({"successfulJobsHistoryLimit": 0}),
+        status_with_active(&["a"]),
+        &[job_json("a", Some(1), Some("Complete"))],
+    );
+    Arc::make_mut(&mut snapshot.cron_job).metadata.deletion_timestamp = Some(snapshot.now);
     let plan = decide(&snapshot);
-    assert_eq!(plan.steps.len(), 1);
+    assert_eq!(plan.actions.len(), 1);
     assert_eq!(deletions(&snapshot), ["delete Job a: it is beyond the history limit"]);
-    assert!(plan.changed && plan.status.active.is_empty() && plan.status.last_successful_time.is_some());
+    assert!(plan.is_status_changed && plan.status.active.is_empty() && plan.status.last_successful_time.is_some());
 }
 
 fn events(plan: &Plan) -> Vec<&str> {
-    plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect()
+    plan.actions
+        .iter()
+        .filter_map(|s| if let Action::RecordEvent(event) = s { Some(event.reason) } else { None })
+        .collect()
 }
 
 /// Names of manually created Jobs. Some equal the Job names of runs: the due run, a run before the creation, and a future run.
@@ -201,24 +221,28 @@ const NAMES: &[&str] =
 /// CRONJOB-42.
 #[test]
 fn a_manually_created_job_never_changes_the_schedule() {
-    let annotations =
-        [json!({}), json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}), json!({SCHEDULED_TIMESTAMP: "no time"})];
+    let annotations = [
+        json!({}),
+        json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: "2026-03-01T00:05:00Z"}),
+        json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: "no time"}),
+    ];
     for name in NAMES {
         for annotations in &annotations {
             for policy in ["Allow", "Forbid", "Replace"] {
                 for end in [None, Some("Complete"), Some("Failed")] {
                     let spec = json!({"concurrencyPolicy": policy});
-                    let mut snapshot = world(spec.clone(), json!({}), &[by_hand(name, annotations.clone(), end)]);
-                    snapshot.is_live = true;
+                    let mut snapshot =
+                        snapshot_with(spec.clone(), json!({}), &[manual_job(name, annotations.clone(), end)]);
+                    snapshot.is_cron_job_live = true;
                     let plan = decide(&snapshot);
-                    let without = decide(&world(spec, json!({}), &[]));
+                    let without = decide(&snapshot_with(spec, json!({}), &[]));
                     assert_eq!(plan.status.active, []);
                     assert_eq!(plan.status.last_schedule_time, None, "{name}");
                     assert_eq!(plan.requeue_after, without.requeue_after);
                     // The only additional steps are Events about the manually created Job.
-                    let added = plan.steps.len() - without.steps.len();
+                    let added = plan.actions.len() - without.actions.len();
                     assert_eq!(events(&plan).len(), added);
-                    assert!(plan.steps.ends_with(&without.steps), "{:?}", plan.steps);
+                    assert!(plan.actions.ends_with(&without.actions), "{:?}", plan.actions);
                 }
             }
         }
@@ -230,16 +254,16 @@ fn a_manually_created_job_never_changes_the_schedule() {
 #[test]
 fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
     let unrecorded = |scheduled: &str, name: Option<&str>, last: Option<&str>| {
-        let mut job = run(scheduled, Some(1), None);
+        let mut job = job_of_run(scheduled, Some(1), None);
         if let Some(name) = name {
             job["metadata"]["name"] = json!(name);
         }
-        let snapshot = world(json!({}), json!({"lastScheduleTime": last}), &[job]);
+        let snapshot = snapshot_with(json!({}), json!({"lastScheduleTime": last}), &[job]);
         unrecorded_run(&snapshot, &snapshot.jobs[0])
     };
     let run = "2026-03-01T00:05:20Z";
-    assert_eq!(unrecorded(run, None, None), Some(at(run)), "intervals have times in seconds");
-    assert_eq!(unrecorded("2026-03-01T03:05:20+03:00", None, None), Some(at(run)));
+    assert_eq!(unrecorded(run, None, None), Some(parse_timestamp(run)), "intervals have times in seconds");
+    assert_eq!(unrecorded("2026-03-01T03:05:20+03:00", None, None), Some(parse_timestamp(run)));
     assert_eq!(unrecorded(run, Some("tick-29538724"), None), None, "the name belongs to another minute");
     assert_eq!(unrecorded(run, None, Some(run)), None, "the run is recorded already");
     assert_eq!(unrecorded("2026-03-01T00:01:00Z", None, None), None, "the time is before the creation of the CronJob");
@@ -251,29 +275,29 @@ fn only_a_job_with_matching_name_and_time_after_the_last_run_is_recorded() {
 fn an_interval_keeps_its_phase_after_a_crash_before_the_record() {
     // The CronJob was created at 00:02:00, so its first run is at 00:05:20.
     let spec = json!({"schedule": "@every 200s"});
-    let mut snapshot = world(spec, json!({}), &[run("2026-03-01T00:05:20Z", Some(1), None)]);
-    snapshot.is_live = true;
+    let mut snapshot = snapshot_with(spec, json!({}), &[job_of_run("2026-03-01T00:05:20Z", Some(1), None)]);
+    snapshot.is_cron_job_live = true;
     let plan = decide(&snapshot);
-    assert_eq!(plan.status.last_schedule_time, Some(at("2026-03-01T00:05:20Z")));
+    assert_eq!(plan.status.last_schedule_time, Some(parse_timestamp("2026-03-01T00:05:20Z")));
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(70)), "the next run is at 00:08:40");
 }
 
 /// CRONJOB-40.
 #[test]
 fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
-    let wanted = at("2026-03-01T00:05:00Z");
+    let wanted = parse_timestamp("2026-03-01T00:05:00Z");
     let owned = |mut job: Value, owner: &str| {
         job["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
             "uid": owner, "controller": true}]);
-        let snapshot = world(json!({}), running(&["recorded"]), &[]);
+        let snapshot = snapshot_with(json!({}), status_with_active(&["recorded"]), &[]);
         let job: Job = serde_json::from_str(&job.to_string()).unwrap();
-        existing_run(&snapshot, &job, wanted)
+        run_of_existing_job(&snapshot, &job, wanted)
     };
-    let ours = run("2026-03-01T00:05:20Z", None, None);
-    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "the time keeps its seconds");
+    let ours = job_of_run("2026-03-01T00:05:20Z", None, None);
+    assert_eq!(owned(ours.clone(), "U"), Some(parse_timestamp("2026-03-01T00:05:20Z")), "the time keeps its seconds");
     assert_eq!(owned(ours.clone(), "V"), None, "the Job has another owner");
-    assert_eq!(owned(by_hand("tick-29538725", json!({}), None), "U"), None, "the Job was created manually");
-    assert_eq!(owned(run("2026-03-01T00:06:00Z", None, None), "U"), None, "the Job belongs to another run");
+    assert_eq!(owned(manual_job("tick-29538725", json!({}), None), "U"), None, "the Job was created manually");
+    assert_eq!(owned(job_of_run("2026-03-01T00:06:00Z", None, None), "U"), None, "the Job belongs to another run");
     let mut recorded = ours;
     recorded["metadata"]["uid"] = json!("recorded");
     assert_eq!(owned(recorded, "U"), None, "the Job is recorded already");
@@ -282,19 +306,25 @@ fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
 /// CRONJOB-61.
 #[test]
 fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
-    let jobs = [job("a", Some(1), Some("Complete"))];
-    let plan = decide(&world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), running(&["a"]), &jobs));
-    let [Step::Delete { if_refused: Some(event), .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
+    let jobs = [job_json("a", Some(1), Some("Complete"))];
+    let plan = decide(&snapshot_with(
+        json!({"successfulJobsHistoryLimit": 0, "suspend": true}),
+        status_with_active(&["a"]),
+        &jobs,
+    ));
+    let [Action::DeleteJob { event_if_refused: Some(event), .. }] = &plan.actions[..] else {
+        panic!("{:?}", plan.actions)
+    };
     assert_eq!(event.message, "Saw completed job: a, condition: Complete");
 }
 
 /// CRONJOB-55.
 #[test]
 fn negative_and_huge_history_limits_delete_nothing() {
-    let jobs = [job("a", Some(1), Some("Complete")), job("b", Some(2), Some("Failed"))];
+    let jobs = [job_json("a", Some(1), Some("Complete")), job_json("b", Some(2), Some("Failed"))];
     for limit in [-1, i64::MIN, i64::from(i32::MAX), i64::MAX] {
         let spec = json!({"successfulJobsHistoryLimit": limit, "failedJobsHistoryLimit": limit, "suspend": true});
-        assert_eq!(decide(&world(spec, json!({}), &jobs)).steps, []);
+        assert_eq!(decide(&snapshot_with(spec, json!({}), &jobs)).actions, []);
     }
 }
 
@@ -302,26 +332,27 @@ fn negative_and_huge_history_limits_delete_nothing() {
 #[test]
 fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
     let names: Vec<String> = (0..5_000).map(|at| format!("j{at:04}")).collect();
-    let mut snapshot = world(json!({}), running(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
+    let mut snapshot =
+        snapshot_with(json!({}), status_with_active(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
     let mut syncs = 0;
-    while !snapshot.cron.status.active.is_empty() {
-        snapshot.answers.clear();
+    while !snapshot.cron_job.status.active.is_empty() {
+        snapshot.live_jobs.clear();
         let plan = decide(&snapshot);
-        assert!((1..=100).contains(&plan.questions.len()), "{}", plan.questions.len());
-        for question in plan.questions {
-            let Question::Job(name) = question else { panic!("{question:?}") };
-            snapshot.answers.insert(name, None);
+        assert!((1..=100).contains(&plan.live_reads.len()), "{}", plan.live_reads.len());
+        for question in plan.live_reads {
+            let LiveRead::Job(name) = question else { panic!("{question:?}") };
+            snapshot.live_jobs.insert(name, None);
         }
         let plan = decide(&snapshot);
-        assert!(plan.questions.is_empty() && plan.changed);
+        assert!(plan.live_reads.is_empty() && plan.is_status_changed);
         let is_last = plan.status.active.is_empty();
         assert_eq!(
-            plan.steps.iter().any(|step| matches!(step, Step::Create { .. })),
+            plan.actions.iter().any(|step| matches!(step, Action::CreateJob { .. })),
             is_last,
             "a run starts only after all active Jobs are known"
         );
         assert!(is_last || plan.requeue_after == Some(LOOKUP_PAUSE));
-        Arc::make_mut(&mut snapshot.cron).status = plan.status;
+        Arc::make_mut(&mut snapshot.cron_job).status = plan.status;
         syncs += 1;
     }
     assert_eq!(syncs, 50);
@@ -330,8 +361,8 @@ fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
 /// CRONJOB-65, CRONJOB-87.
 #[test]
 fn long_messages_are_truncated() {
-    let plan = decide(&world(json!({"schedule": "é ".repeat(400_000)}), json!({}), &[]));
-    let [Step::Emit(event)] = &plan.steps[..] else { panic!("{:?}", plan.steps.len()) };
+    let plan = decide(&snapshot_with(json!({"schedule": "é ".repeat(400_000)}), json!({}), &[]));
+    let [Action::RecordEvent(event)] = &plan.actions[..] else { panic!("{:?}", plan.actions.len()) };
     assert!(event.message.starts_with("unparseable schedule: \"é é ") && event.message.ends_with("..."));
     assert!(event.message.len() <= 1024 && plan.waiting[0].len() <= 1024);
 }
@@ -346,18 +377,21 @@ fn extreme_values_neither_panic_nor_start_a_run_twice() {
         for last in times {
             for deadline in [None, Some(0), Some(1), Some(i64::MAX), Some(i64::MIN), Some(-1)] {
                 let spec = json!({"schedule": schedule, "startingDeadlineSeconds": deadline});
-                let mut snapshot = world(spec, json!({"lastScheduleTime": last}), &[]);
+                let mut snapshot = snapshot_with(spec, json!({"lastScheduleTime": last}), &[]);
                 for _ in 0..3 {
                     let plan = decide(&snapshot);
                     let mut status = plan.status.clone();
-                    if let Some(Step::Create { scheduled, .. }) = plan.steps.last() {
+                    if let Some(Action::CreateJob { scheduled_time: scheduled, .. }) = plan.actions.last() {
                         assert!(Some(*scheduled) > status.last_schedule_time, "{schedule} after {last}");
                         status.last_schedule_time = Some(*scheduled);
                     }
-                    Arc::make_mut(&mut snapshot.cron).status = status;
+                    Arc::make_mut(&mut snapshot.cron_job).status = status;
                 }
                 let again = decide(&snapshot);
-                assert!(!again.steps.iter().any(|step| matches!(step, Step::Create { .. })), "{schedule} after {last}");
+                assert!(
+                    !again.actions.iter().any(|step| matches!(step, Action::CreateJob { .. })),
+                    "{schedule} after {last}"
+                );
             }
         }
     }
@@ -365,7 +399,7 @@ fn extreme_values_neither_panic_nor_start_a_run_twice() {
 
 prop_compose! {
     fn jobs()(list in prop::collection::vec((0u32..40, prop::option::of(prop::sample::select(vec!["Complete", "Failed"]))), 0..6)) -> Vec<Value> {
-        list.iter().enumerate().map(|(at, (start, end))| job(&format!("j{at}"), Some(*start), *end)).collect()
+        list.iter().enumerate().map(|(at, (start, end))| job_json(&format!("j{at}"), Some(*start), *end)).collect()
     }
 }
 
@@ -383,8 +417,8 @@ prop_compose! {
         ), 0..4)
     ) -> Vec<Value> {
         jobs.iter().map(|(name, time, end)| {
-            let annotations = time.as_ref().map_or(json!({}), |time| json!({SCHEDULED_TIMESTAMP: time}));
-            by_hand(name, annotations, *end)
+            let annotations = time.as_ref().map_or(json!({}), |time| json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: time}));
+            manual_job(name, annotations, *end)
         }).collect()
     }
 }
@@ -393,49 +427,50 @@ prop_compose! {
 fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) -> Vec<Timestamp> {
     let spec = json!({"schedule": schedule, "timeZone": zone, "concurrencyPolicy": policy,
         "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1});
-    let mut snapshot = world(spec, json!({}), &[]);
-    Arc::make_mut(&mut snapshot.cron).metadata.created = Some(start);
+    let mut snapshot = snapshot_with(spec, json!({}), &[]);
+    Arc::make_mut(&mut snapshot.cron_job).metadata.creation_timestamp = Some(start);
     let end = start + jiff::SignedDuration::from_hours(365 * 24);
     let (mut runs, mut finishes) = (Vec::new(), BTreeMap::new());
     snapshot.now = start;
     while snapshot.now < end {
         let now = snapshot.now;
         for job in &mut snapshot.jobs {
-            if finishes.get(&job.metadata.name).is_some_and(|at| *at <= now) && job.end().is_none() {
+            if finishes.get(&job.metadata.name).is_some_and(|at| *at <= now) && job.outcome().is_none() {
                 let mut finished = serde_json::to_value(json!({"metadata": {"name": job.metadata.name, "namespace": "shop",
                     "uid": job.metadata.uid.to_string()}, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})).unwrap();
-                finished["status"]["startTime"] = json!(job.scheduled.unwrap().to_string());
+                finished["status"]["startTime"] = json!(job.scheduled_time.unwrap().to_string());
                 finished["status"]["completionTime"] = json!(now.to_string());
-                finished["metadata"]["annotations"] = json!({SCHEDULED_TIMESTAMP: job.scheduled.unwrap().to_string()});
+                finished["metadata"]["annotations"] =
+                    json!({CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION: job.scheduled_time.unwrap().to_string()});
                 *job = Arc::new(serde_json::from_str(&finished.to_string()).unwrap());
             }
         }
         let plan = decide(&snapshot);
-        assert!(plan.questions.is_empty(), "{:?}", plan.questions);
+        assert!(plan.live_reads.is_empty(), "{:?}", plan.live_reads);
         let mut status = plan.status.clone();
-        for step in &plan.steps {
+        for step in &plan.actions {
             match step {
-                Step::Delete { uid, .. } => {
+                Action::DeleteJob { uid, .. } => {
                     snapshot.jobs.retain(|job| job.metadata.uid != *uid);
-                    status.remove_active(uid);
+                    status.remove_active_job(uid);
                 }
-                Step::Create { name, scheduled, body } => {
+                Action::CreateJob { name, scheduled_time: scheduled, body } => {
                     let mut body = (**body).clone();
                     body["metadata"]["uid"] = json!(format!("uid of {}", &**name));
                     let job: Job = serde_json::from_str(&body.to_string()).unwrap();
                     assert!(snapshot.jobs.iter().all(|other| other.metadata.name != job.metadata.name), "{}", &**name);
-                    status.active.push(crate::objects::Reference::to(&job.metadata));
+                    status.active.push(crate::objects::JobReference::from_job(&job.metadata));
                     status.last_schedule_time = Some(*scheduled);
                     finishes.insert(job.metadata.name.clone(), now + jiff::SignedDuration::from_secs(takes));
                     assert_eq!(*scheduled, now, "the run starts in the second of its scheduled time");
                     runs.push(*scheduled);
                     snapshot.jobs.push(Arc::new(job));
                 }
-                Step::Emit(_) => {}
+                Action::RecordEvent(_) => {}
             }
         }
         assert!(snapshot.jobs.len() <= 3 + 1 + status.active.len(), "the history is bounded");
-        Arc::make_mut(&mut snapshot.cron).status = status;
+        Arc::make_mut(&mut snapshot.cron_job).status = status;
         let next = now + plan.requeue_after.unwrap();
         assert!(next > now, "the key comes back later than now");
         // The completion of a Job enqueues the CronJob, too, possibly before the next firing.
@@ -449,13 +484,15 @@ fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) 
 fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
     let schedule = Schedule::parse(&format!("TZ={zone} {schedule}")).unwrap();
     let end = start + jiff::SignedDuration::from_hours(365 * 24);
-    std::iter::successors(schedule.next(start), |last| schedule.next(*last)).take_while(|at| *at < end).collect()
+    std::iter::successors(schedule.next_firing_after(start), |last| schedule.next_firing_after(*last))
+        .take_while(|at| *at < end)
+        .collect()
 }
 
 /// CRONJOB-15, CRONJOB-34.
 #[test]
 fn each_firing_of_a_year_has_exactly_one_run() {
-    let start = at("2026-01-01T00:00:30Z");
+    let start = parse_timestamp("2026-01-01T00:00:30Z");
     for (schedule, zone, count) in [
         // The schedule fires every six hours of wall-clock time; one day has 23 hours and one day has 25.
         ("0 */6 * * *", "America/New_York", 1460),
@@ -491,43 +528,43 @@ proptest! {
         let names: Vec<String> = recorded.iter().map(|at| format!("j{at}")).collect();
         let by_hand: Vec<Uid> = manual.iter().map(|job| Uid::new(job["metadata"]["uid"].as_str().unwrap())).collect();
         jobs.extend(manual);
-        let mut status = running(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut status = status_with_active(&names.iter().map(String::as_str).collect::<Vec<_>>());
         status["lastScheduleTime"] = json!(last.map(|minute| format!("2026-03-01T00:0{minute}:00Z")));
         let spec = json!({"concurrencyPolicy": policy, "suspend": suspend, "successfulJobsHistoryLimit": limit,
             "failedJobsHistoryLimit": limit, "startingDeadlineSeconds": deadline});
-        let mut snapshot = world(spec, status, &jobs);
-        snapshot.is_live = true;
+        let mut snapshot = snapshot_with(spec, status, &jobs);
+        snapshot.is_cron_job_live = true;
         for name in &names {
-            snapshot.answers.insert(Text::new(name), None);
+            snapshot.live_jobs.insert(Text::new(name), None);
         }
         if deleting {
-            Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
+            Arc::make_mut(&mut snapshot.cron_job).metadata.deletion_timestamp = Some(snapshot.now);
         }
         let plan = decide(&snapshot);
-        prop_assert!(plan.questions.is_empty());
+        prop_assert!(plan.live_reads.is_empty());
         let starts: Vec<&Timestamp> =
-            plan.steps.iter().filter_map(|s| if let Step::Create { scheduled, .. } = s { Some(scheduled) } else { None }).collect();
+            plan.actions.iter().filter_map(|s| if let Action::CreateJob { scheduled_time, .. } = s { Some(scheduled_time) } else { None }).collect();
         prop_assert!(starts.len() <= 1, "one sync starts at most one Job");
-        let last_run = starts.first().copied().copied().or(snapshot.cron.status.last_schedule_time);
+        let last_run = starts.first().copied().copied().or(snapshot.cron_job.status.last_schedule_time);
         prop_assert!(plan.status.last_schedule_time <= last_run, "a manually created Job is not a run");
         prop_assert!(plan.status.active.iter().all(|reference| !by_hand.contains(&reference.uid)));
-        let replaces_by_hand = plan.steps.iter().any(
-            |s| matches!(s, Step::Delete { uid, reason: Reason::Replaced, .. } if by_hand.contains(uid))
+        let replaces_by_hand = plan.actions.iter().any(
+            |s| matches!(s, Action::DeleteJob { uid, reason: DeletionReason::ReplacedByNextRun, .. } if by_hand.contains(uid))
         );
         prop_assert!(!replaces_by_hand);
-        let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.end().is_some());
-        for step in &plan.steps {
-            if let Step::Delete { uid, reason: Reason::History, .. } = step {
+        let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.outcome().is_some());
+        for step in &plan.actions {
+            if let Action::DeleteJob { uid, reason: DeletionReason::BeyondHistoryLimit, .. } = step {
                 prop_assert!(ended(uid), "only finished Jobs are deleted as history");
             }
         }
         prop_assert!(plan.status.active.iter().all(|reference| !ended(&reference.uid)));
         if let Some(scheduled) = starts.first() {
             prop_assert!(!suspend && !deleting);
-            prop_assert!(snapshot.cron.status.last_schedule_time.is_none_or(|last| last < **scheduled));
+            prop_assert!(snapshot.cron_job.status.last_schedule_time.is_none_or(|last| last < **scheduled));
             let late = snapshot.now.duration_since(**scheduled).as_secs();
             prop_assert!(deadline.is_none_or(|deadline| late <= deadline));
-            let replaced = plan.steps.iter().filter(|s| matches!(s, Step::Delete { reason: Reason::Replaced, .. })).count();
+            let replaced = plan.actions.iter().filter(|s| matches!(s, Action::DeleteJob { reason: DeletionReason::ReplacedByNextRun, .. })).count();
             match policy {
                 "Forbid" => prop_assert!(plan.status.active.is_empty()),
                 "Replace" => prop_assert_eq!(replaced, plan.status.active.len()),

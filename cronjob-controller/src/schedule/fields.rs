@@ -15,7 +15,7 @@ use super::error::ParseError;
 
 /// The values that each field allows: bit `n` is set if the value `n` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sets {
+pub(super) struct FieldValues {
     pub(super) minutes: u64,
     pub(super) hours: u64,
     pub(super) days_of_month: u64,
@@ -23,12 +23,12 @@ pub(super) struct Sets {
     /// Days of the week, counted from Sunday as 0.
     pub(super) days_of_week: u64,
     /// Whether at least one day field is unrestricted. A date then has to match both day fields.
-    pub(super) any_day: bool,
+    pub(super) has_unrestricted_day: bool,
 }
 
 /// The wall-clock times at which a schedule fires.
 #[derive(Clone, Debug)]
-pub struct Fields {
+pub struct CronFields {
     /// A time is allowed if one of the rules allows it. All rules have equal minutes, hours and months.
     rules: Vec<Rule>,
 }
@@ -36,9 +36,9 @@ pub struct Fields {
 const EVERY_DAY_OF_MONTH: u64 = 0xffff_fffe;
 const EVERY_DAY_OF_WEEK: u64 = 0x7f;
 
-impl Fields {
-    pub(super) fn new(sets: &Sets) -> Result<Self, ParseError> {
-        let days: &[(u64, u64)] = if sets.any_day {
+impl CronFields {
+    pub(super) fn new(sets: &FieldValues) -> Result<Self, ParseError> {
+        let days: &[(u64, u64)] = if sets.has_unrestricted_day {
             &[(sets.days_of_month, sets.days_of_week)]
         } else {
             &[(sets.days_of_month, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, sets.days_of_week)]
@@ -87,7 +87,7 @@ impl Fields {
     }
 
     /// Returns the first allowed wall-clock time at or after `from`, between the years 1970 and 2100.
-    pub(super) fn next_wall(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
+    pub(super) fn next_wall_time(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
         let before = from.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();
         self.rules.iter().filter_map(|rule| rule.after(&before).next()).min().map(|time| time.naive_utc())
     }

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 
-use super::{fields::Fields, zone::Zone};
+use super::{fields::CronFields, zone::ZoneRules};
 
 /// Maximum number of calendar years that a search covers, as in robfig/cron.
 const HORIZON: i32 = 5;
@@ -15,7 +15,7 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
 /// Time in seconds within which the clocks of a zone never change twice, from 1970 on.
-pub(super) const BETWEEN_CHANGES: i64 = 5 * DAY;
+pub(super) const MIN_SECONDS_BETWEEN_CLOCK_CHANGES: i64 = 5 * DAY;
 /// Margin in seconds before and after the range of a search: a clock change in the margin may affect the result.
 const MARGIN: i64 = 2 * DAY;
 /// Years in which a search can start so that its result stays within the years that the crate `cron` supports.
@@ -29,11 +29,11 @@ struct Moment {
 }
 
 /// Returns the first Unix second after `after` at which the fields fire; `None` without a firing within five years.
-pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
+pub(super) fn next_firing_second(fields: &CronFields, zone: &ZoneRules, after: i64) -> Option<i64> {
     if fields.is_empty() {
         return None;
     }
-    let clock = Clock(zone);
+    let clock = WallClock(zone);
     let start = clock.at(after.checked_add(1)?)?;
     match next_in_steady_time(fields, &clock, start) {
         Some(next) => Some(next),
@@ -42,11 +42,11 @@ pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
 }
 
 /// Returns the instant of the next allowed wall-clock time; `None` if a clock change nearby makes [`walk`] necessary.
-fn next_in_steady_time(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
+fn next_in_steady_time(fields: &CronFields, clock: &WallClock<'_>, start: Moment) -> Option<i64> {
     if !YEARS.contains(&start.wall.year()) {
         return None;
     }
-    let wall = fields.next_wall(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
+    let wall = fields.next_wall_time(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
     let next = start.at + (wall - start.wall).num_seconds();
     // If the month of the start is not allowed, [`walk`] begins at the first day of that month.
     let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };
@@ -56,14 +56,14 @@ fn next_in_steady_time(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Opt
 
 /// Searches only with [`walk`], and never with [`next_in_steady_time`].
 #[cfg(test)]
-pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
-    let clock = Clock(zone);
+pub(super) fn next_by_walk(fields: &CronFields, zone: &ZoneRules, after: i64) -> Option<i64> {
+    let clock = WallClock(zone);
     let start = clock.at(after.checked_add(1)?)?;
     if fields.is_empty() { None } else { walk(fields, &clock, start) }
 }
 
 /// Searches for the next firing step by step, as robfig/cron does.
-fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
+fn walk(fields: &CronFields, clock: &WallClock<'_>, start: Moment) -> Option<i64> {
     let mut t = start;
     let limit = t.wall.year() + HORIZON;
     // Whether the search has left its start. After that, each step arrives at the beginning of its month, day, hour or minute.
@@ -133,32 +133,32 @@ fn next_month(date: NaiveDate) -> Option<NaiveDate> {
 }
 
 /// Conversions between instants and the wall-clock times of a zone.
-struct Clock<'a>(&'a Zone);
+struct WallClock<'a>(&'a ZoneRules);
 
-impl Clock<'_> {
+impl WallClock<'_> {
     /// Returns the wall-clock time at an instant.
     fn at(&self, at: i64) -> Option<Moment> {
-        let shown = at.checked_add(self.0.offset_at(at)?)?;
+        let shown = at.checked_add(self.0.utc_offset_at(at)?)?;
         Some(Moment { at, wall: DateTime::from_timestamp(shown, 0)?.naive_utc() })
     }
 
     /// Returns the instant of a wall-clock time. For a time that does not exist, or exists twice, the result equals Go's.
     fn date(&self, date: NaiveDate, time: NaiveTime) -> Option<Moment> {
         let utc = date.and_time(time).and_utc().timestamp();
-        let at = match self.0.offset_at(utc)? {
+        let at = match self.0.utc_offset_at(utc)? {
             0 => utc,
-            offset => utc - self.0.offset_at(utc - offset)?,
+            offset => utc - self.0.utc_offset_at(utc - offset)?,
         };
         self.at(at)
     }
 
     /// Returns whether the clocks of the zone keep the same offset between two instants.
     fn is_steady(&self, from: i64, to: i64) -> bool {
-        let offset = self.0.offset_at(from);
+        let offset = self.0.utc_offset_at(from);
         let mut at = from;
         while at < to {
-            at = to.min(at + BETWEEN_CHANGES);
-            if self.0.offset_at(at) != offset {
+            at = to.min(at + MIN_SECONDS_BETWEEN_CLOCK_CHANGES);
+            if self.0.utc_offset_at(at) != offset {
                 return false;
             }
         }

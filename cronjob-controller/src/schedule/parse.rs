@@ -7,8 +7,8 @@ use common::duration;
 use super::{
     Schedule,
     error::ParseError,
-    fields::{Fields, Sets},
-    zone::Zone,
+    fields::{CronFields, FieldValues},
+    zone::ZoneRules,
 };
 
 /// One of the five fields: the range of its values, and the names that stand for values.
@@ -43,8 +43,8 @@ impl Schedule {
             let Some((name, fields)) = prefixed.split_once(' ') else {
                 return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
             };
-            let found =
-                Zone::named(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
+            let found = ZoneRules::find_by_name(name)
+                .map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
             zone = Some(found);
             rest = fields.trim();
         }
@@ -62,19 +62,19 @@ impl Schedule {
         let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
         let month = field(month, &MONTH)?;
         let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
-        let fields = Fields::new(&Sets {
+        let fields = CronFields::new(&FieldValues {
             minutes: minute.values,
             hours: hour.values,
             days_of_month: day_of_month.values,
             months: month.values,
             days_of_week: day_of_week.values,
-            any_day: day_of_month.is_star || day_of_week.is_star,
+            has_unrestricted_day: day_of_month.is_star || day_of_week.is_star,
         })?;
-        Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(Zone::local) })
+        Ok(Schedule::Cron { fields, zone: zone.unwrap_or_else(ZoneRules::process_zone) })
     }
 }
 
-fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
+fn descriptor(text: &str, zone: Option<ZoneRules>) -> Result<Schedule, ParseError> {
     let fields = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -89,7 +89,7 @@ fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
         }
     };
     let mut schedule = Schedule::parse(fields)?;
-    if let (Schedule::Fields { zone: of, .. }, Some(zone)) = (&mut schedule, zone) {
+    if let (Schedule::Cron { zone: of, .. }, Some(zone)) = (&mut schedule, zone) {
         *of = zone;
     }
     Ok(schedule)
@@ -100,7 +100,7 @@ fn every(text: &str) -> Result<Schedule, String> {
     let (sign, unsigned) = text.split_at(usize::from(text.starts_with(['-', '+'])));
     let duration = duration::parse(unsigned).map_err(|_| duration_error(text, unsigned))?;
     let seconds = if sign == "-" { 0 } else { duration.as_secs() };
-    Ok(Schedule::Every(Duration::from_secs(seconds.max(1))))
+    Ok(Schedule::Interval(Duration::from_secs(seconds.max(1))))
 }
 
 /// Returns the error message of Go for a malformed duration.

@@ -13,8 +13,8 @@ thread_local! {
     static LOOKUPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a call of `Zone::offset_at`. Tests measure the cost of a search by the number of these calls.
-pub(super) fn count_lookup() {
+/// Counts a call of `ZoneRules::utc_offset_at`. Tests measure the cost of a search by the number of these calls.
+pub(super) fn count_offset_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
@@ -40,8 +40,8 @@ fn parse(schedule: &str, zone: &str) -> Result<Schedule, ParseError> {
 /// Replaces the zone rules of the system in a schedule by the rules in the binary.
 fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
     match schedule {
-        Schedule::Fields { fields, .. } if !matches!(name, "" | "Local") => {
-            Schedule::Fields { fields, zone: Zone::bundled(name).unwrap() }
+        Schedule::Cron { fields, .. } if !matches!(name, "" | "Local") => {
+            Schedule::Cron { fields, zone: ZoneRules::find_bundled(name).unwrap() }
         }
         other => other,
     }
@@ -65,8 +65,8 @@ fn times_and_errors_equal_those_of_robfig_cron() {
         let mut from = at(text("from"));
         for next in vector["next"].as_array().unwrap() {
             let expected = (next != "never").then(|| at(next.as_str().unwrap()));
-            assert_eq!(schedule.next(from), expected, "after {from}: {line}");
-            assert_eq!(bundled.next(from), expected, "after {from}, with the rules of the binary: {line}");
+            assert_eq!(schedule.next_firing_after(from), expected, "after {from}: {line}");
+            assert_eq!(bundled.next_firing_after(from), expected, "after {from}, with the rules of the binary: {line}");
             from = expected.unwrap_or(from);
         }
     }
@@ -87,7 +87,7 @@ fn times_around_clock_changes_equal_those_of_robfig_cron() {
         let schedule = with_bundled_zone(parse(text, zone).unwrap(), zone);
         let mut from = at(after);
         for firing in firings.split(' ') {
-            let found = schedule.next(from);
+            let found = schedule.next_firing_after(from);
             if firing == "never" {
                 assert_eq!(found, None, "{line}");
             } else {
@@ -110,9 +110,9 @@ type Kind = (i64, i64);
 const KINDS_FROM: &str = "2024-01-01T00:00:00Z";
 
 /// Returns the clock changes between two Unix seconds. Each has the first second after the change.
-fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
+fn clock_changes(zone: &ZoneRules, from: i64, until: i64) -> Vec<(i64, Kind)> {
     const DAY: i64 = 86_400;
-    let offset = |at: i64| zone.offset_at(at).unwrap();
+    let offset = |at: i64| zone.utc_offset_at(at).unwrap();
     let mut changes = Vec::new();
     // Clocks do not change twice within a day.
     for start in (from..until).step_by(DAY as usize) {
@@ -131,7 +131,7 @@ fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
 }
 
 /// Returns the kinds of clock changes that the rules of a zone contain from [`KINDS_FROM`] to 2100.
-fn kinds(zone: &Zone) -> BTreeSet<Kind> {
+fn kinds(zone: &ZoneRules) -> BTreeSet<Kind> {
     let (from, until) = (at(KINDS_FROM).as_second(), at("2100-01-01T00:00:00Z").as_second());
     clock_changes(zone, from, until).into_iter().map(|(_, kind)| kind).collect()
 }
@@ -154,13 +154,13 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
         };
         let Some(last) = firings.split(' ').rfind(|firing| *firing != "never") else { continue };
         let (after, last) = (at(after).as_second(), at(last).as_second());
-        for (_, kind) in clock_changes(&Zone::bundled(zone).unwrap(), after, last.min(after + AHEAD)) {
+        for (_, kind) in clock_changes(&ZoneRules::find_bundled(zone).unwrap(), after, last.min(after + AHEAD)) {
             held.entry(kind).or_default().insert(walked_by);
         }
     }
     let mut there: BTreeMap<Kind, &str> = BTreeMap::new();
     for zone in &chrono_tz::TZ_VARIANTS {
-        for kind in kinds(&Zone::Bundled(*zone)) {
+        for kind in kinds(&ZoneRules::Bundled(*zone)) {
             there.entry(kind).or_insert(zone.name());
         }
     }
@@ -173,15 +173,15 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
 
 #[test]
 fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
-    let all = chrono_tz::TZ_VARIANTS.iter().flat_map(|zone| kinds(&Zone::Bundled(*zone)));
+    let all = chrono_tz::TZ_VARIANTS.iter().flat_map(|zone| kinds(&ZoneRules::Bundled(*zone)));
     let named = [PLAIN_ZONES, ODD_ZONES].concat();
-    let named = named.into_iter().flat_map(|name| kinds(&Zone::bundled(name).unwrap()));
+    let named = named.into_iter().flat_map(|name| kinds(&ZoneRules::find_bundled(name).unwrap()));
     assert_eq!(named.collect::<BTreeSet<Kind>>(), all.collect::<BTreeSet<Kind>>());
     for zone in PLAIN_ZONES {
         let is_plain = |(shift, second): &Kind| {
             shift.abs() == 3600 && (3600..=23 * 3600).contains(second) && (3600..86_400).contains(&(second + shift))
         };
-        assert!(kinds(&Zone::bundled(zone).unwrap()).iter().all(is_plain), "{zone}");
+        assert!(kinds(&ZoneRules::find_bundled(zone).unwrap()).iter().all(is_plain), "{zone}");
     }
 }
 
@@ -189,29 +189,29 @@ fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
 #[test]
 fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     for (name, offset) in [("US/Eastern", -5), ("EST5EDT", -5), ("Etc/GMT+5", -5), ("Asia/Calcutta", 5), ("GB", 0)] {
-        let zone = Zone::bundled(name).unwrap();
-        assert_eq!(zone.offset_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
-        assert!(Zone::named(name).is_ok(), "{name}");
+        let zone = ZoneRules::find_bundled(name).unwrap();
+        assert_eq!(zone.utc_offset_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
+        assert!(ZoneRules::find_by_name(name).is_ok(), "{name}");
     }
     for name in ["us/eastern", "Nowhere", "EASTERN"] {
-        assert_eq!(Zone::named(name).unwrap_err(), UnknownZone::Unknown(name.to_owned()));
+        assert_eq!(ZoneRules::find_by_name(name).unwrap_err(), UnknownTimeZone::NoRules(name.to_owned()));
     }
 }
 
-/// If two offsets within `BETWEEN_CHANGES` are equal, clocks did not change between them. The module `next` relies on this.
+/// If two offsets within `MIN_SECONDS_BETWEEN_CLOCK_CHANGES` are equal, clocks did not change between them. The module `next` relies on this.
 #[test]
 fn clocks_of_a_zone_do_not_change_twice_within_days() {
     const DAY: i64 = 86_400;
     let end = at("2100-01-01T00:00:00Z").as_second();
     for zone in &chrono_tz::TZ_VARIANTS {
-        let rules = Zone::Bundled(*zone);
+        let rules = ZoneRules::Bundled(*zone);
         let mut last_change = None;
-        let mut offset = rules.offset_at(0);
+        let mut offset = rules.utc_offset_at(0);
         for day in (0..end).step_by(DAY as usize) {
-            let next = rules.offset_at(day);
+            let next = rules.utc_offset_at(day);
             if next != offset {
                 let since = last_change.map_or(i64::MAX, |last| day - last);
-                assert!(since > next::BETWEEN_CHANGES, "{zone}: {since} s before {day}");
+                assert!(since > next::MIN_SECONDS_BETWEEN_CLOCK_CHANGES, "{zone}: {since} s before {day}");
                 (last_change, offset) = (Some(day), next);
             }
         }
@@ -227,7 +227,7 @@ fn clocks_of_a_zone_do_not_change_twice_within_days() {
                 continue;
             }
             let since = last.map_or(i64::MAX, |(last, _)| time - last);
-            assert!(since > next::BETWEEN_CHANGES, "{}: {since} s before {time}", name.as_str());
+            assert!(since > next::MIN_SECONDS_BETWEEN_CLOCK_CHANGES, "{}: {since} s before {time}", name.as_str());
             last = Some((time, offset));
         }
     }
@@ -265,10 +265,10 @@ impl Wanted {
     }
 
     /// Returns the first minute after `after` and before `until` at which clocks show an allowed time.
-    fn next(&self, zone: &Zone, after: i64, until: i64) -> Option<i64> {
+    fn next(&self, zone: &ZoneRules, after: i64, until: i64) -> Option<i64> {
         let first = (after.div_euclid(60) + 1) * 60;
         (first..until).step_by(60).find(|minute| {
-            let shown = minute + zone.offset_at(*minute).unwrap();
+            let shown = minute + zone.utc_offset_at(*minute).unwrap();
             self.allows(DateTime::from_timestamp(shown, 0).unwrap().naive_utc())
         })
     }
@@ -311,13 +311,14 @@ const ODD_ZONES: &[&str] = &[
 ];
 
 /// Returns a Unix second between 1975 and 2090; if `near`, a second within days of a clock change of the zone.
-fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
+fn instant(zone: &ZoneRules, year: i64, near: bool) -> i64 {
     const DAY: i64 = 86_400;
     let start = year * 31_556_952 + 157_766_400;
     if !near {
         return start;
     }
-    let changed = (0..400).map(|day| start + day * DAY).find(|day| zone.offset_at(*day) != zone.offset_at(day + DAY));
+    let changed =
+        (0..400).map(|day| start + day * DAY).find(|day| zone.utc_offset_at(*day) != zone.utc_offset_at(day + DAY));
     changed.map_or(start, |day| day - 2 * DAY + year % 7 * 40_000)
 }
 
@@ -345,7 +346,9 @@ fn malformed_durations_and_zones_have_upstreams_errors() {
 #[test]
 fn intervals_are_whole_seconds_and_at_least_one() {
     for (text, seconds) in [("1h30m", 5400), ("90.9s", 90), ("10ms", 1), ("-5m", 1), ("+2m", 120), ("0", 1)] {
-        let Schedule::Every(interval) = Schedule::parse(&format!("@every {text}")).unwrap() else { panic!("{text}") };
+        let Schedule::Interval(interval) = Schedule::parse(&format!("@every {text}")).unwrap() else {
+            panic!("{text}")
+        };
         assert_eq!(interval.as_secs(), seconds, "{text}");
     }
 }
@@ -359,12 +362,12 @@ proptest! {
         wanted in wanted(), zone in prop::sample::select(PLAIN_ZONES), year in 0i64..115, near in any::<bool>(),
         seconds in 0i64..3_000_000,
     ) {
-        let zone = Zone::bundled(zone).unwrap();
+        let zone = ZoneRules::find_bundled(zone).unwrap();
         let after = instant(&zone, year, near) + seconds;
         // The reference implementation checks every minute, so the test compares only the firings within 40 days.
         let until = after + 40 * 86_400;
-        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
-        let found = next::next(&fields, &zone, after);
+        let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let found = next::next_firing_second(&fields, &zone, after);
         let expected = wanted.next(&zone, after, until);
         prop_assert_eq!(found.filter(|found| *found < until), expected, "{} after {}", wanted.text(), after);
     }
@@ -373,15 +376,15 @@ proptest! {
     fn without_clock_changes_odd_zones_fire_at_allowed_times(
         wanted in wanted(), zone in prop::sample::select(ODD_ZONES), year in 0i64..115, seconds in 0i64..3_000_000,
     ) {
-        let zone = Zone::bundled(zone).unwrap();
+        let zone = ZoneRules::find_bundled(zone).unwrap();
         let after = instant(&zone, year, false) + seconds;
         let until = after + 20 * 86_400;
         // A search may begin at the first day of the month, so earlier clock changes in the month matter, too.
         let changes = (after - 33 * 86_400..until + 86_400).step_by(86_400)
-            .any(|at| zone.offset_at(at) != zone.offset_at(after));
+            .any(|at| zone.utc_offset_at(at) != zone.utc_offset_at(after));
         prop_assume!(!changes);
-        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
-        let found = next::next(&fields, &zone, after);
+        let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let found = next::next_firing_second(&fields, &zone, after);
         prop_assert_eq!(found.filter(|found| *found < until), wanted.next(&zone, after, until));
     }
 
@@ -392,11 +395,11 @@ proptest! {
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
         near in any::<bool>(), seconds in 0i64..3_000_000,
     ) {
-        let zone = Zone::bundled(zone).unwrap();
-        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let zone = ZoneRules::find_bundled(zone).unwrap();
+        let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
         let mut after = instant(&zone, year, near) + seconds;
         for _ in 0..5 {
-            let found = next::next(&fields, &zone, after);
+            let found = next::next_firing_second(&fields, &zone, after);
             prop_assert_eq!(found, next::next_by_walk(&fields, &zone, after), "{} after {}", wanted.text(), after);
             let Some(found) = found else { break };
             after = found;
@@ -410,13 +413,13 @@ proptest! {
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()),
         after in -200_000_000_000i64..253_000_000_000, span in 0i64..200_000_000_000,
     ) {
-        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
-        let schedule = Schedule::Fields { fields, zone: Zone::bundled(zone).unwrap() };
+        let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let schedule = Schedule::Cron { fields, zone: ZoneRules::find_bundled(zone).unwrap() };
         let after = Timestamp::from_second(after).unwrap();
         let now = Timestamp::from_second(after.as_second().saturating_add(span).min(253_000_000_000)).unwrap();
-        let (_, steps) = lookups(|| schedule.next(after));
+        let (_, steps) = lookups(|| schedule.next_firing_after(after));
         prop_assert!(steps < 3_000, "{steps} steps to the next firing");
-        let (_, steps) = lookups(|| schedule.latest(after, now));
+        let (_, steps) = lookups(|| schedule.latest_firing(after, now));
         prop_assert!(steps < 60_000, "{steps} steps to the latest firing");
     }
 }
@@ -431,7 +434,7 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
         ("@every 1s", "2026-03-01T00:05:30Z"),
     ] {
         let schedule = parse(text, "UTC").unwrap();
-        let (found, steps) = lookups(|| schedule.latest(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
+        let (found, steps) = lookups(|| schedule.latest_firing(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
         assert_eq!(found, Some(at(latest)), "{text}");
         // The binary search halves the 56 years, in seconds, 31 times.
         assert!(steps < 20_000, "{text}: {steps}");
@@ -443,7 +446,7 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
 fn a_schedule_of_a_megabyte_is_parsed() {
     let minutes = "*/5,".repeat(250_000);
     let schedule = Schedule::parse(&format!("TZ=UTC {minutes} * * * *")).unwrap();
-    assert_eq!(schedule.next(at("2026-03-01T00:01:00Z")), Some(at("2026-03-01T00:05:00Z")));
+    assert_eq!(schedule.next_firing_after(at("2026-03-01T00:01:00Z")), Some(at("2026-03-01T00:05:00Z")));
     for item in ["1-".repeat(500_000), "1/".repeat(500_000), "9".repeat(1_000_000), "x ".repeat(500_000)] {
         assert!(Schedule::parse(&format!("{item} * * * *")).is_err());
     }
@@ -470,11 +473,11 @@ proptest! {
         let from = Timestamp::from_second(1_760_000_000 + start).unwrap();
         let now = Timestamp::from_second(from.as_second() + length).unwrap();
         let mut walk = None;
-        let mut next = schedule.next(from);
+        let mut next = schedule.next_firing_after(from);
         while let Some(at) = next.filter(|at| *at <= now) {
             walk = Some(at);
-            next = schedule.next(at);
+            next = schedule.next_firing_after(at);
         }
-        prop_assert_eq!(schedule.latest(from, now), walk);
+        prop_assert_eq!(schedule.latest_firing(from, now), walk);
     }
 }

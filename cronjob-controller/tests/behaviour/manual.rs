@@ -2,35 +2,35 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{CRONS, JOBS, NS, World, tick};
+use crate::world::{CRON_JOBS_RESOURCE, JOBS, NAMESPACE, TestCluster, cron_job_tick};
 
 /// Creates a Job as `kubectl create job --from=cronjob/tick <name>` does.
-async fn create_by_hand(world: &World, name: &str) {
-    let cron = world.sandbox.get(CRONS, Some(NS), "tick").await.unwrap();
+async fn create_by_hand(world: &TestCluster, name: &str) {
+    let cron = world.sandbox.get(CRON_JOBS_RESOURCE, Some(NAMESPACE), "tick").await.unwrap();
     let template = &cron["spec"]["jobTemplate"];
     let mut annotations = template["metadata"]["annotations"].clone();
     annotations["cronjob.kubernetes.io/instantiate"] = json!("manual");
     world
-        .apply(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"], "metadata": {
-            "name": name, "namespace": NS, "annotations": annotations, "labels": template["metadata"]["labels"],
+        .create_object(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"], "metadata": {
+            "name": name, "namespace": NAMESPACE, "annotations": annotations, "labels": template["metadata"]["labels"],
             "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
                 "uid": cron["metadata"]["uid"], "controller": true}]}}))
         .await;
 }
 
-async fn by_hand(policy: &str, names: &[&str]) -> World {
-    let world = World::new().await;
-    let mut object = tick("*/5 * * * *");
+async fn by_hand(policy: &str, names: &[&str]) -> TestCluster {
+    let world = TestCluster::new().await;
+    let mut object = cron_job_tick("*/5 * * * *");
     object["spec"]["concurrencyPolicy"] = json!(policy);
     // The template has the annotation that the controller sets, as after a copy from a Job of an earlier run.
     object["spec"]["jobTemplate"]["metadata"]["annotations"] =
         json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-03-01T00:05:00Z"});
-    world.apply(object).await;
-    world.wait(10).await;
+    world.create_object(object).await;
+    world.wait_seconds(10).await;
     for name in names {
         create_by_hand(&world, name).await;
     }
-    world.wait(60).await;
+    world.wait_seconds(60).await;
     world
 }
 
@@ -44,15 +44,15 @@ async fn manually_created_jobs_do_not_affect_schedule_and_status() {
         assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &Value::Null), "{policy}");
         for name in names {
             let event = format!("Warning UnexpectedJob Saw a job that the controller did not create or forgot: {name}");
-            assert_eq!(world.event(&event).await, 1, "{policy}");
+            assert_eq!(world.event_count(&event).await, 1, "{policy}");
         }
-        world.wait(120).await;
-        assert_eq!(world.active().await, ["tick-29538725"], "{policy}: the first run is started at its time");
-        world.wait(300).await;
+        world.wait_seconds(120).await;
+        assert_eq!(world.active_job_names().await, ["tick-29538725"], "{policy}: the first run is started at its time");
+        world.wait_seconds(300).await;
         let last = if policy == "Forbid" { "2026-03-01T00:05:00Z" } else { "2026-03-01T00:10:00Z" };
         assert_eq!(world.status().await["lastScheduleTime"], last, "{policy}");
         for name in names {
-            let job = world.sandbox.get(JOBS, Some(NS), name).await.unwrap();
+            let job = world.sandbox.get(JOBS, Some(NAMESPACE), name).await.unwrap();
             assert_eq!(job["metadata"]["deletionTimestamp"], Value::Null, "{policy}: {name} is not replaced");
         }
     }
@@ -62,40 +62,40 @@ async fn manually_created_jobs_do_not_affect_schedule_and_status() {
 #[tokio::test(start_paused = true)]
 async fn a_manually_created_job_with_the_name_of_a_run_costs_only_that_run() {
     let world = by_hand("Allow", &["tick-29538725"]).await;
-    world.wait(125).await;
+    world.wait_seconds(125).await;
     let status = world.status().await;
     assert_eq!(
         (&status["active"], &status["lastScheduleTime"]),
         (&Value::Null, &Value::Null),
         "the manually created Job is not a run"
     );
-    world.wait(300).await;
-    assert_eq!(world.active().await, ["tick-29538730"]);
+    world.wait_seconds(300).await;
+    assert_eq!(world.active_job_names().await, ["tick-29538730"]);
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:10:00Z");
     let taken = "Warning FailedCreate Error creating job: the name tick-29538725 is taken by a Job that is not a run of this CronJob";
-    assert_eq!(world.event(taken).await, 1, "the skipped run is reported");
-    assert!(world.asked("create", JOBS) <= 3, "the creation is not repeated");
+    assert_eq!(world.event_count(taken).await, 1, "the skipped run is reported");
+    assert!(world.request_count("create", JOBS) <= 3, "the creation is not repeated");
 }
 
 /// CRONJOB-27, CRONJOB-77.
 #[tokio::test(start_paused = true)]
 async fn an_interval_below_a_minute_starts_one_job_per_minute() {
-    let world = World::new().await;
-    world.apply(tick("@every 45s")).await;
+    let world = TestCluster::new().await;
+    world.create_object(cron_job_tick("@every 45s")).await;
     // Firings: 00:02:45, 00:03:30, 00:04:15, 00:05:00 and 00:05:45. The last two share the Job name of the minute 00:05.
-    world.wait(170).await;
-    world.end("tick-29538722", "Complete").await;
-    world.wait(20).await;
-    assert_eq!(world.runs().await, ["00:02", "00:03", "00:04", "00:05"]);
+    world.wait_seconds(170).await;
+    world.finish_job("tick-29538722", "Complete").await;
+    world.wait_seconds(20).await;
+    assert_eq!(world.scheduled_times().await, ["00:02", "00:03", "00:04", "00:05"]);
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
-    world.end("tick-29538725", "Complete").await;
-    world.wait(38).await;
+    world.finish_job("tick-29538725", "Complete").await;
+    world.wait_seconds(38).await;
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z", "no time is recorded without a Job");
-    assert_eq!(world.event("Normal SawCompletedJob Saw completed job: tick-29538725").await, 1);
-    assert_eq!(world.active().await, ["tick-29538723", "tick-29538724"]);
-    world.wait(45).await;
+    assert_eq!(world.event_count("Normal SawCompletedJob Saw completed job: tick-29538725").await, 1);
+    assert_eq!(world.active_job_names().await, ["tick-29538723", "tick-29538724"]);
+    world.wait_seconds(45).await;
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:06:30Z");
-    assert_eq!(world.asked("create", JOBS), 5);
+    assert_eq!(world.request_count("create", JOBS), 5);
 }
 
 /// CRONJOB-50.
@@ -103,17 +103,20 @@ async fn an_interval_below_a_minute_starts_one_job_per_minute() {
 async fn an_interval_keeps_its_phase_after_a_lost_status_write() {
     use sandbox::{Action, Rule};
 
-    let mut world = World::new().await;
-    world.apply(tick("@every 200s")).await;
-    let lost = Rule::new(Action::CutBefore).identity(crate::world::ME).verb("patch").resource("cronjobs/status");
+    let mut world = TestCluster::new().await;
+    world.create_object(cron_job_tick("@every 200s")).await;
+    let lost = Rule::new(Action::CutBefore)
+        .identity(crate::world::CONTROLLER_IDENTITY)
+        .verb("patch")
+        .resource("cronjobs/status");
     world.sandbox.faults().add(lost);
-    world.wait(201).await;
-    assert_eq!((world.runs().await, world.active().await.len()), (vec!["00:05".to_owned()], 0));
-    world.crash();
+    world.wait_seconds(201).await;
+    assert_eq!((world.scheduled_times().await, world.active_job_names().await.len()), (vec!["00:05".to_owned()], 0));
+    world.crash_loop();
     world.sandbox.faults().clear();
-    world.start();
-    world.wait(5).await;
+    world.start_loop();
+    world.wait_seconds(5).await;
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:20Z", "the recorded time keeps its seconds");
-    world.wait(200).await;
+    world.wait_seconds(200).await;
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:08:40Z");
 }

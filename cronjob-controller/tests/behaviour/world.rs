@@ -1,99 +1,102 @@
-//! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with [`World::end`].
+//! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with [`TestCluster::end`].
 
 use std::time::Duration;
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
 /// Name under which the sandbox records the requests of the CronJob loop.
-pub(crate) const ME: &str = "controllers";
-pub(crate) const NS: &str = "shop";
-pub(crate) const CRONS: &str = "cronjobs.batch";
+pub(crate) const CONTROLLER_IDENTITY: &str = "controllers";
+pub(crate) const NAMESPACE: &str = "shop";
+pub(crate) const CRON_JOBS_RESOURCE: &str = "cronjobs.batch";
 pub(crate) const JOBS: &str = "jobs.batch";
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
-    settings: Settings,
+    settings: OperatorSettings,
     loops: Option<Loops>,
 }
 
 /// Returns a CronJob with this schedule in UTC. Its Job template has a label, an annotation and one container.
-pub(crate) fn tick(schedule: &str) -> Value {
-    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": NS},
+pub(crate) fn cron_job_tick(schedule: &str) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": NAMESPACE},
         "spec": {"schedule": schedule, "timeZone": "Etc/UTC", "jobTemplate": {
             "metadata": {"labels": {"app": "tick"}, "annotations": {"note": "kept"}},
             "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}}}}})
 }
 
-impl World {
+impl TestCluster {
     /// Starts the loop at 00:01:59 and waits a second, so that the test begins at 00:02.
     pub(crate) async fn new() -> Self {
-        Self::with(Settings::new()).await
+        Self::with_settings(OperatorSettings::new()).await
     }
 
-    /// Does what [`World::new`] does, with `settings` instead of the defaults.
-    pub(crate) async fn with(settings: Settings) -> Self {
+    /// Does what [`TestCluster::new`] does, with `settings` instead of the defaults.
+    pub(crate) async fn with_settings(settings: OperatorSettings) -> Self {
         let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
         let mut world = Self { sandbox, clock, settings, loops: None };
-        world.start();
-        world.wait(1).await;
+        world.start_loop();
+        world.wait_seconds(1).await;
         world
     }
 
     /// Starts the loop without caches and memory, as a new process does.
-    pub(crate) fn start(&mut self) {
-        let client = self.sandbox.client(ME);
+    pub(crate) fn start_loop(&mut self) {
+        let client = self.sandbox.client(CONTROLLER_IDENTITY);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), cronjob_controller::LOOPS));
     }
 
     /// Starts the loop in shadow mode, in which it decides everything and writes nothing.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
-        self.start();
+        self.start_loop();
     }
 
     /// Ends the loop without a shutdown, as in a crash.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash_loop(&mut self) {
         self.loops = None;
     }
 
-    pub(crate) async fn wait(&self, seconds: u64) {
+    pub(crate) async fn wait_seconds(&self, seconds: u64) {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    pub(crate) async fn apply(&self, object: Value) -> Value {
+    pub(crate) async fn create_object(&self, object: Value) -> Value {
         self.sandbox.create(object).await.unwrap()
     }
 
     /// Deletes a Job with background propagation.
-    pub(crate) async fn remove(&self, job: &str) {
-        let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/{job}");
+    pub(crate) async fn delete_job(&self, job: &str) {
+        let path = format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{job}");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }
 
-    pub(crate) async fn change(&self, spec: Value) {
-        self.sandbox.merge(CRONS, Some(NS), "tick", None, json!({ "spec": spec })).await.unwrap();
+    pub(crate) async fn patch_spec(&self, spec: Value) {
+        self.sandbox.merge(CRON_JOBS_RESOURCE, Some(NAMESPACE), "tick", None, json!({ "spec": spec })).await.unwrap();
     }
 
     pub(crate) async fn status(&self) -> Value {
-        self.sandbox.get(CRONS, Some(NS), "tick").await.unwrap()["status"].clone()
+        self.sandbox.get(CRON_JOBS_RESOURCE, Some(NAMESPACE), "tick").await.unwrap()["status"].clone()
     }
 
     /// Returns the names of the Jobs in `status.active`.
-    pub(crate) async fn active(&self) -> Vec<String> {
+    pub(crate) async fn active_job_names(&self) -> Vec<String> {
         let status = self.status().await;
         let list = status["active"].as_array().cloned().unwrap_or_default();
         list.iter().map(|reference| reference["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Returns the scheduled times of all Jobs as "hour:minute", sorted.
-    pub(crate) async fn runs(&self) -> Vec<String> {
-        let jobs = self.sandbox.list(JOBS, Some(NS)).await.unwrap();
+    pub(crate) async fn scheduled_times(&self) -> Vec<String> {
+        let jobs = self.sandbox.list(JOBS, Some(NAMESPACE)).await.unwrap();
         let time = |job: &Value| {
             job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
                 .as_str()
@@ -105,7 +108,7 @@ impl World {
     }
 
     /// Finishes a Job now: sets the condition `kind`, which is `Complete` or `Failed`.
-    pub(crate) async fn end(&self, job: &str, kind: &str) {
+    pub(crate) async fn finish_job(&self, job: &str, kind: &str) {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let condition = |kind: &str| {
             json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": now,
@@ -118,20 +121,20 @@ impl World {
                 "succeeded": succeeded, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}})
         };
         let first = status(json!([condition(before)]), Value::Null);
-        self.sandbox.merge(JOBS, Some(NS), job, Some("status"), first).await.unwrap();
+        self.sandbox.merge(JOBS, Some(NAMESPACE), job, Some("status"), first).await.unwrap();
         let time = if kind == "Complete" { json!(now) } else { Value::Null };
         let last = status(json!([condition(before), condition(kind)]), time);
-        self.sandbox.merge(JOBS, Some(NS), job, Some("status"), last).await.unwrap();
+        self.sandbox.merge(JOBS, Some(NAMESPACE), job, Some("status"), last).await.unwrap();
     }
 
     /// Returns the number of requests with this verb that the CronJob loop has sent to this resource.
-    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
-        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
     /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
-    pub(crate) async fn events(&self) -> Vec<String> {
-        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+    pub(crate) async fn event_texts(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
         let mut out: Vec<String> = events
             .iter()
@@ -141,8 +144,8 @@ impl World {
         out
     }
 
-    pub(crate) async fn event(&self, start: &str) -> usize {
-        self.events().await.iter().filter(|event| event.starts_with(start)).count()
+    pub(crate) async fn event_count(&self, start: &str) -> usize {
+        self.event_texts().await.iter().filter(|event| event.starts_with(start)).count()
     }
 
     /// Returns the plans for the CronJob `tick` that contain requests, each with the time of its decision.

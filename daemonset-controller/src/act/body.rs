@@ -6,28 +6,28 @@ use common::{pods::PODS, refs::Owner};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use crate::objects::{DaemonSet, HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic_tolerations};
+use crate::objects::{DaemonSet, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic_tolerations};
 
 /// Greatest length of a Pod's name that the API server accepts, in bytes.
-const LONGEST_NAME: usize = 253;
+const MAX_POD_NAME_BYTES: usize = 253;
 
 /// The members of a JSON object by name. Their values stay unparsed.
-type Members = BTreeMap<String, Box<RawValue>>;
+type JsonMembers = BTreeMap<String, Box<RawValue>>;
 
 /// The parsed template from which a sync makes all new Pods of a DaemonSet.
 #[derive(Debug)]
-pub(super) struct PodSource {
+pub(super) struct PodBodyTemplate {
     /// The prefix of the Pods' names, for `metadata.generateName`: the name of the DaemonSet and a dash.
     generate_name: Arc<str>,
     /// Approximate size of one Pod, in bytes.
     size: usize,
     metadata: Box<RawValue>,
     /// The members of `spec` without `affinity`.
-    spec: Members,
+    spec: JsonMembers,
     /// The members of `spec.affinity` without `nodeAffinity`.
-    affinity: Members,
+    affinity: JsonMembers,
     /// The members of `spec.affinity.nodeAffinity` without the required terms.
-    node_affinity: Members,
+    node_affinity: JsonMembers,
 }
 
 /// The JSON of a new Pod that is pinned to one node.
@@ -43,7 +43,7 @@ pub(super) struct NewPod<'a> {
 #[derive(Serialize)]
 struct Spec<'a> {
     #[serde(flatten)]
-    others: &'a Members,
+    others: &'a JsonMembers,
     affinity: Affinity<'a>,
 }
 
@@ -51,7 +51,7 @@ struct Spec<'a> {
 #[serde(rename_all = "camelCase")]
 struct Affinity<'a> {
     #[serde(flatten)]
-    others: &'a Members,
+    others: &'a JsonMembers,
     node_affinity: NodeAffinity<'a>,
 }
 
@@ -59,23 +59,25 @@ struct Affinity<'a> {
 #[serde(rename_all = "camelCase")]
 struct NodeAffinity<'a> {
     #[serde(flatten)]
-    others: &'a Members,
+    others: &'a JsonMembers,
     required_during_scheduling_ignored_during_execution: Value,
 }
 
 /// Splits a JSON object into its members. JSON `null` has no members.
-fn members(raw: &RawValue) -> serde_json::Result<Members> {
+fn split_json_members(raw: &RawValue) -> serde_json::Result<JsonMembers> {
     Ok(serde_json::from_str::<Option<_>>(raw.get())?.unwrap_or_default())
 }
 
-impl PodSource {
+impl PodBodyTemplate {
     /// Parses the template of a DaemonSet. `hash` is the hash of the current revision. The error names a value that the API
     /// server's validation refuses.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `CreatePodTemplate`; `pkg/controller`, `GetPodFromTemplate`.
     pub(super) fn new(set: &DaemonSet, owner: &Owner, hash: &str) -> serde_json::Result<Self> {
-        let take = |from: &mut Members, name| from.remove(name).map_or(Ok(Members::new()), |part| members(&part));
-        let mut template: Members = serde_json::from_str(set.template.text())?;
+        let take = |from: &mut JsonMembers, name| {
+            from.remove(name).map_or(Ok(JsonMembers::new()), |part| split_json_members(&part))
+        };
+        let mut template: JsonMembers = serde_json::from_str(set.template.text())?;
         let metadata = take(&mut template, "metadata")?;
         let mut spec = take(&mut template, "spec")?;
         let mut affinity = take(&mut spec, "affinity")?;
@@ -85,9 +87,9 @@ impl PodSource {
         let tolerations = with_automatic_tolerations(tolerations.flatten().unwrap_or_default(), host_network);
         spec.insert("tolerations".to_owned(), serde_json::value::to_raw_value(&tolerations)?);
         let name = &set.metadata.name;
-        let dash = if name.len() < LONGEST_NAME { "-" } else { "" };
+        let dash = if name.len() < MAX_POD_NAME_BYTES { "-" } else { "" };
         let generate_name: Arc<str> = format!("{name}{dash}").into();
-        let metadata = metadata_of(set, owner, hash, &generate_name, &metadata)?;
+        let metadata = pod_metadata_json(set, owner, hash, &generate_name, &metadata)?;
         let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
         let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
         // The pin replaces the required terms of the template, which the decision about the node has already checked.
@@ -99,12 +101,12 @@ impl PodSource {
         &self.generate_name
     }
 
-    pub(super) fn size(&self) -> usize {
+    pub(super) fn approximate_pod_bytes(&self) -> usize {
         self.size
     }
 
     /// Returns the Pod for the node with this name.
-    pub(super) fn pod(&self, node: &str) -> NewPod<'_> {
+    pub(super) fn pod_for_node(&self, node: &str) -> NewPod<'_> {
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let node_affinity = NodeAffinity {
             others: &self.node_affinity,
@@ -116,16 +118,16 @@ impl PodSource {
     }
 }
 
-fn metadata_of(
+fn pod_metadata_json(
     set: &DaemonSet,
     owner: &Owner,
     hash: &str,
     generate_name: &str,
-    template: &Members,
+    template: &JsonMembers,
 ) -> serde_json::Result<Box<RawValue>> {
     let labels = template.get("labels").map(|labels| serde_json::from_str::<Option<Map<String, Value>>>(labels.get()));
     let mut labels = labels.transpose()?.flatten().unwrap_or_default();
-    labels.insert(HASH_LABEL.to_owned(), hash.into());
+    labels.insert(REVISION_HASH_LABEL.to_owned(), hash.into());
     if let Some(generation) = set.template_generation() {
         labels.insert(TEMPLATE_GENERATION_LABEL.to_owned(), generation.to_string().into());
     }

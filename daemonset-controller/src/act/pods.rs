@@ -3,36 +3,36 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use common::{
-    api::Patch,
+    api::PatchFormat,
     events::EventType,
-    io::{Claim, Class, Failed, Pace, Refusal, Request, Role, create_pod_with_answer},
+    io::{Claim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod_with_answer},
     pods::PODS,
 };
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    body::PodSource,
+    body::PodBodyTemplate,
     note::{Io, Note},
-    refusals::{is_for_good, refused, report_denied},
+    refusals::{failure_of_refusal, is_likely_permanent, report_denied_change},
 };
 use crate::{
-    decide::recheck::still_holds,
-    objects::{CachedPod, HASH_LABEL, PodRef},
-    plan::{Creation, Deletion, Plan, Why},
+    decide::recheck::deletion_still_applies,
+    objects::{CachedPod, PodRef, REVISION_HASH_LABEL},
+    plan::{DeletionReason, Plan, PodCreation, PodDeletion},
     snapshot::Snapshot,
 };
 
 /// Greatest total size of the Pods in concurrent create requests, in bytes. A single Pod may be larger.
-const BODIES_IN_FLIGHT: usize = 8 << 20;
+const MAX_CREATE_BYTES_IN_FLIGHT: usize = 8 << 20;
 /// Greatest number of requests to delete a Pod in one sync, if other clients change the Pod between the requests.
-const DELETE_ATTEMPTS: usize = 5;
+const MAX_DELETE_ATTEMPTS: usize = 5;
 
 /// The outcome of the requests that change the hash in the labels of Pods.
 #[derive(Default)]
-pub(super) struct Relabelled<'s> {
+pub(super) struct RelabelOutcome<'s> {
     /// Number of Pods that the server stored with the new hash.
-    pub(super) done: usize,
+    pub(super) relabelled_pods: usize,
     /// The hashes that Pods keep because the server denies to relabel them.
     pub(super) kept_hashes: BTreeSet<&'s str>,
 }
@@ -41,23 +41,25 @@ pub(super) struct Relabelled<'s> {
 /// revision. Pods without the label get it with an empty value, because the watch selects Pods by this label.
 pub(super) async fn relabel<'s>(
     snapshot: &'s Snapshot,
-    denied: &mut Option<Failed>,
+    denied: &mut Option<SyncError>,
     io: Io<'_>,
-) -> Result<Relabelled<'s>, Failed> {
-    let Snapshot { relabel, unlabelled, revisions, .. } = snapshot;
-    let with_hashes = relabel.iter().map(|pod| (pod, revisions.hash.as_str()));
+) -> Result<RelabelOutcome<'s>, SyncError> {
+    let Snapshot { pods_to_relabel: relabel, unlabelled_pods: unlabelled, revisions, .. } = snapshot;
+    let with_hashes = relabel.iter().map(|pod| (pod, revisions.current_hash.as_str()));
     let changes: Vec<(&PodRef, &str)> = with_hashes.chain(unlabelled.iter().map(|pod| (pod, ""))).collect();
-    let results = io.all(Pace::AtOnce, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io)).await;
-    let mut relabelled = Relabelled::default();
+    let results = io
+        .run_group(GroupConcurrency::AllConcurrent, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io))
+        .await;
+    let mut relabelled = RelabelOutcome::default();
     for ((pod, _), result) in changes.into_iter().zip(results) {
         match result {
-            Ok(is_done) => relabelled.done += usize::from(is_done),
+            Ok(is_done) => relabelled.relabelled_pods += usize::from(is_done),
             Err(refusal) => {
                 let meta = pod.meta();
-                let failed = report_denied(io, "relabel Pod", meta, Note::RefusedPod, &refusal)
-                    .ok_or_else(|| refused(&format!("relabel Pod {}", meta.name), &refusal))?;
+                let failed = report_denied_change(io, "relabel Pod", meta, Note::PodChangeDenied, &refusal)
+                    .ok_or_else(|| failure_of_refusal(&format!("relabel Pod {}", meta.name), &refusal))?;
                 denied.get_or_insert(failed);
-                relabelled.kept_hashes.insert(pod.hash());
+                relabelled.kept_hashes.insert(pod.revision_hash());
             }
         }
     }
@@ -66,18 +68,23 @@ pub(super) async fn relabel<'s>(
 
 /// Sets the hash label of a Pod, with the Pod's version as a precondition. Returns whether the Pod exists and has the label.
 async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
-    let body = io.body(|| json!({"metadata": {"labels": {HASH_LABEL: hash}}}));
-    let request = Request::patch(PODS, pod.meta(), Patch::Merge, body).role(Role::Child).doing("relabel");
+    let body = io.encode_body(|| json!({"metadata": {"labels": {REVISION_HASH_LABEL: hash}}}));
+    let request =
+        Request::patch(PODS, pod.meta(), PatchFormat::Merge, body).role(ObjectRole::Child).with_verb_text("relabel");
     let why = match hash {
         "" => Cow::Borrowed("it lacks the label by which Pods are watched"),
         hash => format!("its revision is kept under the hash {hash}").into(),
     };
-    match io.send(request.because(why)).await {
+    match io.send(request.with_reason(why)).await {
         Ok(answer) => {
             // If the stored Pod lacks the hash label, a webhook has removed it. The next attempt follows after a back-off.
-            let stored = answer.metadata().ok().flatten().filter(|stored| stored.labels.get(HASH_LABEL).is_none());
+            let stored = answer
+                .decode_metadata()
+                .ok()
+                .flatten()
+                .filter(|stored| stored.labels.get(REVISION_HASH_LABEL).is_none());
             let Some(stored) = stored else { return Ok(true) };
-            io.note(Note::RefusedPod(Box::new(stored)));
+            io.apply_note(Note::PodChangeDenied(Box::new(stored)));
             Ok(false)
         }
         Err(refusal) if refusal.error.is_not_found() => Ok(false),
@@ -89,101 +96,106 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
 pub(super) async fn claim(
     snapshot: &Snapshot,
     plan: &Plan,
-    denied: &mut Option<Failed>,
+    denied: &mut Option<SyncError>,
     io: Io<'_>,
-) -> Result<usize, Failed> {
-    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &snapshot.release);
-    let mut claim = claim.labelled(|pod| pod.is_unlabelled().then(|| json!({HASH_LABEL: ""}))).send(io).await;
-    for (pod, refusal) in claim.give_up_releases(|refusal| refusal.error.is_denied()) {
-        let failed = report_denied(io, "release Pod", pod.meta(), Note::RefusedPod, &refusal);
+) -> Result<usize, SyncError> {
+    let claim = Claim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_release);
+    let mut claim =
+        claim.with_adoption_labels(|pod| pod.is_unlabelled().then(|| json!({REVISION_HASH_LABEL: ""}))).send(io).await;
+    for (pod, refusal) in claim.take_failed_releases(|refusal| refusal.error.is_denied()) {
+        let failed = report_denied_change(io, "release Pod", pod.meta(), Note::PodChangeDenied, &refusal);
         *denied = denied.take().or(failed);
     }
     for (verb, pod, refusal) in claim.failures() {
-        report_denied(io, &format!("{verb} Pod"), pod.meta(), Note::RefusedPod, refusal);
+        report_denied_change(io, &format!("{verb} Pod"), pod.meta(), Note::PodChangeDenied, refusal);
     }
-    if claim.lost_owner() {
-        io.note(Note::LostOwner);
+    if claim.has_lost_owner() {
+        io.apply_note(Note::OwnerDeletedOrReplaced);
     }
-    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
+    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     Ok(claim.adopted().count())
 }
 
 /// Creates Pods in batches of 1, 2, 4, ... Pods; a batch of large Pods is smaller. Returns the number of created Pods.
 ///
 /// Upstream: `pkg/controller/daemon`, `syncNodes`.
-pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
-    report_found(plan, io);
-    if plan.creates.is_empty() {
+pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
+    record_finished_pod_events(plan, io);
+    if plan.creations.is_empty() {
         return Ok(0);
     }
-    let source = &PodSource::new(&snapshot.set, &snapshot.owner, &plan.hash)
-        .map_err(|error| Failed::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
-    let pace = Pace::SlowStart(BODIES_IN_FLIGHT / source.size().max(1));
-    let created = io.all(pace, &plan.creates, |creation| create_for_node(snapshot, creation, source, io)).await;
+    let source = &PodBodyTemplate::new(&snapshot.set, &snapshot.owner, &plan.revision_hash)
+        .map_err(|error| SyncError::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
+    let pace = GroupConcurrency::SlowStart(MAX_CREATE_BYTES_IN_FLIGHT / source.approximate_pod_bytes().max(1));
+    let created = io.run_group(pace, &plan.creations, |creation| create_for_node(snapshot, creation, source, io)).await;
 
     let count = created.iter().filter(|result| result.is_ok()).count();
-    let refusals = plan.creates.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
+    let refusals = plan.creations.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
     // A refusal because the namespace is terminating does not fail the sync.
-    let failures: Vec<(&Creation, Refusal)> =
-        refusals.filter(|(_, refusal)| refusal.class != Class::NamespaceTerminating).collect();
-    if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
-        io.note(Note::RefusedCreate(creation.node.clone()));
+    let failures: Vec<(&PodCreation, Refusal)> =
+        refusals.filter(|(_, refusal)| refusal.class != RefusalClass::NamespaceTerminating).collect();
+    if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
+        io.apply_note(Note::PodCreationRefused(creation.node.clone()));
     }
-    failures.first().map_or(Ok(count), |(_, refusal)| Err(refused("cannot create Pods", refusal)))
+    failures.first().map_or(Ok(count), |(_, refusal)| Err(failure_of_refusal("cannot create Pods", refusal)))
 }
 
 /// Records an Event for each failed or succeeded Pod that the plan deletes. Upstream: `podsShouldBeOnNode`.
-fn report_found(plan: &Plan, io: Io<'_>) {
-    for Deletion { pod, node, why } in &plan.deletes {
+fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
+    for PodDeletion { pod, node, deletion_reason: why } in &plan.deletions {
         let (kind, reason, phase, verb) = match why {
-            Why::Failed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
-            Why::Succeeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
+            DeletionReason::PodFailed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
+            DeletionReason::PodSucceeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
             _ => continue,
         };
         let pod = pod.meta().key();
-        io.event(kind, reason, format!("Found {phase} daemon pod {pod} on node {node}, will try to {verb} it"));
+        io.record_event(kind, reason, format!("Found {phase} daemon pod {pod} on node {node}, will try to {verb} it"));
     }
 }
 
 /// Creates the Pod for one node. The body is made just before the request, because the bodies for all nodes take much memory.
 async fn create_for_node(
     snapshot: &Snapshot,
-    Creation { node, lack }: &Creation,
-    source: &PodSource,
+    PodCreation { node, creation_reason: lack }: &PodCreation,
+    source: &PodBodyTemplate,
     io: Io<'_>,
 ) -> Result<(), Refusal> {
-    let body = io.body(|| source.pod(node));
+    let body = io.encode_body(|| source.pod_for_node(node));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
     // After a lost answer, only this node waits. Other nodes of the DaemonSet still get Pods.
-    let request = request.generate_name(Arc::clone(source.generate_name())).role(Role::Awaited);
-    let created = create_pod_with_answer(io, request.because(format!("node {node}: {lack}"))).await;
+    let request = request.generate_name(Arc::clone(source.generate_name())).role(ObjectRole::AwaitedObject);
+    let created = create_pod_with_answer(io, request.with_reason(format!("node {node}: {lack}"))).await;
     match &created {
         // A webhook has removed the hash label from such a Pod, and the watch does not show the Pod. Without the note, each
         // sync would create another Pod.
         Ok(answer) => {
-            if let Some(pod) = answer.read::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
-                io.note(Note::UnlabelledPod(Box::new(pod)));
+            if let Some(pod) = answer.decode::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
+                io.apply_note(Note::PodStoredWithoutLabel(Box::new(pod)));
             }
         }
-        Err(Refusal { class: Class::Unknown, .. }) => io.note(Note::LostCreate(node.clone())),
-        Err(Refusal { class: Class::NamespaceTerminating, .. }) => io.note(Note::NamespaceTerminates),
+        Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => io.apply_note(Note::CreationAnswerLost(node.clone())),
+        Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => io.apply_note(Note::NamespaceTerminates),
         Err(_) => {}
     }
     created.map(drop)
 }
 
 /// Deletes the Pods of the plan. Returns the number of Pods that still existed.
-pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
-    let deleted = io.all(Pace::AtOnce, &plan.deletes, |deletion| delete_if_unchanged(snapshot, deletion, io)).await;
+pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
+    let deleted = io
+        .run_group(GroupConcurrency::AllConcurrent, &plan.deletions, |deletion| {
+            delete_if_unchanged(snapshot, deletion, io)
+        })
+        .await;
 
     let count = deleted.iter().filter(|result| matches!(result, Ok(true))).count();
-    let failures: Vec<(&Deletion, Refusal)> =
-        plan.deletes.iter().zip(deleted).filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
-    if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
-        io.note(Note::RefusedDelete(deletion.node.clone()));
+    let failures: Vec<(&PodDeletion, Refusal)> =
+        plan.deletions.iter().zip(deleted).filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
+    if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
+        io.apply_note(Note::PodDeletionRefused(deletion.node.clone()));
     }
     failures.first().map_or(Ok(count), |(deletion, refusal)| {
-        Err(refused(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
+        Err(failure_of_refusal(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
     })
 }
 
@@ -192,32 +204,33 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 /// If the Pod has changed, it is read live and judged again. The next request has the version of this read as a precondition. A
 /// Pod that other clients change all the time can therefore be deleted. After a lost answer, the Pod is read as well, because
 /// another Pod may have its name by then.
-async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_>) -> Result<bool, Refusal> {
+async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io<'_>) -> Result<bool, Refusal> {
     let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
-    let report_deleted = || io.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
-    let mut request = Request::delete(PODS, deletion.pod.meta()).because(deletion.why.to_string());
-    let mut attempts = DELETE_ATTEMPTS;
+    let report_deleted = || io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
+    let mut request = Request::delete(PODS, deletion.pod.meta()).with_reason(deletion.deletion_reason.to_string());
+    let mut attempts = MAX_DELETE_ATTEMPTS;
     loop {
         let Err(refusal) = io.send(request.clone()).await else {
             report_deleted();
             return Ok(true);
         };
         attempts -= 1;
-        let is_unknown = refusal.class == Class::Unknown;
-        if attempts > 0 && (is_unknown || refusal.class == Class::Changed) {
+        let is_unknown = refusal.class == RefusalClass::MaybeWritten;
+        if attempts > 0 && (is_unknown || refusal.class == RefusalClass::VersionConflict) {
             match read_live(&request, deletion, io).await {
                 // The request with the lost answer has probably deleted the Pod. The note makes the next sync wait until the
                 // cache shows the deletion.
                 Some(None) if is_unknown => {
-                    io.note(Note::Deleted(Arc::clone(&deletion.pod)));
+                    io.apply_note(Note::DeletionAnswerLost(Arc::clone(&deletion.pod)));
                     report_deleted();
                     return Ok(true);
                 }
                 Some(None) => return Ok(false),
                 Some(Some(live))
-                    if !is_unknown && still_holds(deletion, &live, set, criteria, snapshot.now, io.now()) =>
+                    if !is_unknown
+                        && deletion_still_applies(deletion, &live, set, criteria, snapshot.now, io.now()) =>
                 {
-                    request = request.at(Some(live.meta().resource_version));
+                    request = request.at_version(Some(live.meta().resource_version));
                     continue;
                 }
                 // The reason does not apply to the changed Pod, or the read has failed. The next sync decides about the Pod.
@@ -228,23 +241,24 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_
             return Ok(false);
         }
         // A conflict needs no Event, because the DaemonSet is synced again once the cache shows the changed Pod.
-        if is_for_good(&refusal) {
-            io.event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
+        if is_likely_permanent(&refusal) {
+            io.record_event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
         }
         return Err(refusal);
     }
 }
 
 #[derive(Deserialize)]
-struct List {
+struct PodListAnswer {
     items: Vec<CachedPod>,
 }
 
 /// Reads the Pod of a deletion from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
-async fn read_live(request: &Request, deletion: &Deletion, io: Io<'_>) -> Option<Option<PodRef>> {
+async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Option<Option<PodRef>> {
     // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
-    let List { items } = io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
+    let PodListAnswer { items } =
+        io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
     let uid = &deletion.pod.meta().uid;
     Some(items.into_iter().find(|live| live.meta().uid == *uid && !live.meta().is_deleting()).map(Arc::new))
 }

@@ -2,7 +2,7 @@
 
 use common::{
     events::EventType,
-    io::{Class, Failed, Refusal, Retry},
+    io::{Refusal, RefusalClass, RetryPolicy, SyncError},
     meta::Meta,
 };
 
@@ -12,36 +12,36 @@ use crate::objects::DaemonSet;
 /// Returns the failure of a sync because of a refused request.
 ///
 /// In a terminating namespace, the sync is not retried: the server creates no object, and each deletion enqueues the DaemonSet.
-pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
-    let failed = Failed::request(what, refusal);
-    if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
+pub(super) fn failure_of_refusal(what: &str, refusal: &Refusal) -> SyncError {
+    let failed = SyncError::from_refusal(what, refusal);
+    if refusal.class == RefusalClass::NamespaceTerminating { failed.with_retry(RetryPolicy::NextEvent) } else { failed }
 }
 
 /// Returns the failure of a sync because the write of the status was refused.
-pub(super) fn status_failed(set: &DaemonSet, refusal: &Refusal) -> Failed {
-    refused(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
+pub(super) fn failure_of_status_write(set: &DaemonSet, refusal: &Refusal) -> SyncError {
+    failure_of_refusal(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
 
 /// Records an Event and a [`Note`] about a denied change of an object, so that the next syncs omit the change. `doing` names
 /// the change, for example `release Pod`. Returns `None` if the refusal is not a denial.
-pub(super) fn report_denied(
+pub(super) fn report_denied_change(
     io: Io<'_>,
     doing: &str,
     object: &Meta,
     note: fn(Box<Meta>) -> Note,
     refusal: &Refusal,
-) -> Option<Failed> {
+) -> Option<SyncError> {
     if !refusal.error.is_denied() {
         return None;
     }
-    io.note(note(Box::new(object.clone())));
+    io.apply_note(note(Box::new(object.clone())));
     let message = format!("cannot {doing} {}", object.name);
     let reason = if doing.starts_with("delete") { "FailedDelete" } else { "FailedUpdate" };
-    io.event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
-    Some(refused(&message, refusal))
+    io.record_event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
+    Some(failure_of_refusal(&message, refusal))
 }
 
 /// Whether the server probably refuses the same request again, so that the next sync begins with other nodes.
-pub(super) fn is_for_good(refusal: &Refusal) -> bool {
-    refusal.class != Class::Changed
+pub(super) fn is_likely_permanent(refusal: &Refusal) -> bool {
+    refusal.class != RefusalClass::VersionConflict
 }

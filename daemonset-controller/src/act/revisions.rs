@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use common::{
     events::EventType,
     intern::Text,
-    io::{Change, Claim, Class, Failed, Pace, RawMembers, Refused, Request, Role, StoreRevision, Stored},
+    io::{
+        Claim, GroupConcurrency, ObjectRole, RawRevisionMembers, RefusalClass, Request, RevisionChange,
+        RevisionChangeError, StoreOutcome, StoreRevision, SyncError,
+    },
     meta::Meta,
     revision::{CONTROLLER_REVISIONS, body::NewRevision},
 };
@@ -14,48 +17,55 @@ use serde_json::{Value, json};
 
 use super::{
     note::{Io, Note},
-    refusals::{refused, report_denied, status_failed},
+    refusals::{failure_of_refusal, failure_of_status_write, report_denied_change},
 };
 use crate::{
-    decide::revisions::name,
-    objects::{DAEMON_SETS, HASH_LABEL, RevisionRef, Status},
+    decide::revisions::revision_name,
+    objects::{DAEMON_SETS, DaemonSetStatus, REVISION_HASH_LABEL, RevisionRef},
     snapshot::{
         Snapshot,
-        revisions::{Current, hash_of},
+        revisions::{CurrentRevision, revision_hash_or_name},
     },
 };
 
-const NOT_CONSTRUCTED: &str = "failed to construct revisions of DaemonSet";
+const REVISIONS_FAILURE: &str = "failed to construct revisions of DaemonSet";
 
 /// Adopts, releases and labels revisions. Returns `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
 /// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current`].
-pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: Io<'_>) -> Result<bool, Failed> {
+pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, io: Io<'_>) -> Result<bool, SyncError> {
     let Snapshot { owner, revisions, .. } = snapshot;
-    let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.release).send(io).await;
-    for (revision, refusal) in released.give_up_releases(|refusal| refusal.error.is_denied()) {
-        let failed = report_denied(io, "release ControllerRevision", &revision.meta, Note::RefusedRevision, &refusal);
+    let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.revisions_to_release).send(io).await;
+    for (revision, refusal) in released.take_failed_releases(|refusal| refusal.error.is_denied()) {
+        let failed = report_denied_change(
+            io,
+            "release ControllerRevision",
+            &revision.meta,
+            Note::RevisionChangeDenied,
+            &refusal,
+        );
         *denied = denied.take().or(failed);
     }
-    released.result().map_err(|failed| failed.while_doing(NOT_CONSTRUCTED))?;
+    released.take_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
 
-    let mut adopted = Claim::new(owner, CONTROLLER_REVISIONS, &revisions.adopt, &[]).send(io).await;
+    let mut adopted = Claim::new(owner, CONTROLLER_REVISIONS, &revisions.revisions_to_adopt, &[]).send(io).await;
     for (_, revision, refusal) in adopted.failures() {
-        report_denied(io, "adopt ControllerRevision", &revision.meta, Note::RefusedRevision, refusal);
+        report_denied_change(io, "adopt ControllerRevision", &revision.meta, Note::RevisionChangeDenied, refusal);
     }
-    adopted.result().map_err(|failed| failed.while_doing(NOT_CONSTRUCTED))?;
+    adopted.take_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
     // The plan relies on the adopted revisions. After the deletion of one of them, the next sync decides again.
-    if let Some(gone) = adopted.gone() {
-        return Err(is_gone(&gone.meta.name));
+    if let Some(gone) = adopted.missing_orphan() {
+        return Err(failure_of_deleted_revision(&gone.meta.name));
     }
 
-    let labelled = io.all(Pace::InOrder, &revisions.unlabelled, |revision| {
+    let labelled = io.run_group(GroupConcurrency::Sequential, &revisions.unlabelled_revisions, |revision| {
         let revision = &revision.meta;
-        Change::new(owner, revision, "label", "it has no hash").send(|members| add_label(members, &revision.name), io)
+        RevisionChange::new(owner, revision, "label", "it has no hash")
+            .send(|members| add_label(members, &revision.name), io)
     });
     let labelled = labelled.await;
-    let is_ending = labelled.len() < revisions.unlabelled.len();
-    for (revision, result) in revisions.unlabelled.iter().zip(labelled) {
-        result.map_err(|refused| not_changed("label", &revision.meta, refused, io))?;
+    let is_ending = labelled.len() < revisions.unlabelled_revisions.len();
+    for (revision, result) in revisions.unlabelled_revisions.iter().zip(labelled) {
+        result.map_err(|refused| failure_of_revision_change("label", &revision.meta, refused, io))?;
     }
     Ok(!is_ending)
 }
@@ -64,10 +74,11 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: 
 pub(super) async fn delete_duplicates(
     snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,
-    denied: &mut Option<Failed>,
+    denied: &mut Option<SyncError>,
     io: Io<'_>,
-) -> Result<(), Failed> {
-    let unused = snapshot.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(hash_of(revision)));
+) -> Result<(), SyncError> {
+    let unused =
+        snapshot.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(revision_hash_or_name(revision)));
     delete(unused, "another revision holds the same template", denied, io).await
 }
 
@@ -75,113 +86,128 @@ pub(super) async fn delete_duplicates(
 pub(super) async fn delete<'r>(
     revisions: impl Iterator<Item = &'r RevisionRef>,
     why: &'static str,
-    denied: &mut Option<Failed>,
+    denied: &mut Option<SyncError>,
     io: Io<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), SyncError> {
     let delete = |revision: &'r RevisionRef| async move {
-        match io.send(Request::delete(CONTROLLER_REVISIONS, &revision.meta).because(why)).await {
+        match io.send(Request::delete(CONTROLLER_REVISIONS, &revision.meta).with_reason(why)).await {
             Err(refusal) if !refusal.error.is_not_found() => Err((&revision.meta, refusal)),
             _ => Ok(()),
         }
     };
-    let deleted = io.all(Pace::InOrder, revisions, delete).await;
+    let deleted = io.run_group(GroupConcurrency::Sequential, revisions, delete).await;
     let Some((revision, refusal)) = deleted.into_iter().find_map(Result::err) else { return Ok(()) };
-    let failed = report_denied(io, "delete ControllerRevision", revision, Note::RefusedRevision, &refusal);
+    let failed = report_denied_change(io, "delete ControllerRevision", revision, Note::RevisionChangeDenied, &refusal);
     let what = || format!("failed to clean up revisions of DaemonSet: delete {}", revision.name);
-    denied.get_or_insert(failed.ok_or_else(|| Failed::request(&what(), &refusal))?);
+    denied.get_or_insert(failed.ok_or_else(|| SyncError::from_refusal(&what(), &refusal))?);
     Ok(())
 }
 
 /// Stores or renumbers the current revision; `false` if the DaemonSet was deleted or the process is shutting down.
-pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, Failed> {
+pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, SyncError> {
     match &snapshot.revisions.current {
-        Current::Stored(_) => Ok(true),
-        Current::Renumber(revision, number) => {
-            let renumber = Change::renumber(&snapshot.owner, &revision.meta, *number, io);
-            let Some(renumbered) = io.unless_ending(renumber).await else { return Ok(false) };
-            renumbered.map_err(|refused| not_changed("renumber", &revision.meta, refused, io))?;
+        CurrentRevision::Stored(_) => Ok(true),
+        CurrentRevision::Renumber(revision, number) => {
+            let renumber = RevisionChange::renumber(&snapshot.owner, &revision.meta, *number, io);
+            let Some(renumbered) = io.unless_shutting_down(renumber).await else { return Ok(false) };
+            renumbered.map_err(|refused| failure_of_revision_change("renumber", &revision.meta, refused, io))?;
             Ok(true)
         }
-        Current::Create { number, hash } => store(snapshot, *number, hash, io).await,
+        CurrentRevision::Create { number, hash } => store_new_revision(snapshot, *number, hash, io).await,
     }
 }
 
 /// Returns the failure of a sync because a revision could not be changed. Records an Event if the server denies the change.
-fn not_changed(verb: &str, revision: &Meta, why: Refused, io: Io<'_>) -> Failed {
+fn failure_of_revision_change(verb: &str, revision: &Meta, why: RevisionChangeError, io: Io<'_>) -> SyncError {
     match why {
-        Refused::Gone => is_gone(&revision.name),
-        Refused::Request(refusal) => {
-            report_denied(io, &format!("{verb} ControllerRevision"), revision, Note::RefusedRevision, &refusal);
-            refused(&format!("{NOT_CONSTRUCTED}: {verb} {}", revision.name), &refusal)
+        RevisionChangeError::RevisionLost => failure_of_deleted_revision(&revision.name),
+        RevisionChangeError::RequestRefused(refusal) => {
+            report_denied_change(
+                io,
+                &format!("{verb} ControllerRevision"),
+                revision,
+                Note::RevisionChangeDenied,
+                &refusal,
+            );
+            failure_of_refusal(&format!("{REVISIONS_FAILURE}: {verb} {}", revision.name), &refusal)
         }
     }
 }
 
-fn is_gone(revision: &str) -> Failed {
-    Failed::new("gone", format!("{NOT_CONSTRUCTED}: ControllerRevision {revision} is gone or has another controller"))
+fn failure_of_deleted_revision(revision: &str) -> SyncError {
+    SyncError::new(
+        "gone",
+        format!("{REVISIONS_FAILURE}: ControllerRevision {revision} is gone or has another controller"),
+    )
 }
 
 /// Stores the revision of the template. If another revision has its name, the result depends on the data of that revision. With
 /// other data, the collision is counted in the status, and the next sync tries another name. With equal data, Pods get the hash
 /// of the existing revision, regardless of its controller. Upstream: `pkg/controller/daemon`, `snapshot`.
-async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, Failed> {
-    let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.template);
-    let planned = &snapshot.revisions.hash;
-    let name = name(set, hash);
-    let new = NewRevision { name: &name, number, hash: (HASH_LABEL, hash), annotations: &set.metadata.annotations };
+async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, SyncError> {
+    let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.pod_template);
+    let planned = &snapshot.revisions.current_hash;
+    let name = revision_name(set, hash);
+    let new = NewRevision {
+        name: &name,
+        number,
+        hash_label: (REVISION_HASH_LABEL, hash),
+        annotations: &set.metadata.annotations,
+    };
     let body = new
         .body(owner, template)
-        .map_err(|error| Failed::new("template", format!("cannot make a revision: {error}")))?;
+        .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
     let why = format!("the template is new, its revision is number {number}");
     let store = StoreRevision::new(owner, &name, template.data(), why);
     let was_stored_before = set.status.observed_generation == set.metadata.generation;
-    let store = if was_stored_before { store.if_still_there() } else { store };
-    let (stored, taken) = match io.unless_ending(store.send(io.body(|| body), io)).await {
-        Some(Ok(Stored::Yes)) => (hash.clone(), None),
-        Some(Ok(Stored::There(there))) => {
-            let stored = Text::new(there.meta.labels.get(HASH_LABEL).unwrap_or(&there.meta.name));
+    let store = if was_stored_before { store.if_owner_exists() } else { store };
+    let (stored, taken) = match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
+        Some(Ok(StoreOutcome::Created)) => (hash.clone(), None),
+        Some(Ok(StoreOutcome::AlreadyExists(there))) => {
+            let stored = Text::new(there.meta.labels.get(REVISION_HASH_LABEL).unwrap_or(&there.meta.name));
             (stored.clone(), Some((name, stored)))
         }
-        Some(Ok(Stored::Taken(refusal))) => {
+        Some(Ok(StoreOutcome::NameTaken(refusal))) => {
             count_collision(snapshot, io).await?;
-            return Err(Failed::new("collision", format!("{NOT_CONSTRUCTED}: {}", refusal.error)));
+            return Err(SyncError::new("collision", format!("{REVISIONS_FAILURE}: {}", refusal.error)));
         }
-        Some(Ok(Stored::OwnerGone)) | None => return Ok(false),
+        Some(Ok(StoreOutcome::OwnerGone)) | None => return Ok(false),
         Some(Err(refusal)) => {
             // Without this revision, the DaemonSet gets no Pods and no status, so users get an Event. A conflict is resolved by
             // a retry, and a terminating namespace needs no revision.
-            if !matches!(refusal.class, Class::Changed | Class::NamespaceTerminating) {
+            if !matches!(refusal.class, RefusalClass::VersionConflict | RefusalClass::NamespaceTerminating) {
                 let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
-                io.event(EventType::Warning, "FailedCreate", message);
+                io.record_event(EventType::Warning, "FailedCreate", message);
             }
-            return Err(refused(&format!("{NOT_CONSTRUCTED}: create {name}"), &refusal));
+            return Err(failure_of_refusal(&format!("{REVISIONS_FAILURE}: create {name}"), &refusal));
         }
     };
     // The plan has another hash than the stored revision, so the sync ends. The next sync decides with the stored hash.
     if stored == *planned {
         return Ok(true);
     }
-    io.note(Note::TakenName(taken));
-    let text = format!("{NOT_CONSTRUCTED}: the revision is stored with hash {stored} instead of {planned}");
-    Err(Failed::new("other_hash", text))
+    io.apply_note(Note::RevisionNameTaken(taken));
+    let text = format!("{REVISIONS_FAILURE}: the revision is stored with hash {stored} instead of {planned}");
+    Err(SyncError::new("other_hash", text))
 }
 
 /// The fields of a DaemonSet that are read from the server before its collision count is written.
 #[derive(Deserialize)]
-struct Live {
+struct LiveDaemonSet {
     metadata: Meta,
     #[serde(default)]
-    status: Status,
+    status: DaemonSetStatus,
 }
 
 /// Increments `status.collisionCount`, so that the next sync computes another hash for the new revision.
 ///
 /// The current count is read from the server. If the cache has another count, nothing is written.
-async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> {
+async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncError> {
     const WHY: &str = "the name of the new revision is taken";
     let set = &snapshot.set;
-    let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).because(WHY);
-    let live = io.send_and_read::<Live>(read).await.map_err(|refusal| status_failed(set, &refusal))?;
+    let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).with_reason(WHY);
+    let live =
+        io.send_and_read::<LiveDaemonSet>(read).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
     // A forecast sends no request and has no answer. It assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);
@@ -190,27 +216,28 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
             "found a stale collision count ({cached:?}, expected {live_count:?}) of DaemonSet {:?} while processing; will retry until it is updated",
             set.metadata.name
         );
-        return Err(Failed::new("collision", text));
+        return Err(SyncError::new("collision", text));
     }
     let count = live_count.unwrap_or(0).saturating_add(1);
-    let body = io.body(|| json!({"status": {"collisionCount": count}}));
+    let body = io.encode_body(|| json!({"status": {"collisionCount": count}}));
     let version = Some(live.metadata.resource_version);
-    let request = Request::status(DAEMON_SETS, &set.metadata, body).at(version).role(Role::Awaited);
-    io.send(request.because(WHY)).await.map_err(|refusal| status_failed(set, &refusal))?;
+    let request =
+        Request::patch_status(DAEMON_SETS, &set.metadata, body).at_version(version).role(ObjectRole::AwaitedObject);
+    io.send(request.with_reason(WHY)).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
     Ok(())
 }
 
 /// Adds the hash label with the name of the revision if the revision lacks the label. Returns whether it was missing.
-fn add_label(revision: &mut RawMembers, name: &str) -> serde_json::Result<bool> {
+fn add_label(revision: &mut RawRevisionMembers, name: &str) -> serde_json::Result<bool> {
     let text = revision.get("metadata").map_or("{}", |metadata| metadata.get());
     let mut metadata: Value = serde_json::from_str(text)?;
-    if metadata.pointer(&format!("/labels/{HASH_LABEL}")).is_some() {
+    if metadata.pointer(&format!("/labels/{REVISION_HASH_LABEL}")).is_some() {
         return Ok(false);
     }
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
-    metadata["labels"][HASH_LABEL] = json!(name);
+    metadata["labels"][REVISION_HASH_LABEL] = json!(name);
     revision.insert("metadata".to_owned(), serde_json::value::to_raw_value(&metadata)?);
     Ok(true)
 }

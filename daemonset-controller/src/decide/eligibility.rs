@@ -3,7 +3,7 @@
 use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
 
 use crate::{
-    objects::{FieldRequirement, LabelRequirement, Node, Placement, Term},
+    objects::{FieldRequirement, LabelRequirement, Node, NodePlacement, NodeSelectorTerm},
     snapshot::nodes::Eligibility,
 };
 
@@ -14,39 +14,39 @@ const NODE_NAME_FIELD: &str = "metadata.name";
 ///
 /// The scheduler and the kubelet consider the readiness and the resources of the node. Upstream: `pkg/controller/daemon`,
 /// `NodeShouldRunDaemonPod`.
-pub fn eligibility(placement: &Placement, node: &Node, compares: bool) -> Eligibility {
+pub fn decide_eligibility(placement: &NodePlacement, node: &Node, compares: bool) -> Eligibility {
     let name = node.name();
     if !placement.node_name.is_empty() && placement.node_name != name {
-        return Eligibility::Leaves;
+        return Eligibility::RemovesPods;
     }
     if !placement.node_selector.iter().all(|(key, value)| node.label(key) == Some(value)) {
-        return Eligibility::Leaves;
+        return Eligibility::RemovesPods;
     }
-    if !placement.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches(term, node, &name))) {
-        return Eligibility::Leaves;
+    if !placement.affinity_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node, &name))) {
+        return Eligibility::RemovesPods;
     }
     let tolerated = |taint: &Taint| placement.tolerations.iter().any(|own| own.tolerates(taint, compares));
     let repels = |effect: &str| node.taints().iter().any(|taint| taint.effect == effect && !tolerated(taint));
     if repels(NO_EXECUTE) {
-        Eligibility::Leaves
+        Eligibility::RemovesPods
     } else if repels(NO_SCHEDULE) {
-        Eligibility::Stays
+        Eligibility::KeepsPods
     } else {
-        Eligibility::Runs
+        Eligibility::RunsPods
     }
 }
 
-fn matches(term: &Term, node: &Node, name: &str) -> bool {
+fn term_matches(term: &NodeSelectorTerm, node: &Node, name: &str) -> bool {
     match term {
-        Term::Never => false,
-        Term::All { labels, fields } => {
-            labels.iter().all(|requirement| has_label(requirement, node))
-                && fields.iter().all(|requirement| has_field(requirement, name))
+        NodeSelectorTerm::MatchesNoNode => false,
+        NodeSelectorTerm::AllRequirements { labels, fields } => {
+            labels.iter().all(|requirement| meets_label_requirement(requirement, node))
+                && fields.iter().all(|requirement| meets_field_requirement(requirement, name))
         }
     }
 }
 
-fn has_label(requirement: &LabelRequirement, node: &Node) -> bool {
+fn meets_label_requirement(requirement: &LabelRequirement, node: &Node) -> bool {
     let number = |key: &str| node.label(key).and_then(|value| value.parse::<i64>().ok());
     match requirement {
         LabelRequirement::In(key, values) => node.label(key).is_some_and(|own| values.iter().any(|value| value == own)),
@@ -60,9 +60,9 @@ fn has_label(requirement: &LabelRequirement, node: &Node) -> bool {
     }
 }
 
-fn has_field(requirement: &FieldRequirement, name: &str) -> bool {
+fn meets_field_requirement(requirement: &FieldRequirement, name: &str) -> bool {
     let own = if requirement.field == NODE_NAME_FIELD { name } else { "" };
-    (requirement.value == *own) == requirement.equal
+    (requirement.value == *own) == requirement.must_equal
 }
 
 #[cfg(test)]

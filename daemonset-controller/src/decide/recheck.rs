@@ -4,38 +4,38 @@ use jiff::Timestamp;
 
 use crate::{
     objects::{DaemonSet, PodRef},
-    plan::{Deletion, Why},
-    snapshot::nodes::Criteria,
+    plan::{DeletionReason, PodDeletion},
+    snapshot::nodes::PodCriteria,
 };
 
 /// Whether the reason for a deletion still applies to the changed Pod. `decided` is the time of the decision.
 ///
 /// Only the fields that led to the deletion are compared, so clients that write annotations or conditions all the time do not
 /// prevent it. A Pod that has recovered, or now has another owner or node, is left to the next sync.
-pub fn still_holds(
-    deletion: &Deletion,
+pub fn deletion_still_applies(
+    deletion: &PodDeletion,
     live: &PodRef,
     set: &DaemonSet,
-    criteria: &Criteria,
+    criteria: &PodCriteria,
     decided: Timestamp,
     now: Timestamp,
 ) -> bool {
-    let Deletion { pod: judged, node, why } = deletion;
+    let PodDeletion { pod: judged, node, deletion_reason: why } = deletion;
     let is_same = live.meta().uid == judged.meta().uid
         && live.is_controlled_by(&set.metadata.name, &set.metadata.uid)
         && set.selector.matches(&live.meta().labels)
-        && live.target() == node
-        && live.hash() == judged.hash()
+        && live.target_node() == node
+        && live.revision_hash() == judged.revision_hash()
         && live.template_generation() == judged.template_generation();
     let is_available = criteria.is_available(live, now);
     is_same
         && match why {
-            Why::NotEligible | Why::Outdated => true,
-            Why::Failed | Why::Succeeded => live.phase == judged.phase,
-            Why::Duplicate => live.is_bound() == judged.is_bound(),
-            Why::NodeVanished => !live.is_bound(),
-            Why::Unavailable => !is_available,
-            Why::Replaced => {
+            DeletionReason::NodeNotEligible | DeletionReason::Outdated => true,
+            DeletionReason::PodFailed | DeletionReason::PodSucceeded => live.phase == judged.phase,
+            DeletionReason::SurplusPod => live.is_bound() == judged.is_bound(),
+            DeletionReason::NodeDeleted => !live.is_bound(),
+            DeletionReason::OutdatedAndUnavailable => !is_available,
+            DeletionReason::Replaced => {
                 (judged.is_ready() || !live.is_ready()) && (criteria.is_available(judged, decided) || !is_available)
             }
         }
@@ -46,38 +46,41 @@ mod tests {
     use std::{collections::BTreeSet, sync::Arc};
 
     use crate::{
-        decide::rolling::criteria,
-        world::{PodBuilder, now, pod, read, world},
+        decide::rolling::pod_criteria,
+        world::{PodBuilder, decode_trimmed, now, pod, set_with_pods},
     };
 
     use super::*;
 
-    fn holds(why: Why, judged: PodBuilder, live: PodBuilder) -> bool {
-        let set: Arc<DaemonSet> = read(&world(0).set);
-        let on_node = |pod: PodBuilder| read(&pod.named("p1", "n1"));
-        let deletion = Deletion { pod: on_node(judged), node: "n1".into(), why };
-        let criteria = criteria(&set, "b", &BTreeSet::new(), 1);
-        still_holds(&deletion, &on_node(live), &set, &criteria, now(), now())
+    fn holds(why: DeletionReason, judged: PodBuilder, live: PodBuilder) -> bool {
+        let set: Arc<DaemonSet> = decode_trimmed(&set_with_pods(0).set);
+        let on_node = |pod: PodBuilder| decode_trimmed(&pod.build_named("p1", "n1"));
+        let deletion = PodDeletion { pod: on_node(judged), node: "n1".into(), deletion_reason: why };
+        let criteria = pod_criteria(&set, "b", &BTreeSet::new(), 1);
+        deletion_still_applies(&deletion, &on_node(live), &set, &criteria, now(), now())
     }
 
     /// DAEMONSET-65.
     #[test]
     fn a_changed_pod_is_deleted_only_if_the_reason_still_applies() {
-        use Why::{Duplicate, Failed, NodeVanished, NotEligible, Outdated, Replaced, Succeeded, Unavailable};
+        use DeletionReason::{
+            NodeDeleted, NodeNotEligible, Outdated, OutdatedAndUnavailable, PodFailed, PodSucceeded, Replaced,
+            SurplusPod,
+        };
         let (unready, failed) = (|| pod().unready(), || pod().phase("Failed"));
         for (why, judged, live, holds_still) in [
-            (NotEligible, pod(), unready(), true),
-            (NotEligible, unready(), pod(), true),
+            (NodeNotEligible, pod(), unready(), true),
+            (NodeNotEligible, unready(), pod(), true),
             (Outdated, pod(), unready(), true),
-            (Failed, failed(), failed().label("x", "y"), true),
-            (Failed, failed(), pod(), false),
-            (Succeeded, pod().phase("Succeeded"), failed(), false),
-            (Duplicate, pod(), unready(), true),
-            (Duplicate, pod().pending(), pod(), false),
-            (NodeVanished, pod().pending(), pod().pending().label("x", "y"), true),
-            (NodeVanished, pod().pending(), pod(), false),
-            (Unavailable, unready(), unready().label("x", "y"), true),
-            (Unavailable, unready(), pod(), false),
+            (PodFailed, failed(), failed().label("x", "y"), true),
+            (PodFailed, failed(), pod(), false),
+            (PodSucceeded, pod().phase("Succeeded"), failed(), false),
+            (SurplusPod, pod(), unready(), true),
+            (SurplusPod, pod().pending(), pod(), false),
+            (NodeDeleted, pod().pending(), pod().pending().label("x", "y"), true),
+            (NodeDeleted, pod().pending(), pod(), false),
+            (OutdatedAndUnavailable, unready(), unready().label("x", "y"), true),
+            (OutdatedAndUnavailable, unready(), pod(), false),
             (Replaced, unready(), pod(), false),
             (Replaced, pod(), unready(), true),
             (Replaced, pod(), pod().label("x", "y"), true),
@@ -86,12 +89,12 @@ mod tests {
         }
         for other in [
             pod().label("app", "other"),
-            pod().of("b"),
-            pod().generation("9"),
+            pod().revision_hash("b"),
+            pod().template_generation_label("9"),
             pod().orphan(),
             pod().owner_name("other"),
         ] {
-            assert!(!holds(NotEligible, pod(), other.clone()), "{other:?}");
+            assert!(!holds(NodeNotEligible, pod(), other.clone()), "{other:?}");
         }
     }
 }

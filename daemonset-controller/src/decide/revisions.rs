@@ -5,12 +5,12 @@ use std::sync::Arc;
 use common::{intern::Text, refs::Claims, revision};
 
 use crate::{
-    objects::{DaemonSet, DaemonTemplate, RevisionRef},
-    snapshot::revisions::{Current, Revisions, hash_of},
+    objects::{DaemonSet, ParsedPodTemplate, RevisionRef},
+    snapshot::revisions::{CurrentRevision, Revisions, revision_hash_or_name},
 };
 
 /// Returns the name of a revision: the name of the DaemonSet, a dash and the hash.
-pub fn name(set: &DaemonSet, hash: &str) -> String {
+pub fn revision_name(set: &DaemonSet, hash: &str) -> String {
     format!("{}-{hash}", set.metadata.name)
 }
 
@@ -18,39 +18,52 @@ pub fn name(set: &DaemonSet, hash: &str) -> String {
 ///
 /// Two revisions are equal if their data are equal in canonical form. The current revision gets a higher number than all
 /// earlier revisions, or keeps its number if that is already higher.
-pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<RevisionRef>) -> Revisions {
+pub fn choose_current_revision(
+    set: &DaemonSet,
+    template: &ParsedPodTemplate,
+    claims: Claims<RevisionRef>,
+) -> Revisions {
     let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
     revision::sort(&mut all);
-    let unlabelled = all.iter().filter(|revision| revision.hash().is_none()).cloned().collect();
-    let data = template.template.data();
-    let (mut equal, old): (Vec<RevisionRef>, Vec<RevisionRef>) = all.into_iter().partition(|one| one.holds(data));
+    let unlabelled = all.iter().filter(|revision| revision.revision_hash().is_none()).cloned().collect();
+    let data = template.pod_template.data();
+    let (mut equal, old): (Vec<RevisionRef>, Vec<RevisionRef>) = all.into_iter().partition(|one| one.has_data(data));
     let number = revision::next_revision(old.iter().map(|one| &***one));
     let (current, hash) = match equal.pop() {
         None => {
-            let hash = Text::new(&template.hash(set.status.collision_count));
-            (Current::Create { number, hash: hash.clone() }, hash)
+            let hash = Text::new(&template.new_revision_hash(set.status.collision_count));
+            (CurrentRevision::Create { number, hash: hash.clone() }, hash)
         }
         Some(kept) => {
-            let hash = Text::new(hash_of(&kept));
+            let hash = Text::new(revision_hash_or_name(&kept));
             let newest = kept.revision >= number;
-            (if newest { Current::Stored(kept) } else { Current::Renumber(kept, number) }, hash)
+            (if newest { CurrentRevision::Stored(kept) } else { CurrentRevision::Renumber(kept, number) }, hash)
         }
     };
-    let same_hashes = equal.iter().map(hash_of).filter(|same| *same != &*hash).map(Text::new).collect();
+    let same_hashes = equal.iter().map(revision_hash_or_name).filter(|same| *same != &*hash).map(Text::new).collect();
     let (adopt, release) = (claims.adopt, claims.release);
-    Revisions { adopt, release, unlabelled, old, current, duplicates: equal, hash, same_hashes }
+    Revisions {
+        revisions_to_adopt: adopt,
+        revisions_to_release: release,
+        unlabelled_revisions: unlabelled,
+        earlier_revisions: old,
+        current,
+        duplicates: equal,
+        current_hash: hash,
+        duplicate_hashes: same_hashes,
+    }
 }
 
 /// Returns the revisions to delete because there are more than `limit` earlier revisions: the oldest revisions without a Pod.
 ///
 /// `is_live` returns whether a Pod has a hash. If an old revision is in use, a newer unused revision is deleted in its place.
 /// Upstream: `pkg/controller/daemon`, `cleanupHistory`.
-pub fn surplus(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
+pub fn surplus_revisions(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     if surplus == 0 {
         return Vec::new();
     }
-    old.iter().filter(|revision| !is_live(hash_of(revision))).take(surplus).map(Arc::clone).collect()
+    old.iter().filter(|revision| !is_live(revision_hash_or_name(revision))).take(surplus).map(Arc::clone).collect()
 }
 
 #[cfg(test)]

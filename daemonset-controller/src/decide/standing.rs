@@ -1,8 +1,8 @@
 //! The contribution of one node to the counts and the rollout of its DaemonSet.
 //!
 //! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`standing`] returns the contribution of one
-//! node; [`Tally`] is the sum over all nodes. The contribution depends only on the eligibility of the node, its Pods, the
-//! [`Criteria`] and the time.
+//! node; [`NodeCounts`] is the sum over all nodes. The contribution depends only on the eligibility of the node, its Pods, the
+//! [`PodCriteria`] and the time.
 
 use common::pods::Phase;
 use jiff::{SignedDuration, Timestamp};
@@ -10,68 +10,68 @@ use jiff::{SignedDuration, Timestamp};
 use super::manage;
 use crate::{
     objects::PodRef,
-    snapshot::nodes::{Criteria, Eligibility, NodeView, Replacement, Tally},
+    snapshot::nodes::{Eligibility, NodeCounts, NodeView, PodCriteria, ReplacementOrder},
 };
 
 /// The role of a node in the replacement of outdated Pods. Its limit is `maxUnavailable`, or `maxSurge` with surge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rollout {
+pub enum RolloutRole {
     /// The node needs no action and does not count against the limit of the rolling update.
     #[default]
-    Settled,
+    NoAction,
     /// The node counts against the limit: it has no available Pod or, with surge, an outdated and a new unavailable Pod.
     Blocking,
     /// The outdated Pod is not available and is replaced without waiting. Without surge, the node counts against the limit.
-    Replace,
+    ReplaceUnavailable,
     /// The outdated Pod is available, and is replaced if the limit of the rolling update allows it.
-    Candidate,
+    ReplaceWithinLimit,
     /// The outdated Pod is deleted without waiting, because the new Pod is available, or because the outdated Pod is not
     /// available and no Pod should run on the node.
-    Remove,
+    DeleteOutdated,
     /// The outdated Pod is available and no Pod should run on the node. The Pod is deleted once enough other nodes have
     /// available Pods.
-    Sunset,
+    DeleteWhenOthersServe,
 }
 
 /// The contribution of one node to the counts and the rollout of its DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct NodeContribution {
     /// The counts of this node; each of them is 0 or 1.
-    pub tally: Tally,
+    pub node_counts: NodeCounts,
     /// Whether the node needs a Pod regardless of the update strategy.
-    pub creates: bool,
+    pub needs_pod: bool,
     /// Whether Pods on the node must be deleted regardless of the update strategy.
-    pub deletes: bool,
+    pub has_pods_to_delete: bool,
     /// The role of the node in the replacement of outdated Pods.
-    pub rollout: Rollout,
+    pub rollout_role: RolloutRole,
     /// The time at which the contribution changes without an event; `None` if it does not.
-    pub due: Option<Timestamp>,
+    pub due_at: Option<Timestamp>,
 }
 
 /// Decides the contribution of one node to its DaemonSet.
-pub fn standing(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Standing {
-    let actions = manage::on_node(view, criteria, now);
-    let mut standing = Standing {
-        tally: count(view, criteria, now),
-        creates: actions.create.is_some(),
-        deletes: !actions.delete.is_empty(),
-        due: due(view, criteria, now),
-        ..Standing::default()
+pub fn node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeContribution {
+    let actions = manage::actions_on_node(view, criteria, now);
+    let mut standing = NodeContribution {
+        node_counts: counts_of_node(view, criteria, now),
+        needs_pod: actions.creation_reason.is_some(),
+        has_pods_to_delete: !actions.pods_to_delete.is_empty(),
+        due_at: node_due_at(view, criteria, now),
+        ..NodeContribution::default()
     };
-    match criteria.replacement {
-        Replacement::OnDelete => {}
-        Replacement::DeleteFirst => delete_first(view, criteria, now, &mut standing),
-        Replacement::CreateFirst => create_first(view, criteria, now, &mut standing),
+    match criteria.replacement_order {
+        ReplacementOrder::OnDelete => {}
+        ReplacementOrder::DeleteFirst => set_role_without_surge(view, criteria, now, &mut standing),
+        ReplacementOrder::CreateFirst => set_role_with_surge(view, criteria, now, &mut standing),
     }
     standing
 }
 
 /// Returns the counts of one node, judged by its first Pod. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
-fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
-    let first = view.present().next();
-    let mut tally = Tally::default();
+fn counts_of_node(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeCounts {
+    let first = view.present_pods().next();
+    let mut tally = NodeCounts::default();
     match view.eligibility {
-        Eligibility::Runs => {
+        Eligibility::RunsPods => {
             tally.desired = 1;
             if let Some(pod) = first {
                 tally.current = 1;
@@ -80,65 +80,71 @@ fn count(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Tally {
                 tally.updated = i32::from(criteria.is_updated(pod));
             }
         }
-        Eligibility::Stays | Eligibility::Leaves => tally.misscheduled = i32::from(first.is_some()),
-        Eligibility::Vanished => {}
+        Eligibility::KeepsPods | Eligibility::RemovesPods => tally.misscheduled = i32::from(first.is_some()),
+        Eligibility::NodeDeleted => {}
     }
     tally
 }
 
 /// Returns the first time at which a Pod of the node becomes available or a failed Pod may be deleted.
-fn due(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp) -> Option<Timestamp> {
+fn node_due_at(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> Option<Timestamp> {
     let available = |pod: &PodRef| {
         let since = pod.ready_since().filter(|_| criteria.min_ready_seconds > 0)?;
         since.checked_add(SignedDuration::from_secs(criteria.min_ready_seconds.into())).ok()
     };
-    let failed = view.failed_until.filter(|_| view.present().any(|pod| pod.phase == Phase::Failed));
-    view.present().filter_map(available).chain(failed).filter(|due| *due > now).min()
+    let failed = view.failed_pods_delayed_until.filter(|_| view.present_pods().any(|pod| pod.phase == Phase::Failed));
+    view.present_pods().filter_map(available).chain(failed).filter(|due| *due > now).min()
 }
 
 /// Decides the role of a node in a rolling update without surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
-fn delete_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
-    if !view.eligibility.should_run() && view.present().next().is_none() {
+fn set_role_without_surge(
+    view: &NodeView<'_>,
+    criteria: &PodCriteria,
+    now: Timestamp,
+    standing: &mut NodeContribution,
+) {
+    if !view.eligibility.should_run() && view.present_pods().next().is_none() {
         return;
     }
-    let (new, old) = view.by_template(criteria);
-    standing.rollout = match (&new[..], &old[..]) {
-        ([new], []) if criteria.is_available(new, now) => Rollout::Settled,
-        ([], [old]) if criteria.is_available(old, now) => Rollout::Candidate,
-        ([], [_]) => Rollout::Replace,
+    let (new, old) = view.pods_by_template(criteria);
+    standing.rollout_role = match (&new[..], &old[..]) {
+        ([new], []) if criteria.is_available(new, now) => RolloutRole::NoAction,
+        ([], [old]) if criteria.is_available(old, now) => RolloutRole::ReplaceWithinLimit,
+        ([], [_]) => RolloutRole::ReplaceUnavailable,
         // The node has only terminating Pods, or several Pods: earlier deletions or creations are not finished.
-        _ => Rollout::Blocking,
+        _ => RolloutRole::Blocking,
     };
-    standing.tally.blocking = i32::from(matches!(standing.rollout, Rollout::Blocking | Rollout::Replace));
+    standing.node_counts.blocking_rollout =
+        i32::from(matches!(standing.rollout_role, RolloutRole::Blocking | RolloutRole::ReplaceUnavailable));
 }
 
 /// Decides the role of a node in a rolling update with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
-fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standing: &mut Standing) {
-    let (new, old) = view.by_template(criteria);
+fn set_role_with_surge(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp, standing: &mut NodeContribution) {
+    let (new, old) = view.pods_by_template(criteria);
     let is_available = |pod: &PodRef| criteria.is_available(pod, now);
     if new.len() > 1 || old.len() > 1 {
-        standing.rollout = Rollout::Blocking;
-        standing.tally.blocking = 1;
+        standing.rollout_role = RolloutRole::Blocking;
+        standing.node_counts.blocking_rollout = 1;
         return;
     }
     let (new, old) = (new.first(), old.first());
-    let exists = view.eligibility != Eligibility::Vanished;
-    standing.tally.serving = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
+    let exists = view.eligibility != Eligibility::NodeDeleted;
+    standing.node_counts.serving = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
     let runs = view.eligibility.should_run();
-    standing.rollout = match (new, old) {
-        (_, None) => Rollout::Settled,
+    standing.rollout_role = match (new, old) {
+        (_, None) => RolloutRole::NoAction,
         // The eligibility of a deleted node is unknown. The Pod garbage collector deletes the Pods of that node.
-        (None, Some(_)) if !exists => Rollout::Settled,
+        (None, Some(_)) if !exists => RolloutRole::NoAction,
         (None, Some(old)) => match (is_available(old), runs) {
-            (false, false) => Rollout::Remove,
-            (false, true) => Rollout::Replace,
-            (true, false) => Rollout::Sunset,
-            (true, true) => Rollout::Candidate,
+            (false, false) => RolloutRole::DeleteOutdated,
+            (false, true) => RolloutRole::ReplaceUnavailable,
+            (true, false) => RolloutRole::DeleteWhenOthersServe,
+            (true, true) => RolloutRole::ReplaceWithinLimit,
         },
-        (Some(new), Some(_)) if is_available(new) => Rollout::Remove,
-        (Some(_), Some(_)) => Rollout::Blocking,
+        (Some(new), Some(_)) if is_available(new) => RolloutRole::DeleteOutdated,
+        (Some(_), Some(_)) => RolloutRole::Blocking,
     };
-    standing.tally.blocking = i32::from(standing.rollout == Rollout::Blocking);
+    standing.node_counts.blocking_rollout = i32::from(standing.rollout_role == RolloutRole::Blocking);
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
+//! Computes `status` from the counts of all nodes.
+
 use crate::{
-    objects::{DaemonSet, Status},
-    snapshot::nodes::Tally,
+    objects::{DaemonSet, DaemonSetStatus},
+    snapshot::nodes::NodeCounts,
 };
 
 /// Returns the status with these counts. `manages` is true if the sync also creates and deletes Pods. Otherwise the observed
 /// generation does not change.
 ///
 /// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`.
-pub fn status(set: &DaemonSet, tally: &Tally, manages: bool) -> Status {
+pub fn compute_status(set: &DaemonSet, tally: &NodeCounts, manages: bool) -> DaemonSetStatus {
     let observed = set.status.observed_generation;
-    Status {
+    DaemonSetStatus {
         current_number_scheduled: tally.current,
         number_misscheduled: tally.misscheduled,
         desired_number_scheduled: tally.desired,

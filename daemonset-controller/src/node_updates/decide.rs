@@ -1,25 +1,25 @@
-use super::{plan::Affected, snapshot::Concern};
+use super::{plan::AffectedDaemonSets, snapshot::NodeChangeForSet};
 use crate::snapshot::nodes::Eligibility;
 
 /// Returns the DaemonSets that must be synced after a change of a node.
-pub(crate) fn decide(concerns: &[Concern]) -> Affected {
-    let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
-    Affected { sets, of: concerns.len() }
+pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
+    let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set_key.clone()).collect();
+    AffectedDaemonSets { set_keys: sets, considered_sets: concerns.len() }
 }
 
-impl Concern {
+impl NodeChangeForSet {
     /// Whether the DaemonSet must be synced after the change of the node. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
     ///
     /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but cease to count as desired. If the placement
     /// was not compared with the node, the result is true, and the sync of the DaemonSet compares them.
     fn is_affected(&self) -> bool {
-        let Some(now) = self.now else { return true };
-        let counted = self.before.unwrap_or(Eligibility::Leaves);
-        let changed = counted != now && (self.scheduled || counted.should_run() || now.should_run());
+        let Some(now) = self.eligibility_now else { return true };
+        let counted = self.eligibility_before.unwrap_or(Eligibility::RemovesPods);
+        let changed = counted != now && (self.has_pods_on_node || counted.should_run() || now.should_run());
         changed
-            || (now.should_run() && !self.scheduled)
-            || (!now.should_continue() && self.scheduled && now != Eligibility::Vanished)
-            || (self.scheduled && self.misscheduled)
+            || (now.should_run() && !self.has_pods_on_node)
+            || (!now.should_continue_running() && self.has_pods_on_node && now != Eligibility::NodeDeleted)
+            || (self.has_pods_on_node && self.has_misscheduled_pods)
     }
 }
 
@@ -28,32 +28,41 @@ mod tests {
     use common::meta::Key;
 
     use super::*;
-    use Eligibility::{Leaves, Runs, Stays, Vanished};
+    use Eligibility::{KeepsPods, NodeDeleted, RemovesPods, RunsPods};
 
     /// DAEMONSET-9, DAEMONSET-73.
     #[test]
     fn a_set_is_synced_if_the_node_may_change_its_pods_or_counts() {
         for (before, now, scheduled, misscheduled, affected) in [
             // In these cases, upstream decides the same.
-            (None, Runs, false, false, true),
-            (None, Leaves, false, false, false),
-            (Some(Runs), Runs, true, false, false),
-            (Some(Runs), Leaves, true, false, true),
-            (Some(Runs), Runs, true, true, true),
-            (Some(Stays), Stays, true, true, true),
-            (Some(Stays), Stays, true, false, false),
+            (None, RunsPods, false, false, true),
+            (None, RemovesPods, false, false, false),
+            (Some(RunsPods), RunsPods, true, false, false),
+            (Some(RunsPods), RemovesPods, true, false, true),
+            (Some(RunsPods), RunsPods, true, true, true),
+            (Some(KeepsPods), KeepsPods, true, true, true),
+            (Some(KeepsPods), KeepsPods, true, false, false),
             // In these cases, upstream does not sync the DaemonSet until another event.
-            (Some(Runs), Stays, true, false, true),
-            (Some(Stays), Runs, true, false, true),
-            (Some(Runs), Vanished, false, false, true),
-            (Some(Runs), Vanished, true, false, true),
-            (Some(Leaves), Vanished, false, false, false),
-            (None, Vanished, false, false, false),
-            (None, Stays, false, false, false),
+            (Some(RunsPods), KeepsPods, true, false, true),
+            (Some(KeepsPods), RunsPods, true, false, true),
+            (Some(RunsPods), NodeDeleted, false, false, true),
+            (Some(RunsPods), NodeDeleted, true, false, true),
+            (Some(RemovesPods), NodeDeleted, false, false, false),
+            (None, NodeDeleted, false, false, false),
+            (None, KeepsPods, false, false, false),
         ] {
-            let concern = Concern { set: Key::new("shop", "agent"), before, now: Some(now), scheduled, misscheduled };
+            let concern = NodeChangeForSet {
+                set_key: Key::new("shop", "agent"),
+                eligibility_before: before,
+                eligibility_now: Some(now),
+                has_pods_on_node: scheduled,
+                has_misscheduled_pods: misscheduled,
+            };
             assert_eq!(concern.is_affected(), affected, "{concern:?}");
-            assert!(Concern { now: None, ..concern }.is_affected(), "without a comparison, the set must be synced");
+            assert!(
+                NodeChangeForSet { eligibility_now: None, ..concern }.is_affected(),
+                "without a comparison, the set must be synced"
+            );
         }
     }
 }

@@ -2,17 +2,17 @@ use std::sync::Arc;
 
 use common::{intern::Text, meta::Key};
 
-use super::{NodeUpdates, snapshot::Concern};
+use super::{NodeUpdateLoop, snapshot::NodeChangeForSet};
 use crate::{
-    objects::{DaemonTemplate, Placement},
-    observe::STEP,
+    objects::{NodePlacement, ParsedPodTemplate},
+    observe::MAX_COMPARISONS_PER_SYNC,
     snapshot::nodes::Eligibility,
 };
 
 /// The state of a changed node for one DaemonSet, before the node is compared with the placement.
-struct Known {
+struct RosterState {
     set: Key,
-    template: Arc<DaemonTemplate>,
+    template: Arc<ParsedPodTemplate>,
     before: Option<Eligibility>,
     scheduled: bool,
 }
@@ -22,15 +22,15 @@ struct Known {
 ///
 /// All nodes may change at the same time, and a comparison blocks its thread, so its duration must not depend on the sizes of
 /// placements.
-fn compare(
-    mut known: Vec<Known>,
+fn compare_placements(
+    mut known: Vec<RosterState>,
     at_most: usize,
-    eligibility: impl Fn(&Placement) -> Eligibility,
-) -> Vec<(Known, Option<Eligibility>)> {
-    known.sort_by_key(|known| known.template.placement.size());
+    eligibility: impl Fn(&NodePlacement) -> Eligibility,
+) -> Vec<(RosterState, Option<Eligibility>)> {
+    known.sort_by_key(|known| known.template.placement.comparison_cost());
     let mut left = at_most;
-    let compare = |known: Known| {
-        let rest = left.checked_sub(known.template.placement.size());
+    let compare = |known: RosterState| {
+        let rest = left.checked_sub(known.template.placement.comparison_cost());
         left = rest.unwrap_or(0);
         let now = rest.map(|_| eligibility(&known.template.placement));
         (known, now)
@@ -38,30 +38,32 @@ fn compare(
     known.into_iter().map(compare).collect()
 }
 
-impl NodeUpdates {
-    pub(crate) fn concerns(&self, node: &Key) -> Vec<Concern> {
+impl NodeUpdateLoop {
+    pub(crate) fn daemon_sets_for_node(&self, node: &Key) -> Vec<NodeChangeForSet> {
         let controller = &self.0;
         let name = Text::new(&node.name);
         // Users decide the size of a placement, so the comparison with it must not hold the lock of the DaemonSet's memory.
-        let known = controller.rosters.each(|set, roster| Known {
+        let known = controller.rosters.map_rosters(|set, roster| RosterState {
             set: set.clone(),
             template: Arc::clone(&roster.template),
             before: roster.decided_eligibility(&name),
             scheduled: roster.has_pods_on(&name),
         });
-        let concern = |(known, now): (Known, Option<Eligibility>)| {
+        let concern = |(known, now): (RosterState, Option<Eligibility>)| {
             let stored = controller.sets.store().get_readable(&known.set.namespace, &known.set.name);
-            Concern {
-                before: known.before,
-                now,
-                scheduled: known.scheduled,
-                misscheduled: stored.is_some_and(|set| set.status.number_misscheduled > 0),
-                set: known.set,
+            NodeChangeForSet {
+                eligibility_before: known.before,
+                eligibility_now: now,
+                has_pods_on_node: known.scheduled,
+                has_misscheduled_pods: stored.is_some_and(|set| set.status.number_misscheduled > 0),
+                set_key: known.set,
             }
         };
-        let compared = compare(known, STEP, |placement| controller.eligibility(placement, &name));
-        let mut concerns: Vec<Concern> = compared.into_iter().map(concern).collect();
-        concerns.sort_by(|a, b| a.set.cmp(&b.set));
+        let compared = compare_placements(known, MAX_COMPARISONS_PER_SYNC, |placement| {
+            controller.eligibility_on_node(placement, &name)
+        });
+        let mut concerns: Vec<NodeChangeForSet> = compared.into_iter().map(concern).collect();
+        concerns.sort_by(|a, b| a.set_key.cmp(&b.set_key));
         concerns
     }
 }
@@ -75,22 +77,22 @@ mod tests {
     use crate::{
         node_updates::decide::decide,
         objects::DaemonSet,
-        world::{empty, read},
+        world::{decode_trimmed, set_without_pods},
     };
 
     use super::*;
 
     /// A DaemonSet with a Pod on the unchanged node, and with a placement of `values` values in its node affinity.
-    fn known(name: &str, values: usize) -> Known {
+    fn known(name: &str, values: usize) -> RosterState {
         let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}]);
         let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         let template = json!({"spec": {"affinity": {"nodeAffinity": required}}});
-        let set: Arc<DaemonSet> = read(&empty(0).spec("template", template).set);
-        Known {
+        let set: Arc<DaemonSet> = decode_trimmed(&set_without_pods(0).spec("template", template).set);
+        RosterState {
             set: Key::new("shop", name),
-            template: Arc::new(DaemonTemplate::new(&set.template).unwrap()),
-            before: Some(Eligibility::Runs),
+            template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()),
+            before: Some(Eligibility::RunsPods),
             scheduled: true,
         }
     }
@@ -101,22 +103,22 @@ mod tests {
         let hostile = (0..50).map(|n| known(&format!("hostile-{n}"), 600));
         let usual = ["dns", "logs", "proxy"].map(|name| known(name, 5));
         let sizes = RefCell::new(Vec::new());
-        let compared = compare(hostile.chain(usual).collect(), 2000, |placement| {
-            sizes.borrow_mut().push(placement.size());
-            Eligibility::Runs
+        let compared = compare_placements(hostile.chain(usual).collect(), 2000, |placement| {
+            sizes.borrow_mut().push(placement.comparison_cost());
+            Eligibility::RunsPods
         });
         let (sum, count) = (sizes.borrow().iter().sum::<usize>(), sizes.borrow().len());
         assert!(sum <= 2000 && sum > 1200, "{sum} comparisons of {count} placements");
-        let concerns = compared.into_iter().map(|(known, now)| Concern {
-            set: known.set,
-            before: known.before,
-            now,
-            scheduled: known.scheduled,
-            misscheduled: false,
+        let concerns = compared.into_iter().map(|(known, now)| NodeChangeForSet {
+            set_key: known.set,
+            eligibility_before: known.before,
+            eligibility_now: now,
+            has_pods_on_node: known.scheduled,
+            has_misscheduled_pods: false,
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
         // The three usual DaemonSets and three hostile ones are compared, and nothing has changed for them.
-        assert_eq!((count, affected.sets.len(), affected.of), (6, 47, 53));
-        assert!(affected.sets.iter().all(|set| set.name.starts_with("hostile")));
+        assert_eq!((count, affected.set_keys.len(), affected.considered_sets), (6, 47, 53));
+        assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }
 }

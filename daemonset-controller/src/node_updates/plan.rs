@@ -1,25 +1,25 @@
-use common::{controller::Explain, explain::Lines, meta::Key};
+use common::{controller::Explain, explain::BoundedLines, meta::Key};
 
 /// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
-pub(crate) struct Affected {
-    pub(crate) sets: Vec<Key>,
+pub(crate) struct AffectedDaemonSets {
+    pub(crate) set_keys: Vec<Key>,
     /// Number of DaemonSets that the loop considered, for the explanation.
-    pub(crate) of: usize,
+    pub(crate) considered_sets: usize,
 }
 
-impl Explain for Affected {
+impl Explain for AffectedDaemonSets {
     fn situation(&self) -> String {
-        format!("the node concerns {} of {} DaemonSets", self.sets.len(), self.of)
+        format!("the node concerns {} of {} DaemonSets", self.set_keys.len(), self.considered_sets)
     }
 
     fn actions(&self) -> Vec<String> {
-        let mut lines = Lines::default();
-        self.sets.iter().for_each(|key| lines.push(|| format!("sync {key}")));
+        let mut lines = BoundedLines::default();
+        self.set_keys.iter().for_each(|key| lines.push(|| format!("sync {key}")));
         lines.into_vec()
     }
 
     fn is_notable(&self) -> bool {
-        !self.sets.is_empty()
+        !self.set_keys.is_empty()
     }
 }

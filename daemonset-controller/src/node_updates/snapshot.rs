@@ -4,14 +4,14 @@ use crate::snapshot::nodes::Eligibility;
 
 /// The state of a changed node for one DaemonSet.
 #[derive(Clone, Debug)]
-pub(crate) struct Concern {
-    pub(crate) set: Key,
+pub(crate) struct NodeChangeForSet {
+    pub(crate) set_key: Key,
     /// The eligibility of the node at the last sync; `None` if the node neither needed nor had a Pod of the DaemonSet.
-    pub(crate) before: Option<Eligibility>,
+    pub(crate) eligibility_before: Option<Eligibility>,
     /// The present eligibility of the node; `None` if the placement of the DaemonSet is too large to be compared in this loop.
-    pub(crate) now: Option<Eligibility>,
+    pub(crate) eligibility_now: Option<Eligibility>,
     /// Whether the DaemonSet has Pods on the node.
-    pub(crate) scheduled: bool,
+    pub(crate) has_pods_on_node: bool,
     /// Whether `status.numberMisscheduled` of the DaemonSet is above zero.
-    pub(crate) misscheduled: bool,
+    pub(crate) has_misscheduled_pods: bool,
 }

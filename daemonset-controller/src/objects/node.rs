@@ -1,15 +1,15 @@
 use common::{
     intern::Text,
     json::null_as_default,
-    meta::{Annotations, Meta, Owners},
+    meta::{Annotations, Meta, OwnerRefs},
     object::{Object, Resource},
     taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
 /// The resource `nodes`, which this controller only reads.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
 /// The name, labels and taints of a Node. The parser skips all other fields, above all conditions and images.
 #[derive(Debug, Deserialize)]
@@ -43,7 +43,7 @@ impl Node {
     }
 
     /// Whether two versions of a Node have the same labels and taints, so that each DaemonSet may run on both or on neither.
-    pub fn admits_the_same_as(&self, other: &Self) -> bool {
+    pub fn has_same_labels_and_taints(&self, other: &Self) -> bool {
         self.metadata.labels == other.metadata.labels && self.spec.taints == other.spec.taints
     }
 }
@@ -51,16 +51,16 @@ impl Node {
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
-        self.metadata.owners = Owners::default();
+        self.metadata.owners = OwnerRefs::default();
         self.spec.taints.retain(|taint| [NO_SCHEDULE, NO_EXECUTE].contains(&taint.effect.as_str()));
         for taint in &mut self.spec.taints {
             taint.time_added = None;
@@ -77,7 +77,7 @@ mod tests {
 
     fn node(value: &Value) -> Node {
         let mut node: Node = serde_json::from_str(&value.to_string()).unwrap();
-        node.trim();
+        node.drop_unneeded_fields();
         node
     }
 
@@ -93,7 +93,7 @@ mod tests {
         after["spec"]["taints"] = json!([taint("2026-11-21T10:00:00Z")]);
         after["spec"]["unschedulable"] = json!(true);
         after["status"] = json!({"conditions": [], "images": [{"names": ["a"]}]});
-        assert!(node(&before).admits_the_same_as(&node(&after)));
+        assert!(node(&before).has_same_labels_and_taints(&node(&after)));
         for (path, value) in [
             ("/metadata/labels/zone", json!("b")),
             ("/spec/taints", json!(null)),
@@ -102,7 +102,7 @@ mod tests {
         ] {
             let mut other = after.clone();
             *other.pointer_mut(path).unwrap() = value.clone();
-            assert!(!node(&before).admits_the_same_as(&node(&other)), "{path} = {value}");
+            assert!(!node(&before).has_same_labels_and_taints(&node(&other)), "{path} = {value}");
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Key and effect of the taints that every daemon Pod tolerates, in the order of the added tolerations.
 ///
 /// Upstream: `pkg/controller/daemon/util`, `AddOrUpdateDaemonPodTolerations`.
-const TOLERATED: &[(&str, &str)] = &[
+const TOLERATED_TAINTS: &[(&str, &str)] = &[
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
     ("node.kubernetes.io/unreachable", NO_EXECUTE),
     ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
@@ -20,17 +20,17 @@ const TOLERATED: &[(&str, &str)] = &[
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 ];
 /// Key and effect of the taint that Pods with `hostNetwork` tolerate in addition.
-const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
+const TAINT_TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
 /// The requirements of a Pod template on nodes, and the taints that its Pods tolerate.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct NodePlacement {
     /// `spec.nodeName` of the template; empty if the template names no node.
     pub node_name: Text,
     /// `spec.nodeSelector` of the template: the labels that a node must have.
     pub node_selector: Labels,
     /// The terms of the required node affinity. One of them must match; `None` without a required node affinity.
-    pub terms: Option<Vec<Term>>,
+    pub affinity_terms: Option<Vec<NodeSelectorTerm>>,
     /// The tolerations of the template, and the tolerations that every daemon Pod gets.
     pub tolerations: Vec<Toleration>,
     /// `spec.hostNetwork` of the template; false by default.
@@ -41,11 +41,11 @@ pub struct Placement {
 
 /// A term of a required node affinity.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Term {
+pub enum NodeSelectorTerm {
     /// The term has no requirement or an invalid one, so no node matches.
-    Never,
+    MatchesNoNode,
     /// A node matches if it meets every requirement.
-    All {
+    AllRequirements {
         /// The requirements on labels (`matchExpressions`).
         labels: Vec<LabelRequirement>,
         /// The requirements on fields (`matchFields`).
@@ -78,7 +78,7 @@ pub struct FieldRequirement {
     /// The value to compare with the field.
     pub value: Text,
     /// True for `In`: the field must have the value. False for `NotIn`: the field must not have it.
-    pub equal: bool,
+    pub must_equal: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -124,7 +124,7 @@ struct Requirement {
     values: Option<Vec<Text>>,
 }
 
-impl Placement {
+impl NodePlacement {
     /// Parses the `spec` of a Pod template. The error names a value that the API server's validation refuses.
     pub fn new(spec: &Value) -> Result<Self, String> {
         let wire = Option::<Wire>::deserialize(spec).map_err(|error| format!("spec.template.spec: {error}"))?;
@@ -140,35 +140,38 @@ impl Placement {
             ..Toleration::default()
         }));
         let node_selector = wire.node_selector.unwrap_or_default();
-        let terms: Option<Vec<Term>> =
-            required.map(|required| required.node_selector_terms.unwrap_or_default().iter().map(Term::new).collect());
-        let of_terms = terms.iter().flatten().map(Term::size).sum::<usize>();
+        let terms: Option<Vec<NodeSelectorTerm>> = required.map(|required| {
+            required.node_selector_terms.unwrap_or_default().iter().map(NodeSelectorTerm::new).collect()
+        });
+        let of_terms = terms.iter().flatten().map(NodeSelectorTerm::comparison_cost).sum::<usize>();
         let size = 1 + node_selector.iter().count() + tolerations.len() + of_terms;
-        Ok(Self { node_name: wire.node_name, node_selector, terms, tolerations, host_network, size })
+        Ok(Self { node_name: wire.node_name, node_selector, affinity_terms: terms, tolerations, host_network, size })
     }
 
     /// Returns the greatest number of comparisons of the placement's parts with one node.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn comparison_cost(&self) -> usize {
         self.size
     }
 
     /// Returns how many nodes can be compared with the placement within a number of comparisons of its parts; at least one.
-    pub(crate) fn nodes_in(&self, comparisons: usize) -> usize {
+    pub(crate) fn nodes_within_comparisons(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }
 
 /// Returns key and effect of the tolerations that every daemon Pod gets. Their operator is `Exists`.
 pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
-    TOLERATED.iter().copied().chain(host_network.then_some(TOLERATED_ON_HOST_NETWORK))
+    TOLERATED_TAINTS.iter().copied().chain(host_network.then_some(TAINT_TOLERATED_ON_HOST_NETWORK))
 }
 
-impl Term {
+impl NodeSelectorTerm {
     /// Returns the greatest number of comparisons of this term with one node.
-    fn size(&self) -> usize {
+    fn comparison_cost(&self) -> usize {
         match self {
-            Self::Never => 1,
-            Self::All { labels, fields } => 1 + fields.len() + labels.iter().map(LabelRequirement::size).sum::<usize>(),
+            Self::MatchesNoNode => 1,
+            Self::AllRequirements { labels, fields } => {
+                1 + fields.len() + labels.iter().map(LabelRequirement::comparison_cost).sum::<usize>()
+            }
         }
     }
 
@@ -178,14 +181,16 @@ impl Term {
         let labels: Option<Vec<_>> = labels.iter().map(LabelRequirement::new).collect();
         let fields: Option<Vec<_>> = fields.iter().map(FieldRequirement::new).collect();
         match (labels, fields) {
-            (Some(labels), Some(fields)) if !labels.is_empty() || !fields.is_empty() => Self::All { labels, fields },
-            _ => Self::Never,
+            (Some(labels), Some(fields)) if !labels.is_empty() || !fields.is_empty() => {
+                Self::AllRequirements { labels, fields }
+            }
+            _ => Self::MatchesNoNode,
         }
     }
 }
 
 impl LabelRequirement {
-    fn size(&self) -> usize {
+    fn comparison_cost(&self) -> usize {
         match self {
             Self::In(_, values) | Self::NotIn(_, values) => 1 + values.len(),
             Self::Exists(_) | Self::DoesNotExist(_) | Self::Gt(..) | Self::Lt(..) => 1,
@@ -224,7 +229,7 @@ impl FieldRequirement {
             _ => return None,
         };
         match wire.values.as_deref() {
-            Some([only]) => Some(Self { field: wire.key.clone(), value: only.clone(), equal }),
+            Some([only]) => Some(Self { field: wire.key.clone(), value: only.clone(), must_equal: equal }),
             _ => None,
         }
     }

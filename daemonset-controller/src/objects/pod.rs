@@ -6,17 +6,17 @@ use common::{
     conditions::seconds,
     head::Head,
     intern::Text,
-    json::Str,
+    json::JsonStr,
     meta::{Annotations, Meta, Uid},
     object::{Object, Resource},
-    pods::{PODS, Phase, Pod, Readiness, Spec, Status},
+    pods::{PODS, Phase, Pod, PodSpec, PodStatus, Readiness},
     store::{ByController, OrphansByNamespace},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::{DAEMON_SETS, HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use super::{DAEMON_SETS, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 
 /// The key in `matchFields` of a node affinity that pins a Pod to a node.
 const NODE_NAME_FIELD: &str = "metadata.name";
@@ -44,7 +44,7 @@ impl CachedPod {
     /// Returns the name of the node to which the Pod is bound, or pinned by its node affinity; empty without such a node.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `GetTargetNodeName`.
-    pub fn target(&self) -> &Text {
+    pub fn target_node(&self) -> &Text {
         &self.target
     }
 
@@ -64,14 +64,14 @@ impl CachedPod {
     }
 
     /// Returns the value of the label `controller-revision-hash`; empty without the label.
-    pub fn hash(&self) -> &str {
-        self.pod.meta.labels.get(HASH_LABEL).unwrap_or_default()
+    pub fn revision_hash(&self) -> &str {
+        self.pod.meta.labels.get(REVISION_HASH_LABEL).unwrap_or_default()
     }
 
     /// Whether the Pod lacks the label `controller-revision-hash`, which the watch of Pods selects. A label with an empty value
     /// counts as present.
     pub fn is_unlabelled(&self) -> bool {
-        self.pod.meta.labels.get(HASH_LABEL).is_none()
+        self.pod.meta.labels.get(REVISION_HASH_LABEL).is_none()
     }
 
     /// Returns the value of the label `pod-template-generation`; `None` without the label.
@@ -80,7 +80,7 @@ impl CachedPod {
     }
 
     /// Whether the Pod has finished and is terminating. Every decision ignores such a Pod.
-    pub fn is_leaving(&self) -> bool {
+    pub fn is_finished_and_terminating(&self) -> bool {
         self.pod.phase.is_terminal() && self.pod.meta.is_deleting()
     }
 }
@@ -89,15 +89,15 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
-        Some(|head| head.controller().is_none_or(|kind| kind == DAEMON_SETS.kind));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.pod.meta.annotations = Annotations::default();
         self.pod.meta.finalizers = Box::default();
     }
@@ -181,7 +181,7 @@ impl WireSpec<'_> {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow, default)]
-    phase: Option<Str<'a>>,
+    phase: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
     conditions: Option<Vec<WireCondition<'a>>>,
 }
@@ -192,7 +192,7 @@ struct WireCondition<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    status: Option<Str<'a>>,
+    status: Option<JsonStr<'a>>,
     #[serde(default, with = "seconds")]
     last_transition_time: Option<Timestamp>,
 }
@@ -211,8 +211,8 @@ impl<'de> Deserialize<'de> for CachedPod {
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let target = spec.target();
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
-        let status = Status { phase, readiness: status.readiness(), ..Status::default() };
-        Ok(Self { pod: Pod::new(metadata, Spec { node: spec.node_name, ..Spec::default() }, &status), target })
+        let status = PodStatus { phase, readiness: status.readiness(), ..PodStatus::default() };
+        Ok(Self { pod: Pod::new(metadata, PodSpec { node: spec.node_name, ..PodSpec::default() }, &status), target })
     }
 }
 
@@ -249,11 +249,11 @@ mod tests {
             (pinned(json!([term(field("In", json!([])))])), ""),
             (pinned(json!([{"matchExpressions": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}])), ""),
         ] {
-            assert_eq!(pod(spec.clone()).target(), target, "{spec}");
+            assert_eq!(pod(spec.clone()).target_node(), target, "{spec}");
         }
         let mut both = pinned(json!([term(field("In", json!(["pinned"])))]));
         both["nodeName"] = json!("bound");
-        assert_eq!(pod(both).target(), "bound");
+        assert_eq!(pod(both).target_node(), "bound");
     }
 
     /// DAEMONSET-2.
@@ -265,7 +265,7 @@ mod tests {
                 .into_iter()
                 .collect();
             let json = json!({"metadata": {"name": "p", "ownerReferences": owners}});
-            assert_eq!(serde_json::from_str::<CachedPod>(&json.to_string()).unwrap().keep(), keep, "{owner:?}");
+            assert_eq!(serde_json::from_str::<CachedPod>(&json.to_string()).unwrap().is_cached(), keep, "{owner:?}");
         }
     }
 }

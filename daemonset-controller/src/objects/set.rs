@@ -10,7 +10,7 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
-use super::{DAEMON_SETS, TEMPLATE_GENERATION};
+use super::{DAEMON_SETS, TEMPLATE_GENERATION_ANNOTATION};
 
 /// The fields of a DaemonSet that the controller reads.
 ///
@@ -26,20 +26,20 @@ pub struct DaemonSet {
     /// `spec.template` as the server sent it.
     pub template: Raw,
     /// `spec.updateStrategy`. An unknown type counts as `OnDelete`.
-    pub update: Update,
+    pub update_strategy: UpdateStrategy,
     /// Greatest number of earlier revisions (`spec.revisionHistoryLimit`), apart from revisions in use; 10 by default.
-    pub history: i32,
+    pub revision_history_limit: i32,
     /// The status that is stored on the server.
-    pub status: Status,
+    pub status: DaemonSetStatus,
 }
 
 /// The strategy for Pods that were created from an earlier template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Update {
+pub enum UpdateStrategy {
     /// Users delete Pods, and the controller creates the replacements from the new template.
     OnDelete,
     /// The controller replaces outdated Pods. The limits are numbers, or percentages of the nodes on which a Pod should run.
-    Rolling {
+    RollingUpdate {
         /// Greatest number of nodes without an available Pod; `None` means 1.
         max_unavailable: Option<IntOrString>,
         /// Greatest number of nodes with a new Pod beside the outdated one; `None` means 0.
@@ -53,7 +53,7 @@ pub enum Update {
 /// the conditions, which belong to other writers, nor the collision count, which has its own write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
+pub struct DaemonSetStatus {
     /// Number of nodes that should run a Pod and have a Pod.
     pub current_number_scheduled: i32,
     /// Number of nodes that should not run a Pod and have a Pod.
@@ -79,9 +79,9 @@ pub struct Status {
     pub collision_count: Option<i32>,
 }
 
-impl Status {
+impl DaemonSetStatus {
     /// Whether this status must be written because it differs from `stored`. A different collision count alone needs no write.
-    pub fn differs(&self, stored: &Self) -> bool {
+    pub fn must_replace(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
     }
@@ -92,17 +92,19 @@ fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serial
 }
 
 impl DaemonSet {
-    /// Returns the number in the annotation [`TEMPLATE_GENERATION`], which new Pods get as a label. Returns `None` without the
+    /// Returns the number in the annotation [`TEMPLATE_GENERATION_ANNOTATION`], which new Pods get as a label. Returns `None` without the
     /// annotation, or if its value is not a number.
     pub fn template_generation(&self) -> Option<i64> {
-        self.metadata.annotations.get(TEMPLATE_GENERATION)?.parse().ok()
+        self.metadata.annotations.get(TEMPLATE_GENERATION_ANNOTATION)?.parse().ok()
     }
 
     /// Whether a node may have a new Pod beside the outdated one. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
     pub fn allows_surge(&self) -> bool {
-        match &self.update {
-            Update::Rolling { max_surge: Some(surge), .. } => surge.resolve(1, Round::Up).is_ok_and(|surge| surge > 0),
-            Update::Rolling { max_surge: None, .. } | Update::OnDelete => false,
+        match &self.update_strategy {
+            UpdateStrategy::RollingUpdate { max_surge: Some(surge), .. } => {
+                surge.resolve(1, Round::Up).is_ok_and(|surge| surge > 0)
+            }
+            UpdateStrategy::RollingUpdate { max_surge: None, .. } | UpdateStrategy::OnDelete => false,
         }
     }
 }
@@ -115,7 +117,7 @@ impl Object for DaemonSet {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
     }
 }
@@ -125,7 +127,7 @@ struct Wire {
     metadata: Meta,
     spec: WireSpec,
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<DaemonSetStatus>,
 }
 
 #[derive(Deserialize)]
@@ -160,15 +162,15 @@ struct WireRolling {
 
 impl<'de> Deserialize<'de> for DaemonSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Wire::deserialize(deserializer)?.check().map_err(D::Error::custom)
+        Wire::deserialize(deserializer)?.into_daemon_set().map_err(D::Error::custom)
     }
 }
 
 impl Wire {
-    fn check(self) -> Result<DaemonSet, String> {
+    fn into_daemon_set(self) -> Result<DaemonSet, String> {
         let Self { metadata, spec, status } = self;
-        let min_ready_seconds = count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
-        let history = count("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(10))?;
+        let min_ready_seconds = parse_count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
+        let history = parse_count("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(10))?;
         let selector = Selector::from_value(&spec.selector);
         if selector.is_null() {
             return Err("spec.selector is missing".to_owned());
@@ -180,18 +182,26 @@ impl Wire {
         let update = match spec.update_strategy {
             Some(update) if &*update.kind == "RollingUpdate" || update.kind.is_empty() => {
                 let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
-                Update::Rolling { max_unavailable, max_surge }
+                UpdateStrategy::RollingUpdate { max_unavailable, max_surge }
             }
             // With an unknown strategy, the controller replaces no outdated Pods.
-            Some(_) => Update::OnDelete,
-            None => Update::Rolling { max_unavailable: None, max_surge: None },
+            Some(_) => UpdateStrategy::OnDelete,
+            None => UpdateStrategy::RollingUpdate { max_unavailable: None, max_surge: None },
         };
         let status = status.unwrap_or_default();
-        Ok(DaemonSet { metadata, min_ready_seconds, selector, template, update, history, status })
+        Ok(DaemonSet {
+            metadata,
+            min_ready_seconds,
+            selector,
+            template,
+            update_strategy: update,
+            revision_history_limit: history,
+            status,
+        })
     }
 }
 
-fn count(field: &str, value: i64) -> Result<i32, String> {
+fn parse_count(field: &str, value: i64) -> Result<i32, String> {
     i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
@@ -220,10 +230,10 @@ mod tests {
     #[test]
     fn a_set_is_decoded_with_defaults() {
         let set = read(&agent()).unwrap();
-        assert_eq!((set.min_ready_seconds, set.history, set.template_generation()), (5, 10, Some(7)));
+        assert_eq!((set.min_ready_seconds, set.revision_history_limit, set.template_generation()), (5, 10, Some(7)));
         assert_eq!((set.status.number_ready, set.status.collision_count), (2, None));
-        let limits = Update::Rolling { max_unavailable: Some(1.into()), max_surge: Some(0.into()) };
-        assert_eq!(set.update, limits);
+        let limits = UpdateStrategy::RollingUpdate { max_unavailable: Some(1.into()), max_surge: Some(0.into()) };
+        assert_eq!(set.update_strategy, limits);
     }
 
     /// DAEMONSET-46.
@@ -251,7 +261,7 @@ mod tests {
     fn an_unknown_strategy_replaces_nothing() {
         let mut object = agent();
         object["spec"]["updateStrategy"]["type"] = json!("Sometimes");
-        assert_eq!(read(&object).unwrap().update, Update::OnDelete);
+        assert_eq!(read(&object).unwrap().update_strategy, UpdateStrategy::OnDelete);
     }
 
     /// DAEMONSET-4.
@@ -279,7 +289,12 @@ mod tests {
     /// DAEMONSET-58.
     #[test]
     fn omitted_zeros_of_a_status_are_written_as_null() {
-        let status = Status { number_ready: 1, observed_generation: 2, collision_count: Some(3), ..Status::default() };
+        let status = DaemonSetStatus {
+            number_ready: 1,
+            observed_generation: 2,
+            collision_count: Some(3),
+            ..DaemonSetStatus::default()
+        };
         assert_eq!(
             serde_json::to_value(&status).unwrap(),
             json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 1,
@@ -290,10 +305,10 @@ mod tests {
     /// DAEMONSET-58.
     #[test]
     fn a_status_differs_by_its_counts_and_by_a_newer_generation() {
-        let stored = Status { number_ready: 1, observed_generation: 2, ..Status::default() };
-        assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
-        assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));
-        assert!(Status { observed_generation: 3, ..stored.clone() }.differs(&stored));
-        assert!(Status { number_unavailable: 1, ..stored.clone() }.differs(&stored));
+        let stored = DaemonSetStatus { number_ready: 1, observed_generation: 2, ..DaemonSetStatus::default() };
+        assert!(!DaemonSetStatus { collision_count: Some(1), ..stored.clone() }.must_replace(&stored));
+        assert!(!DaemonSetStatus { observed_generation: 1, ..stored.clone() }.must_replace(&stored));
+        assert!(DaemonSetStatus { observed_generation: 3, ..stored.clone() }.must_replace(&stored));
+        assert!(DaemonSetStatus { number_unavailable: 1, ..stored.clone() }.must_replace(&stored));
     }
 }

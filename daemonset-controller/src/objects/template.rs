@@ -3,31 +3,31 @@
 use common::{
     hash::pod_template_hash,
     json::Raw,
-    revision::{Numbers, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplate},
 };
 
-use super::Placement;
+use super::NodePlacement;
 
 /// A parsed Pod template, which the syncs of a DaemonSet share while the template stays unchanged.
 #[derive(Debug)]
-pub struct DaemonTemplate {
+pub struct ParsedPodTemplate {
     /// The template in the form that revisions store.
-    pub template: PodTemplate,
+    pub pod_template: PodTemplate,
     /// The requirements of the template on nodes.
-    pub placement: Placement,
+    pub placement: NodePlacement,
 }
 
-impl DaemonTemplate {
+impl ParsedPodTemplate {
     /// Parses `spec.template`. The error names a value that the API server's validation refuses.
     pub fn new(raw: &Raw) -> Result<Self, String> {
-        let template = PodTemplate::new(raw.clone(), Numbers::Exact)?;
-        let value = raw.value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
-        let placement = Placement::new(&value["spec"])?;
-        Ok(Self { template, placement })
+        let template = PodTemplate::new(raw.clone(), NumberEncoding::Exact)?;
+        let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
+        let placement = NodePlacement::new(&value["spec"])?;
+        Ok(Self { pod_template: template, placement })
     }
 
     /// Returns the hash for a new revision of this template. `collisions` is `status.collisionCount`.
-    pub fn hash(&self, collisions: Option<i32>) -> String {
-        pod_template_hash(&self.template.raw().value().unwrap_or_default(), collisions)
+    pub fn new_revision_hash(&self, collisions: Option<i32>) -> String {
+        pod_template_hash(&self.pod_template.raw().parse_value().unwrap_or_default(), collisions)
     }
 }

@@ -2,22 +2,28 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use super::{Plan, Scope};
+use super::{Plan, SyncScope};
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        if self.problem.is_some() {
+        if self.selector_problem.is_some() {
             return String::new();
         }
-        let tally = &self.tally;
+        let tally = &self.node_counts;
         format!(
             "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} other nodes have one",
-            tally.desired, tally.current, tally.ready, tally.available, tally.updated, self.hash, tally.misscheduled,
+            tally.desired,
+            tally.current,
+            tally.ready,
+            tally.available,
+            tally.updated,
+            self.revision_hash,
+            tally.misscheduled,
         )
     }
 
-    fn waiting(&self) -> Vec<String> {
-        if let Some(problem) = &self.problem {
+    fn wait_reasons(&self) -> Vec<String> {
+        if let Some(problem) = &self.selector_problem {
             return vec![problem.to_string()];
         }
         let mut waiting = self.waiting.clone().into_vec();
@@ -25,7 +31,7 @@ impl Explain for Plan {
         if deferred > 0 {
             waiting.push(format!("{deferred} more nodes are left to the next syncs"));
         }
-        if let Some(due) = self.due.filter(|_| self.scope != Scope::Status) {
+        if let Some(due) = self.due_after.filter(|_| self.scope != SyncScope::StatusOnly) {
             let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
             waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
         }
@@ -33,6 +39,6 @@ impl Explain for Plan {
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.due
+        self.due_after
     }
 }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     rosters::Rosters,
-    world::{World, empty, pod, read, world},
+    world::{SnapshotBuilder, decode_trimmed, pod, set_with_pods, set_without_pods},
 };
 
 /// Formats everything in a roster that syncs depend on, so that two rosters can be compared.
-fn seen(roster: &Roster, world: &World) -> String {
-    let set: Arc<DaemonSet> = read(&world.set);
-    let nodes = roster.nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.around());
-    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected(), roster.hashes)
+fn format_roster(roster: &Roster, world: &SnapshotBuilder) -> String {
+    let set: Arc<DaemonSet> = decode_trimmed(&world.set);
+    let nodes = roster.actionable_nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.roster_inputs());
+    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected_pods(), roster.pod_hashes)
 }
 
 #[derive(Clone, Debug)]
@@ -38,10 +38,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Returns a Pod in one of nine states by number; `None` for every other number.
-fn state(n: usize) -> Option<crate::world::PodBuilder> {
+fn pod_in_state(n: usize) -> Option<crate::world::PodBuilder> {
     Some(match n {
         0 => pod(),
-        1 => pod().of("b"),
+        1 => pod().revision_hash("b"),
         2 => pod().ready(5),
         3 => pod().unready(),
         4 => pod().phase("Failed"),
@@ -59,20 +59,20 @@ proptest! {
     /// DAEMONSET-63.
     #[test]
     fn an_updated_roster_equals_a_new_roster(steps in prop::collection::vec(step(), 1..25)) {
-        let mut world = world(3).spec("minReadySeconds", json!(20));
+        let mut world = set_with_pods(3).spec("minReadySeconds", json!(20));
         let mut hash = "a";
-        let uid = &read::<DaemonSet>(&world.set).metadata.uid.clone();
+        let uid = &decode_trimmed::<DaemonSet>(&world.set).metadata.uid.clone();
         let key = Key::new("shop", "agent");
         let rosters = Rosters::default();
-        let with = |work: &mut dyn FnMut(&mut Roster)| rosters.with(&key, uid, |record| record.roster.as_mut().map(work));
-        rosters.with(&key, uid, |record| record.roster = Some(world.roster(hash)));
+        let with = |work: &mut dyn FnMut(&mut Roster)| rosters.with_record(&key, uid, |record| record.roster.as_mut().map(work));
+        rosters.with_record(&key, uid, |record| record.roster = Some(world.roster(hash)));
         for step in steps {
             match step {
                 Step::Pod { node, second, state: n } => {
                     let name = format!("p{node}{}", if second { "x" } else { "" });
                     let old = world.pods.iter().position(|pod| pod["metadata"]["name"] == *name).map(|at| world.pods.remove(at));
-                    let new = state(n).map(|pod| pod.named(&name, &format!("n{node}")));
-                    let cached = |pod: &Option<Value>| pod.as_ref().map(read);
+                    let new = pod_in_state(n).map(|pod| pod.build_named(&name, &format!("n{node}")));
+                    let cached = |pod: &Option<Value>| pod.as_ref().map(decode_trimmed);
                     rosters.pod_changed(cached(&old).as_ref(), cached(&new).as_ref());
                     world.pods.extend(new);
                 }
@@ -89,21 +89,21 @@ proptest! {
                 Step::Template(n) => hash = ["a", "b"][n],
                 Step::Limits(n) => {
                     let [unavailable, surge] = [[json!(1), json!(0)], [json!(0), json!("50%")], [json!(0), json!(2)], [json!("x"), json!(0)]][n].clone();
-                    world = world.limits(unavailable, surge);
+                    world = world.rolling_limits(unavailable, surge);
                 }
                 Step::Failed { node, seconds } => {
-                    world = world.failed_until(node, seconds);
-                    with(&mut |roster| roster.back_off_changed(&Text::new(&format!("n{node}"))));
+                    world = world.failed_pods_until(node, seconds);
+                    with(&mut |roster| roster.mark_node_changed(&Text::new(&format!("n{node}"))));
                 }
                 Step::Time(seconds) => world.now += SignedDuration::from_secs(seconds),
             }
-            let set: Arc<DaemonSet> = read(&world.set);
+            let set: Arc<DaemonSet> = decode_trimmed(&world.set);
             let mut kept = String::new();
             with(&mut |roster| {
-                world.around().update(roster, &set, hash, world.now);
-                kept = seen(roster, &world);
+                world.roster_inputs().update(roster, &set, hash, world.now);
+                kept = format_roster(roster, &world);
             });
-            prop_assert_eq!(kept, seen(&world.roster(hash), &world));
+            prop_assert_eq!(kept, format_roster(&world.roster(hash), &world));
         }
     }
 }
@@ -111,52 +111,59 @@ proptest! {
 /// DAEMONSET-63.
 #[test]
 fn a_sync_decides_only_the_changed_nodes() {
-    let mut world = world(5000).spec("minReadySeconds", json!(60));
-    let set: Arc<DaemonSet> = read(&world.set);
+    let mut world = set_with_pods(5000).spec("minReadySeconds", json!(60));
+    let set: Arc<DaemonSet> = decode_trimmed(&world.set);
     let mut roster = world.roster("a");
-    assert_eq!(roster.take_decided(), 5000);
-    let around = world.around();
+    assert_eq!(roster.take_decision_count(), 5000);
+    let around = world.roster_inputs();
     // Without an event, no node is decided.
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decided(), 0);
+    assert_eq!(roster.take_decision_count(), 0);
     // After an event of one Pod, one node is decided.
-    let (old, new) = (pod().named("p7", "n7"), pod().ready(10).named("p7", "n7"));
-    roster.remove(&read(&old));
-    roster.insert(&read(&new));
+    let (old, new) = (pod().build_named("p7", "n7"), pod().ready(10).build_named("p7", "n7"));
+    roster.remove_pod(&decode_trimmed(&old));
+    roster.insert_pod(&decode_trimmed(&new));
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decided(), 1);
+    assert_eq!(roster.take_decision_count(), 1);
     // After a change of one node, one node is decided.
-    roster.node_changed(&Text::new("n9"));
+    roster.mark_node_undecided(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decided(), 1);
+    assert_eq!(roster.take_decision_count(), 1);
     // After one Pod has become available, one node is decided.
     around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_decided(), 1);
+    assert_eq!(roster.take_decision_count(), 1);
     // With a new revision, all nodes are decided.
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_decided(), 5000);
+    assert_eq!(roster.take_decision_count(), 5000);
     // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.
-    let nodes = roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
-    assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
-    assert_eq!(nodes.blocking.nodes.len(), 0);
+    let nodes = roster.actionable_nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
+    assert_eq!((nodes.replace_within_limit_on.nodes.len(), nodes.replace_within_limit_on.total_count), (1, 5000));
+    assert_eq!(nodes.blocking_nodes.nodes.len(), 0);
     drop(around);
-    world = world.limits(json!("100%"), json!(0));
-    let set: Arc<DaemonSet> = read(&world.set);
-    assert_eq!(roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &world.around()).candidates.nodes.len(), 250);
+    world = world.rolling_limits(json!("100%"), json!(0));
+    let set: Arc<DaemonSet> = decode_trimmed(&world.set);
+    assert_eq!(
+        roster
+            .actionable_nodes(&set, 250, &world.cursors, &BTreeSet::new(), &world.roster_inputs())
+            .replace_within_limit_on
+            .nodes
+            .len(),
+        250
+    );
 }
 
 #[test]
 fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
     let mut placed = crate::world::template("a");
     placed["spec"]["nodeSelector"] = json!({"disk": "ssd"});
-    let world = empty(100)
+    let world = set_without_pods(100)
         .spec("template", placed)
         .node(json!({"metadata": {"name": "n5", "labels": {"disk": "ssd"}}}))
         .pod(8, pod());
     let mut roster = world.roster("a");
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
     let removed: Value = world.pods[0].clone();
-    roster.remove(&read(&removed));
-    world.around().update(&mut roster, &read::<DaemonSet>(&world.set), "a", world.now);
+    roster.remove_pod(&decode_trimmed(&removed));
+    world.roster_inputs().update(&mut roster, &decode_trimmed::<DaemonSet>(&world.set), "a", world.now);
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
 }

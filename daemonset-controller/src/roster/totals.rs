@@ -4,56 +4,56 @@ use common::intern::Text;
 use jiff::Timestamp;
 
 use crate::{
-    decide::standing::{Rollout, Standing},
-    snapshot::nodes::Tally,
+    decide::standing::{NodeContribution, RolloutRole},
+    snapshot::nodes::NodeCounts,
 };
 
 /// The sums over the contributions of all nodes of a DaemonSet.
 #[derive(Default)]
-pub(super) struct Totals {
+pub(super) struct RosterTotals {
     /// The sum of the counts of all nodes.
-    pub(super) tally: Tally,
+    pub(super) node_counts: NodeCounts,
     /// The nodes that need an action or block a rollout.
-    pub(super) lists: Lists,
+    pub(super) node_lists: NodeLists,
     /// The times at which a contribution changes without an event, each with the name of the node.
     timers: BTreeSet<(Timestamp, Text)>,
 }
 
 /// The nodes that need an action or block a rollout, by kind of action. A node may be in several lists.
 #[derive(Default)]
-pub(super) struct Lists {
-    pub(super) create: BTreeSet<Text>,
-    pub(super) delete: BTreeSet<Text>,
-    pub(super) blocking: BTreeSet<Text>,
-    pub(super) replace: BTreeSet<Text>,
-    pub(super) candidates: BTreeSet<Text>,
-    pub(super) remove: BTreeSet<Text>,
-    pub(super) sunset: BTreeSet<Text>,
+pub(super) struct NodeLists {
+    pub(super) create_pod_on: BTreeSet<Text>,
+    pub(super) delete_pods_on: BTreeSet<Text>,
+    pub(super) blocking_nodes: BTreeSet<Text>,
+    pub(super) replace_unavailable_on: BTreeSet<Text>,
+    pub(super) replace_within_limit_on: BTreeSet<Text>,
+    pub(super) delete_outdated_on: BTreeSet<Text>,
+    pub(super) delete_when_others_serve_on: BTreeSet<Text>,
 }
 
-impl Totals {
+impl RosterTotals {
     /// Adds the contribution of a node.
-    pub(super) fn add(&mut self, node: &Text, standing: &Standing) {
-        self.tally += standing.tally;
-        for list in self.lists.of(standing) {
+    pub(super) fn add(&mut self, node: &Text, standing: &NodeContribution) {
+        self.node_counts += standing.node_counts;
+        for list in self.node_lists.lists_for(standing) {
             list.insert(node.clone());
         }
-        self.timers.extend(standing.due.map(|due| (due, node.clone())));
+        self.timers.extend(standing.due_at.map(|due| (due, node.clone())));
     }
 
     /// Subtracts the contribution of a node. `standing` must be the value that was added.
-    pub(super) fn subtract(&mut self, node: &Text, standing: &Standing) {
-        self.tally -= standing.tally;
-        for list in self.lists.of(standing) {
+    pub(super) fn subtract(&mut self, node: &Text, standing: &NodeContribution) {
+        self.node_counts -= standing.node_counts;
+        for list in self.node_lists.lists_for(standing) {
             list.remove(node);
         }
-        if let Some(due) = standing.due {
+        if let Some(due) = standing.due_at {
             self.timers.remove(&(due, node.clone()));
         }
     }
 
     /// Removes the timers that have expired, and returns their nodes.
-    pub(super) fn take_expired(&mut self, now: Timestamp) -> impl Iterator<Item = Text> {
+    pub(super) fn take_expired_nodes(&mut self, now: Timestamp) -> impl Iterator<Item = Text> {
         std::iter::from_fn(move || {
             self.timers.first().filter(|(due, _)| *due <= now)?;
             self.timers.pop_first().map(|(_, node)| node)
@@ -61,24 +61,24 @@ impl Totals {
     }
 
     /// Returns the first time at which the contribution of a node changes without an event; `None` if there is none.
-    pub(super) fn due(&self) -> Option<Timestamp> {
+    pub(super) fn first_due_at(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }
 }
 
-impl Lists {
+impl NodeLists {
     /// Returns the lists to which a node with this contribution belongs.
-    fn of(&mut self, standing: &Standing) -> impl Iterator<Item = &mut BTreeSet<Text>> {
-        let rollout = match standing.rollout {
-            Rollout::Settled => None,
-            Rollout::Blocking => Some(&mut self.blocking),
-            Rollout::Replace => Some(&mut self.replace),
-            Rollout::Candidate => Some(&mut self.candidates),
-            Rollout::Remove => Some(&mut self.remove),
-            Rollout::Sunset => Some(&mut self.sunset),
+    fn lists_for(&mut self, standing: &NodeContribution) -> impl Iterator<Item = &mut BTreeSet<Text>> {
+        let rollout = match standing.rollout_role {
+            RolloutRole::NoAction => None,
+            RolloutRole::Blocking => Some(&mut self.blocking_nodes),
+            RolloutRole::ReplaceUnavailable => Some(&mut self.replace_unavailable_on),
+            RolloutRole::ReplaceWithinLimit => Some(&mut self.replace_within_limit_on),
+            RolloutRole::DeleteOutdated => Some(&mut self.delete_outdated_on),
+            RolloutRole::DeleteWhenOthersServe => Some(&mut self.delete_when_others_serve_on),
         };
-        let create = standing.creates.then_some(&mut self.create);
-        let delete = standing.deletes.then_some(&mut self.delete);
+        let create = standing.needs_pod.then_some(&mut self.create_pod_on);
+        let delete = standing.has_pods_to_delete.then_some(&mut self.delete_pods_on);
         [create, delete, rollout].into_iter().flatten()
     }
 }

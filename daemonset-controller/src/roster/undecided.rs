@@ -4,16 +4,16 @@ use common::intern::Text;
 
 /// The serial number of a change of a node or of the placement. A decision about an older change is outdated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change(u64);
+pub(crate) struct ChangeNumber(u64);
 
 /// The nodes with an undecided eligibility, each with the number of its last change.
 #[derive(Default)]
-pub(crate) struct Undecided {
-    nodes: BTreeMap<Text, Change>,
-    last: Change,
+pub(crate) struct UndecidedNodes {
+    nodes: BTreeMap<Text, ChangeNumber>,
+    last: ChangeNumber,
 }
 
-impl Undecided {
+impl UndecidedNodes {
     /// Adds a node, or gives it the number of a new change.
     pub(crate) fn add(&mut self, node: &Text) {
         self.last.0 += 1;
@@ -26,7 +26,7 @@ impl Undecided {
     }
 
     /// Removes a node that was decided because of `change`. Returns `false` if the node has changed since then or was removed.
-    pub(crate) fn settle(&mut self, node: &Text, change: Change) -> bool {
+    pub(crate) fn remove_if_unchanged(&mut self, node: &Text, change: ChangeNumber) -> bool {
         let is_last = self.nodes.get(node) == Some(&change);
         if is_last {
             self.nodes.remove(node);
@@ -35,7 +35,7 @@ impl Undecided {
     }
 
     /// Returns at most `at_most` nodes with their last changes, ordered by name.
-    pub(crate) fn first(&self, at_most: usize) -> Vec<(Text, Change)> {
+    pub(crate) fn first_nodes(&self, at_most: usize) -> Vec<(Text, ChangeNumber)> {
         self.nodes.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()
     }
 

@@ -16,31 +16,31 @@ use crate::objects::PodRef;
 /// The lists are ordered by node name, and no longer than one sync can use. Lists of creations and deletions begin after the
 /// [cursor](Cursors) and wrap around.
 #[derive(Clone, Debug)]
-pub struct Nodes {
+pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
-    pub criteria: Criteria,
+    pub criteria: PodCriteria,
     /// The nodes of the last refused requests. The lists begin after them.
-    pub cursors: Cursors,
+    pub cursors: RefusedNodeCursors,
     /// The sum of the counts of all nodes.
-    pub tally: Tally,
+    pub node_counts: NodeCounts,
     /// Nodes that need a Pod regardless of the update strategy.
-    pub create: Listed,
+    pub create_pod_on: NodeList,
     /// Nodes on which Pods must be deleted regardless of the update strategy.
-    pub delete: Listed,
+    pub delete_pods_on: NodeList,
     /// Nodes with an outdated Pod that is not available. It is replaced regardless of the limit of the rolling update.
-    pub replace: Listed,
+    pub replace_unavailable_on: NodeList,
     /// Nodes with an outdated Pod that is deleted without waiting; only with surge.
-    pub remove: Listed,
+    pub delete_outdated_on: NodeList,
     /// Nodes on which no Pod should run and that have an available outdated Pod; only with surge.
-    pub sunset: Listed,
+    pub delete_when_others_serve_on: NodeList,
     /// Nodes with an available outdated Pod that is replaced within the limit of the rolling update.
-    pub candidates: Listed,
+    pub replace_within_limit_on: NodeList,
     /// At most three of the nodes that block the rolling update, for the explanation.
-    pub blocking: Listed,
+    pub blocking_nodes: NodeList,
     /// Number of Pods that are neither bound nor pinned to a node.
-    pub untargeted: usize,
+    pub untargeted_pods: usize,
     /// The first time at which the contribution of a node changes without an event; `None` if there is none.
-    pub due: Option<Timestamp>,
+    pub due_at: Option<Timestamp>,
 }
 
 /// The nodes of the last refused requests. Creations and deletions begin with the nodes after them.
@@ -48,20 +48,20 @@ pub struct Nodes {
 /// Without cursors, a Pod that the server always refuses would come first in every sync, and the nodes after it would get no
 /// turn.
 #[derive(Clone, Debug, Default)]
-pub struct Cursors {
+pub struct RefusedNodeCursors {
     /// The node of the last refused creation. Creations begin with the node after it.
-    pub create: Cursor,
+    pub creation_cursor: NodeCursor,
     /// The node of the last refused deletion. Deletions begin with the node after it.
-    pub delete: Cursor,
+    pub deletion_cursor: NodeCursor,
 }
 
 /// The node of the last refused request. With `None`, the order begins with the first name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(pub Option<Text>);
+pub struct NodeCursor(pub Option<Text>);
 
-impl Cursor {
+impl NodeCursor {
     /// Sorts work by node name, beginning after the cursor and wrapping around. With an empty cursor, the order stays.
-    pub fn order<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
+    pub fn sort_after_cursor<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
         if let Some(refused) = &self.0 {
             let position = |one: &T| (node(one) <= refused, node(one).clone());
             work.sort_by_cached_key(position);
@@ -71,17 +71,17 @@ impl Cursor {
 
 /// The first nodes of a list, and the length of the whole list.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
+pub struct NodeList {
     /// The first nodes, in the order of the list.
     pub nodes: Vec<NodePods>,
     /// Number of nodes in the whole list.
-    pub count: usize,
+    pub total_count: usize,
 }
 
-impl Listed {
+impl NodeList {
     /// Returns the number of nodes that are only in the whole list.
-    pub fn unlisted(&self) -> usize {
-        self.count.saturating_sub(self.nodes.len())
+    pub fn unlisted_count(&self) -> usize {
+        self.total_count.saturating_sub(self.nodes.len())
     }
 }
 
@@ -92,18 +92,22 @@ pub struct NodePods {
     pub name: Text,
     /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
-    /// The Pods of the node, ordered by [`rank`].
+    /// The Pods of the node, ordered by [`pod_sort_key`].
     pub pods: Vec<PodRef>,
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    pub failed_until: Option<Timestamp>,
+    pub failed_pods_delayed_until: Option<Timestamp>,
     /// The delay that would follow if a failed Pod on the node were deleted in this sync.
-    pub failed_delay: Duration,
+    pub next_failed_pod_delay: Duration,
 }
 
 impl NodePods {
     /// Returns the node in the form that decisions use, without a copy of the Pods.
     pub fn view(&self) -> NodeView<'_> {
-        NodeView { eligibility: self.eligibility, pods: &self.pods, failed_until: self.failed_until }
+        NodeView {
+            eligibility: self.eligibility,
+            pods: &self.pods,
+            failed_pods_delayed_until: self.failed_pods_delayed_until,
+        }
     }
 }
 
@@ -111,34 +115,34 @@ impl NodePods {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eligibility {
     /// A Pod should run on the node.
-    Runs,
+    RunsPods,
     /// No Pod is created, and an existing Pod stays: the node has a `NoSchedule` taint that the Pods do not tolerate.
-    Stays,
+    KeepsPods,
     /// No Pod may run on the node, and existing Pods are deleted.
-    Leaves,
+    RemovesPods,
     /// The cache does not have the node.
-    Vanished,
+    NodeDeleted,
 }
 
 impl Eligibility {
     /// Whether a Pod should run on the node, and is created if it is missing.
     pub fn should_run(self) -> bool {
-        self == Self::Runs
+        self == Self::RunsPods
     }
 
     /// Whether an existing Pod may stay on the node.
-    pub fn should_continue(self) -> bool {
-        matches!(self, Self::Runs | Self::Stays)
+    pub fn should_continue_running(self) -> bool {
+        matches!(self, Self::RunsPods | Self::KeepsPods)
     }
 }
 
 /// The properties of a DaemonSet that decide whether a Pod is current, available or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Criteria {
+pub struct PodCriteria {
     /// The hash of the current revision; empty before the first sync has chosen a revision.
-    pub hash: Text,
+    pub current_hash: Text,
     /// The hashes of other revisions with the same template.
-    pub same_hashes: BTreeSet<Text>,
+    pub duplicate_hashes: BTreeSet<Text>,
     /// The value of the label `pod-template-generation` on Pods of the current template; `None` if it is unknown.
     pub template_generation: Option<Text>,
     /// How long a Pod must be ready before it is available, in seconds (`spec.minReadySeconds`).
@@ -146,12 +150,12 @@ pub struct Criteria {
     /// Whether a node may have a new Pod beside the outdated one (`maxSurge` is above zero).
     pub allows_surge: bool,
     /// Whether the new Pod is created before the outdated one is deleted, or after.
-    pub replacement: Replacement,
+    pub replacement_order: ReplacementOrder,
 }
 
 /// The order of creation and deletion when an outdated Pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replacement {
+pub enum ReplacementOrder {
     /// The controller does not replace outdated Pods. Users delete them.
     OnDelete,
     /// The outdated Pod is deleted before the new Pod is created (`maxUnavailable`).
@@ -160,17 +164,19 @@ pub enum Replacement {
     CreateFirst,
 }
 
-impl Criteria {
+impl PodCriteria {
     /// Whether a Pod has the hash of a revision of the current template.
-    pub fn is_of_revision(&self, pod: &PodRef) -> bool {
-        !self.hash.is_empty() && (pod.hash() == self.hash.as_str() || self.same_hashes.contains(pod.hash()))
+    pub fn has_current_hash(&self, pod: &PodRef) -> bool {
+        !self.current_hash.is_empty()
+            && (pod.revision_hash() == self.current_hash.as_str()
+                || self.duplicate_hashes.contains(pod.revision_hash()))
     }
 
     /// Whether a Pod has the current template, according to the hash of the revision or the generation of the template.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `IsPodUpdated`.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
-        self.is_of_revision(pod)
+        self.has_current_hash(pod)
             || (self.template_generation.is_some() && pod.template_generation() == self.template_generation.as_deref())
     }
 
@@ -185,26 +191,26 @@ impl Criteria {
 pub struct NodeView<'a> {
     /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
-    /// The Pods of the node, ordered by [`rank`]. [Leaving](crate::objects::CachedPod::is_leaving) Pods are included.
+    /// The Pods of the node, ordered by [`pod_sort_key`]. [Leaving](crate::objects::CachedPod::is_finished_and_terminating) Pods are included.
     pub pods: &'a [PodRef],
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    pub failed_until: Option<Timestamp>,
+    pub failed_pods_delayed_until: Option<Timestamp>,
 }
 
 impl<'a> NodeView<'a> {
     /// Returns the Pods of the node, except for Pods that have finished and are terminating.
-    pub fn present(&self) -> impl Iterator<Item = &'a PodRef> + use<'a> {
-        self.pods.iter().filter(|pod| !pod.is_leaving())
+    pub fn present_pods(&self) -> impl Iterator<Item = &'a PodRef> + use<'a> {
+        self.pods.iter().filter(|pod| !pod.is_finished_and_terminating())
     }
 
     /// Returns the Pods that are not terminating: first the Pods of the current template, then the outdated Pods.
-    pub(crate) fn by_template(&self, criteria: &Criteria) -> (Vec<&'a PodRef>, Vec<&'a PodRef>) {
-        self.present().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
+    pub(crate) fn pods_by_template(&self, criteria: &PodCriteria) -> (Vec<&'a PodRef>, Vec<&'a PodRef>) {
+        self.present_pods().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
     }
 
     /// Returns the outdated Pod of the node; `None` if there is none or more than one.
-    pub fn outdated(&self, criteria: &Criteria) -> Option<&'a PodRef> {
-        match self.by_template(criteria).1[..] {
+    pub fn outdated_pod(&self, criteria: &PodCriteria) -> Option<&'a PodRef> {
+        match self.pods_by_template(criteria).1[..] {
             [old] => Some(old),
             _ => None,
         }
@@ -214,14 +220,14 @@ impl<'a> NodeView<'a> {
 /// Returns the sort key of a Pod among the Pods of its node: bound Pods come first, then older Pods, then the first name.
 ///
 /// Upstream: `pkg/controller/daemon`, `podByCreationTimestampAndPhase`.
-pub fn rank(pod: &PodRef) -> impl Ord + use<'_> {
+pub fn pod_sort_key(pod: &PodRef) -> impl Ord + use<'_> {
     let meta = pod.meta();
-    (!pod.is_bound(), meta.created, &*meta.name)
+    (!pod.is_bound(), meta.creation_timestamp, &*meta.name)
 }
 
-/// Numbers of nodes of a DaemonSet. The first Pod of a node is the first one by [`rank`].
+/// Numbers of nodes of a DaemonSet. The first Pod of a node is the first one by [`pod_sort_key`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct NodeCounts {
     /// Nodes on which a Pod should run: the desired nodes.
     pub desired: i32,
     /// Desired nodes that have a Pod.
@@ -235,12 +241,12 @@ pub struct Tally {
     /// Nodes on which no Pod should run, and that have a Pod.
     pub misscheduled: i32,
     /// Nodes that count against the limit of the rolling update.
-    pub blocking: i32,
+    pub blocking_rollout: i32,
     /// Existing nodes with an available Pod, desired or not. Counted only with surge.
     pub serving: i32,
 }
 
-impl Tally {
+impl NodeCounts {
     fn each(&mut self, other: &Self, change: impl Fn(&mut i32, i32)) {
         change(&mut self.desired, other.desired);
         change(&mut self.current, other.current);
@@ -248,18 +254,18 @@ impl Tally {
         change(&mut self.available, other.available);
         change(&mut self.updated, other.updated);
         change(&mut self.misscheduled, other.misscheduled);
-        change(&mut self.blocking, other.blocking);
+        change(&mut self.blocking_rollout, other.blocking_rollout);
         change(&mut self.serving, other.serving);
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for NodeCounts {
     fn add_assign(&mut self, other: Self) {
         self.each(&other, |sum, n| *sum += n);
     }
 }
 
-impl SubAssign for Tally {
+impl SubAssign for NodeCounts {
     fn sub_assign(&mut self, other: Self) {
         self.each(&other, |sum, n| *sum -= n);
     }

@@ -10,26 +10,26 @@ use crate::objects::RevisionRef;
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// Revisions without a controller that the selector matches.
-    pub adopt: Vec<RevisionRef>,
+    pub revisions_to_adopt: Vec<RevisionRef>,
     /// Revisions of the DaemonSet that the selector no longer matches.
-    pub release: Vec<RevisionRef>,
+    pub revisions_to_release: Vec<RevisionRef>,
     /// Revisions without the hash label. The sync labels them with their own name.
-    pub unlabelled: Vec<RevisionRef>,
+    pub unlabelled_revisions: Vec<RevisionRef>,
     /// Revisions of earlier templates, oldest first.
-    pub old: Vec<RevisionRef>,
+    pub earlier_revisions: Vec<RevisionRef>,
     /// The revision of the present template, and the write that it needs.
-    pub current: Current,
+    pub current: CurrentRevision,
     /// Other revisions of the present template. The sync deletes them.
     pub duplicates: Vec<RevisionRef>,
     /// The hash of the current revision, which new Pods get as a label.
-    pub hash: Text,
+    pub current_hash: Text,
     /// The other hashes under which the present template is stored. A Pod with such a hash is not outdated.
-    pub same_hashes: BTreeSet<Text>,
+    pub duplicate_hashes: BTreeSet<Text>,
 }
 
 /// The revision of a DaemonSet's present template, and the write that it needs.
 #[derive(Clone, Debug)]
-pub enum Current {
+pub enum CurrentRevision {
     /// The revision is stored, and has the highest number.
     Stored(RevisionRef),
     /// The revision is stored without the highest number, because the present template is an earlier one again. The sync writes
@@ -46,23 +46,23 @@ pub enum Current {
 
 impl Revisions {
     /// Drops the planned changes of a revision if `is_refused` returns true for it.
-    pub(crate) fn leave(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
-        self.unlabelled.retain(|revision| !is_refused(revision));
+    pub(crate) fn drop_refused_changes(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
+        self.unlabelled_revisions.retain(|revision| !is_refused(revision));
         self.duplicates.retain(|revision| !is_refused(revision));
-        if let Current::Renumber(revision, _) = &self.current
+        if let CurrentRevision::Renumber(revision, _) = &self.current
             && is_refused(revision)
         {
-            self.current = Current::Stored(Arc::clone(revision));
+            self.current = CurrentRevision::Stored(Arc::clone(revision));
         }
     }
 
     /// Removes the duplicates with these hashes from the deletions: the server denies to relabel Pods that have such a hash.
     pub(crate) fn keep_duplicates(&mut self, hashes: &BTreeSet<&str>) {
-        self.duplicates.retain(|revision| !hashes.contains(hash_of(revision)));
+        self.duplicates.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
     }
 }
 
 /// Returns the value of the hash label of a revision; without the label, the name of the revision, which becomes the label.
-pub fn hash_of(revision: &RevisionRef) -> &str {
-    revision.hash().unwrap_or(&revision.meta.name)
+pub fn revision_hash_or_name(revision: &RevisionRef) -> &str {
+    revision.revision_hash().unwrap_or(&revision.meta.name)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use common::{
-    api::{Api, Patch, Target},
-    settings::Settings,
+    api::{Api, PatchFormat, RequestTarget},
+    settings::OperatorSettings,
 };
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
@@ -13,13 +13,13 @@ use sandbox::{Action, ConnectionCut, Rule, loops::Loops};
 use serde_json::{Value, json};
 use tower::Service as _;
 
-use crate::world::{ME, NS, REVISIONS, SETS, World, name, set};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, REVISIONS, SETS, TestCluster, daemon_set, object_name};
 
 /// Returns a line for each revision, ordered by number: its number and the image of its template.
-async fn history(world: &World) -> Vec<String> {
+async fn revision_lines(world: &TestCluster) -> Vec<String> {
     let mut all: Vec<(i64, String)> = world
         .sandbox
-        .list(REVISIONS, Some(NS))
+        .list(REVISIONS, Some(NAMESPACE))
         .await
         .unwrap()
         .iter()
@@ -35,26 +35,26 @@ async fn history(world: &World) -> Vec<String> {
 /// DAEMONSET-36, DAEMONSET-38.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_makes_the_earlier_revision_the_newest() {
-    let world = World::new().await;
-    let mut object = set(json!({}));
+    let world = TestCluster::new().await;
+    let mut object = daemon_set(json!({}));
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
-    world.apply(object).await;
-    world.settle().await;
-    let first = world.names(REVISIONS).await.remove(0);
+    world.create_object(object).await;
+    world.wait_until_settled().await;
+    let first = world.object_names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &first).await;
     assert_eq!(stored["metadata"]["annotations"]["kubernetes.io/change-cause"], "first");
     let hash = stored["metadata"]["labels"]["controller-revision-hash"].clone();
     world.roll_out("img:2", json!({})).await;
-    world.settle().await;
-    assert_eq!(history(&world).await, ["1 img:1", "2 img:2"]);
+    world.wait_until_settled().await;
+    assert_eq!(revision_lines(&world).await, ["1 img:1", "2 img:2"]);
     // A rollback by kubectl: it sends the data of a revision as a strategic merge patch of the DaemonSet.
-    let (keeper, gate) = common::gate::gate(world.clock.clone());
-    keeper.open();
+    let (keeper, gate) = common::gate::closed_gate(world.clock.clone());
+    keeper.open_without_deadline();
     let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
-    let target = Target::object(daemonset_controller::objects::DAEMON_SETS, NS, "agent");
-    kubectl.patch(target, Patch::Strategic, &stored["data"]).await.unwrap();
-    world.settle().await;
-    assert_eq!(history(&world).await, ["2 img:2", "3 img:1"]);
+    let target = RequestTarget::object(daemonset_controller::objects::DAEMON_SETS, NAMESPACE, "agent");
+    kubectl.patch(target, PatchFormat::Strategic, &stored["data"]).await.unwrap();
+    world.wait_until_settled().await;
+    assert_eq!(revision_lines(&world).await, ["2 img:2", "3 img:1"]);
     assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], hash);
@@ -66,51 +66,51 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_another_template_is_skipped() {
     let taken = {
-        let world = World::new().await;
-        world.apply(set(json!({}))).await;
-        world.settle().await;
-        world.names(REVISIONS).await.remove(0)
+        let world = TestCluster::new().await;
+        world.create_object(daemon_set(json!({}))).await;
+        world.wait_until_settled().await;
+        world.object_names(REVISIONS).await.remove(0)
     };
-    let world = World::new().await;
+    let world = TestCluster::new().await;
     world
-        .apply(
-            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
+        .create_object(
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NAMESPACE},
         "data": {"spec": {"template": {"$patch": "replace"}}}, "revision": 1}),
         )
         .await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
     let status = world.status().await;
     assert_eq!((&status["collisionCount"], &status["numberReady"]), (&json!(1), &json!(3)));
-    let names = world.names(REVISIONS).await;
+    let names = world.object_names(REVISIONS).await;
     assert_eq!(names.len(), 2, "{names:?}");
     let other = names.iter().find(|name| **name != taken).unwrap();
     let hash = other.strip_prefix("agent-").unwrap();
     assert_eq!(world.pod_on("node-0").await["metadata"]["labels"]["controller-revision-hash"], hash);
-    world.forget();
+    world.clear_records();
     world.wait(60).await;
-    assert!(world.written().is_empty());
+    assert!(world.own_writes().is_empty());
 }
 
 /// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
-    let world = World::new().await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
-    let first = world.names(REVISIONS).await.remove(0);
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
+    let first = world.object_names(REVISIONS).await.remove(0);
     let mut twin = world.get(REVISIONS, &first).await;
     let owners = twin["metadata"]["ownerReferences"].take();
-    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "ownerReferences": owners,
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "ownerReferences": owners,
         "labels": {"app": "agent", "controller-revision-hash": "twin"}});
     twin["revision"] = json!(7);
-    world.forget();
-    world.apply(twin).await;
+    world.clear_records();
+    world.create_object(twin).await;
     // The creation of a revision by another client does not enqueue its DaemonSet. The change of a label does.
-    world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
-    world.settle().await;
-    assert_eq!(world.names(REVISIONS).await, ["agent-twin"]);
-    assert_eq!(world.done(), ["~node-0", "~node-1", "~node-2"]);
+    world.merge_patch(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    world.wait_until_settled().await;
+    assert_eq!(world.object_names(REVISIONS).await, ["agent-twin"]);
+    assert_eq!(world.pod_writes(), ["~node-0", "~node-1", "~node-2"]);
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
     }
@@ -120,67 +120,67 @@ async fn of_two_equal_revisions_the_newer_stays_and_no_pod_is_restarted() {
 /// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
 async fn earlier_revisions_are_kept_up_to_the_limit() {
-    let world = World::new().await;
-    world.apply(set(json!({"revisionHistoryLimit": 1}))).await;
-    world.settle().await;
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({"revisionHistoryLimit": 1}))).await;
+    world.wait_until_settled().await;
     for n in 2..6 {
         world.roll_out(&format!("img:{n}"), json!({})).await;
-        world.settle().await;
+        world.wait_until_settled().await;
     }
-    assert_eq!(history(&world).await, ["4 img:4", "5 img:5"]);
+    assert_eq!(revision_lines(&world).await, ["4 img:4", "5 img:5"]);
 }
 
 /// DAEMONSET-41.
 #[tokio::test(start_paused = true)]
 async fn a_revision_in_use_is_kept_beyond_the_limit() {
-    let world = World::new().await;
-    world.apply(set(json!({"revisionHistoryLimit": 0, "updateStrategy": {"type": "OnDelete"}}))).await;
-    world.settle().await;
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({"revisionHistoryLimit": 0, "updateStrategy": {"type": "OnDelete"}}))).await;
+    world.wait_until_settled().await;
     for n in 2..4 {
         world.roll_out(&format!("img:{n}"), json!({})).await;
-        world.settle().await;
+        world.wait_until_settled().await;
     }
-    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"]);
+    assert_eq!(revision_lines(&world).await, ["1 img:1", "3 img:3"]);
     for pod in world.pods().await {
-        world.sandbox.delete("pods", Some(NS), name(&pod)).await.unwrap();
+        world.sandbox.delete("pods", Some(NAMESPACE), object_name(&pod)).await.unwrap();
     }
-    world.settle().await;
-    assert_eq!(history(&world).await, ["3 img:3"]);
+    world.wait_until_settled().await;
+    assert_eq!(revision_lines(&world).await, ["3 img:3"]);
 }
 
 /// DAEMONSET-39, DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn revisions_without_a_hash_or_with_broken_data_do_not_hold_up_the_set() {
-    let world = World::new().await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
-    let first = world.names(REVISIONS).await.remove(0);
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
+    let first = world.object_names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &first).await;
     let broken = |name: &str, data: Value| {
         json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": data, "revision": 40,
-            "metadata": {"name": name, "namespace": NS, "labels": {"app": "agent"}, "ownerReferences": stored["metadata"]["ownerReferences"]}})
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "agent"}, "ownerReferences": stored["metadata"]["ownerReferences"]}})
     };
-    world.apply(broken("agent-junk", json!({"junk": [1, null]}))).await;
-    world.apply(broken("agent-half", json!({"spec": {"template": 7}}))).await;
+    world.create_object(broken("agent-junk", json!({"junk": [1, null]}))).await;
+    world.create_object(broken("agent-half", json!({"spec": {"template": 7}}))).await;
     world.roll_out("img:2", json!({})).await;
-    world.settle().await;
+    world.wait_until_settled().await;
     assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
     let labelled = world.get(REVISIONS, "agent-junk").await;
     assert_eq!(labelled["metadata"]["labels"]["controller-revision-hash"], "agent-junk");
     assert_eq!(labelled["data"], json!({"junk": [1, null]}));
-    assert_eq!(history(&world).await.last().unwrap(), "41 img:2");
+    assert_eq!(revision_lines(&world).await.last().unwrap(), "41 img:2");
 }
 
 /// DAEMONSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_too_long_for_revisions_is_reported() {
-    let world = World::new().await;
-    let mut object = set(json!({}));
+    let world = TestCluster::new().await;
+    let mut object = daemon_set(json!({}));
     object["metadata"]["name"] = json!(format!("agent{}", "x".repeat(245)));
-    world.apply(object).await;
+    world.create_object(object).await;
     world.wait(10).await;
     assert!(
-        world.told("Warning FailedCreate Error creating ControllerRevision agentxxx").await,
+        world.has_event("Warning FailedCreate Error creating ControllerRevision agentxxx").await,
         "{:?}",
         world.events().await
     );
@@ -188,9 +188,9 @@ async fn a_name_that_is_too_long_for_revisions_is_reported() {
 }
 
 /// Returns a client of the sandbox, and the bodies of the client's requests to create revisions.
-fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+fn recording_client(world: &TestCluster) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     let sent: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (inner, noted) = (world.sandbox.service(ME), Arc::clone(&sent));
+    let (inner, noted) = (world.sandbox.service(CONTROLLER_IDENTITY), Arc::clone(&sent));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (mut inner, noted) = (inner.clone(), Arc::clone(&noted));
         async move {
@@ -208,19 +208,19 @@ fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
 /// DAEMONSET-37.
 #[tokio::test(start_paused = true)]
 async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
-    let mut world = World::new().await;
-    let (client, sent) = recording(&world);
+    let mut world = TestCluster::new().await;
+    let (client, sent) = recording_client(&world);
     world.crash();
-    world.loops = Some(Loops::start(&client, &world.clock, Settings::new(), daemonset_controller::LOOPS));
+    world.loops = Some(Loops::start(&client, &world.clock, OperatorSettings::new(), daemonset_controller::LOOPS));
     let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"], "imagePullPolicy": "IfNotPresent",
         "resources": {}, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]);
     let spec = json!({"containers": containers, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
         "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30});
-    let mut object = set(json!({}));
+    let mut object = daemon_set(json!({}));
     object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     object["spec"]["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
-    world.apply(object).await;
-    world.settle().await;
+    world.create_object(object).await;
+    world.wait_until_settled().await;
     let data = concat!(
         r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"#,
         r#""args":["a\u003cb","x\u0026y"],"image":"nginx:1.27","imagePullPolicy":"IfNotPresent","name":"web","resources":{},"#,
@@ -234,11 +234,11 @@ async fn the_data_of_a_revision_equal_the_bytes_that_upstream_stores() {
 }
 
 /// Returns the name and the content of the revision that the controller stores for a DaemonSet with this spec.
-async fn revision_of(spec: Value) -> (String, Value) {
-    let world = World::new().await;
-    world.apply(set(spec)).await;
-    world.settle().await;
-    let name = world.names(REVISIONS).await.remove(0);
+async fn stored_revision(spec: Value) -> (String, Value) {
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(spec)).await;
+    world.wait_until_settled().await;
+    let name = world.object_names(REVISIONS).await.remove(0);
     let stored = world.get(REVISIONS, &name).await;
     (name, stored)
 }
@@ -246,47 +246,47 @@ async fn revision_of(spec: Value) -> (String, Value) {
 /// DAEMONSET-43.
 #[tokio::test(start_paused = true)]
 async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
-    let (taken, mut stored) = revision_of(json!({})).await;
-    let world = World::new().await;
+    let (taken, mut stored) = stored_revision(json!({})).await;
+    let world = TestCluster::new().await;
     let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "00000000-0000-0000-0000-000000000001",
         "controller": true});
-    stored["metadata"] = json!({"name": taken, "namespace": NS, "ownerReferences": [owner],
+    stored["metadata"] = json!({"name": taken, "namespace": NAMESPACE, "ownerReferences": [owner],
         "labels": {"controller-revision-hash": "foreign"}});
-    world.apply(stored).await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
+    world.create_object(stored).await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
     for pod in world.pods().await {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "foreign");
     }
     let status = world.status().await;
     assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
     // After the deletion of the other controller's revision, the DaemonSet stores its own, and no Pod is restarted.
-    world.forget();
-    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
-    world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
-    world.settle().await;
-    assert_eq!(world.names(REVISIONS).await, [taken]);
-    assert!(world.done().is_empty(), "{:?}", world.done());
+    world.clear_records();
+    world.sandbox.delete(REVISIONS, Some(NAMESPACE), &taken).await.unwrap();
+    world.merge_patch(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    world.wait_until_settled().await;
+    assert_eq!(world.object_names(REVISIONS).await, [taken]);
+    assert!(world.pod_writes().is_empty(), "{:?}", world.pod_writes());
 }
 
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
-    let (_, mut stored) = revision_of(json!({"minReadySeconds": 1})).await;
-    let world = World::new().await;
-    stored["metadata"] = json!({"name": "agent-old", "namespace": NS, "labels": {"app": "agent"}});
+    let (_, mut stored) = stored_revision(json!({"minReadySeconds": 1})).await;
+    let world = TestCluster::new().await;
+    stored["metadata"] = json!({"name": "agent-old", "namespace": NAMESPACE, "labels": {"app": "agent"}});
     stored["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:0");
-    world.apply(stored).await;
-    let refuse = Rule::new(Action::Invalid).identity(ME).verb("patch").resource("controllerrevisions");
+    world.create_object(stored).await;
+    let refuse = Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("patch").resource("controllerrevisions");
     world.sandbox.faults().add(refuse);
-    world.apply(set(json!({}))).await;
+    world.create_object(daemon_set(json!({}))).await;
     world.wait(4).await;
     assert_eq!(world.status().await["numberReady"], json!(3));
-    assert!(world.told("Warning FailedUpdate Error: cannot adopt ControllerRevision agent-old").await);
+    assert!(world.has_event("Warning FailedUpdate Error: cannot adopt ControllerRevision agent-old").await);
     let waiting = world.explain()["waiting"].to_string();
     assert!(waiting.contains("revision agent-old stays as it is: the server refused to change it"), "{waiting}");
     world.wait(300).await;
-    let tries = world.asked("patch", REVISIONS);
+    let tries = world.request_count("patch", REVISIONS);
     assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
     world.sandbox.faults().clear();
     world.wait(400).await;
@@ -296,46 +296,50 @@ async fn a_refused_adoption_of_a_revision_does_not_hold_up_the_set() {
 /// DAEMONSET-40.
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
-    let mut world = World::new().await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
+    let mut world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
     world.crash();
-    let first = world.names(REVISIONS).await.remove(0);
+    let first = world.object_names(REVISIONS).await.remove(0);
     let mut twin = world.get(REVISIONS, &first).await;
-    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "labels": {"app": "agent"}});
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "labels": {"app": "agent"}});
     twin["revision"] = json!(0);
-    world.apply(twin).await;
-    world.forget();
+    world.create_object(twin).await;
+    world.clear_records();
     world.start();
-    world.settle().await;
-    assert_eq!(world.names(REVISIONS).await, [first]);
-    assert_eq!((world.asked("patch", REVISIONS), world.asked("delete", REVISIONS)), (1, 1));
+    world.wait_until_settled().await;
+    assert_eq!(world.object_names(REVISIONS).await, [first]);
+    assert_eq!((world.request_count("patch", REVISIONS), world.request_count("delete", REVISIONS)), (1, 1));
 }
 
 /// Starts the controller on a DaemonSet with two equal revisions: the newer one `agent-twin`, and its duplicate, which has the
 /// hash of all Pods. The server refuses `verb` on `resource`. Returns the name of the duplicate as well.
-async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (World, String) {
-    let mut world = World::new().await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
+async fn world_with_refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (TestCluster, String) {
+    let mut world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
     world.crash();
-    let first = world.names(REVISIONS).await.remove(0);
+    let first = world.object_names(REVISIONS).await.remove(0);
     let mut twin = world.get(REVISIONS, &first).await;
     let owners = twin["metadata"]["ownerReferences"].take();
-    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "ownerReferences": owners,
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NAMESPACE, "ownerReferences": owners,
         "labels": {"app": "agent", "controller-revision-hash": "twin"}});
     twin["revision"] = json!(7);
-    world.apply(twin).await;
-    world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb(verb).resource(resource));
-    world.forget();
+    world.create_object(twin).await;
+    world.sandbox.faults().add(Rule::new(refusal.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource));
+    world.clear_records();
     world.start();
     world.wait(4).await;
     (world, first)
 }
 
 /// Asserts that a DaemonSet with a duplicate revision makes progress: a new node gets a Pod, and a rollout succeeds.
-async fn goes_on(world: &World) {
-    assert!(world.done().iter().all(|done| done.starts_with('~')), "no Pod is restarted: {:?}", world.done());
+async fn assert_progress(world: &TestCluster) {
+    assert!(
+        world.pod_writes().iter().all(|done| done.starts_with('~')),
+        "no Pod is restarted: {:?}",
+        world.pod_writes()
+    );
     world.nodes.add();
     world.nodes.ready().await;
     world.wait(10).await;
@@ -352,22 +356,22 @@ async fn goes_on(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
-        let (world, first) = refused_duplicate(&refusal, "patch", "pods").await;
-        let pod = name(&world.pod_on("node-1").await).to_owned();
+        let (world, first) = world_with_refused_duplicate(&refusal, "patch", "pods").await;
+        let pod = object_name(&world.pod_on("node-1").await).to_owned();
         let event = format!("Warning FailedUpdate Error: cannot relabel Pod {pod}");
-        assert!(world.told(&event).await, "{:?}", world.events().await);
+        assert!(world.has_event(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("Pod {pod} stays as it is: the server refused to change it")), "{waiting}");
-        assert_eq!(world.names(REVISIONS).await.len(), 2, "a revision whose hash Pods have stays");
+        assert_eq!(world.object_names(REVISIONS).await.len(), 2, "a revision whose hash Pods have stays");
         world.wait(300).await;
-        let tries = world.asked("patch", "pods");
+        let tries = world.request_count("patch", "pods");
         assert!((9..=24).contains(&tries), "each of three Pods is retried with growing delays: {tries}");
-        goes_on(&world).await;
+        assert_progress(&world).await;
         // After the server allows the changes again, the Pods are relabelled and the duplicate is deleted.
-        let (world, _) = refused_duplicate(&refusal, "patch", "pods").await;
+        let (world, _) = world_with_refused_duplicate(&refusal, "patch", "pods").await;
         world.sandbox.faults().clear();
         world.wait(60).await;
-        assert_eq!(world.names(REVISIONS).await, ["agent-twin"], "{first}");
+        assert_eq!(world.object_names(REVISIONS).await, ["agent-twin"], "{first}");
         for pod in world.pods().await {
             assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
         }
@@ -378,85 +382,86 @@ async fn a_refused_relabelling_of_pods_does_not_hold_up_the_set() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_a_duplicate_does_not_hold_up_the_set() {
     for refusal in [Action::Invalid, Action::Forbidden] {
-        let (world, first) = refused_duplicate(&refusal, "delete", "controllerrevisions").await;
+        let (world, first) = world_with_refused_duplicate(&refusal, "delete", "controllerrevisions").await;
         let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-        assert!(world.told(&event).await, "{:?}", world.events().await);
+        assert!(world.has_event(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
         world.wait(300).await;
-        let tries = world.asked("delete", REVISIONS);
+        let tries = world.request_count("delete", REVISIONS);
         assert!((3..=8).contains(&tries), "it is retried with growing delays: {tries}");
-        goes_on(&world).await;
+        assert_progress(&world).await;
         world.sandbox.faults().clear();
-        world.change(json!({"revisionHistoryLimit": 0})).await;
+        world.change_spec(json!({"revisionHistoryLimit": 0})).await;
         world.wait(900).await;
-        assert_eq!(history(&world).await, ["8 img:2"]);
+        assert_eq!(revision_lines(&world).await, ["8 img:2"]);
     }
 }
 
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_of_an_earlier_revision_is_reported_and_tried_again() {
-    let world = World::new().await;
-    world.apply(set(json!({"revisionHistoryLimit": 0}))).await;
-    world.settle().await;
-    let first = world.names(REVISIONS).await.remove(0);
-    let refuse = Rule::new(Action::Forbidden).identity(ME).verb("delete").resource("controllerrevisions");
-    world.sandbox.faults().add(refuse.object(NS, &first));
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({"revisionHistoryLimit": 0}))).await;
+    world.wait_until_settled().await;
+    let first = world.object_names(REVISIONS).await.remove(0);
+    let refuse =
+        Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("delete").resource("controllerrevisions");
+    world.sandbox.faults().add(refuse.object(NAMESPACE, &first));
     for image in ["img:2", "img:3"] {
         world.roll_out(image, json!({})).await;
         world.wait(60).await;
     }
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
     let event = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
-    assert!(world.told(&event).await, "{:?}", world.events().await);
-    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"], "other revisions are deleted");
+    assert!(world.has_event(&event).await, "{:?}", world.events().await);
+    assert_eq!(revision_lines(&world).await, ["1 img:1", "3 img:3"], "other revisions are deleted");
     world.sandbox.faults().clear();
     world.wait(900).await;
-    assert_eq!(history(&world).await, ["3 img:3"]);
+    assert_eq!(revision_lines(&world).await, ["3 img:3"]);
 }
 
 /// DAEMONSET-44.
 #[tokio::test(start_paused = true)]
 async fn a_revision_with_another_controller_is_not_renumbered() {
-    let world = World::new().await;
-    world.apply(set(json!({}))).await;
-    world.settle().await;
-    let first = world.names(REVISIONS).await.remove(0);
+    let world = TestCluster::new().await;
+    world.create_object(daemon_set(json!({}))).await;
+    world.wait_until_settled().await;
+    let first = world.object_names(REVISIONS).await.remove(0);
     world.roll_out("img:2", json!({})).await;
-    world.settle().await;
-    world.sandbox.faults().hold_watch(ME, "controllerrevisions");
+    world.wait_until_settled().await;
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "controllerrevisions");
     let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "other", "uid": "00000000-0000-0000-0000-000000000001",
         "controller": true});
-    world.merge(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
-    world.forget();
+    world.merge_patch(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
+    world.clear_records();
     world.roll_out("img:1", json!({})).await;
     world.wait(5).await;
     assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
-    assert_eq!(world.asked("update", REVISIONS), 0);
+    assert_eq!(world.request_count("update", REVISIONS), 0);
 }
 
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
     for refusal in [Action::Invalid, Action::Forbidden] {
-        let world = World::new().await;
-        world.apply(set(json!({}))).await;
-        world.settle().await;
-        let first = world.names(REVISIONS).await.remove(0);
-        let refuse = Rule::new(refusal).identity(ME).verb("patch").resource("controllerrevisions");
+        let world = TestCluster::new().await;
+        world.create_object(daemon_set(json!({}))).await;
+        world.wait_until_settled().await;
+        let first = world.object_names(REVISIONS).await.remove(0);
+        let refuse = Rule::new(refusal).identity(CONTROLLER_IDENTITY).verb("patch").resource("controllerrevisions");
         world.sandbox.faults().add(refuse);
         world.roll_out("img:2", json!({})).await;
-        world.merge(REVISIONS, &first, json!({"metadata": {"labels": {"app": "mine"}}})).await;
+        world.merge_patch(REVISIONS, &first, json!({"metadata": {"labels": {"app": "mine"}}})).await;
         world.wait(60).await;
         assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
         assert_eq!(world.status().await["numberReady"], json!(3));
         let event = format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}");
-        assert!(world.told(&event).await, "{:?}", world.events().await);
+        assert!(world.has_event(&event).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
         assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
         world.wait(300).await;
-        let tries = world.asked("patch", REVISIONS);
+        let tries = world.request_count("patch", REVISIONS);
         assert!((3..=9).contains(&tries), "it is retried with growing delays: {tries}");
         world.sandbox.faults().clear();
         world.wait(900).await;
@@ -468,14 +473,13 @@ async fn a_refused_release_of_a_revision_does_not_hold_up_a_rollout() {
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
     for refusal in [Action::Invalid, Action::Forbidden, Action::InternalError] {
-        let world = World::new().await;
-        world
-            .sandbox
-            .faults()
-            .add(Rule::new(refusal.clone()).identity(ME).verb("create").resource("controllerrevisions"));
-        world.apply(set(json!({}))).await;
+        let world = TestCluster::new().await;
+        world.sandbox.faults().add(
+            Rule::new(refusal.clone()).identity(CONTROLLER_IDENTITY).verb("create").resource("controllerrevisions"),
+        );
+        world.create_object(daemon_set(json!({}))).await;
         world.wait(10).await;
-        let is_reported = world.told("Warning FailedCreate Error creating ControllerRevision agent-").await;
+        let is_reported = world.has_event("Warning FailedCreate Error creating ControllerRevision agent-").await;
         assert!(is_reported, "{refusal:?}: {:?}", world.events().await);
         world.sandbox.faults().clear();
         world.wait(30).await;

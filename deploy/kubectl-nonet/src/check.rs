@@ -27,7 +27,7 @@ pub(crate) use election::needs_second_reading;
 ///
 /// The comments of the variants are shown in the help of `--before`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Stage {
+pub enum PlannedOperation {
     /// No operation is planned: the check judges the running cluster.
     #[default]
     #[value(skip)]
@@ -41,8 +41,8 @@ pub enum Stage {
 }
 
 /// Returns all findings, grouped by topic. `stage` decides which findings are problems.
-pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
-    let installations = installation::all(facts);
+pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
+    let installations = installation::all_installations(facts);
     let mut findings = Vec::new();
     findings.extend(installed::check(facts, &installations, stage));
     findings.extend(pods::check(facts));
@@ -56,7 +56,7 @@ pub fn check(facts: &Facts, stage: Stage) -> Vec<Finding> {
 }
 
 /// Returns the status of an unmet requirement: [`Status::Problem`] before the operation `by`, which needs it, else `otherwise`.
-fn needed(stage: Stage, by: Stage, otherwise: Status) -> Status {
+fn status_of_unmet_requirement(stage: PlannedOperation, by: PlannedOperation, otherwise: Status) -> Status {
     if stage == by { Status::Problem } else { otherwise }
 }
 
@@ -76,6 +76,6 @@ fn span(seconds: i64) -> String {
 }
 
 /// Formats a number with a noun whose plural ends in `s`: `1 Pod`, `2 Pods`.
-pub(crate) fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn format_count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -3,12 +3,12 @@
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use common::{built_in_flags::Controllers, clock::Clock};
+use common::{built_in_flags::ControllersFlag, clock::Clock};
 
 use crate::{
-    check::{self, Stage},
+    check::{self, PlannedOperation},
     connection::Connection,
-    facts::Stated,
+    facts::StatedControllers,
     finding, gather, render,
 };
 
@@ -56,7 +56,7 @@ enum Command {
 struct Check {
     /// The operation that the check prepares
     #[arg(long, value_name = "OPERATION")]
-    before: Option<Stage>,
+    before: Option<PlannedOperation>,
     /// Format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Output,
@@ -121,10 +121,10 @@ async fn run(check: Check) -> Result<(String, u8), String> {
     let opening = Connection::open(check.kubeconfig.as_deref(), check.context.as_deref(), check.timeout);
     let connection = opening.await.map_err(|why| why.to_string())?;
     let stated = check.built_in_controllers.map(|list| match list.trim() {
-        "none" => Stated::None,
-        list => Stated::Controllers(Controllers::parse(list)),
+        "none" => StatedControllers::NoManager,
+        list => StatedControllers::Controllers(ControllersFlag::parse(list)),
     });
-    let request = gather::Request { namespace: check.namespace, stated };
+    let request = gather::GatherOptions { namespace: check.namespace, stated_controllers: stated };
     let facts = gather::gather(&connection, &Clock::system(), request).await;
     let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
     let findings = check::check(&facts, check.before.unwrap_or_default());

@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use x509_cert::{Certificate as X509, der::Decode as _};
 
-use crate::facts::{Certificate, Read, Unreadable, one_line};
+use crate::facts::{Certificate, FactError, FactResult, one_line};
 
 /// Reasons why a connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub struct Connection {
 impl Connection {
     /// Finds the cluster as kubectl does: a named kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the Pod's own credentials.
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>, timeout: Duration) -> Result<Self, Error> {
-        let refuse = |why: &dyn std::error::Error| Error::Kubeconfig(described(why));
+        let refuse = |why: &dyn std::error::Error| Error::Kubeconfig(format_error_with_causes(why));
         let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
         let mut config = match kubeconfig {
             Some(path) => {
@@ -51,14 +51,17 @@ impl Connection {
         };
         config.connect_timeout = Some(timeout);
         config.read_timeout = Some(timeout);
-        let client = Client::try_from(config.clone()).map_err(|why| Error::Credentials(described(&why)))?;
+        let client =
+            Client::try_from(config.clone()).map_err(|why| Error::Credentials(format_error_with_causes(&why)))?;
         Ok(Self { client, timeout, config })
     }
 
     /// Returns the client certificate of the kubeconfig; `None` with other credentials.
-    pub fn client_certificate(&self) -> Read<Option<Certificate>> {
-        let failed =
-            |why: String| Unreadable::Failed { request: "reading the certificate of the kubeconfig".to_owned(), why };
+    pub fn client_certificate(&self) -> FactResult<Option<Certificate>> {
+        let failed = |why: String| FactError::RequestFailed {
+            request: "reading the certificate of the kubeconfig".to_owned(),
+            why,
+        };
         let AuthInfo { client_certificate, client_certificate_data, .. } = &self.config.auth_info;
         let text = match (client_certificate_data, client_certificate) {
             (Some(data), _) => STANDARD.decode(data.trim()).map_err(|why| failed(why.to_string()))?,
@@ -71,12 +74,12 @@ impl Connection {
     }
 
     /// Returns the certificate that the API server presents in a TLS handshake; `None` without TLS.
-    pub async fn serving_certificate(&self) -> Read<Option<Certificate>> {
+    pub async fn serving_certificate(&self) -> FactResult<Option<Certificate>> {
         let config = &self.config;
         if config.cluster_url.scheme_str() != Some("https") {
             return Ok(None);
         }
-        let failed = |why: String| Unreadable::Failed { request: "a TLS handshake".to_owned(), why };
+        let failed = |why: String| FactError::RequestFailed { request: "a TLS handshake".to_owned(), why };
         if config.proxy_url.is_some() {
             return Err(failed("the kubeconfig has a proxy".to_owned()));
         }
@@ -89,7 +92,7 @@ impl Connection {
 async fn handshake(config: &Config) -> Result<Certificate, String> {
     let url = &config.cluster_url;
     let host = url.host().ok_or_else(|| format!("{url} has no host"))?.trim_matches(['[', ']']);
-    let tls = config.rustls_client_config().map_err(|why| described(&why))?;
+    let tls = config.rustls_client_config().map_err(|why| format_error_with_causes(&why))?;
     let name = config.tls_server_name.clone().unwrap_or_else(|| host.to_owned());
     let name = ServerName::try_from(name).map_err(|why| why.to_string())?;
     let socket = TcpStream::connect((host, url.port_u16().unwrap_or(443))).await.map_err(|why| why.to_string())?;
@@ -105,11 +108,11 @@ fn certificate(parsed: &X509) -> Result<Certificate, String> {
     let contents = &parsed.tbs_certificate;
     let ends = contents.validity.not_after.to_unix_duration().as_secs();
     let ends = Timestamp::from_second(ends.cast_signed()).map_err(|why| why.to_string())?;
-    Ok(Certificate { subject: contents.subject.to_string(), ends })
+    Ok(Certificate { subject: contents.subject.to_string(), expires_at: ends })
 }
 
 /// Formats an error with its causes as one line.
-pub(crate) fn described(error: &dyn std::error::Error) -> String {
+pub(crate) fn format_error_with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -118,15 +118,15 @@ pub const ALL: &[Controller] = &[
 ];
 
 /// Key of the label that contains the name of the controller. All objects of a controller have the label.
-pub const NAME: &str = "app.kubernetes.io/name";
+pub const CONTROLLER_NAME_LABEL: &str = "app.kubernetes.io/name";
 /// Key of the label that distinguishes Deployments, shadows, static Pods and rescue Pods of a controller.
-pub const COMPONENT: &str = "app.kubernetes.io/component";
+pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Label selector of all objects of Nonet.
-pub const SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
+pub const NONET_LABEL_SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
 /// Namespace of kube-controller-manager, and of Nonet in the default overlays.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
 /// Returns the controller that replaces the loop `name` of kube-controller-manager; `None` if no controller of Nonet does.
-pub fn of_loop(name: &str) -> Option<&'static Controller> {
+pub fn controller_of_loop(name: &str) -> Option<&'static Controller> {
     ALL.iter().find(|controller| controller.loops.contains(&name))
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use common::built_in_flags::Controllers;
+use common::built_in_flags::ControllersFlag;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -13,11 +13,11 @@ use k8s_openapi::api::{
 };
 
 /// A fact, or the reason why the fact could not be read.
-pub type Read<T> = Result<T, Unreadable>;
+pub type FactResult<T> = Result<T, FactError>;
 
 /// Reasons why a fact could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum FactError {
     /// The API server denied the request (403).
     Forbidden {
         /// Verb of RBAC that the caller lacks: `get`, `list` or `create`.
@@ -28,7 +28,7 @@ pub enum Unreadable {
         namespace: Option<String>,
     },
     /// The request failed for another reason.
-    Failed {
+    RequestFailed {
         /// Method and path, or a description of the operation.
         request: String,
         /// Error message on one line.
@@ -36,7 +36,7 @@ pub enum Unreadable {
     },
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for FactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Forbidden { verb, resource, namespace } => {
@@ -47,12 +47,12 @@ impl fmt::Display for Unreadable {
                     place.as_deref().unwrap_or("whole cluster")
                 )
             }
-            Self::Failed { request, why } => write!(f, "{request} failed: {why}"),
+            Self::RequestFailed { request, why } => write!(f, "{request} failed: {why}"),
         }
     }
 }
 
-impl Unreadable {
+impl FactError {
     /// Returns advice for the caller, with a command where there is one.
     pub fn remedy(&self) -> String {
         match self {
@@ -61,7 +61,7 @@ impl Unreadable {
                 let place = place.as_deref().unwrap_or("--all-namespaces");
                 format!("request the right; kubectl auth can-i {verb} {resource} {place}")
             }
-            Self::Failed { .. } => "try again, with a longer --timeout if the server is slow".to_owned(),
+            Self::RequestFailed { .. } => "try again, with a longer --timeout if the server is slow".to_owned(),
         }
     }
 }
@@ -72,36 +72,36 @@ pub struct Facts {
     /// Namespaces with objects of Nonet. If there are none, the namespace that was searched. Never empty.
     pub namespaces: Vec<String>,
     /// `Err` if the caller may not list in all namespaces, so that only one namespace was searched.
-    pub search: Read<()>,
+    pub cluster_wide_search: FactResult<()>,
     /// Times of this machine and of the API server at one moment.
-    pub clocks: Read<Times>,
+    pub clocks: FactResult<ClockTimes>,
     /// `gitVersion` of the API server, such as `v1.36.2`.
-    pub server_version: Read<String>,
+    pub server_version: FactResult<String>,
     /// All Deployments of Nonet, including shadows.
-    pub deployments: Read<Vec<Deployment>>,
+    pub deployments: FactResult<Vec<Deployment>>,
     /// All Pods of Nonet: of Deployments, static Pods and rescue Pods.
-    pub pods: Read<Vec<Pod>>,
+    pub pods: FactResult<Vec<Pod>>,
     /// PodDisruptionBudgets of Nonet.
-    pub budgets: Read<Vec<PodDisruptionBudget>>,
+    pub disruption_budgets: FactResult<Vec<PodDisruptionBudget>>,
     /// Lease of each controller in each of `namespaces`.
     pub leases: Vec<NamedLease>,
     /// Flags, leader and nodes of kube-controller-manager, which may run the loops of Nonet.
     pub manager: BuiltInFacts,
     /// Events about Leases. With such an Event, a controller reports that another manager runs the same loop (a second writer).
-    pub second_writers: Read<Vec<Event>>,
+    pub lease_events: FactResult<Vec<Event>>,
     /// Roles and bindings with the labels of Nonet.
-    pub roles: Roles,
+    pub roles: RolesAndBindings,
     /// Results of the access reviews, one for each installed controller and namespace.
-    pub reviews: Vec<Review>,
+    pub reviews: Vec<AccessReview>,
     /// Client certificate of the caller; `None` with other credentials.
-    pub client_certificate: Read<Option<Certificate>>,
+    pub client_certificate: FactResult<Option<Certificate>>,
     /// Serving certificate of the API server; `None` without TLS.
-    pub serving_certificate: Read<Option<Certificate>>,
+    pub serving_certificate: FactResult<Option<Certificate>>,
 }
 
 /// Times of two clocks at about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct ClockTimes {
     /// Time of this machine.
     pub local: Timestamp,
     /// Time of the API server, from the header `Date`.
@@ -116,7 +116,7 @@ pub struct NamedLease {
     /// Namespace of the Lease, one of [`Facts::namespaces`].
     pub namespace: String,
     /// Result of the reads; `None` if the Lease does not exist.
-    pub reading: Read<Option<LeaseReading>>,
+    pub reading: FactResult<Option<LeaseReading>>,
 }
 
 /// A Lease that was read once, or twice with a pause.
@@ -125,71 +125,71 @@ pub struct LeaseReading {
     /// The object of the last read.
     pub lease: Lease,
     /// Time of the last read, by the clock of the API server.
-    pub at: Timestamp,
+    pub read_at: Timestamp,
     /// The first of two reads; `None` if one read was enough.
-    pub before: Option<Before>,
+    pub first_reading: Option<FirstReading>,
 }
 
 impl LeaseReading {
     /// Returns `spec.renewTime` of the last read; `None` if no leader has renewed the Lease.
-    pub(crate) fn renewed(&self) -> Option<Timestamp> {
+    pub(crate) fn renew_time(&self) -> Option<Timestamp> {
         self.lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
     }
 }
 
 /// Result of the first of two reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct FirstReading {
     /// `spec.renewTime` of the Lease.
-    pub renewed: Option<Timestamp>,
+    pub renew_time: Option<Timestamp>,
     /// Time of the read, by the clock of the API server.
-    pub at: Timestamp,
+    pub read_at: Timestamp,
 }
 
 /// Facts about kube-controller-manager, from the API and from the command line.
 #[derive(Clone, Debug)]
 pub struct BuiltInFacts {
     /// Lease `kube-controller-manager` in `kube-system`.
-    pub lease: Read<Option<LeaseReading>>,
+    pub lease: FactResult<Option<LeaseReading>>,
     /// Pods of kube-controller-manager in `kube-system`.
-    pub pods: Read<Vec<Pod>>,
+    pub pods: FactResult<Vec<Pod>>,
     /// Nodes with the role `control-plane`.
-    pub nodes: Read<Vec<Node>>,
+    pub control_plane_nodes: FactResult<Vec<Node>>,
     /// ConfigMap `kubeadm-config` in `kube-system`; `None` on clusters without kubeadm.
-    pub kubeadm: Read<Option<ConfigMap>>,
+    pub kubeadm_config: FactResult<Option<ConfigMap>>,
     /// Value of `--built-in-controllers`, for a kube-controller-manager that the API does not show; `None` without the flag.
-    pub stated: Option<Stated>,
+    pub stated_controllers: Option<StatedControllers>,
 }
 
 /// The caller's statement about a kube-controller-manager that the API does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stated {
+pub enum StatedControllers {
     /// There is no kube-controller-manager.
-    None,
+    NoManager,
     /// kube-controller-manager runs with this value of `--controllers`.
-    Controllers(Controllers),
+    Controllers(ControllersFlag),
 }
 
 /// Roles and bindings that have the label `app.kubernetes.io/part-of=nonet`.
 #[derive(Clone, Debug)]
-pub struct Roles {
+pub struct RolesAndBindings {
     /// Names of the ClusterRoles, without their rules.
-    pub cluster_roles: Read<BTreeSet<String>>,
+    pub cluster_role_names: FactResult<BTreeSet<String>>,
     /// ClusterRoleBindings with role and subjects.
-    pub cluster_bindings: Read<Vec<ClusterRoleBinding>>,
+    pub cluster_role_bindings: FactResult<Vec<ClusterRoleBinding>>,
     /// Namespace and name of each Role, without its rules.
-    pub roles: Read<BTreeSet<(String, String)>>,
+    pub role_names: FactResult<BTreeSet<(String, String)>>,
     /// RoleBindings in the namespaces of Nonet.
-    pub bindings: Read<Vec<RoleBinding>>,
+    pub role_bindings: FactResult<Vec<RoleBinding>>,
 }
 
 /// Result of the access reviews for one controller.
 #[derive(Clone, Debug)]
-pub struct Review {
+pub struct AccessReview {
     /// Name of an installed controller.
     pub controller: &'static str,
     /// Rights that the API server does not grant the controller, such as `create pods`.
-    pub denied: Read<Vec<String>>,
+    pub denied_rights: FactResult<Vec<String>>,
 }
 
 /// Replaces all white space in a text, line breaks included, by single spaces.
@@ -203,5 +203,5 @@ pub struct Certificate {
     /// Distinguished name of the subject.
     pub subject: String,
     /// End of the validity (`notAfter`).
-    pub ends: Timestamp,
+    pub expires_at: Timestamp,
 }

@@ -77,7 +77,7 @@ pub struct Findings {
 
 impl Findings {
     /// Creates an empty collection for findings of `topic`.
-    pub fn of(topic: Topic) -> Self {
+    pub fn for_topic(topic: Topic) -> Self {
         Self { topic, list: Vec::new() }
     }
 
@@ -88,33 +88,33 @@ impl Findings {
     }
 
     /// Adds a finding with [`Status::Ok`], which has no remedy.
-    pub fn ok(&mut self, found: impl Into<String>) {
+    pub fn add_ok(&mut self, found: impl Into<String>) {
         self.add(Status::Ok, found, "");
     }
 
     /// Adds a finding with [`Status::Info`], which has no remedy.
-    pub fn info(&mut self, found: impl Into<String>) {
+    pub fn add_info(&mut self, found: impl Into<String>) {
         self.add(Status::Info, found, "");
     }
 
     /// Adds a finding with [`Status::Warning`], and the remedy that prevents a failure.
-    pub fn warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+    pub fn add_warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Warning, found, remedy);
     }
 
     /// Adds a finding with [`Status::Problem`]. The exit code becomes 1.
-    pub fn problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+    pub fn add_problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Problem, found, remedy);
     }
 
     /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless there is a problem.
-    pub fn unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
+    pub fn add_unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Unknown, found, remedy);
     }
 
     /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. `what` continues "cannot tell".
-    pub fn unreadable(&mut self, what: &str, why: &crate::facts::Unreadable) {
-        self.unknown(format!("cannot tell {what}: {why}"), why.remedy());
+    pub fn add_unreadable(&mut self, what: &str, why: &crate::facts::FactError) {
+        self.add_unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }
 
     /// Returns the findings in the order in which they were added.

@@ -22,8 +22,11 @@ use k8s_openapi::{
 use crate::{
     check,
     connection::Connection,
-    controllers::{self, COMPONENT, KUBE_SYSTEM, NAME, SELECTOR},
-    facts::{Before, BuiltInFacts, Facts, LeaseReading, NamedLease, Read, Roles, Stated, Times, Unreadable},
+    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM, NONET_LABEL_SELECTOR},
+    facts::{
+        BuiltInFacts, ClockTimes, FactError, FactResult, Facts, FirstReading, LeaseReading, NamedLease,
+        RolesAndBindings, StatedControllers,
+    },
 };
 
 /// Pause between two readings of a Lease: a little longer than the two seconds between two renewals of a leader.
@@ -32,34 +35,39 @@ const PAUSE: Duration = Duration::from_millis(2_600);
 const MANAGER_SELECTORS: [&str; 2] = ["component=kube-controller-manager", "k8s-app=kube-controller-manager"];
 const MANAGER_LEASE: &str = "kube-controller-manager";
 /// Maximum number of concurrent requests for Leases, and of concurrent access reviews.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// Input of [`gather`] from the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct GatherOptions {
     /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
     /// The caller's statement about kube-controller-manager; `None` without one.
-    pub stated: Option<Stated>,
+    pub stated_controllers: Option<StatedControllers>,
 }
 
 /// Reads all facts. A fact that cannot be read is an `Err` inside [`Facts`].
 ///
 /// # Errors
 /// If the API server does not answer, or does not accept the credentials.
-pub async fn gather(connection: &Connection, clock: &Clock, request: Request) -> Result<Facts, Unreadable> {
-    let (server_version, clocks) = version(connection, clock).await?;
+pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptions) -> Result<Facts, FactError> {
+    let (server_version, clocks) = read_version_and_time(connection, clock).await?;
     let ahead = clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server.duration_since(clocks.local));
     let now = || clock.now().checked_add(ahead).unwrap_or_else(|_| clock.now());
 
     let given = request.namespace.as_deref();
-    let (mut deployments, mut pods) =
-        tokio::join!(connection.list::<Deployment>(given, SELECTOR, ""), connection.list::<Pod>(given, SELECTOR, ""));
+    let (mut deployments, mut pods) = tokio::join!(
+        connection.list::<Deployment>(given, NONET_LABEL_SELECTOR, ""),
+        connection.list::<Pod>(given, NONET_LABEL_SELECTOR, "")
+    );
     let mut search = Ok(());
     if let (None, Some(why)) = (given, deployments.as_ref().err().or(pods.as_ref().err()).cloned()) {
         search = Err(why);
         let usual = Some(KUBE_SYSTEM);
-        (deployments, pods) = tokio::join!(connection.list(usual, SELECTOR, ""), connection.list(usual, SELECTOR, ""));
+        (deployments, pods) = tokio::join!(
+            connection.list(usual, NONET_LABEL_SELECTOR, ""),
+            connection.list(usual, NONET_LABEL_SELECTOR, "")
+        );
     }
     let of_deployments = deployments.iter().flatten().map(|deployment| &deployment.metadata);
     let found: Vec<&ObjectMeta> = of_deployments.chain(pods.iter().flatten().map(|pod| &pod.metadata)).collect();
@@ -71,27 +79,27 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
 
     let (mut leases, mut manager, second_writers) = tokio::join!(
         leases(connection, &namespaces, &now),
-        manager(connection, request.stated, &now),
-        in_all::<Event>(connection, &namespaces, "", "involvedObject.kind=Lease")
+        manager(connection, request.stated_controllers, &now),
+        list_in_namespaces::<Event>(connection, &namespaces, "", "involvedObject.kind=Lease")
     );
-    read_again(connection, clock, &mut leases, &mut manager, &now).await;
+    read_doubtful_leases_again(connection, clock, &mut leases, &mut manager, &now).await;
     let (budgets, roles, reviews, serving_certificate) = tokio::join!(
-        in_all::<PodDisruptionBudget>(connection, &namespaces, SELECTOR, ""),
+        list_in_namespaces::<PodDisruptionBudget>(connection, &namespaces, NONET_LABEL_SELECTOR, ""),
         roles(connection, &namespaces),
-        reviews::ask(connection, installed(&found)),
+        reviews::review_installed_controllers(connection, installed(&found)),
         connection.serving_certificate()
     );
     Ok(Facts {
         namespaces,
-        search,
+        cluster_wide_search: search,
         clocks,
         server_version,
         deployments,
         pods,
-        budgets,
+        disruption_budgets: budgets,
         leases,
         manager,
-        second_writers,
+        lease_events: second_writers,
         roles,
         reviews,
         client_certificate: connection.client_certificate(),
@@ -100,12 +108,15 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
 }
 
 /// Reads version and time of the API server. Fails without an answer. If the server refuses, only the version is an `Err`.
-async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
+async fn read_version_and_time(
+    connection: &Connection,
+    clock: &Clock,
+) -> Result<(FactResult<String>, FactResult<ClockTimes>), FactError> {
     let before = clock.now();
-    let (version, date) = connection.version().await?;
+    let (version, date) = connection.server_version().await?;
     let local = before.checked_add(clock.now().duration_since(before) / 2).unwrap_or(before);
     let server = date.as_deref().and_then(|date| rfc2822::parse(date).ok()).map(|zoned| zoned.timestamp());
-    let clocks = server.map(|server| Times { local, server }).ok_or_else(|| Unreadable::Failed {
+    let clocks = server.map(|server| ClockTimes { local, server }).ok_or_else(|| FactError::RequestFailed {
         request: "GET /version".to_owned(),
         why: "the answer has no header Date".to_owned(),
     });
@@ -116,8 +127,8 @@ async fn version(connection: &Connection, clock: &Clock) -> Result<(Read<String>
 fn installed<'a>(found: &[&'a ObjectMeta]) -> BTreeSet<(&'a str, &'a str)> {
     let controller = |metadata: &&'a ObjectMeta| {
         let labels = metadata.labels.as_ref()?;
-        let is_shadow = labels.get(COMPONENT).is_some_and(|component| component == "shadow");
-        let name = labels.get(NAME).filter(|_| !is_shadow)?;
+        let is_shadow = labels.get(COMPONENT_LABEL).is_some_and(|component| component == "shadow");
+        let name = labels.get(CONTROLLER_NAME_LABEL).filter(|_| !is_shadow)?;
         Some((name.as_str(), metadata.namespace.as_deref()?))
     };
     found.iter().filter_map(controller).collect()
@@ -129,7 +140,7 @@ async fn leases(connection: &Connection, namespaces: &[String], now: &impl Fn() 
     let read = all.map(|(name, namespace)| async move {
         NamedLease { name, namespace: namespace.clone(), reading: lease(connection, namespace, name, now).await }
     });
-    stream::iter(read.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
+    stream::iter(read.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REQUESTS).collect().await
 }
 
 async fn lease(
@@ -137,20 +148,20 @@ async fn lease(
     namespace: &str,
     name: &str,
     now: &impl Fn() -> Timestamp,
-) -> Read<Option<LeaseReading>> {
+) -> FactResult<Option<LeaseReading>> {
     let lease = connection.get::<Lease>(Some(namespace), name).await?;
-    Ok(lease.map(|lease| LeaseReading { lease, at: now(), before: None }))
+    Ok(lease.map(|lease| LeaseReading { lease, read_at: now(), first_reading: None }))
 }
 
 /// Reads the Leases with a doubtful time of renewal a second time, after one pause for all of them.
-async fn read_again(
+async fn read_doubtful_leases_again(
     connection: &Connection,
     clock: &Clock,
     leases: &mut [NamedLease],
     manager: &mut BuiltInFacts,
     now: &impl Fn() -> Timestamp,
 ) {
-    fn doubtful(reading: &mut Read<Option<LeaseReading>>) -> Option<&mut LeaseReading> {
+    fn doubtful(reading: &mut FactResult<Option<LeaseReading>>) -> Option<&mut LeaseReading> {
         let reading = reading.as_mut().ok()?.as_mut()?;
         check::needs_second_reading(reading).then_some(reading)
     }
@@ -166,14 +177,18 @@ async fn read_again(
     join_all(again.into_iter().map(|(namespace, name, reading)| async move {
         // If the second read fails, the first reading stays.
         if let Ok(Some(mut second)) = lease(connection, &namespace, name, now).await {
-            second.before = Some(Before { renewed: reading.renewed(), at: reading.at });
+            second.first_reading = Some(FirstReading { renew_time: reading.renew_time(), read_at: reading.read_at });
             *reading = second;
         }
     }))
     .await;
 }
 
-async fn manager(connection: &Connection, stated: Option<Stated>, now: &impl Fn() -> Timestamp) -> BuiltInFacts {
+async fn manager(
+    connection: &Connection,
+    stated: Option<StatedControllers>,
+    now: &impl Fn() -> Timestamp,
+) -> BuiltInFacts {
     let system = Some(KUBE_SYSTEM);
     let pods = async {
         let [first, second] = MANAGER_SELECTORS;
@@ -186,34 +201,34 @@ async fn manager(connection: &Connection, stated: Option<Stated>, now: &impl Fn(
         connection.list::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
         connection.get::<ConfigMap>(system, "kubeadm-config")
     );
-    BuiltInFacts { lease, pods, nodes, kubeadm, stated }
+    BuiltInFacts { lease, pods, control_plane_nodes: nodes, kubeadm_config: kubeadm, stated_controllers: stated }
 }
 
-async fn roles(connection: &Connection, namespaces: &[String]) -> Roles {
+async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindings {
     let (cluster_roles, cluster_bindings, roles, bindings) = tokio::join!(
-        connection.list::<ClusterRole>(None, SELECTOR, ""),
-        connection.list::<ClusterRoleBinding>(None, SELECTOR, ""),
-        in_all::<Role>(connection, namespaces, SELECTOR, ""),
-        in_all::<RoleBinding>(connection, namespaces, SELECTOR, "")
+        connection.list::<ClusterRole>(None, NONET_LABEL_SELECTOR, ""),
+        connection.list::<ClusterRoleBinding>(None, NONET_LABEL_SELECTOR, ""),
+        list_in_namespaces::<Role>(connection, namespaces, NONET_LABEL_SELECTOR, ""),
+        list_in_namespaces::<RoleBinding>(connection, namespaces, NONET_LABEL_SELECTOR, "")
     );
     let named = |role: ClusterRole| role.metadata.name;
     let placed = |role: Role| Some((role.metadata.namespace?, role.metadata.name?));
-    Roles {
-        cluster_roles: cluster_roles.map(|all| all.into_iter().filter_map(named).collect()),
-        cluster_bindings,
-        roles: roles.map(|all| all.into_iter().filter_map(placed).collect()),
-        bindings,
+    RolesAndBindings {
+        cluster_role_names: cluster_roles.map(|all| all.into_iter().filter_map(named).collect()),
+        cluster_role_bindings: cluster_bindings,
+        role_names: roles.map(|all| all.into_iter().filter_map(placed).collect()),
+        role_bindings: bindings,
     }
 }
 
 /// Lists the objects of a kind in each of `namespaces`. One failed list is an `Err` for all.
-async fn in_all<K: read::Readable>(
+async fn list_in_namespaces<K: read::Readable>(
     connection: &Connection,
     namespaces: &[String],
     labels: &str,
     fields: &str,
-) -> Read<Vec<K>> {
+) -> FactResult<Vec<K>> {
     let lists =
         join_all(namespaces.iter().map(|namespace| connection.list::<K>(Some(namespace), labels, fields))).await;
-    lists.into_iter().collect::<Read<Vec<Vec<K>>>>().map(|lists| lists.into_iter().flatten().collect())
+    lists.into_iter().collect::<FactResult<Vec<Vec<K>>>>().map(|lists| lists.into_iter().flatten().collect())
 }

@@ -1,17 +1,17 @@
 //! Reads flags of kube-controller-manager from command lines and from kubeadm's configuration.
 
-use common::built_in_flags::{Controllers, flag};
+use common::built_in_flags::{ControllersFlag, values_of_flag};
 use serde_json::Value;
 
 /// Whether the command line of a kube-controller-manager disables leader election. A manager without election has no Lease.
-pub fn without_election(command_line: &[String]) -> bool {
-    flag(command_line, "leader-elect").last().is_some_and(|value| value == "false")
+pub fn disables_leader_election(command_line: &[String]) -> bool {
+    values_of_flag(command_line, "leader-elect").last().is_some_and(|value| value == "false")
 }
 
 /// Reads the value of `--controllers` that the next `kubeadm upgrade` will use from a `ClusterConfiguration`.
 ///
 /// `extraArgs` is a list of names and values in v1beta4, and a map in v1beta3.
-pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<Controllers, String> {
+pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<ControllersFlag, String> {
     let parsed: Value = serde_saphyr::from_str(cluster_configuration).map_err(|why| why.to_string())?;
     let value = match &parsed["controllerManager"]["extraArgs"] {
         Value::Array(list) => {
@@ -22,7 +22,7 @@ pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<Controllers, S
         Value::Object(map) => map.get("controllers").and_then(Value::as_str).map(str::to_owned),
         _ => None,
     };
-    Ok(value.map_or_else(Controllers::default, |value| Controllers::parse(&value)))
+    Ok(value.map_or_else(ControllersFlag::default, |value| ControllersFlag::parse(&value)))
 }
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn the_last_flag_decides_about_leader_election() {
-        let without = |text: &str| without_election(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let without = |text: &str| disables_leader_election(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert!(without("x --leader-elect=true --leader-elect=false"));
         assert!(!without("x --leader-elect=false --leader-elect=true") && !without("x --leader-elect"));
     }
@@ -45,7 +45,7 @@ mod tests {
             ("kind: ClusterConfiguration\n", true),
             ("controllerManager:\n  extraArgs:\n  - name: v\n    value: '4'\n", true),
         ] {
-            assert_eq!(kubeadm_controllers(text).unwrap().contains("job-controller"), expected, "{text}");
+            assert_eq!(kubeadm_controllers(text).unwrap().switches_on("job-controller"), expected, "{text}");
         }
         assert!(kubeadm_controllers("a: [").is_err());
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    check::counted,
+    check::format_count,
     finding::{Finding, Status, exit_code},
 };
 
@@ -42,8 +42,8 @@ fn summary(findings: &[Finding]) -> String {
     let [problems, unknown, warnings] = [Status::Problem, Status::Unknown, Status::Warning].map(|s| count(findings, s));
     format!(
         "{}, {unknown} unknown, {}, {} ok",
-        counted(problems, "problem"),
-        counted(warnings, "warning"),
+        format_count(problems, "problem"),
+        format_count(warnings, "warning"),
         count(findings, Status::Ok)
     )
 }
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn findings_are_rendered_and_decide_the_exit_code() {
-        let mut findings = Findings::of(Topic::Leases);
-        findings.ok("all is well");
+        let mut findings = Findings::for_topic(Topic::Leases);
+        findings.add_ok("all is well");
         let fine = findings.into_list();
         assert_eq!(exit_code(&fine), 0);
         assert_eq!(text(&fine), "ok       leases        all is well\n0 problems, 0 unknown, 0 warnings, 1 ok\n");
 
-        let mut findings = Findings::of(Topic::Loops);
+        let mut findings = Findings::for_topic(Topic::Loops);
         findings.add(Status::Unknown, "cannot tell", "ask");
         let unknown = [fine.clone(), findings.into_list()].concat();
         assert_eq!(exit_code(&unknown), 3);
@@ -71,7 +71,7 @@ mod tests {
             text(&unknown)
         );
 
-        let mut findings = Findings::of(Topic::Pods);
+        let mut findings = Findings::for_topic(Topic::Pods);
         findings.add(Status::Problem, "it crashes", "");
         let broken = [unknown, findings.into_list()].concat();
         assert_eq!(exit_code(&broken), 1);

@@ -6,10 +6,10 @@ use std::{path::PathBuf, time::Duration};
 
 use common::clock::Clock;
 use kubectl_nonet::{
-    check::{Stage, check},
+    check::{PlannedOperation, check},
     connection::Connection,
     finding::{Finding, Status, exit_code},
-    gather::{Request, gather},
+    gather::{GatherOptions, gather},
 };
 use sandbox::{ADMIN, Credential, Sandbox, Server, Tls};
 use serde_json::{Value, json};
@@ -106,10 +106,10 @@ impl Cluster {
         }
     }
 
-    async fn check(&self, stage: Stage) -> Vec<Finding> {
+    async fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
         let timeout = Duration::from_secs(30);
         let connection = Connection::open(Some(&self.kubeconfig), None, timeout).await.unwrap();
-        check(&gather(&connection, &Clock::system(), Request::default()).await.unwrap(), stage)
+        check(&gather(&connection, &Clock::system(), GatherOptions::default()).await.unwrap(), stage)
     }
 }
 
@@ -123,7 +123,7 @@ fn expect(findings: &[Finding], status: Status, words: &str) {
 async fn a_cluster_after_the_hand_over_is_fine_and_nothing_is_written() {
     let cluster = Cluster::handed_over("fine").await;
     let written = cluster.sandbox.resource_version();
-    let findings = cluster.check(Stage::Running).await;
+    let findings = cluster.check(PlannedOperation::Running).await;
     assert_eq!(exit_code(&findings), 0, "{findings:#?}");
     expect(&findings, Status::Ok, "Nonet alone runs deployment-controller");
     expect(&findings, Status::Ok, "deployment-controller has its roles, bindings and main rights");
@@ -136,7 +136,7 @@ async fn a_cluster_after_the_hand_over_is_fine_and_nothing_is_written() {
 async fn two_writers_are_a_problem() {
     let cluster = Cluster::handed_over("two").await;
     cluster.manager("*").await;
-    let findings = cluster.check(Stage::Running).await;
+    let findings = cluster.check(PlannedOperation::Running).await;
     assert_eq!(exit_code(&findings), 1);
     expect(
         &findings,
@@ -149,14 +149,14 @@ async fn two_writers_are_a_problem() {
 async fn a_hold_is_no_leader() {
     let cluster = Cluster::handed_over("hold").await;
     cluster.lease(CONTROLLER, "held-for-hand-over").await;
-    let findings = cluster.check(Stage::Running).await;
+    let findings = cluster.check(PlannedOperation::Running).await;
     expect(
         &findings,
         Status::Problem,
         "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
     );
     cluster.manager("*").await;
-    let findings = cluster.check(Stage::HandOver).await;
+    let findings = cluster.check(PlannedOperation::HandOver).await;
     assert_eq!(exit_code(&findings), 0, "{findings:#?}");
     expect(&findings, Status::Ok, "kube-controller-manager runs deployment-controller, and Nonet stands by");
 }
@@ -169,7 +169,7 @@ async fn a_missing_right_of_a_controller_is_a_problem() {
         .delete("clusterrolebindings.rbac.authorization.k8s.io", None, "nonet:deployment-controller")
         .await
         .unwrap();
-    let findings = cluster.check(Stage::Running).await;
+    let findings = cluster.check(PlannedOperation::Running).await;
     expect(
         &findings,
         Status::Problem,
@@ -182,7 +182,7 @@ async fn a_missing_right_of_a_controller_is_a_problem() {
 async fn facts_that_the_caller_may_not_read_are_unknown() {
     let cluster = Cluster::handed_over("forbidden").await;
     cluster.log_in("nobody", Credential::Token);
-    let findings = cluster.check(Stage::Running).await;
+    let findings = cluster.check(PlannedOperation::Running).await;
     assert_eq!(exit_code(&findings), 3, "{findings:#?}");
     for words in [
         "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace \
@@ -206,6 +206,6 @@ async fn a_server_that_does_not_answer_is_an_error() {
     let timeout = Duration::from_secs(30);
     let connection = Connection::open(Some(&cluster.kubeconfig), None, timeout).await.unwrap();
     cluster.server.shutdown().await;
-    let why = gather(&connection, &Clock::system(), Request::default()).await.unwrap_err();
+    let why = gather(&connection, &Clock::system(), GatherOptions::default()).await.unwrap_err();
     assert!(why.to_string().starts_with("GET /version failed: "), "{why}");
 }

@@ -4,39 +4,45 @@
 //! written back with all other fields as they were, including fields unknown to this version.
 
 use common::{
-    io::{Failed, Fields, Request, Role},
-    meta::{Uid, Version},
+    io::{AnswerMetadata, ObjectRole, Request, SyncError},
+    meta::{ResourceVersion, Uid},
     template::POD_TEMPLATE_HASH,
 };
 use serde_json::{Map, Value};
 
-use super::{Rollout, Stop};
+use super::{PlanRun, StepStop};
 use crate::{
     objects::{DEPLOYMENTS, ROLLBACK_TO, is_never_copied},
-    plan::{SetRef, Step},
+    plan::{ReplicaSetRef, Step},
 };
 
-impl Rollout<'_> {
+impl PlanRun<'_> {
     /// Gives the Deployment the template of a ReplicaSet. Fails if the Deployment was changed, or the ReplicaSet was replaced.
-    pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
+    pub(super) async fn roll_back(
+        &self,
+        step: &Step,
+        ReplicaSetRef { name, uid }: &ReplicaSetRef,
+    ) -> Result<AnswerMetadata, StepStop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
-        let live =
-            io.send_and_read::<Value>(self.get_deployment().because("the rollback replaces the whole object")).await;
-        let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
-        let set = io.send_and_read::<Value>(self.get_set(name).because("its template is restored")).await;
-        let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;
+        let live = io
+            .send_and_read::<Value>(self.get_deployment().with_reason("the rollback replaces the whole object"))
+            .await;
+        let live = live.map_err(|refusal| SyncError::from_refusal(&unread("Deployment", &meta.name), &refusal))?;
+        let set = io.send_and_read::<Value>(self.get_set(name).with_reason("its template is restored")).await;
+        let set = set.map_err(|refusal| SyncError::from_refusal(&unread("ReplicaSet", name), &refusal))?;
         // A forecast, which sends no requests, assumes that the Deployment and the ReplicaSet are as in the cache.
         let mut deployment = live.unwrap_or_default();
         if let Some(set) = set {
             if !self.is_as_judged(&deployment, &set, uid) {
-                io.deviate("the Deployment or the ReplicaSet has changed");
+                io.explain_deviation("the Deployment or the ReplicaSet has changed");
                 let failed = format!("cannot roll back Deployment {}: it has changed in the meantime", meta.name);
-                return Err(Failed::new("conflict", failed).into());
+                return Err(SyncError::new("conflict", failed).into());
             }
             restore(&mut deployment, &set);
         }
-        let request = Request::replace(DEPLOYMENTS, meta, io.body(|| &deployment)).role(Role::Itself);
+        let request =
+            Request::replace(DEPLOYMENTS, meta, io.encode_body(|| &deployment)).role(ObjectRole::SyncedObject);
         let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
         Ok(answer.fields)
     }
@@ -44,7 +50,7 @@ impl Rollout<'_> {
     /// Returns whether the Deployment on the server has the version that this sync knows, and the ReplicaSet has the UID `uid`.
     fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
         let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
-        let version = Version::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        let version = ResourceVersion::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
         is(deployment, &self.meta().uid) && is(set, uid) && version == self.version
     }
 }

@@ -1,38 +1,38 @@
 //! Deletes old ReplicaSets beyond `spec.revisionHistoryLimit`.
 
 use crate::{
-    decide::draft::{Draft, Set},
-    plan::{Action, SetRef, Step},
+    decide::draft::{DraftReplicaSet, PlanDraft},
+    plan::{Action, ReplicaSetRef, Step},
 };
 
 /// Plans the deletion of the ReplicaSets with the lowest revisions beyond the limit. A ReplicaSet with Pods is kept, and no
 /// younger ReplicaSet is deleted in its place.
 ///
 /// Upstream: `cleanupDeployment`.
-pub fn clean_up(draft: &mut Draft<'_>) {
+pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
     let Some(limit) = draft.spec().history_limit() else { return };
-    let candidates: Vec<&Set<'_>> =
-        draft.old_sets().filter(|set| set.source.is_some_and(|source| !source.metadata.is_deleting())).collect();
+    let candidates: Vec<&DraftReplicaSet<'_>> =
+        draft.old_sets().filter(|set| set.cached.is_some_and(|source| !source.metadata.is_deleting())).collect();
     let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    let steps: Vec<Step> = by_revision(candidates, |set| set.revision(), |set| set.age())
+    let steps: Vec<Step> = sorted_by_revision(candidates, |set| set.revision(), |set| set.creation_order())
         .into_iter()
         .take(excess)
         .filter(|set| is_idle(set))
         .filter_map(|set| {
-            let action = Action::DeleteReplicaSet(SetRef::of(&set.source?.metadata));
+            let action = Action::DeleteReplicaSet(ReplicaSetRef::from_meta(&set.cached?.metadata));
             Some(Step::new(action, format!("only {limit} old ReplicaSets are kept")))
         })
         .collect();
     for step in steps {
-        draft.push(step);
+        draft.push_step(step);
     }
 }
 
-fn is_idle(set: &Set<'_>) -> bool {
-    let Some(source) = set.source else { return false };
-    set.counted == 0
+fn is_idle(set: &DraftReplicaSet<'_>) -> bool {
+    let Some(source) = set.cached else { return false };
+    set.replicas_in_status == 0
         && set.replicas == 0
-        && set.actual() == 0
+        && set.status_replicas() == 0
         && source.metadata.generation <= source.status.observed_generation
 }
 
@@ -41,7 +41,11 @@ fn is_idle(set: &Set<'_>) -> bool {
 ///
 /// These rules alone are not a total order if only some revisions are integers. An entry without an integer revision therefore
 /// separates the older entries from the younger ones, so that the result does not depend on the order of `sets`.
-fn by_revision<T, Age: Ord>(sets: Vec<T>, revision: impl Fn(&T) -> Option<i64>, age: impl Fn(&T) -> Age) -> Vec<T> {
+fn sorted_by_revision<T, Age: Ord>(
+    sets: Vec<T>,
+    revision: impl Fn(&T) -> Option<i64>,
+    age: impl Fn(&T) -> Age,
+) -> Vec<T> {
     let mut sorted: Vec<(T, Option<i64>)> = sets
         .into_iter()
         .map(|set| {

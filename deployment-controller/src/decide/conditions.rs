@@ -32,27 +32,27 @@ pub const PAUSED: &str = "DeploymentPaused";
 pub const RESUMED: &str = "DeploymentResumed";
 
 /// Returns the condition `Progressing` with a reason; the reason decides whether its status is True, False or Unknown.
-pub fn progressing(reason: &str, message: &str, now: Timestamp) -> Condition {
+pub fn progressing_condition(reason: &str, message: &str, now: Timestamp) -> Condition {
     let status = match reason {
         PROGRESS_DEADLINE_EXCEEDED | REPLICA_SET_CREATE_ERROR => FALSE,
         PAUSED | RESUMED => UNKNOWN,
         _ => TRUE,
     };
-    Condition::new(PROGRESSING, status, reason, message, now).updated_at(now)
+    Condition::new(PROGRESSING, status, reason, message, now).with_last_update_time(now)
 }
 
 /// Returns the condition `Available`; it is True if `enough` Pods are available, else False.
-pub fn available(enough: bool, now: Timestamp) -> Condition {
+pub fn available_condition(enough: bool, now: Timestamp) -> Condition {
     let (status, reason, message) = if enough {
         (TRUE, MINIMUM_REPLICAS_AVAILABLE, "Deployment has minimum availability.")
     } else {
         (FALSE, MINIMUM_REPLICAS_UNAVAILABLE, "Deployment does not have minimum availability.")
     };
-    Condition::new(AVAILABLE, status, reason, message, now).updated_at(now)
+    Condition::new(AVAILABLE, status, reason, message, now).with_last_update_time(now)
 }
 
 /// Copies the condition `ReplicaFailure` of a ReplicaSet into a condition of the Deployment.
-pub fn replica_failure(of_set: &Condition) -> Condition {
+pub fn replica_failure_condition(of_set: &Condition) -> Condition {
     Condition {
         kind: REPLICA_FAILURE.into(),
         status: of_set.status.clone(),
@@ -65,16 +65,16 @@ pub fn replica_failure(of_set: &Condition) -> Condition {
 }
 
 /// Returns the condition `Progressing` of a status; `None` if the status lacks it.
-pub fn progress(status: &DeploymentStatus) -> Option<&Condition> {
+pub fn get_progressing(status: &DeploymentStatus) -> Option<&Condition> {
     conditions::get(&status.conditions, PROGRESSING)
 }
 
 /// Returns whether the condition `Progressing` has this reason.
-pub fn progress_is(status: &DeploymentStatus, reason: &str) -> bool {
-    progress(status).is_some_and(|condition| condition.reason == reason)
+pub fn has_progressing_reason(status: &DeploymentStatus, reason: &str) -> bool {
+    get_progressing(status).is_some_and(|condition| condition.reason == reason)
 }
 
 /// Adds or replaces a condition. Returns whether the status changed.
-pub fn set(status: &mut DeploymentStatus, condition: Condition) -> bool {
-    conditions::set_for_deployment(&mut status.conditions, condition) == conditions::Change::Changed
+pub fn set_condition(status: &mut DeploymentStatus, condition: Condition) -> bool {
+    conditions::set_for_deployment(&mut status.conditions, condition) == conditions::ListChange::Changed
 }

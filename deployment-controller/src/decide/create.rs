@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     decide::{
         conditions::{self, NEW_REPLICA_SET, REPLICA_SET_CREATE_ERROR},
-        draft::{Draft, Set},
+        draft::{DraftReplicaSet, PlanDraft},
         revision, scale,
     },
     objects::{DeploymentStatus, REPLICA_SETS, REVISION, ReplicaSet, StrategyType},
@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// Maximum number of ReplicaSets that are created from one template although each was stored with a different template.
-const SPOILED_LIMIT: usize = 5;
+const MAX_CHANGED_CREATIONS: usize = 5;
 /// Maximum length of an object name in bytes.
-const NAME_LIMIT: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
 /// Why the creation of a ReplicaSet failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,46 +37,54 @@ pub enum CreateFailure {
 /// different template, plans the report of a failure instead.
 ///
 /// Upstream: `getNewReplicaSet`.
-pub fn create(draft: &mut Draft<'_>) {
+pub fn plan_creation(draft: &mut PlanDraft<'_>) {
     let template = &draft.spec().template;
     let hash = template.hash(draft.status.collision_count);
-    let name: Arc<str> = name(&draft.deployment().metadata.name, &hash).into();
+    let name: Arc<str> = replica_set_name(&draft.deployment().metadata.name, &hash).into();
     if is_hopeless(draft) {
         let why = format!(
-            "the last {SPOILED_LIMIT} ReplicaSets created from this template were stored with a different one: \
+            "the last {MAX_CHANGED_CREATIONS} ReplicaSets created from this template were stored with a different one: \
              something changes ReplicaSets at creation"
         );
-        for step in failed(draft.snapshot, &draft.status, &name, &CreateFailure::Refused(why.clone())) {
-            draft.push(step);
+        for step in creation_failure_steps(draft.snapshot, &draft.status, &name, &CreateFailure::Refused(why.clone())) {
+            draft.push_step(step);
         }
-        return draft.fail(refusal(&name, &why));
+        return draft.set_failure(refusal_message(&name, &why));
     }
     let limits = draft.limits();
     let replicas = match draft.spec().strategy.kind {
-        StrategyType::RollingUpdate => limits.grown(draft.total(), 0),
+        StrategyType::RollingUpdate => limits.new_set_size(draft.total_replicas(), 0),
         _ => limits.replicas,
     };
-    let next = revision::next(draft).to_string();
-    let mut annotations = revision::copied(draft.deployment(), |_| None);
+    let next = revision::next_revision(draft).to_string();
+    let mut annotations = revision::annotations_to_copy(draft.deployment(), |_| None);
     annotations.insert(REVISION.to_owned(), next.clone());
-    annotations.extend(scale::annotations(limits));
-    let body = Box::new(body(draft.snapshot, &name, &hash, replicas, &annotations));
+    annotations.extend(scale::size_annotations(limits));
+    let body = Box::new(replica_set_body(draft.snapshot, &name, &hash, replicas, &annotations));
     let step = Step::new(Action::CreateReplicaSet { set: Arc::clone(&name), body }, "no ReplicaSet has this template");
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
-    draft.push(if replicas > 0 { step.telling(told) } else { step });
-    draft.new = Some(draft.sets.len());
-    draft.sets.push(Set::created(Arc::clone(&name), replicas, annotations));
+    draft.push_step(if replicas > 0 { step.with_event(told) } else { step });
+    draft.new_set_index = Some(draft.sets.len());
+    draft.sets.push(DraftReplicaSet::planned(Arc::clone(&name), replicas, annotations));
     let mut status = draft.status.clone();
-    if draft.spec().deadline().is_some() {
+    if draft.spec().progress_deadline().is_some() {
         let message = format!("Created new replica set {name:?}");
-        conditions::set(&mut status, conditions::progressing(NEW_REPLICA_SET, &message, draft.snapshot.now));
+        conditions::set_condition(
+            &mut status,
+            conditions::progressing_condition(NEW_REPLICA_SET, &message, draft.snapshot.now),
+        );
     }
-    draft.write(status, Some(next), "a rollout begins");
+    draft.push_status_write(status, Some(next), "a rollout begins");
 }
 
 /// Returns the steps that report a failed creation of `set`; after these steps the sync fails. `status` is the last status that
 /// this sync has written.
-pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure: &CreateFailure) -> Vec<Step> {
+pub fn creation_failure_steps(
+    snapshot: &Snapshot,
+    status: &DeploymentStatus,
+    set: &str,
+    failure: &CreateFailure,
+) -> Vec<Step> {
     let mut new = status.clone();
     match failure {
         CreateFailure::Collision => {
@@ -85,15 +93,16 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
             vec![Step::new(write, "the next attempt uses another name").on_failure(OnFailure::Ignore)]
         }
         CreateFailure::Refused(why) => {
-            let message = refusal(set, why);
+            let message = refusal_message(set, why);
             let mut steps = Vec::new();
-            let condition = conditions::progressing(REPLICA_SET_CREATE_ERROR, &message, snapshot.now);
-            if snapshot.deployment.spec.deadline().is_some() && conditions::set(&mut new, condition) {
+            let condition = conditions::progressing_condition(REPLICA_SET_CREATE_ERROR, &message, snapshot.now);
+            if snapshot.deployment.spec.progress_deadline().is_some() && conditions::set_condition(&mut new, condition)
+            {
                 let write = Action::WriteStatus { status: Box::new(new), revision: None };
                 steps.push(Step::new(write, "the rollout cannot begin").on_failure(OnFailure::Ignore));
             }
             let event = Event::warning(REPLICA_SET_CREATE_ERROR, message);
-            steps.push(Step::new(Action::Tell, "the rollout cannot begin").telling(event));
+            steps.push(Step::new(Action::OnlyRecordEvent, "the rollout cannot begin").with_event(event));
             steps
         }
     }
@@ -101,9 +110,9 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
 
 /// How an existing ReplicaSet relates to the Deployment that needs a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Namesake {
+pub enum ReplicaSetRelation {
     /// Controlled by the Deployment, with its current template.
-    Ours,
+    Controlled,
     /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
     /// A ReplicaSet with another template, or one that the Deployment can neither use nor adopt.
@@ -111,30 +120,32 @@ pub enum Namesake {
 }
 
 /// Classifies a ReplicaSet that was read from the API server.
-pub fn namesake(snapshot: &Snapshot, live: &ReplicaSet) -> Namesake {
+pub fn relation_to_deployment(snapshot: &Snapshot, live: &ReplicaSet) -> ReplicaSetRelation {
     let (deployment, meta) = (&snapshot.deployment, &live.metadata);
-    if !live.spec.template.is_of(&deployment.spec.template) {
-        return Namesake::Foreign;
+    if !live.spec.template.is_digest_of(&deployment.spec.template) {
+        return ReplicaSetRelation::Foreign;
     }
     match meta.controller() {
-        Some(owner) if owner.uid == deployment.metadata.uid => Namesake::Ours,
-        None if !meta.is_deleting() && deployment.spec.selector.compiled.matches(&meta.labels) => Namesake::Adoptable,
-        _ => Namesake::Foreign,
+        Some(owner) if owner.uid == deployment.metadata.uid => ReplicaSetRelation::Controlled,
+        None if !meta.is_deleting() && deployment.spec.selector.compiled.matches(&meta.labels) => {
+            ReplicaSetRelation::Adoptable
+        }
+        _ => ReplicaSetRelation::Foreign,
     }
 }
 
-fn refusal(set: &str, why: &str) -> String {
+fn refusal_message(set: &str, why: &str) -> String {
     format!("Failed to create new replica set {set:?}: {why}")
 }
 
 /// Returns whether the current name and the names tried before it all belong to ReplicaSets that this Deployment created from
 /// its template, although each was stored with a different template. In that case another creation would not help.
-fn is_hopeless(draft: &Draft<'_>) -> bool {
+fn is_hopeless(draft: &PlanDraft<'_>) -> bool {
     let owned: Vec<&str> = draft.sets.iter().map(|set| &*set.name).collect();
     let mut count = Some(draft.status.collision_count);
-    for _ in 0..SPOILED_LIMIT {
+    for _ in 0..MAX_CHANGED_CREATIONS {
         let Some(tried) = count else { return false };
-        let name = name(&draft.deployment().metadata.name, &draft.spec().template.hash(tried));
+        let name = replica_set_name(&draft.deployment().metadata.name, &draft.spec().template.hash(tried));
         if !owned.contains(&&*name) {
             return false;
         }
@@ -145,8 +156,8 @@ fn is_hopeless(draft: &Draft<'_>) -> bool {
 }
 
 /// Returns the name of a ReplicaSet: the name of the Deployment, shortened if necessary, and the hash of the template.
-fn name(deployment: &str, hash: &str) -> String {
-    let mut end = NAME_LIMIT.saturating_sub(hash.len() + 1).min(deployment.len());
+fn replica_set_name(deployment: &str, hash: &str) -> String {
+    let mut end = MAX_NAME_LENGTH.saturating_sub(hash.len() + 1).min(deployment.len());
     while !deployment.is_char_boundary(end) {
         end -= 1;
     }
@@ -156,10 +167,16 @@ fn name(deployment: &str, hash: &str) -> String {
     format!("{cut}-{hash}")
 }
 
-fn body(snapshot: &Snapshot, name: &str, hash: &str, replicas: i64, annotations: &BTreeMap<String, String>) -> Value {
+fn replica_set_body(
+    snapshot: &Snapshot,
+    name: &str,
+    hash: &str,
+    replicas: i64,
+    annotations: &BTreeMap<String, String>,
+) -> Value {
     let spec = &snapshot.deployment.spec;
     let template: Template = spec.template.with_label(POD_TEMPLATE_HASH, hash);
-    let selector = spec.selector.raw.as_ref().and_then(|raw| raw.value().ok()).unwrap_or_default();
+    let selector = spec.selector.raw.as_ref().and_then(|raw| raw.parse_value().ok()).unwrap_or_default();
     json!({
         "apiVersion": REPLICA_SETS.api_version(),
         "kind": REPLICA_SETS.kind,

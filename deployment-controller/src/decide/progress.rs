@@ -11,9 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     decide::{
         conditions::{
-            self, NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED, PROGRESSING, REPLICA_SET_UPDATED, progress_is,
+            self, NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED, PROGRESSING, REPLICA_SET_UPDATED,
+            has_progressing_reason,
         },
-        draft::Draft,
+        draft::PlanDraft,
         status,
     },
     objects::{DeploymentStatus, REPLICA_FAILURE},
@@ -24,38 +25,38 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// Plans a status write with an updated condition `Progressing`, and the time of the next check of the deadline.
 ///
 /// Upstream: `syncRolloutStatus`.
-pub fn write(draft: &mut Draft<'_>) {
-    let mut status = status::calculate(draft);
-    match draft.spec().deadline() {
-        Some(deadline) => estimate(draft, &mut status, deadline),
+pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
+    let mut status = status::calculate_status(draft);
+    match draft.spec().progress_deadline() {
+        Some(deadline) => update_progressing(draft, &mut status, deadline),
         None => _ = list::remove(&mut status.conditions, PROGRESSING),
     }
     match replica_failure(draft) {
-        Some(failure) => _ = conditions::set(&mut status, conditions::replica_failure(failure)),
+        Some(failure) => _ = conditions::set_condition(&mut status, conditions::replica_failure_condition(failure)),
         None => _ = list::remove(&mut status.conditions, REPLICA_FAILURE),
     }
-    let written = draft.write(status, None, "counts, availability or progress changed");
-    if let Some(deadline) = draft.spec().deadline() {
-        let requeue = next_look(draft, deadline);
+    let written = draft.push_status_write(status, None, "counts, availability or progress changed");
+    if let Some(deadline) = draft.spec().progress_deadline() {
+        let requeue = next_deadline_check(draft, deadline);
         // The event of the status write enqueues the Deployment earlier; this delay only covers a missing event.
         let requeue =
-            if written && requeue == Requeue::RateLimited { Requeue::After(Duration::from_secs(2)) } else { requeue };
-        draft.look_again(requeue);
+            if written && requeue == Requeue::AfterBackoff { Requeue::After(Duration::from_secs(2)) } else { requeue };
+        draft.set_requeue(requeue);
     }
 }
 
 /// Returns whether all replicas are new and available, and the status describes the current generation.
 ///
 /// Upstream: `DeploymentComplete`.
-pub fn is_complete(draft: &Draft<'_>, status: &DeploymentStatus) -> bool {
+pub fn is_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
     let wanted = draft.limits().replicas;
     [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
         && status.observed_generation >= draft.deployment().metadata.generation
 }
 
-fn estimate(draft: &Draft<'_>, status: &mut DeploymentStatus, deadline: i64) {
+fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, deadline: i64) {
     // The rollout was complete and only the new ReplicaSet has Pods: the cause is scaling or a lost Pod, not a rollout.
-    if status.replicas == status.updated_replicas && progress_is(&draft.status, NEW_REPLICA_SET_AVAILABLE) {
+    if status.replicas == status.updated_replicas && has_progressing_reason(&draft.status, NEW_REPLICA_SET_AVAILABLE) {
         return;
     }
     let now = draft.snapshot.now;
@@ -65,16 +66,17 @@ fn estimate(draft: &Draft<'_>, status: &mut DeploymentStatus, deadline: i64) {
     };
     if is_complete(draft, status) {
         let message = format!("{subject} has successfully progressed.");
-        conditions::set(status, conditions::progressing(NEW_REPLICA_SET_AVAILABLE, &message, now));
+        conditions::set_condition(status, conditions::progressing_condition(NEW_REPLICA_SET_AVAILABLE, &message, now));
     } else if has_progressed(&draft.status, status) {
-        let mut condition = conditions::progressing(REPLICA_SET_UPDATED, &format!("{subject} is progressing."), now);
-        if let Some(current) = conditions::progress(&draft.status).filter(|current| current.is_true()) {
+        let mut condition =
+            conditions::progressing_condition(REPLICA_SET_UPDATED, &format!("{subject} is progressing."), now);
+        if let Some(current) = conditions::get_progressing(&draft.status).filter(|current| current.is_true()) {
             condition.last_transition_time = current.last_transition_time;
         }
         list::replace(&mut status.conditions, condition);
-    } else if conditions::progress(status).is_some_and(|condition| has_timed_out(condition, deadline, now)) {
+    } else if conditions::get_progressing(status).is_some_and(|condition| has_timed_out(condition, deadline, now)) {
         let message = format!("{subject} has timed out progressing.");
-        conditions::set(status, conditions::progressing(PROGRESS_DEADLINE_EXCEEDED, &message, now));
+        conditions::set_condition(status, conditions::progressing_condition(PROGRESS_DEADLINE_EXCEEDED, &message, now));
     }
 }
 
@@ -91,12 +93,12 @@ fn has_timed_out(condition: &Condition, deadline: i64, now: Timestamp) -> bool {
     match condition.reason.as_str() {
         NEW_REPLICA_SET_AVAILABLE => false,
         PROGRESS_DEADLINE_EXCEEDED => true,
-        _ => left(condition, deadline, now).is_negative(),
+        _ => time_until_deadline(condition, deadline, now).is_negative(),
     }
 }
 
 /// Returns the time until the progress deadline; negative after the deadline.
-fn left(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration {
+fn time_until_deadline(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration {
     let since = condition.last_update_time.unwrap_or(Timestamp::MIN);
     SignedDuration::from_secs(deadline).saturating_sub(now.duration_since(since))
 }
@@ -105,20 +107,20 @@ fn left(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration 
 ///
 /// No check is needed after a rollout that was complete, because it cannot time out. Upstream's `requeueStuckDeployment`
 /// requeues such a rollout as fast as the queue allows if Pods are lost later.
-fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
-    let Some(condition) = conditions::progress(&draft.status) else { return Requeue::AsPlanned };
+fn next_deadline_check(draft: &PlanDraft<'_>, deadline: i64) -> Requeue {
+    let Some(condition) = conditions::get_progressing(&draft.status) else { return Requeue::AfterPlannedDelay };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());
     if settled || is_complete(draft, &draft.status) {
-        return Requeue::AsPlanned;
+        return Requeue::AfterPlannedDelay;
     }
-    match left(condition, deadline, draft.snapshot.now) {
-        left if left < SECOND => Requeue::RateLimited,
+    match time_until_deadline(condition, deadline, draft.snapshot.now) {
+        left if left < SECOND => Requeue::AfterBackoff,
         left => Requeue::After(left.saturating_add(SECOND).unsigned_abs()),
     }
 }
 
 /// Returns the `ReplicaFailure` condition to copy: from the new ReplicaSet, or else from the oldest ReplicaSet that has one.
-fn replica_failure<'d>(draft: &'d Draft<'_>) -> Option<&'d Condition> {
+fn replica_failure<'d>(draft: &'d PlanDraft<'_>) -> Option<&'d Condition> {
     let mut sets = draft.new_set().into_iter().chain(draft.old_sets());
     sets.find_map(|set| list::get(&set.status().conditions, REPLICA_FAILURE))
 }

@@ -8,7 +8,7 @@ use super::conditions::*;
 use crate::{
     objects::{REVISION, StrategyType},
     plan::{Action, Plan},
-    world::World,
+    world::DeploymentBuilder,
 };
 
 /// A change of the objects between two syncs.
@@ -57,8 +57,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 /// Applies a change to the objects.
-fn happen(world: &mut World, happening: &Happening) {
-    let user = |world: &mut World, pointer: &str, value: Value| {
+fn happen(world: &mut DeploymentBuilder, happening: &Happening) {
+    let user = |world: &mut DeploymentBuilder, pointer: &str, value: Value| {
         *world.spec.pointer_mut(pointer).unwrap() = value;
         world.generation += 1;
     };
@@ -96,12 +96,12 @@ fn happen(world: &mut World, happening: &Happening) {
         Happening::Linger { set, count } => {
             let Some(set) = pick(world, set) else { return };
             let uid = common::meta::Uid::new(set["metadata"]["uid"].as_str().unwrap());
-            world.running.insert(uid, count);
+            world.running_pods.insert(uid, count);
         }
     }
 }
 
-fn pick(world: &mut World, at: usize) -> Option<&mut Value> {
+fn pick(world: &mut DeploymentBuilder, at: usize) -> Option<&mut Value> {
     let count = world.sets.len();
     (count > 0).then(|| &mut world.sets[at % count])
 }
@@ -111,30 +111,30 @@ fn number(set: &Value, pointer: &str) -> i64 {
 }
 
 /// Checks the invariants of one plan, and returns the objects after its writes.
-fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
+fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, TestCaseError> {
     let snapshot = before.snapshot();
     let (limits, spec) = (snapshot.limits, &snapshot.deployment.spec);
     let rolling = spec.strategy.kind == StrategyType::RollingUpdate;
-    let new = snapshot.claims.keep.iter().find(|set| set.spec.template.is_of(&spec.template));
+    let new = snapshot.claims.keep.iter().find(|set| set.spec.template.is_digest_of(&spec.template));
     let new = new.map(|set| set.metadata.name.to_string());
-    let total = |world: &World| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
+    let total = |world: &DeploymentBuilder| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
 
     // Invariants 1 to 3, after every write: few surplus Pods, enough available Pods, and no new beside old Pods (`Recreate`).
     let mut world = before.clone();
     for step in &plan.steps {
         let was = world.clone();
-        world.store(&Plan { steps: vec![step.clone()], ..plan.clone() });
+        world.apply_plan(&Plan { steps: vec![step.clone()], ..plan.clone() });
         if rolling && !spec.paused {
-            prop_assert!(total(&world) <= total(&was).max(limits.most()), "too many replicas: {step:?}");
+            prop_assert!(total(&world) <= total(&was).max(limits.max_pods()), "too many replicas: {step:?}");
         }
         if let Action::ChangeReplicaSet { set, change } = &step.action
             && let Some((from, to)) = change.size
             && rolling
             && to < from
             && new.as_deref() != Some(&**set)
-            && step.on_failure == crate::plan::OnFailure::LeaveOthersOut
+            && step.on_failure == crate::plan::OnFailure::SkipSame
         {
-            let available_within_size = |world: &World| {
+            let available_within_size = |world: &DeploymentBuilder| {
                 let each = |set: &Value| number(set, "/status/availableReplicas").min(number(set, "/spec/replicas"));
                 world.sets.iter().map(each).sum::<i64>()
             };
@@ -160,7 +160,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
         }
     }
     // Invariant 6: a deleted ReplicaSet is idle and never the new one.
-    for name in plan.deleted() {
+    for name in plan.deleted_sets() {
         let set = before.sets.iter().find(|set| set["metadata"]["name"] == *name).unwrap();
         prop_assert_ne!(Some(&name), new.as_ref());
         prop_assert_eq!(number(set, "/spec/replicas") + number(set, "/status/replicas"), 0);
@@ -173,7 +173,7 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
         prop_assert!(was.is_none_or(|was| revision(was) <= revision(set)));
     }
     let after = world.snapshot();
-    if let Some(newest) = after.claims.keep.iter().position(|set| set.spec.template.is_of(&spec.template)) {
+    if let Some(newest) = after.claims.keep.iter().position(|set| set.spec.template.is_digest_of(&spec.template)) {
         let revisions: Vec<i64> = after
             .claims
             .keep
@@ -185,14 +185,14 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
         }
     }
     // Invariant 9: no ReplicaSet is created during a pause.
-    prop_assert!(!spec.paused || plan.created().is_none());
+    prop_assert!(!spec.paused || plan.created_set().is_none());
     // Invariant 11: every Event about a size belongs to one change of a size.
-    let told = plan.events().iter().filter(|event| event.starts_with("Scaled")).count();
-    let created = plan.created().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
-    prop_assert_eq!(told, plan.sizes().len() + usize::from(created));
+    let told = plan.event_messages().iter().filter(|event| event.starts_with("Scaled")).count();
+    let created = plan.created_set().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
+    prop_assert_eq!(told, plan.size_changes().len() + usize::from(created));
     // Invariant 12: an exceeded deadline is not reported during a pause or after a complete rollout.
-    let stored = progress(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
-    let exceeded = plan.statuses().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
+    let stored = get_progressing(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
+    let exceeded = plan.written_progress().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
     if exceeded && stored != PROGRESS_DEADLINE_EXCEEDED {
         prop_assert!(!spec.paused && stored != NEW_REPLICA_SET_AVAILABLE);
     }
@@ -200,8 +200,8 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
 }
 
 /// Makes all Pods of every ReplicaSet available, and removes all surplus Pods.
-fn heal(world: &mut World) {
-    world.running.clear();
+fn heal(world: &mut DeploymentBuilder) {
+    world.running_pods.clear();
     for at in 0..world.sets.len() {
         happen(world, &Happening::Look { set: at, available: i64::MAX });
     }
@@ -217,7 +217,7 @@ proptest! {
         replicas in 0..10i64,
         happenings in prop::collection::vec(happening(), 1..40),
     ) {
-        let mut world = World::new(replicas);
+        let mut world = DeploymentBuilder::new(replicas);
         world.annotations = json!({});
         for happening in &happenings {
             happen(&mut world, happening);
@@ -238,22 +238,22 @@ proptest! {
         prop_assert!(world.plan().is_idle(), "still has steps after 100 syncs: {:#?}", world.plan());
         let snapshot = world.snapshot();
         for set in &snapshot.claims.keep {
-            let newest = set.spec.template.is_of(&snapshot.deployment.spec.template);
+            let newest = set.spec.template.is_digest_of(&snapshot.deployment.spec.template);
             prop_assert_eq!(i64::from(set.spec.replicas), if newest { snapshot.limits.replicas } else { 0 });
         }
         let status = &snapshot.deployment.status;
-        prop_assert!(progress_is(status, NEW_REPLICA_SET_AVAILABLE), "{status:?}");
+        prop_assert!(has_progressing_reason(status, NEW_REPLICA_SET_AVAILABLE), "{status:?}");
         prop_assert_eq!(status.updated_replicas, snapshot.limits.replicas);
     }
 
     #[test]
     fn the_same_snapshot_gives_the_same_plan(happenings in prop::collection::vec(happening(), 1..20)) {
-        let mut world = World::new(4);
+        let mut world = DeploymentBuilder::new(4);
         for happening in &happenings {
             happen(&mut world, happening);
             let snapshot = world.snapshot();
             prop_assert_eq!(super::decide(&snapshot), super::decide(&snapshot));
-            world.store(&world.plan());
+            world.apply_plan(&world.plan());
         }
     }
 }

@@ -3,18 +3,18 @@
 
 use std::cmp::Reverse;
 
-use crate::{decide::draft::Draft, objects::MAX_REPLICAS};
+use crate::{decide::draft::PlanDraft, objects::MAX_REPLICAS};
 
 /// Returns the index and new size of each `active` ReplicaSet, in the order of the writes.
 ///
 /// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum if a user has
 /// scaled a ReplicaSet directly.
-pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
+pub fn proportional_sizes(draft: &PlanDraft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     let limits = draft.limits();
-    let allowed = if limits.replicas == 0 { 0 } else { limits.most() };
+    let allowed = if limits.replicas == 0 { 0 } else { limits.max_pods() };
     let total: i64 = active.iter().map(|at| draft.sets[*at].replicas).sum();
     let to_add = allowed - total;
-    let order = order(draft, active, to_add);
+    let order = write_order(draft, active, to_add);
     let mut sizes = share_out(draft, &order, to_add, |fraction| fraction);
     if sizes.iter().map(|(_, size)| size).sum::<i64>() > allowed {
         sizes = share_out(draft, &order, to_add, |fraction| fraction.min(0));
@@ -24,13 +24,13 @@ pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     sizes
 }
 
-fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> i64) -> Vec<(usize, i64)> {
+fn share_out(draft: &PlanDraft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> i64) -> Vec<(usize, i64)> {
     let mut left = to_add;
     let share = |at: &usize| {
         let share = match to_add {
             _ if left == 0 => 0,
-            1.. => bound(fraction(draft, *at)).min(left),
-            _ => bound(fraction(draft, *at)).max(left),
+            1.. => bound(size_change_in_proportion(draft, *at)).min(left),
+            _ => bound(size_change_in_proportion(draft, *at)).max(left),
         };
         // For sizes near `i32::MAX` the share may be `i64::MAX`, so the sums saturate.
         left = left.saturating_sub(share);
@@ -44,20 +44,20 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
 }
 
 /// Returns the indexes by size, largest first. Among equal sizes, the newest scales up first and the oldest scales down first.
-fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
+fn write_order(draft: &PlanDraft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
     let mut order = active.to_vec();
     let size = |at: &usize| Reverse(draft.sets[*at].replicas);
     // The indexes are in the order of creation time and then name.
     match to_add {
         1.. => order.sort_by_key(|at| (size(at), Reverse(*at))),
-        0 => order.sort_by_key(|at| (Some(*at) == draft.new, Reverse(*at))),
+        0 => order.sort_by_key(|at| (Some(*at) == draft.new_set_index, Reverse(*at))),
         _ => order.sort_by_key(|at| (size(at), *at)),
     }
     order
 }
 
 /// Returns the change of a ReplicaSet's size in proportion to the change of the maximum number of Pods; negative to scale down.
-fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
+fn size_change_in_proportion(draft: &PlanDraft<'_>, at: usize) -> i64 {
     let (limits, set) = (draft.limits(), &draft.sets[at]);
     if limits.replicas == 0 {
         return -set.replicas;
@@ -66,7 +66,7 @@ fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
     if before <= 0 {
         return 0;
     }
-    let [size, most, max] = [set.replicas, limits.most(), before].map(i128::from);
+    let [size, most, max] = [set.replicas, limits.max_pods(), before].map(i128::from);
     // Rounds half away from zero; all operands are positive.
     let share = (2 * size * most + max) / (2 * max);
     i64::try_from(share).unwrap_or(i64::MAX) - set.replicas
@@ -78,25 +78,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{objects::DESIRED_REPLICAS, world::World};
+    use crate::{objects::DESIRED_REPLICAS, world::DeploymentBuilder};
 
     /// Scales `sets`, given oldest first with the new ReplicaSet last, and returns their names and new sizes.
     fn scaled(replicas: i64, surge: i64, sets: &[(&str, i64, &str)], status: i64) -> Vec<(String, i64)> {
-        let mut world = World::new(replicas);
+        let mut world = DeploymentBuilder::new(replicas);
         world.spec["strategy"]["rollingUpdate"] = json!({"maxSurge": surge, "maxUnavailable": 1});
         for (name, size, max) in sets {
-            world = world.set(name, *size, 0).annotate(DESIRED_REPLICAS, &(replicas + 1).to_string());
-            world = if max.is_empty() { world.unannotate(MAX_REPLICAS) } else { world.annotate(MAX_REPLICAS, max) };
+            world = world.with_set(name, *size, 0).with_annotation(DESIRED_REPLICAS, &(replicas + 1).to_string());
+            world = if max.is_empty() {
+                world.without_annotation(MAX_REPLICAS)
+            } else {
+                world.with_annotation(MAX_REPLICAS, max)
+            };
         }
         world.status["replicas"] = json!(status);
-        let world = world.current(sets.last().unwrap().0);
+        let world = world.with_current_template(sets.last().unwrap().0);
         let plan = world.plan();
         let mut sizes: Vec<(String, i64)> = sets.iter().map(|(name, size, _)| ((*name).to_owned(), *size)).collect();
-        for (name, _, to) in plan.sizes() {
+        for (name, _, to) in plan.size_changes() {
             sizes.iter_mut().find(|(n, _)| *n == name).unwrap().1 = to;
         }
         for (name, ..) in sets {
-            let annotations = plan.annotations(name);
+            let annotations = plan.annotations_of_set(name);
             assert_eq!(annotations.get(DESIRED_REPLICAS), Some(&replicas.to_string()), "annotations are rewritten");
             assert_eq!(annotations.get(MAX_REPLICAS), Some(&(replicas + surge).to_string()));
         }

@@ -5,56 +5,59 @@ use std::collections::BTreeMap;
 use crate::{
     decide::{
         conditions::{self, FOUND_NEW_REPLICA_SET},
-        draft::{Draft, Set},
+        draft::{DraftReplicaSet, PlanDraft},
     },
     objects::{Deployment, REVISION, REVISION_HISTORY, is_never_copied},
-    plan::{SetChange, Step},
+    plan::{ReplicaSetChange, Step},
 };
 
 /// Maximum length of the revision history in bytes. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_REV_HISTORY_LENGTH_IN_CHARS: usize = 2000;
 
 /// Returns the next revision: the highest revision of the old ReplicaSets, plus 1.
-pub fn next(draft: &Draft<'_>) -> i64 {
-    draft.old_sets().filter_map(Set::revision).max().unwrap_or(0).max(0).saturating_add(1)
+pub fn next_revision(draft: &PlanDraft<'_>) -> i64 {
+    draft.old_sets().filter_map(DraftReplicaSet::revision).max().unwrap_or(0).max(0).saturating_add(1)
 }
 
 /// Plans updates of the annotations, the revision and `minReadySeconds` of the new ReplicaSet, and of the Deployment's revision.
 ///
 /// Does nothing without a new ReplicaSet. Upstream: `getNewReplicaSet`, `SetNewReplicaSetAnnotations`.
-pub fn sync(draft: &mut Draft<'_>) {
-    let Some(at) = draft.new else { return };
-    let change = change(draft.deployment(), &draft.sets[at], next(draft));
+pub fn sync_new_set(draft: &mut PlanDraft<'_>) {
+    let Some(at) = draft.new_set_index else { return };
+    let change = new_set_change(draft.deployment(), &draft.sets[at], next_revision(draft));
     if !change.annotations.is_empty() || change.min_ready_seconds.is_some() {
         let why = if change.annotations.contains_key(REVISION) {
             "its template is current again"
         } else {
             "annotations or minReadySeconds of the Deployment have changed"
         };
-        draft.change(at, change, |action| Step::new(action, why));
+        draft.push_set_change(at, change, |action| Step::new(action, why));
     }
     let set = &draft.sets[at];
     let revision = set.annotation(REVISION).unwrap_or_default().to_owned();
     let revision = (draft.revision.as_deref().unwrap_or_default() != revision).then_some(revision);
     let mut status = draft.status.clone();
-    if draft.spec().deadline().is_some() && conditions::progress(&status).is_none() {
+    if draft.spec().progress_deadline().is_some() && conditions::get_progressing(&status).is_none() {
         let message = format!("Found new replica set {:?}", set.name);
-        conditions::set(&mut status, conditions::progressing(FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now));
+        conditions::set_condition(
+            &mut status,
+            conditions::progressing_condition(FOUND_NEW_REPLICA_SET, &message, draft.snapshot.now),
+        );
     }
-    draft.write(status, revision, "the new ReplicaSet exists");
+    draft.push_status_write(status, revision, "the new ReplicaSet exists");
 }
 
 /// Returns the changes to the new ReplicaSet. `next` is the revision after the highest one of all other ReplicaSets.
-fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
-    let mut annotations = copied(deployment, |key| set.annotation(key));
+fn new_set_change(deployment: &Deployment, set: &DraftReplicaSet<'_>, next: i64) -> ReplicaSetChange {
+    let mut annotations = annotations_to_copy(deployment, |key| set.annotation(key));
     let min_ready = deployment.spec.min_ready_seconds;
-    let min_ready = set.source.is_some_and(|source| source.spec.min_ready_seconds != min_ready).then_some(min_ready);
+    let min_ready = set.cached.is_some_and(|source| source.spec.min_ready_seconds != min_ready).then_some(min_ready);
     let previous = set.annotation(REVISION);
     match previous.filter(|text| !text.is_empty()).map_or(Ok(0), str::parse::<i64>) {
         Ok(current) if current < next => {
             annotations.insert(REVISION.to_owned(), next.to_string());
             let history = set.annotation(REVISION_HISTORY).unwrap_or_default();
-            if let Some(history) = previous.and_then(|previous| append(history, previous)) {
+            if let Some(history) = previous.and_then(|previous| append_to_history(history, previous)) {
                 annotations.insert(REVISION_HISTORY.to_owned(), history);
             }
         }
@@ -63,11 +66,14 @@ fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
         Err(_) if min_ready.is_none() => annotations.clear(),
         _ => {}
     }
-    SetChange { size: None, annotations, min_ready_seconds: min_ready }
+    ReplicaSetChange { size: None, annotations, min_ready_seconds: min_ready }
 }
 
 /// Returns the annotations of the Deployment that a ReplicaSet with the annotations `known` lacks or has with another value.
-pub fn copied<'s>(deployment: &Deployment, known: impl Fn(&str) -> Option<&'s str>) -> BTreeMap<String, String> {
+pub fn annotations_to_copy<'s>(
+    deployment: &Deployment,
+    known: impl Fn(&str) -> Option<&'s str>,
+) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.iter();
     let missing = all.filter(|(key, value)| !is_never_copied(key) && known(key) != Some(value));
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
@@ -75,7 +81,7 @@ pub fn copied<'s>(deployment: &Deployment, known: impl Fn(&str) -> Option<&'s st
 
 /// Appends a revision to the history, and drops the oldest entries if the history becomes too long. Returns `None` if the
 /// revision alone is too long.
-fn append(history: &str, revision: &str) -> Option<String> {
+fn append_to_history(history: &str, revision: &str) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {
         return Some(revision.to_owned());
     }
@@ -99,26 +105,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::world::World;
+    use crate::world::DeploymentBuilder;
 
     /// DEPLOYMENT-18.
     #[test]
     fn histories_grow_and_drop_their_oldest_entries() {
-        assert_eq!(append("", "3").as_deref(), Some("3"));
-        assert_eq!(append("1,3", "5").as_deref(), Some("1,3,5"));
-        assert_eq!(append(",7", "5").as_deref(), Some("5"));
+        assert_eq!(append_to_history("", "3").as_deref(), Some("3"));
+        assert_eq!(append_to_history("1,3", "5").as_deref(), Some("1,3,5"));
+        assert_eq!(append_to_history(",7", "5").as_deref(), Some("5"));
         let entries: Vec<String> = (10..).map(|n: i32| n.to_string()).take(600).collect();
         let mut long = entries.join(",");
         long.truncate(1998);
-        let got = append(&long, "1234").unwrap();
+        let got = append_to_history(&long, "1234").unwrap();
         assert_eq!(got, format!("{},1234", &long[3..]));
         assert_eq!(got.len(), 2000);
         assert_eq!(
-            append("1", &"9".repeat(2000)).as_deref(),
+            append_to_history("1", &"9".repeat(2000)).as_deref(),
             Some(&*"9".repeat(2000)),
             "all older entries are dropped"
         );
-        assert_eq!(append("1", &"9".repeat(2001)), None);
+        assert_eq!(append_to_history("1", &"9".repeat(2001)), None);
     }
 
     /// DEPLOYMENT-17, DEPLOYMENT-19.
@@ -132,17 +138,17 @@ mod tests {
             (vec!["2"], Some("seven"), None),
             (vec!["2"], Some(""), Some(("3", Some("")))),
         ] {
-            let mut world = World::new(3);
+            let mut world = DeploymentBuilder::new(3);
             for (at, revision) in olds.iter().enumerate() {
-                world = world.set(&format!("old{at}"), 0, 0).annotate(REVISION, revision);
+                world = world.with_set(&format!("old{at}"), 0, 0).with_annotation(REVISION, revision);
             }
-            world = world.set("new", 3, 3).current("new");
+            world = world.with_set("new", 3, 3).with_current_template("new");
             world = match new {
-                Some(revision) => world.annotate(REVISION, revision),
-                None => world.unannotate(REVISION),
+                Some(revision) => world.with_annotation(REVISION, revision),
+                None => world.without_annotation(REVISION),
             };
             let plan = world.plan();
-            let got = plan.annotations("new");
+            let got = plan.annotations_of_set("new");
             let got = got.get(REVISION).map(|r| (r.as_str(), got.get(REVISION_HISTORY).map(String::as_str)));
             assert_eq!(got, want, "{olds:?} {new:?}");
         }
@@ -151,10 +157,14 @@ mod tests {
     /// DEPLOYMENT-15.
     #[test]
     fn annotations_are_copied_and_never_removed() {
-        let mut world = World::new(3).set("a", 3, 3).current("a").annotate("gone", "1").annotate("changed", "old");
+        let mut world = DeploymentBuilder::new(3)
+            .with_set("a", 3, 3)
+            .with_current_template("a")
+            .with_annotation("gone", "1")
+            .with_annotation("changed", "old");
         world.annotations = json!({REVISION: "1", "changed": "new", "added": "", ROLLBACK: "x",
             "kubectl.kubernetes.io/last-applied-configuration": "{}"});
-        let got = world.plan().annotations("a");
+        let got = world.plan().annotations_of_set("a");
         assert_eq!(got, BTreeMap::from([("changed".into(), "new".into()), ("added".into(), String::new())]));
     }
 
@@ -163,30 +173,34 @@ mod tests {
     /// DEPLOYMENT-16.
     #[test]
     fn min_ready_seconds_are_copied_to_the_set() {
-        let mut world = World::new(3).set("a", 3, 3).current("a");
+        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a");
         world.spec["minReadySeconds"] = json!(7);
-        let change = world.plan().changes("a").remove(0);
+        let change = world.plan().changes_of_set("a").remove(0);
         assert_eq!((change.min_ready_seconds, change.size), (Some(7), None));
     }
 
     /// DEPLOYMENT-19.
     #[test]
     fn an_unreadable_revision_is_left_alone_until_something_else_is_written() {
-        let mut world = World::new(3).set("a", 3, 3).current("a").annotate(REVISION, "seven");
+        let mut world =
+            DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_annotation(REVISION, "seven");
         world.annotations = json!({REVISION: "seven", "note": "1"});
-        assert!(world.plan().changes("a").is_empty());
+        assert!(world.plan().changes_of_set("a").is_empty());
         world.spec["minReadySeconds"] = json!(7);
-        assert_eq!(world.plan().annotations("a"), BTreeMap::from([("note".into(), "1".into())]));
+        assert_eq!(world.plan().annotations_of_set("a"), BTreeMap::from([("note".into(), "1".into())]));
     }
 
     /// DEPLOYMENT-61.
     #[test]
     fn an_existing_set_starts_the_progress_deadline() {
-        let mut world = World::new(3).set("a", 3, 1).current("a");
+        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 1).with_current_template("a");
         world.status = json!({});
         world.annotations = json!({});
         let plan = world.plan();
-        assert_eq!(plan.statuses()[0], (Some("1".to_owned()), (FOUND_NEW_REPLICA_SET.to_owned(), "True".to_owned())));
+        assert_eq!(
+            plan.written_progress()[0],
+            (Some("1".to_owned()), (FOUND_NEW_REPLICA_SET.to_owned(), "True".to_owned()))
+        );
     }
 
     proptest! {
@@ -195,10 +209,10 @@ mod tests {
         fn a_history_never_exceeds_its_maximum_length(entries in prop::collection::vec(0i64..10_000_000, 0..600), next in 1i64..i64::MAX) {
             let mut history = String::new();
             for entry in entries {
-                history = append(&history, &entry.to_string()).unwrap();
+                history = append_to_history(&history, &entry.to_string()).unwrap();
                 prop_assert!(history.len() <= MAX_REV_HISTORY_LENGTH_IN_CHARS);
             }
-            let longer = append(&history, &next.to_string()).unwrap();
+            let longer = append_to_history(&history, &next.to_string()).unwrap();
             prop_assert!(longer.ends_with(&next.to_string()));
         }
     }

@@ -3,57 +3,57 @@
 use crate::{
     decide::{
         create,
-        draft::{Draft, Set},
+        draft::{DraftReplicaSet, PlanDraft},
     },
     objects::ROLLBACK_TO,
-    plan::{Action, Event, SetRef, Step},
+    plan::{Action, Event, ReplicaSetRef, Step},
     snapshot::Snapshot,
 };
 
 /// Returns the requested revision; 0 means the revision before the newest. A value that is not an integer is ignored.
-pub fn requested(snapshot: &Snapshot) -> Option<i64> {
+pub fn requested_revision(snapshot: &Snapshot) -> Option<i64> {
     snapshot.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
 /// Plans the rollback and the removal of the annotation; only the removal if the rollback is impossible.
 ///
 /// Upstream: `rollback`.
-pub fn roll_back(draft: &mut Draft<'_>, revision: i64) {
-    if draft.new.is_none() {
-        create::create(draft);
+pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
+    if draft.new_set_index.is_none() {
+        create::plan_creation(draft);
     }
-    if draft.fails() {
+    if draft.has_failure() {
         return;
     }
     let not_found = |message: &str| {
         let event = Event::warning("DeploymentRollbackRevisionNotFound", message);
-        Step::new(Action::ClearRollback, "there is nothing to roll back to").telling(event)
+        Step::new(Action::ClearRollback, "there is nothing to roll back to").with_event(event)
     };
-    let revision = if revision == 0 { last(draft) } else { revision };
+    let revision = if revision == 0 { previous_revision(draft) } else { revision };
     if revision == 0 {
-        return draft.push(not_found("Unable to find last revision."));
+        return draft.push_step(not_found("Unable to find last revision."));
     }
     let found = draft.old_sets().chain(draft.new_set()).find(|set| set.revision() == Some(revision));
     let Some(found) = found else {
-        return draft.push(not_found("Unable to find the revision to rollback to."));
+        return draft.push_step(not_found("Unable to find the revision to rollback to."));
     };
     let deployment = &draft.deployment().metadata.name;
-    let other = found.source.filter(|source| !source.spec.template.is_of(&draft.spec().template));
+    let other = found.cached.filter(|source| !source.spec.template.is_digest_of(&draft.spec().template));
     let step = if let Some(source) = other {
-        let action = Action::RollBack(SetRef::of(&source.metadata));
+        let action = Action::RollBack(ReplicaSetRef::from_meta(&source.metadata));
         let message = format!("Rolled back deployment {deployment:?} to revision {revision}");
-        Step::new(action, "a rollback was requested").telling(Event::normal("DeploymentRollback", message))
+        Step::new(action, "a rollback was requested").with_event(Event::normal("DeploymentRollback", message))
     } else {
         let message = format!("The rollback revision contains the same template as current deployment {deployment:?}");
         let event = Event::warning("DeploymentRollbackTemplateUnchanged", message);
-        Step::new(Action::ClearRollback, "the template is already the requested one").telling(event)
+        Step::new(Action::ClearRollback, "the template is already the requested one").with_event(event)
     };
-    draft.push(step);
+    draft.push_step(step);
 }
 
 /// Returns the second-highest revision; 0 if there is none.
-fn last(draft: &Draft<'_>) -> i64 {
-    let mut revisions: Vec<i64> = draft.sets.iter().filter_map(Set::revision).collect();
+fn previous_revision(draft: &PlanDraft<'_>) -> i64 {
+    let mut revisions: Vec<i64> = draft.sets.iter().filter_map(DraftReplicaSet::revision).collect();
     revisions.sort_unstable();
     revisions.iter().rev().nth(1).copied().unwrap_or(0).max(0)
 }
@@ -63,17 +63,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{objects::REVISION, world::World};
+    use crate::{objects::REVISION, world::DeploymentBuilder};
 
-    fn world(request: &str) -> World {
-        let mut world = World::new(3)
-            .set("a", 0, 0)
-            .annotate(REVISION, "1")
-            .set("b", 0, 0)
-            .annotate(REVISION, "2")
-            .set("c", 3, 3)
-            .annotate(REVISION, "3")
-            .current("c");
+    fn world(request: &str) -> DeploymentBuilder {
+        let mut world = DeploymentBuilder::new(3)
+            .with_set("a", 0, 0)
+            .with_annotation(REVISION, "1")
+            .with_set("b", 0, 0)
+            .with_annotation(REVISION, "2")
+            .with_set("c", 3, 3)
+            .with_annotation(REVISION, "3")
+            .with_current_template("c");
         world.annotations = json!({REVISION: "3", ROLLBACK_TO: request});
         world
     }
@@ -89,7 +89,7 @@ mod tests {
             ("-1", None, "Unable to find the revision to rollback to."),
         ] {
             let plan = world(request).plan();
-            assert_eq!(plan.events(), [want], "{request}");
+            assert_eq!(plan.event_messages(), [want], "{request}");
             let last = &plan.steps.last().unwrap().action;
             match target {
                 Some(name) => assert!(matches!(last, Action::RollBack(set) if *set.name == *name), "{request}"),
@@ -101,13 +101,17 @@ mod tests {
     /// DEPLOYMENT-46.
     #[test]
     fn the_last_revision_needs_two_revisions() {
-        let mut only = World::new(3).set("c", 3, 3).current("c");
+        let mut only = DeploymentBuilder::new(3).with_set("c", 3, 3).with_current_template("c");
         only.annotations = json!({REVISION: "1", ROLLBACK_TO: "0"});
-        assert_eq!(only.plan().events(), ["Unable to find last revision."]);
-        let mut twice = World::new(3).set("a", 0, 0).annotate(REVISION, "4").set("c", 3, 3).annotate(REVISION, "4");
-        twice = twice.current("c");
+        assert_eq!(only.plan().event_messages(), ["Unable to find last revision."]);
+        let mut twice = DeploymentBuilder::new(3)
+            .with_set("a", 0, 0)
+            .with_annotation(REVISION, "4")
+            .with_set("c", 3, 3)
+            .with_annotation(REVISION, "4");
+        twice = twice.with_current_template("c");
         twice.annotations = json!({REVISION: "4", ROLLBACK_TO: "0"});
-        let event = &twice.plan().events()[0];
+        let event = &twice.plan().event_messages()[0];
         assert_eq!(event, "Rolled back deployment \"web\" to revision 4");
     }
 
@@ -115,10 +119,10 @@ mod tests {
     #[test]
     fn requests_that_are_not_integers_or_come_during_a_pause_are_left_alone() {
         for request in ["", "x", "1.5"] {
-            assert!(world(request).plan().events().is_empty(), "{request:?}");
+            assert!(world(request).plan().event_messages().is_empty(), "{request:?}");
         }
         let mut paused = world("1");
         paused.spec["paused"] = json!(true);
-        assert!(paused.plan().events().is_empty());
+        assert!(paused.plan().event_messages().is_empty());
     }
 }

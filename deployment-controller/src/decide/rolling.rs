@@ -3,9 +3,9 @@
 use crate::{
     decide::{
         cleanup, create,
-        draft::Draft,
+        draft::PlanDraft,
         progress,
-        scale::{self, Write},
+        scale::{self, ResizeTrigger},
     },
     plan::OnFailure,
 };
@@ -13,50 +13,50 @@ use crate::{
 /// Plans the next step of a rollout: scales up the new ReplicaSet, or else scales down the old ones.
 ///
 /// Upstream: `rolloutRolling`.
-pub fn roll_out(draft: &mut Draft<'_>) {
-    if draft.new.is_none() {
-        create::create(draft);
+pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
+    if draft.new_set_index.is_none() {
+        create::plan_creation(draft);
     }
-    if draft.fails() {
+    if draft.has_failure() {
         return;
     }
     if !grow(draft) && !shrink(draft) && progress::is_complete(draft, &draft.status) {
-        cleanup::clean_up(draft);
+        cleanup::plan_history_cleanup(draft);
     }
-    progress::write(draft);
+    progress::plan_status_with_progress(draft);
 }
 
 /// Scales the new ReplicaSet as far as maxSurge allows. Returns whether its size changes.
-fn grow(draft: &mut Draft<'_>) -> bool {
-    let Some(at) = draft.new else { return false };
+fn grow(draft: &mut PlanDraft<'_>) -> bool {
+    let Some(at) = draft.new_set_index else { return false };
     let (limits, current) = (draft.limits(), draft.sets[at].replicas);
     let (to, why) = if current > limits.replicas {
         (limits.replicas, "it has more replicas than wanted")
     } else {
-        (limits.grown(draft.total(), current), "maxSurge leaves room")
+        (limits.new_set_size(draft.total_replicas(), current), "maxSurge leaves room")
     };
-    scale::resize(draft, at, to, Write::Size, OnFailure::End, why)
+    scale::resize(draft, at, to, ResizeTrigger::Size, OnFailure::EndSync, why)
 }
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
 ///
 /// Available replicas are always capped at the size of their ReplicaSet, because a status may still count Pods that are about
 /// to be deleted. Upstream's `reconcileOldReplicaSets` counts such Pods in some places and aborts in others.
-fn shrink(draft: &mut Draft<'_>) -> bool {
+fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     let active: Vec<usize> = draft.old_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.is_empty() {
         return false;
     }
     let min_available = draft.limits().min_available();
     let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_within_size());
-    let mut budget = draft.total() - min_available - new_unavailable;
+    let mut budget = draft.total_replicas() - min_available - new_unavailable;
     if budget <= 0 {
         return false;
     }
     let mut shrunk = false;
-    let mut cut = |draft: &mut Draft<'_>, at: usize, by: i64, why: &str| {
+    let mut cut = |draft: &mut PlanDraft<'_>, at: usize, by: i64, why: &str| {
         let to = draft.sets[at].replicas - by;
-        shrunk |= scale::resize(draft, at, to, Write::Size, OnFailure::LeaveOthersOut, why);
+        shrunk |= scale::resize(draft, at, to, ResizeTrigger::Size, OnFailure::SkipSame, why);
     };
     for &at in &active {
         let set = &draft.sets[at];
@@ -67,7 +67,7 @@ fn shrink(draft: &mut Draft<'_>) -> bool {
         }
     }
     let available_within_size =
-        active.iter().copied().chain(draft.new).map(|at| draft.sets[at].available_within_size()).sum::<i64>();
+        active.iter().copied().chain(draft.new_set_index).map(|at| draft.sets[at].available_within_size()).sum::<i64>();
     let mut spare = available_within_size - min_available;
     for &at in &active {
         let by = draft.sets[at].replicas.min(spare);
@@ -82,10 +82,10 @@ fn shrink(draft: &mut Draft<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::World;
+    use crate::world::DeploymentBuilder;
 
-    fn moves(world: &World) -> Vec<(String, i64, i64)> {
-        world.plan().sizes()
+    fn moves(world: &DeploymentBuilder) -> Vec<(String, i64, i64)> {
+        world.plan().size_changes()
     }
 
     fn to(name: &str, from: i64, to: i64) -> (String, i64, i64) {
@@ -95,11 +95,11 @@ mod tests {
     /// DEPLOYMENT-28.
     #[test]
     fn the_first_step_uses_max_surge_and_max_unavailable() {
-        let world = World::new(8).set("old", 8, 8);
+        let world = DeploymentBuilder::new(8).with_set("old", 8, 8);
         let plan = world.plan();
-        let (_, body) = plan.created().unwrap();
+        let (_, body) = plan.created_set().unwrap();
         assert_eq!(body["spec"]["replicas"], 2);
-        assert_eq!(plan.sizes(), [to("old", 8, 6)]);
+        assert_eq!(plan.size_changes(), [to("old", 8, 6)]);
         let last = plan.last_status();
         assert_eq!((last.replicas, last.updated_replicas, last.unavailable_replicas), (8, 0, 2));
     }
@@ -121,32 +121,38 @@ mod tests {
             (vec![("old", 6, 8), ("new", 4, 0)], vec![]),
             (vec![("new", 9, 8)], vec![to("new", 9, 8)]),
         ] {
-            let mut world = World::new(8);
+            let mut world = DeploymentBuilder::new(8);
             for (name, size, available) in &sets {
-                world = world.set(name, *size, *available);
+                world = world.with_set(name, *size, *available);
             }
-            assert_eq!(moves(&world.current("new")), want, "{sets:?}");
+            assert_eq!(moves(&world.with_current_template("new")), want, "{sets:?}");
         }
     }
 
     /// DEPLOYMENT-32.
     #[test]
     fn a_rollout_during_a_failed_one_first_removes_the_failed_pods() {
-        let world = World::new(8).set("good", 6, 6).set("bad", 4, 0);
+        let world = DeploymentBuilder::new(8).with_set("good", 6, 6).with_set("bad", 4, 0);
         let plan = world.plan();
-        let (name, body) = plan.created().unwrap();
+        let (name, body) = plan.created_set().unwrap();
         assert_eq!(body["spec"]["replicas"], 0);
-        assert_eq!(plan.sizes(), [to("bad", 4, 0)]);
-        let world = World::new(8).set("good", 6, 6).set("bad", 0, 0).set(&name, 0, 0).current(&name);
+        assert_eq!(plan.size_changes(), [to("bad", 4, 0)]);
+        let world = DeploymentBuilder::new(8)
+            .with_set("good", 6, 6)
+            .with_set("bad", 0, 0)
+            .with_set(&name, 0, 0)
+            .with_current_template(&name);
         assert_eq!(moves(&world), [to(&name, 0, 4)]);
     }
 
     /// DEPLOYMENT-32.
     #[test]
     fn a_rollback_first_removes_the_failed_pods() {
-        let world = World::new(8).set("good", 6, 6).set("bad", 4, 0).current("good");
+        let world =
+            DeploymentBuilder::new(8).with_set("good", 6, 6).with_set("bad", 4, 0).with_current_template("good");
         assert_eq!(moves(&world), [to("bad", 4, 0)]);
-        let world = World::new(8).set("good", 6, 6).set("bad", 0, 0).current("good");
+        let world =
+            DeploymentBuilder::new(8).with_set("good", 6, 6).with_set("bad", 0, 0).with_current_template("good");
         assert_eq!(moves(&world), [to("good", 6, 8)]);
     }
 
@@ -154,15 +160,20 @@ mod tests {
     #[test]
     fn surplus_available_pods_of_the_new_set_do_not_raise_the_budget() {
         // The new ReplicaSet was just scaled from 8 to 4: four of its eight available Pods are about to be deleted.
-        let world = World::new(8).set("old", 6, 6).set("new", 4, 8).current("new");
+        let world = DeploymentBuilder::new(8).with_set("old", 6, 6).with_set("new", 4, 8).with_current_template("new");
         assert_eq!(moves(&world), [to("old", 6, 2)]);
     }
 
     /// DEPLOYMENT-79.
     #[test]
     fn a_failed_scale_down_skips_the_others_and_fails_the_sync_after_the_status() {
-        let plan = World::new(8).set("a", 3, 3).set("b", 3, 3).set("new", 4, 4).current("new").plan();
+        let plan = DeploymentBuilder::new(8)
+            .with_set("a", 3, 3)
+            .with_set("b", 3, 3)
+            .with_set("new", 4, 4)
+            .with_current_template("new")
+            .plan();
         let cuts: Vec<OnFailure> = plan.steps.iter().map(|step| step.on_failure).collect();
-        assert_eq!(cuts, [OnFailure::LeaveOthersOut, OnFailure::LeaveOthersOut, OnFailure::End]);
+        assert_eq!(cuts, [OnFailure::SkipSame, OnFailure::SkipSame, OnFailure::EndSync]);
     }
 }

@@ -5,65 +5,72 @@ use std::sync::Arc;
 use crate::{
     decide::{
         conditions::{self, PROGRESS_DEADLINE_EXCEEDED},
-        draft::{Draft, Set},
+        draft::{DraftReplicaSet, PlanDraft},
     },
     objects::{REPLICA_FAILURE, StrategyType},
-    plan::{Situation, Why},
+    plan::{PodCounts, WaitReason},
 };
 
 /// Returns the numbers of Pods for `/debug/explain`.
-pub(super) fn situation(draft: &Draft<'_>) -> Situation {
-    Situation {
+pub(super) fn pod_counts(draft: &PlanDraft<'_>) -> PodCounts {
+    PodCounts {
         limits: draft.limits(),
-        updated: draft.new_set().map_or(0, Set::actual),
-        old: draft.old_sets().map(Set::actual).sum(),
-        ready: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
-        available: draft.sets.iter().map(Set::available).sum(),
+        updated_pods: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
+        old_pods: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
+        ready_pods: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
+        available_pods: draft.sets.iter().map(DraftReplicaSet::available_replicas).sum(),
     }
 }
 
 /// Returns the reasons why the rollout does not continue after the steps of the draft.
-pub(super) fn waiting(draft: &Draft<'_>) -> Vec<Why> {
+pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
     let mut out = Vec::new();
-    if draft.snapshot.owner.deleting {
-        out.push(Why::Deleting);
+    if draft.snapshot.owner.is_deleting {
+        out.push(WaitReason::DeploymentDeleting);
         return out;
     }
-    let pending = draft.new.is_none() || draft.old_sets().any(|set| set.replicas > 0);
+    let pending = draft.new_set_index.is_none() || draft.old_sets().any(|set| set.replicas > 0);
     if draft.spec().paused {
-        out.push(Why::Paused { pending });
+        out.push(WaitReason::Paused { is_rollout_pending: pending });
     }
-    if let Some(condition) = conditions::progress(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED) {
+    if let Some(condition) =
+        conditions::get_progressing(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED)
+    {
         let since = condition.last_transition_time.unwrap_or(draft.snapshot.now);
-        out.push(Why::DeadlineExceeded { seconds: draft.snapshot.now.duration_since(since).as_secs() });
+        out.push(WaitReason::DeadlineExceeded {
+            seconds_since_report: draft.snapshot.now.duration_since(since).as_secs(),
+        });
     }
-    if let Some(new) = draft.new_set().filter(|new| new.source.is_some_and(|source| source.metadata.is_deleting())) {
-        out.push(Why::NewSetDeleting(Arc::clone(&new.name)));
+    if let Some(new) = draft.new_set().filter(|new| new.cached.is_some_and(|source| source.metadata.is_deleting())) {
+        out.push(WaitReason::NewReplicaSetDeleting(Arc::clone(&new.name)));
     }
     for set in &draft.sets {
         if let Some(failure) = common::conditions::get(&set.status().conditions, REPLICA_FAILURE) {
-            out.push(Why::ReplicaFailure { set: Arc::clone(&set.name), message: failure.message.clone() });
+            out.push(WaitReason::ReplicaFailure { set: Arc::clone(&set.name), message: failure.message.clone() });
         }
     }
     for set in draft.old_sets() {
-        let count = set.actual().max(draft.running_pods(set) as i64);
+        let count = set.status_replicas().max(draft.running_pods(set) as i64);
         if draft.spec().strategy.kind == StrategyType::Recreate && !draft.spec().paused {
             if count > 0 {
-                out.push(Why::OldPodsRun { set: Arc::clone(&set.name), count });
+                out.push(WaitReason::OldPodsUnfinished { set: Arc::clone(&set.name), count });
             }
-        } else if set.actual() > set.replicas {
-            out.push(Why::PodsLeft { set: Arc::clone(&set.name), count: set.actual() - set.replicas });
+        } else if set.status_replicas() > set.replicas {
+            out.push(WaitReason::SurplusPods {
+                set: Arc::clone(&set.name),
+                count: set.status_replicas() - set.replicas,
+            });
         }
     }
     let Some(new) = draft.new_set() else { return out };
-    if new.actual() < new.replicas {
+    if new.status_replicas() < new.replicas {
         let set = Arc::clone(&new.name);
-        out.push(Why::PodsMissing { set, actual: new.actual(), wanted: new.replicas });
+        out.push(WaitReason::PodsMissing { set, actual: new.status_replicas(), wanted: new.replicas });
     }
     let count = new.replicas - new.available_within_size();
     if count > 0 {
-        let available = draft.sets.iter().map(Set::available).sum();
-        out.push(Why::NotAvailable { count, available, limits: draft.limits() });
+        let available = draft.sets.iter().map(DraftReplicaSet::available_replicas).sum();
+        out.push(WaitReason::PodsNotAvailable { count, available_pods: available, limits: draft.limits() });
     }
     out
 }
@@ -73,23 +80,23 @@ mod tests {
     use jiff::SignedDuration;
     use serde_json::json;
 
-    use crate::{decide::conditions::*, world::World};
+    use crate::{decide::conditions::*, world::DeploymentBuilder};
 
-    fn waiting(world: &World) -> Vec<String> {
+    fn waiting(world: &DeploymentBuilder) -> Vec<String> {
         world.explain().waiting
     }
 
     /// DEPLOYMENT-73.
     #[test]
     fn waiting_for_pods_names_their_number() {
-        let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
+        let world = DeploymentBuilder::new(10).with_set("old", 9, 9).with_set("new", 4, 1).with_current_template("new");
         let explanation = world.explain();
         assert_eq!(
             explanation.situation,
             "10 desired, 4 updated, 9 old, 10 ready, 10 available; at most 13 (maxSurge 3), at least 8 available (maxUnavailable 2)"
         );
         assert_eq!(explanation.actions[0], "scale ReplicaSet old: from 9 to 7, enough others are available");
-        let world = World::new(10).set("old", 8, 8).set("new", 5, 0).current("new");
+        let world = DeploymentBuilder::new(10).with_set("old", 8, 8).with_set("new", 5, 0).with_current_template("new");
         assert_eq!(
             waiting(&world),
             ["5 new Pods are not available yet (minimum available 8, 8 available now; maxUnavailable 2)"]
@@ -99,9 +106,10 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn every_problem_is_named() {
-        let mut world = World::new(4).set("old", 3, 3).set("new", 2, 0).current("new");
-        world.settle();
-        world = world.condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
+        let mut world =
+            DeploymentBuilder::new(4).with_set("old", 3, 3).with_set("new", 2, 0).with_current_template("new");
+        world.apply_until_settled();
+        world = world.with_condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
         world.now += SignedDuration::from_secs(40);
         world.sets[1]["status"]["replicas"] = json!(0);
         world.sets[1]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
@@ -122,7 +130,7 @@ mod tests {
     /// DEPLOYMENT-73.
     #[test]
     fn a_pause_is_named_and_a_settled_deployment_has_nothing_to_wait_for() {
-        let mut world = World::new(3).set("a", 3, 3).current("a").complete();
+        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_complete_status();
         assert_eq!(waiting(&world), Vec::<String>::new());
         world.spec["paused"] = json!(true);
         assert_eq!(waiting(&world), ["paused"]);
@@ -133,7 +141,7 @@ mod tests {
     /// DEPLOYMENT-39.
     #[test]
     fn an_unknown_strategy_fails_with_a_one_line_error() {
-        let mut world = World::new(3).set("a", 3, 3).current("a").complete();
+        let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_complete_status();
         world.spec["strategy"] = json!({"type": "BlueGreen"});
         assert_eq!(waiting(&world), ["unexpected deployment strategy type: BlueGreen"]);
     }

@@ -2,51 +2,51 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::limits::Limits;
+use crate::limits::RolloutLimits;
 
 /// Numbers of Pods of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Situation {
+pub struct PodCounts {
     /// Desired number of Pods, maxSurge and maxUnavailable.
-    pub limits: Limits,
+    pub limits: RolloutLimits,
     /// Pods of the new ReplicaSet.
-    pub updated: i64,
+    pub updated_pods: i64,
     /// Pods of all old ReplicaSets.
-    pub old: i64,
+    pub old_pods: i64,
     /// Ready Pods of all ReplicaSets.
-    pub ready: i64,
+    pub ready_pods: i64,
     /// Available Pods of all ReplicaSets.
-    pub available: i64,
+    pub available_pods: i64,
 }
 
-impl fmt::Display for Situation {
+impl fmt::Display for PodCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limits, updated, old, ready, available } = self;
+        let Self { limits, updated_pods: updated, old_pods: old, ready_pods: ready, available_pods: available } = self;
         write!(f, "{} desired, {updated} updated, {old} old, {ready} ready, {available} available", limits.replicas)?;
-        write!(f, "; at most {} (maxSurge {}), ", limits.most(), limits.surge)?;
+        write!(f, "; at most {} (maxSurge {}), ", limits.max_pods(), limits.surge)?;
         write!(f, "at least {} available (maxUnavailable {})", limits.min_available(), limits.unavailable)
     }
 }
 
 /// A reason why a rollout does not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WaitReason {
     /// The selector is empty and would match every Pod.
-    SelectsAll,
+    EmptySelector,
     /// The Deployment is being deleted.
-    Deleting,
+    DeploymentDeleting,
     /// `spec.paused` is true.
     Paused {
         /// Whether a rollout starts when the pause ends.
-        pending: bool,
+        is_rollout_pending: bool,
     },
     /// The progress deadline has passed.
     DeadlineExceeded {
         /// Seconds since the condition `Progressing` reported the exceeded deadline.
-        seconds: i64,
+        seconds_since_report: i64,
     },
     /// The new ReplicaSet, named here, is being deleted; a replacement is created only after it is gone.
-    NewSetDeleting(Arc<str>),
+    NewReplicaSetDeleting(Arc<str>),
     /// A ReplicaSet has the condition `ReplicaFailure`: it cannot create or delete Pods.
     ReplicaFailure {
         /// Name of the ReplicaSet with the condition.
@@ -55,7 +55,7 @@ pub enum Why {
         message: Box<str>,
     },
     /// Old Pods have not finished, under the strategy `Recreate`.
-    OldPodsRun {
+    OldPodsUnfinished {
         /// Name of the ReplicaSet that controls the Pods.
         set: Arc<str>,
         /// Number of unfinished Pods.
@@ -71,32 +71,34 @@ pub enum Why {
         wanted: i64,
     },
     /// An old ReplicaSet has not removed all surplus Pods yet.
-    PodsLeft {
+    SurplusPods {
         /// Name of the old ReplicaSet.
         set: Arc<str>,
         /// Number of Pods above the size of the ReplicaSet.
         count: i64,
     },
     /// Pods of the new ReplicaSet are not available yet.
-    NotAvailable {
+    PodsNotAvailable {
         /// Number of Pods still to become available.
         count: i64,
         /// Available Pods of all ReplicaSets.
-        available: i64,
+        available_pods: i64,
         /// The limits that stop the rollout until more Pods are available.
-        limits: Limits,
+        limits: RolloutLimits,
     },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SelectsAll => f.write_str("the selector is empty and would select all Pods"),
-            Self::Deleting => f.write_str("being deleted: only the status is written"),
-            Self::Paused { pending: false } => f.write_str("paused"),
-            Self::Paused { pending: true } => f.write_str("paused: the template is not rolled out"),
-            Self::DeadlineExceeded { seconds } => write!(f, "progress deadline exceeded {seconds}s ago"),
-            Self::NewSetDeleting(set) => {
+            Self::EmptySelector => f.write_str("the selector is empty and would select all Pods"),
+            Self::DeploymentDeleting => f.write_str("being deleted: only the status is written"),
+            Self::Paused { is_rollout_pending: false } => f.write_str("paused"),
+            Self::Paused { is_rollout_pending: true } => f.write_str("paused: the template is not rolled out"),
+            Self::DeadlineExceeded { seconds_since_report: seconds } => {
+                write!(f, "progress deadline exceeded {seconds}s ago")
+            }
+            Self::NewReplicaSetDeleting(set) => {
                 write!(
                     f,
                     "ReplicaSet {set} has the current template and is being deleted; a replacement follows once it is gone"
@@ -105,10 +107,10 @@ impl fmt::Display for Why {
             Self::ReplicaFailure { set, message } => {
                 write!(f, "ReplicaSet {set} cannot create or delete Pods: {message}")
             }
-            Self::OldPodsRun { set, count } => write!(f, "old Pods of {set} still run (Recreate): {count}"),
+            Self::OldPodsUnfinished { set, count } => write!(f, "old Pods of {set} still run (Recreate): {count}"),
             Self::PodsMissing { set, actual, wanted } => write!(f, "ReplicaSet {set} has {actual} of {wanted} Pods"),
-            Self::PodsLeft { set, count } => write!(f, "ReplicaSet {set} has {count} Pods to remove"),
-            Self::NotAvailable { count, available, limits } => {
+            Self::SurplusPods { set, count } => write!(f, "ReplicaSet {set} has {count} Pods to remove"),
+            Self::PodsNotAvailable { count, available_pods: available, limits } => {
                 let (noun, verb) = if *count == 1 { ("Pod", "is") } else { ("Pods", "are") };
                 write!(
                     f,

@@ -1,30 +1,30 @@
-use common::{clock::Clock, queue::Backoff};
+use common::{clock::Clock, queue::BackoffSettings};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::World;
+use crate::world::DeploymentBuilder;
 
 const BATCH: Duration = Duration::from_secs(2);
 
 /// Returns handlers with the Deployment of the world in their cache.
-fn watch(world: &World) -> Watch {
+fn watch(world: &DeploymentBuilder) -> EventHandlers {
     let clock = Clock::simulated(world.now, 0);
     let deployments: Arc<Store<Deployment>> = Arc::default();
     let deployment = Arc::into_inner(world.snapshot().deployment).unwrap();
-    deployments.fill(vec![deployment], Version::parse("9"));
-    Watch {
-        queue: Queue::new(clock.clone(), Backoff::default(), None),
+    deployments.replace_for_tests(vec![deployment], ResourceVersion::parse("9"));
+    EventHandlers {
+        queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         deployments,
         ledger: Ledger::new(clock, Duration::from_mins(5)),
-        batch: BATCH,
-        explored: Mutex::default(),
-        refused: Mutex::default(),
+        debounce_period: BATCH,
+        searched_deployments: Mutex::default(),
+        refused_releases: Mutex::default(),
     }
 }
 
 /// Returns the keys that are due now, and the delayed keys with their seconds, after an update of a ReplicaSet with `size` Pods.
 fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
-    let world = World::new(size).set("web-1", size, 0);
+    let world = DeploymentBuilder::new(size).with_set("web-1", size, 0);
     let watch = watch(&world);
     let mut old = world.sets[0].clone();
     old["metadata"]["generation"] = json!(1);
@@ -32,8 +32,8 @@ fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
     new["metadata"]["resourceVersion"] = json!("1000");
     change(&mut new);
     let read = |set: &Value| -> Arc<ReplicaSet> { Arc::new(serde_json::from_str(&set.to_string()).unwrap()) };
-    watch.on_set(&Event::Updated { old: read(&old), new: read(&new) }, Origin::Watch);
-    let state = watch.queue.state(10);
+    watch.on_set(&CacheEvent::Updated { old: read(&old), new: read(&new) }, ChangeOrigin::Watch);
+    let state = watch.queue.debug_state(10);
     state.waiting.into_iter().chain(state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"))).collect()
 }
 

@@ -1,18 +1,18 @@
 //! Malformed objects, as only a faulty server would send them.
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use sandbox::{ConnectionCut, Sandbox, loops::Loops};
 use serde_json::json;
 use tower::Service as _;
 
-use crate::world::{DEPLOYMENTS, ME, NS, SETS, web};
+use crate::world::{CONTROLLER_IDENTITY, DEPLOYMENTS, NAMESPACE, REPLICA_SETS, web_deployment};
 
 /// Returns a client that reads `said` wherever the server sends `is`.
 fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Client {
-    let inner = sandbox.service(ME);
+    let inner = sandbox.service(CONTROLLER_IDENTITY);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let mut inner = inner.clone();
         async move {
@@ -44,17 +44,21 @@ async fn a_malformed_deployment_backs_off_alone() {
     ] {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-        let mut bad = web(77);
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
+        let mut bad = web_deployment(77);
         bad["metadata"]["name"] = json!("bad");
         bad["spec"]["selector"]["matchLabels"]["app"] = json!("bad");
         bad["spec"]["template"]["metadata"]["labels"]["app"] = json!("bad");
         bad["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "77%"}});
-        let mut good = web(1);
+        let mut good = web_deployment(1);
         good["spec"]["strategy"] = json!({"type": "Recreate"});
         sandbox.create(bad).await.unwrap();
         sandbox.create(good).await.unwrap();
-        let loops = Loops::start(&lying(&sandbox, is, said), &clock, Settings::new(), deployment_controller::LOOPS);
+        let loops =
+            Loops::start(&lying(&sandbox, is, said), &clock, OperatorSettings::new(), deployment_controller::LOOPS);
         clock.sleep(std::time::Duration::from_secs(60)).await;
         let told = loops.explain(Some("shop/bad"))[0].clone();
         let why = format!("{} {}", told["waiting"], told["lastError"]["error"].as_str().unwrap_or_default());
@@ -62,8 +66,12 @@ async fn a_malformed_deployment_backs_off_alone() {
         // The back-off doubles from 5 ms, so that few attempts happen in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{said}: {told:#}");
-        let good = sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap();
+        let good = sandbox.get(DEPLOYMENTS, Some(NAMESPACE), "web").await.unwrap();
         assert_eq!(good["status"]["observedGeneration"], 1, "{said}");
-        assert_eq!(sandbox.requests().count(Some(ME), Some("create"), Some(SETS)), 1, "{said}");
+        assert_eq!(
+            sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some("create"), Some(REPLICA_SETS)),
+            1,
+            "{said}"
+        );
     }
 }

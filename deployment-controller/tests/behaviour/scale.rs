@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use crate::world::{NS, SETS, World, name, size, web};
+use crate::world::{NAMESPACE, REPLICA_SETS, World, name_of, size_of_set, web_deployment};
 
 /// DEPLOYMENT-26, DEPLOYMENT-41.
 #[tokio::test(start_paused = true)]
 async fn scaling_is_not_a_rollout() {
     let world = World::new().await;
-    world.apply(web(4)).await;
+    world.create_object(web_deployment(4)).await;
     world.settle().await;
     for replicas in [6, 0, 3] {
-        world.scale(replicas).await;
+        world.set_replicas(replicas).await;
         world.settle().await;
-        assert_eq!(world.pods().await.len(), replicas);
+        assert_eq!(world.list_pods().await.len(), replicas);
         assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
     }
-    assert_eq!(world.sizes(), ["a 4", "a 6", "a 0", "a 3"]);
-    let annotations = world.sets().await[0]["metadata"]["annotations"].clone();
+    assert_eq!(world.size_history(), ["a 4", "a 6", "a 0", "a 3"]);
+    let annotations = world.list_sets().await[0]["metadata"]["annotations"].clone();
     assert_eq!(annotations["deployment.kubernetes.io/desired-replicas"], "3");
     assert_eq!(annotations["deployment.kubernetes.io/max-replicas"], "4");
 }
@@ -26,53 +26,53 @@ async fn scaling_is_not_a_rollout() {
 #[tokio::test(start_paused = true)]
 async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     let world = World::new().await;
-    let mut object = web(8);
+    let mut object = web_deployment(8);
     object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 2}});
-    world.apply(object).await;
+    world.create_object(object).await;
     world.settle().await;
-    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": "true"}}}}})).await;
+    world.patch_web(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": "true"}}}}})).await;
     world.settle().await;
-    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [6, 4]);
-    world.scale(12).await;
+    assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [6, 4]);
+    world.set_replicas(12).await;
     world.settle().await;
     // The maximum number of Pods grows from 10 to 14: size 6 becomes 8 (8.4) and size 4 becomes 6 (5.6). No change follows.
-    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [8, 6]);
-    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
+    assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [8, 6]);
+    world.patch_web(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
     world.settle().await;
-    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [12, 0]);
+    assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [12, 0]);
 }
 
 /// DEPLOYMENT-80.
 #[tokio::test(start_paused = true)]
 async fn a_set_scaled_by_hand_does_not_stop_rollouts_for_good() {
     let world = World::new().await;
-    world.apply(web(4)).await;
+    world.create_object(web_deployment(4)).await;
     world.settle().await;
-    let set = name(&world.sets().await[0]).to_owned();
+    let set = name_of(&world.list_sets().await[0]).to_owned();
     // A user sets a stale annotation: upstream would treat every later sync as a scaling event.
     let by_hand = json!({"metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "3"}}});
-    world.sandbox.merge(SETS, Some(NS), &set, None, by_hand).await.unwrap();
+    world.sandbox.merge(REPLICA_SETS, Some(NAMESPACE), &set, None, by_hand).await.unwrap();
     world.settle().await;
-    let annotations = world.sets().await[0]["metadata"]["annotations"].clone();
+    let annotations = world.list_sets().await[0]["metadata"]["annotations"].clone();
     assert_eq!(annotations["deployment.kubernetes.io/desired-replicas"], "4");
-    world.image("img:2").await;
+    world.set_image("img:2").await;
     world.settle().await;
-    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 4]);
+    assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [0, 4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_hundred_deployments_are_rolled_out_concurrently() {
     let world = World::new().await;
     for n in 0..200 {
-        let mut object = web(1);
+        let mut object = web_deployment(1);
         object["metadata"]["name"] = json!(format!("web-{n}"));
         object["spec"]["selector"] = json!({"matchLabels": {"app": format!("web-{n}")}});
         object["spec"]["template"]["metadata"]["labels"] = json!({"app": format!("web-{n}")});
-        world.apply(object).await;
+        world.create_object(object).await;
     }
     world.settle().await;
-    let deployments = world.sandbox.list("deployments.apps", Some(NS)).await.unwrap();
+    let deployments = world.sandbox.list("deployments.apps", Some(NAMESPACE)).await.unwrap();
     assert!(deployments.iter().all(|web| web["status"]["availableReplicas"] == 1));
-    assert_eq!(world.sets().await.len(), 200);
-    assert_eq!(world.asked("create", SETS), 200);
+    assert_eq!(world.list_sets().await.len(), 200);
+    assert_eq!(world.request_count("create", REPLICA_SETS), 200);
 }

@@ -3,38 +3,42 @@
 use std::time::Duration;
 
 use common::{
-    app::{Leadership, Parts, assemble},
+    app::{Leadership, StartParameters, start_loops},
     leader,
-    settings::Settings,
+    settings::OperatorSettings,
 };
 use sandbox::Sandbox;
 use serde_json::json;
 
-use crate::world::{DEPLOYMENTS, ME, NS, World, web};
+use crate::world::{CONTROLLER_IDENTITY, DEPLOYMENTS, NAMESPACE, World, web_deployment};
 
 /// DEPLOYMENT-72.
 #[tokio::test(start_paused = true)]
 async fn only_writes_of_a_second_writer_raise_the_alarm() {
-    let mut world = World::with(Sandbox::builder().managed_fields(true), Settings::new()).await;
+    let mut world = World::with_sandbox(Sandbox::builder().managed_fields(true), OperatorSettings::new()).await;
     world.crash();
     let names = ["web", "api", "db"];
     for name in names {
-        let mut object = web(2);
+        let mut object = web_deployment(2);
         object["metadata"]["name"] = json!(name);
         for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
             *object.pointer_mut(labels).unwrap() = json!({"app": name});
         }
-        world.apply(object).await;
+        world.create_object(object).await;
     }
-    let election = leader::Settings::new("kube-system", "deployment-controller", "me".to_owned());
-    let assembly = assemble(Parts {
-        leadership: Leadership::Lease(election),
+    let election = leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
+    let assembly = start_loops(StartParameters {
+        leadership: Leadership::Elected(election),
         second_writer_period: Duration::from_mins(5),
-        ..Parts::new(world.sandbox.client(ME), world.clock.clone(), deployment_controller::LOOPS)
+        ..StartParameters::new(
+            world.sandbox.client(CONTROLLER_IDENTITY),
+            world.clock.clone(),
+            deployment_controller::LOOPS,
+        )
     });
     let is_found = || {
         let line = "nonet_second_writer{controller=\"deployment-controller\",evidence=\"writes\"} 1";
-        assembly.metrics().prometheus().contains(line)
+        assembly.metrics().render_prometheus().contains(line)
     };
     world.wait(180.0).await;
     // Writes of this loop, of a user and of the other loops raise no alarm.
@@ -42,7 +46,7 @@ async fn only_writes_of_a_second_writer_raise_the_alarm() {
         for name in names {
             world
                 .sandbox
-                .merge(DEPLOYMENTS, Some(NS), name, None, json!({"spec": {"replicas": replicas}}))
+                .merge(DEPLOYMENTS, Some(NAMESPACE), name, None, json!({"spec": {"replicas": replicas}}))
                 .await
                 .unwrap();
         }
@@ -52,8 +56,9 @@ async fn only_writes_of_a_second_writer_raise_the_alarm() {
     assert!(!is_found());
 
     for name in names {
-        let path =
-            format!("/apis/apps/v1/namespaces/{NS}/deployments/{name}/status?fieldManager=kube-controller-manager");
+        let path = format!(
+            "/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}/status?fieldManager=kube-controller-manager"
+        );
         let patch = json!({"status": {"collisionCount": 1}});
         let kind = "application/merge-patch+json";
         world.sandbox.send(http::Method::PATCH, &path, kind, Some(&patch)).await.unwrap();

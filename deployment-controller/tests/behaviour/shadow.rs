@@ -3,20 +3,20 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::world::{World, web};
+use crate::world::{World, web_deployment};
 
 /// DEPLOYMENT-60.
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_deadline_is_decided_in_time_and_not_written() {
     let mut world = World::new().await;
-    let mut object = web(2);
+    let mut object = web_deployment(2);
     object["spec"]["progressDeadlineSeconds"] = json!(600);
     object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/never-ready": "true"});
-    world.apply(object).await;
+    world.create_object(object).await;
     world.settle().await;
     world.crash();
-    let status = world.web().await["status"].clone();
-    let progress = sandbox::nodes::condition(&world.web().await, "Progressing").unwrap()["lastUpdateTime"].clone();
+    let status = world.get_web().await["status"].clone();
+    let progress = sandbox::nodes::condition(&world.get_web().await, "Progressing").unwrap()["lastUpdateTime"].clone();
     let progress: Timestamp = progress.as_str().unwrap().parse().unwrap();
     world.start_shadow();
     let plans = |world: &World| world.loops.as_ref().unwrap().plans("shop/web");
@@ -29,6 +29,6 @@ async fn an_exceeded_deadline_is_decided_in_time_and_not_written() {
     let late = at.duration_since(progress).as_secs() - 600;
     assert!((0..=3).contains(&late), "{late} s after the deadline");
     assert_eq!(plans.len(), 1, "only one plan exists: {plans:?}");
-    assert_eq!(world.written(), Vec::<String>::new());
-    assert_eq!(world.web().await["status"], status);
+    assert_eq!(world.own_writes(), Vec::<String>::new());
+    assert_eq!(world.get_web().await["status"], status);
 }

@@ -6,48 +6,52 @@ use std::{
     time::Duration,
 };
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes, replica_sets::ReplicaSets};
 use serde_json::{Value, json};
 
 /// Identity of the loop under test: the sandbox counts requests and writes by identity.
-pub(crate) const ME: &str = "deployments";
+pub(crate) const CONTROLLER_IDENTITY: &str = "deployments";
 /// Namespace of all test objects.
-pub(crate) const NS: &str = "shop";
+pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const DEPLOYMENTS: &str = "deployments.apps";
-pub(crate) const SETS: &str = "replicasets.apps";
+pub(crate) const REPLICA_SETS: &str = "replicasets.apps";
 
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) loops: Option<Loops>,
-    pub(crate) neighbours: Option<ReplicaSets>,
-    settings: Settings,
+    pub(crate) replica_set_controller: Option<ReplicaSets>,
+    settings: OperatorSettings,
     _nodes: Nodes,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::with(Sandbox::builder(), Settings::new()).await
+        Self::with_sandbox(Sandbox::builder(), OperatorSettings::new()).await
     }
 
-    pub(crate) async fn with(builder: Builder, settings: Settings) -> Self {
+    pub(crate) async fn with_sandbox(builder: Builder, settings: OperatorSettings) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = builder.clock(clock.clone()).build();
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
-        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
         let neighbours = Some(ReplicaSets::start(&sandbox, "replicasets"));
-        let mut world = Self { sandbox, clock, loops: None, neighbours, settings, _nodes: nodes };
+        let mut world =
+            Self { sandbox, clock, loops: None, replica_set_controller: neighbours, settings, _nodes: nodes };
         world.start();
         world.settle().await;
-        world.forget();
+        world.clear_logs();
         world
     }
 
     /// Starts the loop as a new process.
     pub(crate) fn start(&mut self) {
-        let client = self.sandbox.client(ME);
+        let client = self.sandbox.client(CONTROLLER_IDENTITY);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), deployment_controller::LOOPS));
     }
 
@@ -55,7 +59,7 @@ impl World {
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
         self.start();
-        self.forget();
+        self.clear_logs();
     }
 
     /// Drops the loop without a shutdown, as a crash does.
@@ -80,18 +84,18 @@ impl World {
     }
 
     /// Clears the logs of requests and writes.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_logs(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
     /// Returns the number of requests that the loop under test has sent.
-    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
-        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
     /// Returns the writes of the loop under test without Events, as "verb resource name".
-    pub(crate) fn written(&self) -> Vec<String> {
+    pub(crate) fn own_writes(&self) -> Vec<String> {
         self.ours()
             .iter()
             .map(|w| {
@@ -103,12 +107,12 @@ impl World {
 
     fn ours(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
-        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+        all.into_iter().filter(|w| w.identity == CONTROLLER_IDENTITY && w.resource != "events").collect()
     }
 
     /// Returns the sizes that ReplicaSets got, in order. The ReplicaSets are called a, b, c, ... in the order of their first
     /// write.
-    pub(crate) fn sizes(&self) -> Vec<String> {
+    pub(crate) fn size_history(&self) -> Vec<String> {
         let (mut names, mut known, mut out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "replicasets") {
             let Some(after) = write.after() else { continue };
@@ -123,7 +127,7 @@ impl World {
     }
 
     /// Returns the maximum number of Pods at one time, and the minimum number of ready Pods after `replicas` were ready once.
-    pub(crate) fn extremes(&self, replicas: usize) -> (usize, usize) {
+    pub(crate) fn pod_count_extremes(&self, replicas: usize) -> (usize, usize) {
         let (mut live, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let (mut most, mut fewest, mut complete) = (0, usize::MAX, false);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
@@ -149,42 +153,42 @@ impl World {
         (most, fewest)
     }
 
-    pub(crate) async fn apply(&self, object: Value) -> Value {
+    pub(crate) async fn create_object(&self, object: Value) -> Value {
         self.sandbox.create(object).await.unwrap()
     }
 
     /// Sends a merge patch of Deployment `web`.
-    pub(crate) async fn merge(&self, patch: Value) -> Value {
-        self.sandbox.merge(DEPLOYMENTS, Some(NS), "web", None, patch).await.unwrap()
+    pub(crate) async fn patch_web(&self, patch: Value) -> Value {
+        self.sandbox.merge(DEPLOYMENTS, Some(NAMESPACE), "web", None, patch).await.unwrap()
     }
 
-    pub(crate) async fn image(&self, image: &str) {
-        self.merge(json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})).await;
+    pub(crate) async fn set_image(&self, image: &str) {
+        self.patch_web(json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})).await;
     }
 
-    pub(crate) async fn scale(&self, replicas: usize) {
-        self.merge(json!({"spec": {"replicas": replicas}})).await;
+    pub(crate) async fn set_replicas(&self, replicas: usize) {
+        self.patch_web(json!({"spec": {"replicas": replicas}})).await;
     }
 
-    pub(crate) async fn web(&self) -> Value {
-        self.sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap()
+    pub(crate) async fn get_web(&self) -> Value {
+        self.sandbox.get(DEPLOYMENTS, Some(NAMESPACE), "web").await.unwrap()
     }
 
     /// Returns the ReplicaSets in the order of their creation.
-    pub(crate) async fn sets(&self) -> Vec<Value> {
-        let mut sets = self.sandbox.list(SETS, Some(NS)).await.unwrap();
+    pub(crate) async fn list_sets(&self) -> Vec<Value> {
+        let mut sets = self.sandbox.list(REPLICA_SETS, Some(NAMESPACE)).await.unwrap();
         let number = |set: &Value, of: &str| set["metadata"][of].as_str().unwrap_or_default().to_owned();
-        sets.sort_by_key(|set| (number(set, "creationTimestamp"), revision(set)));
+        sets.sort_by_key(|set| (number(set, "creationTimestamp"), revision_of(set)));
         sets
     }
 
-    pub(crate) async fn pods(&self) -> Vec<Value> {
-        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    pub(crate) async fn list_pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NAMESPACE)).await.unwrap()
     }
 
     /// Returns reason, status and message of a condition of `web`.
     pub(crate) async fn condition(&self, kind: &str) -> (String, String, String) {
-        let web = self.web().await;
+        let web = self.get_web().await;
         let empty = Value::Null;
         let condition = sandbox::nodes::condition(&web, kind).unwrap_or(&empty);
         let text = |of: &str| condition[of].as_str().unwrap_or_default().to_owned();
@@ -192,8 +196,8 @@ impl World {
     }
 
     /// Returns reason and message of the Events about Deployments, sorted by the names of the Events.
-    pub(crate) async fn events(&self) -> Vec<String> {
-        let mut events = self.sandbox.list("events", Some(NS)).await.unwrap();
+    pub(crate) async fn deployment_events(&self) -> Vec<String> {
+        let mut events = self.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         events.retain(|event| event["involvedObject"]["kind"] == "Deployment");
         events.sort_by_key(|event| event["metadata"]["name"].as_str().unwrap().to_owned());
         let text = |event: &Value, of: &str| event[of].as_str().unwrap().to_owned();
@@ -206,30 +210,30 @@ impl World {
     }
 
     /// Returns the failed syncs of the loop under test, by class of error.
-    pub(crate) fn failed(&self) -> Vec<String> {
-        let text = self.loops.as_ref().unwrap().metrics().prometheus();
+    pub(crate) fn failed_syncs(&self) -> Vec<String> {
+        let text = self.loops.as_ref().unwrap().metrics().render_prometheus();
         text.lines().filter(|line| line.starts_with("nonet_sync_errors_total{")).map(str::to_owned).collect()
     }
 }
 
-pub(crate) fn name(object: &Value) -> &str {
+pub(crate) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-pub(crate) fn revision(object: &Value) -> i64 {
+pub(crate) fn revision_of(object: &Value) -> i64 {
     let text = object["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
     text.map_or(0, |text| text.parse().unwrap())
 }
 
-pub(crate) fn size(set: &Value) -> i64 {
+pub(crate) fn size_of_set(set: &Value) -> i64 {
     set["spec"]["replicas"].as_i64().unwrap()
 }
 
 /// Returns Deployment `web` with maxSurge and maxUnavailable 25% and `minReadySeconds` 1.
-pub(crate) fn web(replicas: usize) -> Value {
+pub(crate) fn web_deployment(replicas: usize) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": NS, "labels": {"app": "web"}},
+        "metadata": {"name": "web", "namespace": NAMESPACE, "labels": {"app": "web"}},
         "spec": {
             "replicas": replicas, "minReadySeconds": 1,
             "selector": {"matchLabels": {"app": "web"}},

@@ -140,7 +140,7 @@ impl Core {
         key: &Key,
         object: Value,
     ) -> Arc<Event> {
-        let event = store.put(&resource.table, key, object, self.clock.instant());
+        let event = store.put(&resource.table, key, object, self.clock.monotonic_now());
         self.after(store, author, resource, &event);
         event
     }
@@ -153,7 +153,7 @@ impl Core {
         resource: &Resource,
         key: &Key,
     ) -> Option<Arc<Event>> {
-        let event = store.remove(&resource.table, key, self.clock.instant())?;
+        let event = store.remove(&resource.table, key, self.clock.monotonic_now())?;
         self.after(store, author, resource, &event);
         if let Some(namespace) = key.namespace() {
             self.finish_namespace(store, namespace);

@@ -266,7 +266,7 @@ impl Faults {
     /// Takes the server down for a while.
     pub fn go_down_for(&self, duration: Duration) {
         let mut state = self.state.lock();
-        (state.down, state.down_until) = (true, Some(self.clock.instant() + duration));
+        (state.down, state.down_until) = (true, Some(self.clock.monotonic_now() + duration));
         drop(state);
         self.changed.notify_waiters();
     }
@@ -282,7 +282,7 @@ impl Faults {
     /// Whether the server is down.
     pub fn is_down(&self) -> bool {
         let mut state = self.state.lock();
-        if state.down && state.down_until.is_some_and(|until| self.clock.instant() >= until) {
+        if state.down && state.down_until.is_some_and(|until| self.clock.monotonic_now() >= until) {
             (state.down, state.down_until) = (false, None);
         }
         state.down
@@ -324,7 +324,7 @@ impl Faults {
             } else {
                 armed.seen > rule.matcher.skip
             };
-            if !due || rule.matcher.chance.is_some_and(|chance| self.clock.fraction() >= chance) {
+            if !due || rule.matcher.chance.is_some_and(|chance| self.clock.random_fraction() >= chance) {
                 continue;
             }
             armed.hits += 1;

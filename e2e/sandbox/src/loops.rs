@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     api::Format,
-    app::{Assembly, Leadership, Parts, assemble},
+    app::{Leadership, RunningLoops, StartParameters, start_loops},
     clock::Clock,
-    gate::{Keeper, gate},
+    gate::{GateKeeper, closed_gate},
     io::AccountObserver,
     metrics::Metrics,
-    runtime::{LoopDefinition, Running},
-    settings::Settings,
-    succession::{Writes, WrittenVersions},
+    runtime::{LoopDefinition, RunningLoop},
+    settings::OperatorSettings,
+    succession::{WriteLog, WrittenVersions},
 };
 
 use crate::Sandbox;
@@ -24,22 +24,32 @@ pub fn preferred_format() -> Format {
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
 pub struct Loops {
-    keeper: Arc<Keeper>,
-    writes: Writes,
+    keeper: Arc<GateKeeper>,
+    writes: WriteLog,
     clock: Clock,
-    assembly: Assembly,
+    assembly: RunningLoops,
 }
 
 impl Loops {
     /// Starts these loops with the permission to write.
-    pub fn start(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
+    pub fn start(
+        client: &kube::Client,
+        clock: &Clock,
+        settings: OperatorSettings,
+        definitions: &[LoopDefinition],
+    ) -> Self {
         let loops = Self::stand_by(client, clock, settings, definitions);
         loops.lead();
         loops
     }
 
     /// Starts these loops without the permission to write: they fill their caches and wait.
-    pub fn stand_by(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
+    pub fn stand_by(
+        client: &kube::Client,
+        clock: &Clock,
+        settings: OperatorSettings,
+        definitions: &[LoopDefinition],
+    ) -> Self {
         Self::stand_by_observed(client, clock, settings, definitions, None)
     }
 
@@ -47,41 +57,43 @@ impl Loops {
     pub fn stand_by_observed(
         client: &kube::Client,
         clock: &Clock,
-        settings: Settings,
+        settings: OperatorSettings,
         definitions: &[LoopDefinition],
         accounts: Option<Arc<dyn AccountObserver>>,
     ) -> Self {
-        let (keeper, gate) = gate(clock.clone());
-        let (keeper, writes) = (Arc::new(keeper), Writes::default());
-        let leadership = Leadership::Caller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
+        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, writes) = (Arc::new(keeper), WriteLog::default());
+        let leadership = Leadership::SetByCaller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
         let settings = Arc::new(settings);
-        let parts =
-            Parts { preferred_format: preferred_format(), ..Parts::new(client.clone(), clock.clone(), definitions) };
-        let assembly = assemble(Parts { settings, leadership, accounts, ..parts });
+        let parts = StartParameters {
+            preferred_format: preferred_format(),
+            ..StartParameters::new(client.clone(), clock.clone(), definitions)
+        };
+        let assembly = start_loops(StartParameters { settings, leadership, account_observer: accounts, ..parts });
         Self { keeper, writes, clock: clock.clone(), assembly }
     }
 
     /// Gives the permission to write.
     pub fn lead(&self) {
-        self.keeper.open();
+        self.keeper.open_without_deadline();
     }
 
     /// What opens and closes their gate, for who plays the election.
-    pub fn keeper(&self) -> &Arc<Keeper> {
+    pub fn keeper(&self) -> &Arc<GateKeeper> {
         &self.keeper
     }
 
     /// What a leader that ends in good order leaves to the next.
     pub fn left(&self) -> Option<WrittenVersions> {
-        self.writes.left(self.clock.instant())
+        self.writes.versions_for_successor(self.clock.monotonic_now())
     }
 
     /// Takes over what a predecessor has left, before these loops lead.
     pub fn inherit(&self, left: Option<WrittenVersions>) {
         if let Some(left) = &left {
-            self.writes.inherit(left);
+            self.writes.inherit_versions(left);
         }
-        self.keeper.inherit(left);
+        self.keeper.set_predecessor_versions(left);
     }
 
     /// Takes the permission to write away, at once.
@@ -91,12 +103,12 @@ impl Loops {
 
     /// Whether every cache is filled; otherwise what is waited for.
     pub fn ready(&self) -> Result<(), String> {
-        self.running().try_for_each(|l| l.ready())
+        self.running().try_for_each(|l| l.check_ready())
     }
 
     /// What is wrong with them that does not keep them from their work.
     pub fn troubles(&self) -> Vec<String> {
-        self.running().filter_map(|l| l.troubles()).collect()
+        self.running().filter_map(|l| l.problems_besides_readiness()).collect()
     }
 
     /// What their queues hold.
@@ -128,8 +140,8 @@ impl Loops {
         self.assembly.metrics()
     }
 
-    fn running(&self) -> impl Iterator<Item = Arc<dyn Running>> {
-        self.assembly.loops().into_iter().map(|(_, running)| running)
+    fn running(&self) -> impl Iterator<Item = Arc<dyn RunningLoop>> {
+        self.assembly.started_loops().into_iter().map(|(_, running)| running)
     }
 
     /// Ends them in order: syncs in progress are finished, Events are sent.
@@ -158,7 +170,7 @@ async fn watched(definitions: &[LoopDefinition]) -> BTreeSet<String> {
     const NAME: &str = "loops";
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let sandbox = Sandbox::builder().clock(clock.clone()).build();
-    let loops = Loops::start(&sandbox.client(NAME), &clock, Settings::new(), definitions);
+    let loops = Loops::start(&sandbox.client(NAME), &clock, OperatorSettings::new(), definitions);
     clock.sleep(Duration::from_secs(60)).await;
     drop(loops);
     let selectors = sandbox.requests().field_selectors().into_iter().filter(|(key, _)| key.identity == NAME);

@@ -59,9 +59,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     api::Api,
     clock::Clock,
-    gate::{Keeper, gate},
-    informer::{AnyInformer as _, Config, Handler, Informer},
-    store::Event,
+    gate::{GateKeeper, closed_gate},
+    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
+    store::CacheEvent,
 };
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -136,8 +136,8 @@ impl Builder {
 
     /// Starts the nodes. Must be called inside a tokio runtime, in which they live.
     pub fn start(self, client: kube::Client, clock: Clock) -> Nodes {
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let api = |agent: &str| Api::new(client.clone(), clock.clone(), gate.clone(), agent);
         let (to_scheduler, from_scheduler) = mpsc::unbounded_channel();
         let (to_kubelets, from_kubelets) = mpsc::unbounded_channel();
@@ -157,7 +157,7 @@ impl Builder {
             let scheduler = scheduler::Scheduler::new(api("kube-scheduler"), scheduler_waits.clone());
             tasks.push(tokio::spawn(scheduler.run(from_scheduler)));
             let handler = node_handler(to_scheduler.clone());
-            watched = Some(Informer::<Node>::start(api("kube-scheduler"), Config::default(), vec![handler]));
+            watched = Some(Informer::<Node>::start(api("kube-scheduler"), InformerConfig::default(), vec![handler]));
         }
         let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
         let prefix = self.prefix;
@@ -180,7 +180,7 @@ impl Builder {
             this.add();
         }
         // After the nodes, so that no Pod is seen before its node is known.
-        let pods = Informer::<Pod>::start(api("kubelet"), Config::default(), vec![handler]);
+        let pods = Informer::<Pod>::start(api("kubelet"), InformerConfig::default(), vec![handler]);
         this.watched_pods = Some(pods);
         this
     }
@@ -194,12 +194,12 @@ fn pod_handler(
 ) -> Handler<Pod> {
     Box::new(move |event, _| {
         let (pod, was_unbound, gone) = match event {
-            Event::Added(pod) => (pod, true, false),
-            Event::Updated { old, new } => (new, old.spec.node_name.is_empty(), false),
-            Event::Deleted(pod) => (pod, pod.spec.node_name.is_empty(), true),
-            Event::Unreadable(_) => return,
+            CacheEvent::Added(pod) => (pod, true, false),
+            CacheEvent::Updated { old, new } => (new, old.spec.node_name.is_empty(), false),
+            CacheEvent::Deleted(pod) => (pod, pod.spec.node_name.is_empty(), true),
+            CacheEvent::Unreadable(_) => return,
         };
-        let now = clock.instant();
+        let now = clock.monotonic_now();
         // A task that is gone needs no news.
         if was_unbound && let Some(scheduler) = &scheduler {
             let pod = Arc::clone(pod);
@@ -216,9 +216,9 @@ fn pod_handler(
 fn node_handler(scheduler: mpsc::UnboundedSender<scheduler::News>) -> Handler<Node> {
     Box::new(move |event, _| {
         let news = match event {
-            Event::Added(node) | Event::Updated { new: node, .. } => scheduler::News::Node(Arc::clone(node)),
-            Event::Deleted(node) => scheduler::News::NodeGone(Arc::clone(node)),
-            Event::Unreadable(_) => return,
+            CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => scheduler::News::Node(Arc::clone(node)),
+            CacheEvent::Deleted(node) => scheduler::News::NodeGone(Arc::clone(node)),
+            CacheEvent::Unreadable(_) => return,
         };
         let _ = scheduler.send(news);
     })
@@ -251,7 +251,7 @@ pub struct Nodes {
     kubelet_waits: Waits,
     /// The gate of the clients is open for as long as this lives.
     #[expect(dead_code, reason = "kept, not used")]
-    keeper: Keeper,
+    keeper: GateKeeper,
 }
 
 impl Nodes {
@@ -267,10 +267,10 @@ impl Nodes {
         // The sender lives as long as `self`.
         let _ = self.registered.subscribe().wait_for(|n| *n >= wanted).await;
         if let Some(nodes) = &self.watched {
-            nodes.synced().await;
+            nodes.wait_until_synced().await;
         }
         if let Some(pods) = &self.watched_pods {
-            pods.synced().await;
+            pods.wait_until_synced().await;
         }
     }
 

@@ -17,13 +17,13 @@ use std::{
 };
 
 use common::{
-    api::{Api, Error, Patch, Target},
+    api::{Api, Error, PatchFormat, RequestTarget},
     clock::Clock,
-    gate::gate,
-    informer::{Config, Handler, Informer},
+    gate::closed_gate,
+    informer::{Handler, Informer, InformerConfig},
     meta::{Key, Meta},
     object::{Object, Resource},
-    store::Event,
+    store::CacheEvent,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ use crate::nodes::{
 };
 
 const fn core(plural: &'static str, kind: &'static str, namespaced: bool) -> Resource {
-    Resource { group: "", version: "v1", plural, kind, namespaced }
+    Resource { group: "", version: "v1", plural, kind, is_namespaced: namespaced }
 }
 
 const CLAIMS: Resource = core("persistentvolumeclaims", "PersistentVolumeClaim", true);
@@ -45,7 +45,7 @@ const CLASSES: Resource = Resource {
     version: "v1",
     plural: "volumeattributesclasses",
     kind: "VolumeAttributesClass",
-    namespaced: false,
+    is_namespaced: false,
 };
 
 /// The pause before what is still in use is looked at again.
@@ -118,8 +118,8 @@ impl Drop for Protection {
 }
 
 async fn run(client: kube::Client, clock: Clock) {
-    let (keeper, gate) = gate(clock.clone());
-    keeper.open();
+    let (keeper, gate) = closed_gate(clock.clone());
+    keeper.open_without_deadline();
     let api = Api::new(client, clock.clone(), gate, "storage-protection");
     // An API server before 1.34 does not serve the last kind.
     let served = insist(&api, || api.read("/apis/storage.k8s.io/v1", "application/json")).await;
@@ -127,7 +127,8 @@ async fn run(client: kube::Client, clock: Clock) {
     let (sender, mut events) = mpsc::unbounded_channel();
     let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::AttributesClass || has_classes);
     let watch = |kind: Kind| {
-        let config = Config { resource: Some(kind.resource()), metadata_only: true, ..Config::default() };
+        let config =
+            InformerConfig { resource: Some(kind.resource()), is_metadata_only: true, ..InformerConfig::default() };
         Informer::start(api.clone(), config, vec![handler(kind, sender.clone())])
     };
     let informers: Vec<Informer<Protected>> = kinds.map(watch).collect();
@@ -174,7 +175,7 @@ fn names_resource(list: &[u8], plural: &str) -> bool {
 
 fn handler(kind: Kind, sender: mpsc::UnboundedSender<Terminating>) -> Handler<Protected> {
     Box::new(move |event, _| {
-        let (Event::Added(object) | Event::Updated { new: object, .. }) = event else { return };
+        let (CacheEvent::Added(object) | CacheEvent::Updated { new: object, .. }) = event else { return };
         let meta = &object.metadata;
         if meta.is_deleting() && meta.finalizers.iter().any(|finalizer| &**finalizer == kind.finalizer()) {
             // A task that has ended needs no events.
@@ -197,7 +198,7 @@ struct Round<'a> {
 impl Round<'_> {
     /// Takes the finalizer away, unless the object is in use.
     async fn release(&mut self, Terminating { kind, key }: &Terminating) -> Result<Released, Error> {
-        let target = Target::object(kind.resource(), &key.namespace, &key.name);
+        let target = RequestTarget::object(kind.resource(), &key.namespace, &key.name);
         let object: Value = match self.api.get(target).await {
             Ok(answer) => serde_json::from_slice(&answer)?,
             Err(error) if error.is_not_found() => return Ok(Released::Yes),
@@ -213,7 +214,7 @@ impl Round<'_> {
             return Ok(Released::InUse);
         }
         let body = json!({"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": others}});
-        match self.api.patch(target, Patch::Merge, &body).await {
+        match self.api.patch(target, PatchFormat::Merge, &body).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(Released::Yes),
         }

@@ -200,7 +200,7 @@ impl Core {
     /// Waits until the store has reached a version that the request asks for.
     pub(super) async fn await_version(&self, call: &Call, text: &str) -> ApiResult<()> {
         let Ok(wanted) = text.parse::<u64>() else { return Ok(()) };
-        let end = self.clock.instant() + PATIENCE;
+        let end = self.clock.monotonic_now() + PATIENCE;
         loop {
             let (current, notify) = {
                 let mut store = self.store.lock();
@@ -209,7 +209,7 @@ impl Core {
             if current >= wanted {
                 return Ok(());
             }
-            if self.clock.instant() >= end {
+            if self.clock.monotonic_now() >= end {
                 return Err(ApiError::future_version(wanted, current));
             }
             // Other tables move the version too: look again now and then.

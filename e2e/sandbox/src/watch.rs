@@ -112,7 +112,7 @@ impl Core {
         let options = WatchOptions::of(call)?;
         let selection = Selection::of(call)?;
         let representation = Representation::of(call, self.now())?;
-        let now = self.clock.instant();
+        let now = self.clock.monotonic_now();
         let timeout = options.timeout.unwrap_or_else(|| self.clock.jitter(DEFAULT_TIMEOUT, 1.0));
         let mut store = self.store.lock();
         let mut watch = Watch {
@@ -190,7 +190,7 @@ impl Watch {
                     return Some(Ok(piece));
                 }
             }
-            let now = core.clock.instant();
+            let now = core.clock.monotonic_now();
             if now >= self.deadline {
                 self.ended = true;
                 return None;

@@ -7,8 +7,8 @@ use std::{collections::BTreeSet, time::Duration};
 use common::{
     api::{Api, Format},
     clock::Clock,
-    gate::gate,
-    informer::{AnyInformer as _, Config, Informer},
+    gate::closed_gate,
+    informer::{AnyInformer as _, Informer, InformerConfig},
     pods::Pod,
 };
 use sandbox::{Action, Rule, Sandbox};
@@ -27,13 +27,13 @@ fn pod(name: &str) -> Value {
 }
 
 fn start(sandbox: &Sandbox, clock: &Clock, format: Format, streaming: bool) -> Informer<Pod> {
-    let (_, gate) = gate(clock.clone());
+    let (_, gate) = closed_gate(clock.clone());
     let api = Api::new(sandbox.client(NAME), clock.clone(), gate, NAME).with_preferred_format(format);
-    Informer::start(api, Config { streaming, ..Config::default() }, Vec::new())
+    Informer::start(api, InformerConfig { is_streaming_enabled: streaming, ..InformerConfig::default() }, Vec::new())
 }
 
 fn names(informer: &Informer<Pod>) -> BTreeSet<String> {
-    informer.store().all().iter().map(|pod| pod.meta.name.to_string()).collect()
+    informer.store().all_readable().iter().map(|pod| pod.meta.name.to_string()).collect()
 }
 
 /// Lets the informer catch up.
@@ -49,11 +49,11 @@ async fn both_formats_fill_the_same_cache() {
             sandbox.create(pod("before")).await.unwrap();
             let informers = [Format::Protobuf, Format::Json].map(|format| start(&sandbox, &clock, format, streaming));
             for informer in &informers {
-                informer.synced().await;
+                informer.wait_until_synced().await;
             }
             sandbox.create(pod("after")).await.unwrap();
             settle(&clock).await;
-            let [protobuf, json] = informers.map(|informer| (informer.version(), informer.store().all()));
+            let [protobuf, json] = informers.map(|informer| (informer.version(), informer.store().all_readable()));
             assert_eq!(protobuf.1.len(), 2);
             assert_eq!(protobuf, json, "protobuf served: {served}, streaming: {streaming}");
         }
@@ -82,7 +82,7 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
                 let (sandbox, clock) = sandbox(true);
                 sandbox.create(pod("a")).await.unwrap();
                 let informer = start(&sandbox, &clock, format, streaming);
-                informer.synced().await;
+                informer.wait_until_synced().await;
                 sandbox.faults().add(Rule::new(damage.clone()).resource("pods").times(2));
                 let mut expected = BTreeSet::from(["a".to_owned()]);
                 for round in 0..4 {
@@ -94,10 +94,14 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
                 }
                 assert_eq!(names(&informer), expected, "{damage:?} {format:?} {streaming}");
                 let clean = start(&sandbox, &clock, Format::Json, streaming);
-                clean.synced().await;
-                assert_eq!(informer.store().all(), clean.store().all(), "{damage:?} {format:?} {streaming}");
+                clean.wait_until_synced().await;
+                assert_eq!(
+                    informer.store().all_readable(),
+                    clean.store().all_readable(),
+                    "{damage:?} {format:?} {streaming}"
+                );
                 assert!(sandbox.faults().hits(damage) > 0, "{damage:?} {format:?}");
-                assert!(informer.lost_touch().is_none());
+                assert!(informer.stale_error().is_none());
             }
         }
     }

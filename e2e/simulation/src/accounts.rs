@@ -74,7 +74,7 @@ impl Accounts {
         let mut open = self.open.lock();
         let mut take = |takes: fn(&mut Left, usize) -> bool| {
             open.iter_mut().any(|open| {
-                let like = open.account.sent(|action| write.is_of(action));
+                let like = open.account.sent_actions(|action| write.is_of(action));
                 like.into_iter().any(|(action, sent)| takes(open.left.entry(action).or_default(), sent))
             })
         };
@@ -99,10 +99,10 @@ impl Accounts {
     /// Ends an account; says what it shows and did not leave, or left more rarely.
     fn ends(&self, account: &Account) -> Option<String> {
         let mut open = self.open.lock();
-        let at = open.iter().position(|open| open.account.is_same(account))?;
+        let at = open.iter().position(|open| open.account.is_same_account(account))?;
         let Open { account, left } = open.swap_remove(at);
         let left = |action: &Action| left.get(action).map_or(0, |left| left.requests);
-        let of_writes = account.sent(|action| action.writes && action.resource.plural != "events");
+        let of_writes = account.sent_actions(|action| action.is_write && action.resource.plural != "events");
         let (action, sent) = of_writes.into_iter().find(|(action, sent)| left(action) != *sent)?;
         let (what, left) = (format!("{} {} {}", action.method, action.resource.plural, action.name), left(&action));
         Some(format!("{what}: the account has it {sent} times, and it was sent {left} times"))
@@ -153,20 +153,22 @@ pub(super) struct Observer {
 }
 
 impl AccountObserver for Observer {
-    fn begins(&self, account: &Account) {
+    fn on_sync_begin(&self, account: &Account) {
         self.process.accounts.begins(account);
     }
 
-    fn ends(&self, account: &Account) {
+    fn on_sync_end(&self, account: &Account) {
         let process = &self.process.identity;
         let mut violations = Vec::new();
         // Requests of a process that hangs, or may not write any more, need not leave it.
         let unsent = self.process.accounts.ends(account).filter(|_| self.process.may_write());
         violations.extend(unsent.map(|what| ("accounts-are-complete", format!("{process}: {what}"))));
-        let unexplained =
-            account.entries().into_iter().find(|entry| entry.sent != entry.expected && entry.deviation.is_none());
+        let unexplained = account
+            .entries()
+            .into_iter()
+            .find(|entry| entry.sent_count != entry.expected_count && entry.deviation.is_none());
         violations.extend(unexplained.map(|entry| {
-            let (expected, sent) = (entry.expected, entry.sent);
+            let (expected, sent) = (entry.expected_count, entry.sent_count);
             let what =
                 format!("{process}: {entry}: the forecast has it {expected} times, and it was sent {sent} times; the account has no reason");
             ("forecasts-are-kept", what)
@@ -180,7 +182,7 @@ mod tests {
     use std::convert::Infallible;
 
     use common::{
-        io::{self, Body, Io, Request, Requeue},
+        io::{self, Io, Request, RequestBody, Requeue},
         object::Resource,
     };
     use serde_json::json;
@@ -189,7 +191,7 @@ mod tests {
     use crate::perturbation::Perturbation;
     use sandbox::Sandbox;
 
-    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
     /// The account of a sync that sends these requests, one after the other.
     fn forecast(requests: Vec<Request>) -> Account {
@@ -197,7 +199,7 @@ mod tests {
             for request in requests {
                 let _ = io.send(request).await;
             }
-            Ok(Requeue::AsPlanned)
+            Ok(Requeue::AfterPlannedDelay)
         };
         io::forecast(jiff::Timestamp::UNIX_EPOCH, sync).account.unwrap()
     }
@@ -208,7 +210,7 @@ mod tests {
         let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
         let observer = Observer { hub, process };
         let account = forecast(requests);
-        observer.begins(&account);
+        observer.on_sync_begin(&account);
         (observer, account)
     }
 
@@ -222,12 +224,12 @@ mod tests {
 
     /// The creation of a Pod whose name the server completes.
     fn pod() -> Request {
-        Request::create(PODS, &"ns".into(), &"".into(), Body::default()).generate_name("web-")
+        Request::create(PODS, &"ns".into(), &"".into(), RequestBody::default()).generate_name("web-")
     }
 
     /// The creation of a Pod of that name.
     fn named(name: &str) -> Request {
-        Request::create(PODS, &"ns".into(), &name.into(), Body::default())
+        Request::create(PODS, &"ns".into(), &name.into(), RequestBody::default())
     }
 
     fn asked(method: Method, path: &str, body: &Value) -> Asked {
@@ -247,7 +249,7 @@ mod tests {
         let (observer, account) = process(vec![read()]);
         let get = asked(Method::GET, "/api/v1/namespaces/ns/pods/a", &Value::Null);
         assert!(!observer.process.accounts.leaves(&get), "it was not sent");
-        observer.ends(&account);
+        observer.on_sync_end(&account);
         assert_eq!(violated(&observer), ["forecasts-are-kept"]);
     }
 
@@ -255,22 +257,22 @@ mod tests {
     fn one_creation_more_than_the_account_says_is_noticed() {
         let (observer, account) = process(vec![pod(), pod()]);
         let one = posted(&body(&json!({"generateName": "web-"})));
-        account.sends(&pod());
-        account.sends(&pod());
+        account.record_sending(&pod());
+        account.record_sending(&pod());
         assert!(observer.process.accounts.leaves(&one));
         assert!(observer.process.accounts.leaves(&one));
         assert!(!observer.process.accounts.leaves(&one), "the account says two");
-        observer.ends(&account);
+        observer.on_sync_end(&account);
         assert_eq!(violated(&observer), Vec::<&str>::new());
     }
 
     #[test]
     fn one_creation_less_than_the_account_says_is_noticed() {
         let (observer, account) = process(vec![pod(), pod()]);
-        account.sends(&pod());
-        account.sends(&pod());
+        account.record_sending(&pod());
+        account.record_sending(&pod());
         assert!(observer.process.accounts.leaves(&posted(&body(&json!({"generateName": "web-"})))));
-        observer.ends(&account);
+        observer.on_sync_end(&account);
         assert_eq!(violated(&observer), ["accounts-are-complete"]);
     }
 
@@ -278,12 +280,12 @@ mod tests {
     fn a_creation_that_the_server_asks_to_repeat_is_one_creation() {
         let (observer, account) = process(vec![pod()]);
         let one = posted(&body(&json!({"generateName": "web-"})));
-        account.sends(&pod());
+        account.record_sending(&pod());
         assert!(observer.process.accounts.leaves(&one));
         observer.process.accounts.is_to_be_repeated(&one);
         assert!(observer.process.accounts.leaves(&one));
         assert!(!observer.process.accounts.leaves(&one), "nobody asked to repeat it once more");
-        observer.ends(&account);
+        observer.on_sync_end(&account);
         assert_eq!(violated(&observer), Vec::<&str>::new());
     }
 
@@ -293,15 +295,15 @@ mod tests {
         let other = forecast(vec![pod()]);
         let one = posted(&body(&json!({"generateName": "web-"})));
         let accounts = &observer.process.accounts;
-        account.sends(&pod());
+        account.record_sending(&pod());
         assert!(accounts.leaves(&one));
         accounts.is_to_be_repeated(&one);
-        observer.begins(&other);
-        other.sends(&pod());
+        observer.on_sync_begin(&other);
+        other.record_sending(&pod());
         assert!(accounts.leaves(&one));
-        observer.ends(&other);
+        observer.on_sync_end(&other);
         assert!(accounts.leaves(&one));
-        observer.ends(&account);
+        observer.on_sync_end(&account);
         assert_eq!(violated(&observer), Vec::<&str>::new());
     }
 
@@ -321,11 +323,11 @@ mod tests {
             (named("web-1"), body(&json!({"generateName": "web-"})), false),
         ] {
             let (observer, account) = process(vec![said.clone()]);
-            account.sends(&said);
+            account.record_sending(&said);
             assert_eq!(observer.process.accounts.leaves(&posted(&sent)), is_it, "{sent}");
         }
         let (observer, account) = process(vec![pod()]);
-        account.sends(&pod());
+        account.record_sending(&pod());
         let elsewhere = asked(Method::POST, "/api/v1/namespaces/other/pods", &body(&generated));
         assert!(!observer.process.accounts.leaves(&elsewhere));
     }

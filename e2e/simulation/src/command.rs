@@ -243,7 +243,7 @@ impl Listener for Teller {
 fn all(flags: &Flags) -> io::Result<bool> {
     let (threads, report) = (threads(flags), Mutex::new(Report::default()));
     let clock = Clock::system();
-    let began = clock.instant();
+    let began = clock.monotonic_now();
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let teller = Teller::new(flags, true, Vec::new());
     print_head(&mut io::stdout().lock())?;
@@ -271,8 +271,8 @@ const RUNS: usize = 4;
 fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
     let (threads, report) = (threads(flags), Mutex::new(Report::default()));
     let clock = Clock::system();
-    let began = clock.instant();
-    let in_time = || clock.instant() - began < budget;
+    let began = clock.monotonic_now();
+    let in_time = || clock.monotonic_now() - began < budget;
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let known = regressions::known().map_err(io::Error::other)?;
     let teller = Teller::new(flags, false, known.clone());
@@ -331,7 +331,7 @@ fn hours(sum: Sum) -> f64 {
 
 /// Prints the sums over all runs. Returns whether there are only known violations.
 fn print_total(report: &Report, known: &[Known], clock: &Clock, began: Instant) -> io::Result<bool> {
-    let (total, took) = (report.total(), clock.instant() - began);
+    let (total, took) = (report.total(), clock.monotonic_now() - began);
     let new = report.new_failures(known).count() as u64;
     let of_known = match total.violations - new {
         0 => String::new(),

@@ -86,12 +86,12 @@ impl Process {
 
     /// Notes that it may not write from now on.
     pub(super) fn depose(&self) {
-        self.deposed.lock().get_or_insert(self.clock.instant());
+        self.deposed.lock().get_or_insert(self.clock.monotonic_now());
     }
 
     /// Whether it has been forbidden to write, before now.
     pub(super) fn is_deposed(&self) -> bool {
-        self.deposed.lock().is_some_and(|at| at < self.clock.instant())
+        self.deposed.lock().is_some_and(|at| at < self.clock.monotonic_now())
     }
 
     /// Whether it runs, and nobody has forbidden it to write.
@@ -257,7 +257,7 @@ impl Hub {
         let (news, heard) = mpsc::unbounded_channel();
         let clock = sandbox.clock().clone();
         let hub = Self {
-            start: clock.instant(),
+            start: clock.monotonic_now(),
             clock,
             sandbox,
             faults: perturbation.0.clone(),
@@ -287,7 +287,7 @@ impl Hub {
     /// Takes a message into the digest.
     pub(super) fn digest(&self, process: &Process, parts: &[&[u8]]) {
         let mut seen = self.seen.lock();
-        seen.digest.word((self.clock.instant() - self.start).as_nanos() as u64);
+        seen.digest.word((self.clock.monotonic_now() - self.start).as_nanos() as u64);
         seen.digest.bytes(process.identity.as_bytes());
         for part in parts {
             seen.digest.bytes(part);
@@ -362,7 +362,7 @@ impl Hub {
             }
         }
         if fate != Fate::Served {
-            self.seen.lock().disturbed = Some(self.clock.instant());
+            self.seen.lock().disturbed = Some(self.clock.monotonic_now());
         }
         fate
     }
@@ -385,12 +385,12 @@ impl Hub {
 
     /// Whether what the process reads is refused for now.
     fn reads_fail(&self, process: &Process) -> bool {
-        let now = self.clock.instant();
+        let now = self.clock.monotonic_now();
         self.unread.lock().as_ref().is_some_and(|(program, until)| *program == process.program && *until > now)
     }
 
     fn refusal(&self, method: &Method, resource: &str) -> Option<u16> {
-        let now = self.clock.instant();
+        let now = self.clock.monotonic_now();
         let mut refusals = self.refusals.lock();
         refusals.retain(|refusal| refusal.until > now);
         refusals.iter().find(|r| r.method == *method && r.resource == resource).map(|r| r.code)
@@ -435,14 +435,14 @@ impl Hub {
             Kind::Error(failure) => Some(Fate::Fails(*failure)),
             Kind::Reject(code, time) => {
                 let (asked, resource) = write?;
-                let until = self.clock.instant() + *time;
+                let until = self.clock.monotonic_now() + *time;
                 let (method, resource) = (asked.method.clone(), resource.to_owned());
                 self.refusals.lock().push(Refusal { code: *code, method, resource, until });
                 tell(process);
                 Some(Fate::Refused(*code))
             }
             Kind::Unread(time) => {
-                *self.unread.lock() = Some((process.program, self.clock.instant() + *time));
+                *self.unread.lock() = Some((process.program, self.clock.monotonic_now() + *time));
                 tell(process);
                 None
             }

@@ -85,14 +85,14 @@ async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<(Vec<Obj
     let clock = Clock::simulated(Timestamp::from_second(1_795_254_447)?, 1);
     let builder = Sandbox::builder().clock(clock.clone());
     let sandbox = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
-    let world = Arc::new(Mutex::new(World::new(clock.instant(), LAG, Duration::ZERO)));
+    let world = Arc::new(Mutex::new(World::new(clock.monotonic_now(), LAG, Duration::ZERO)));
     let violated = Arc::new(Mutex::new(Vec::new()));
     let mut writes = sandbox.writes().subscribe();
     let watching = {
         let (world, violated, clock) = (Arc::clone(&world), Arc::clone(&violated), clock.clone());
         tokio::spawn(async move {
             while let Some(write) = writes.recv().await {
-                let logged = Logged { at: clock.instant(), write };
+                let logged = Logged { at: clock.monotonic_now(), write };
                 let mut world = world.lock();
                 world.apply(logged.clone());
                 let invariants = suite.invariants.iter().copied().flatten();

@@ -78,7 +78,7 @@ async fn play(run: Run<'_>) -> Outcome {
     let builder = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000);
     // The API server has them as the controllers do.
     let sandbox = run.suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
-    let began = clock.instant();
+    let began = clock.monotonic_now();
     let (hub, news) = Hub::new(sandbox.clone(), run.perturbation);
     let world = Arc::new(Mutex::new(World::new(began, LAG + run.perturbation.lag(), run.perturbation.skew())));
     let notes: Shared = Arc::new(Mutex::new(Notes { violation: None, changed: began, written: began }));
@@ -119,7 +119,7 @@ async fn play(run: Run<'_>) -> Outcome {
         watched,
         writes: sandbox.writes().count(),
         requests: seen.requests,
-        seconds: (clock.instant() - began).as_secs(),
+        seconds: (clock.monotonic_now() - began).as_secs(),
         waits,
         beside: seen.beside,
         end: outcome::end(&world),
@@ -135,7 +135,7 @@ async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc
         if write.namespace == neighbour::NAMESPACE {
             continue;
         }
-        let logged = Logged { at: clock.instant(), write };
+        let logged = Logged { at: clock.monotonic_now(), write };
         let mut world = world.lock();
         if is_heartbeat(&logged.write) {
             world.hear(&logged);
@@ -183,12 +183,12 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
             When::After(time) => pass(stage, notes, *time).await?,
             When::Settled => waits.push(settle(stage, notes, SETTLED).await?),
             when => {
-                let began = clock.instant();
+                let began = clock.monotonic_now();
                 let patience = began + PATIENCE;
                 // What the step before has written is seen first.
                 pass(stage, notes, SEEN).await?;
                 while !holds(when, stage) {
-                    if clock.instant() > patience {
+                    if clock.monotonic_now() > patience {
                         // Somebody else has changed what is wanted: a stranger's Pod may fill the quota, for one. The steps that
                         // follow, and the promises in the end, hold for it all the same.
                         if run.perturbation.changes_the_wish() {
@@ -199,7 +199,7 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
                     }
                     pass(stage, notes, LOOK).await?;
                 }
-                waits.push(clock.instant() - began);
+                waits.push(clock.monotonic_now() - began);
             }
         }
         stage.hub.step(number as u64 + 1, stage.suite.programs[0].name);
@@ -247,12 +247,12 @@ async fn pass(stage: &Stage, notes: &Shared, time: Duration) -> Result<(), Viola
 /// Waits until every fault is over and nothing has been written for so long. Returns the time from now to the last write.
 async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<Duration, Violation> {
     let clock = &stage.hub.clock;
-    let (began, patience) = (clock.instant(), clock.instant() + PATIENCE);
+    let (began, patience) = (clock.monotonic_now(), clock.monotonic_now() + PATIENCE);
     loop {
         // The first look comes after what the step before has set off.
         pass(stage, notes, LOOK).await?;
         let changed = notes.lock().changed.max(began);
-        let (busy, now) = (*stage.hub.pending.borrow() > 0, clock.instant());
+        let (busy, now) = (*stage.hub.pending.borrow() > 0, clock.monotonic_now());
         // A write that a fault has refused is repeated after the longest back-off at the latest.
         let disturbed = stage.hub.seen.lock().disturbed.unwrap_or(changed);
         let left = (changed.max(disturbed) + quiet).saturating_duration_since(now);
@@ -285,7 +285,7 @@ fn holds(when: &When, stage: &Stage) -> bool {
             let states = world.states("nodes", "", node).iter().rev();
             let evicts = |state: &Option<Arc<Value>>| state.as_ref().is_some_and(|node| json::evicts(node));
             let since = states.take_while(|(_, state)| evicts(state)).last().map(|(at, _)| *at);
-            since.is_some_and(|since| stage.hub.clock.instant() >= since + *time)
+            since.is_some_and(|since| stage.hub.clock.monotonic_now() >= since + *time)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::{app::Definition, settings::TuneValue};
+use common::{app::ProgramDefinition, settings::TuneValue};
 use serde_json::Value;
 
 use super::world::{Logged, World};
@@ -13,7 +13,7 @@ pub struct Suite {
     /// What it is about: `deployment`.
     pub name: &'static str,
     /// The programs that run, each a process of its own; the suite's own controller first.
-    pub programs: &'static [&'static Definition],
+    pub programs: &'static [&'static ProgramDefinition],
     /// What operators set otherwise than by default, for all programs that know it.
     pub tunes: &'static [(&'static str, TuneValue)],
     /// The gates they open or close, for all programs that know them.

@@ -32,7 +32,7 @@ mod statefulset_invariants;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use node_lifecycle_controller::monitor::NODE_LIFECYCLE;
+use node_lifecycle_controller::monitor::NODE_LIFECYCLE_LOOP;
 use sandbox::nodes::{self, Nodes};
 
 pub(super) use job_history::pods_ended_untracked;
@@ -93,7 +93,7 @@ pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
         [&node_zones::SUITE, &node_zones::LARGE, &node_zones::CAPPED].iter().any(|s| s.name == suite.name);
     let (count, zones) = if has_two_zones { (7, 2) } else { (3, 3) };
     let mut loops = suite.programs.iter().flat_map(|program| program.loops);
-    let are_judged = loops.any(|each| each.name == NODE_LIFECYCLE.name);
+    let are_judged = loops.any(|each| each.name == NODE_LIFECYCLE_LOOP.name);
     let heartbeat = are_judged.then_some(Duration::from_secs(10));
     let both_families = suite.name == endpointslice::DUAL_STACK.name;
     Nodes::builder().count(count).zones(zones).heartbeat(heartbeat).dual_stack(both_families)

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     clock::{Clock, Instant},
-    settings::Settings,
+    settings::OperatorSettings,
     settings::TuneValue,
     succession::WrittenVersions,
 };
@@ -53,7 +53,7 @@ struct Replica {
 
 /// A program: who acts for it, and who does not any more.
 struct Seat {
-    definition: &'static Definition,
+    definition: &'static ProgramDefinition,
     incarnations: u32,
     acting: Option<Replica>,
     retired: Vec<Replica>,
@@ -89,7 +89,7 @@ impl Stage {
         without: Option<Safeguard>,
         seed: u64,
     ) -> Arc<Self> {
-        let seat = |definition: &&'static Definition| Seat {
+        let seat = |definition: &&'static ProgramDefinition| Seat {
             definition,
             incarnations: 0,
             acting: None,
@@ -121,7 +121,7 @@ impl Stage {
     fn start(&self, program: &str, leads: bool) {
         let mut seats = self.seats.lock();
         let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
-        if seat.stopped_until.is_some_and(|until| self.hub.clock.instant() < until) {
+        if seat.stopped_until.is_some_and(|until| self.hub.clock.monotonic_now() < until) {
             return;
         }
         seat.incarnations += 1;
@@ -155,7 +155,7 @@ impl Stage {
             return replica.loops.lead();
         }
         let (process, keeper) = (Arc::clone(&replica.process), Arc::clone(replica.loops.keeper()));
-        keeper.open_until(process.clock.instant() + RENEWED);
+        keeper.open_until(process.clock.monotonic_now() + RENEWED);
         tokio::spawn(async move {
             loop {
                 process.clock.sleep(RENEWAL).await;
@@ -163,7 +163,7 @@ impl Stage {
                 if process.is_deposed() {
                     return keeper.close();
                 }
-                keeper.open_until(process.clock.instant() + RENEWED);
+                keeper.open_until(process.clock.monotonic_now() + RENEWED);
             }
         });
     }
@@ -174,10 +174,10 @@ impl Stage {
     }
 
     /// The suite's settings; a ledger that forgets at once is none.
-    fn settings(&self, program: &str) -> Settings {
-        let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
-        let settings = self.suite.tunes.iter().fold(Settings::new(), tuned);
-        let gated = |settings: Settings, (name, on): &(&str, bool)| settings.with_gate(name, *on);
+    fn settings(&self, program: &str) -> OperatorSettings {
+        let tuned = |settings: OperatorSettings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
+        let settings = self.suite.tunes.iter().fold(OperatorSettings::new(), tuned);
+        let gated = |settings: OperatorSettings, (name, on): &(&str, bool)| settings.with_gate(name, *on);
         let settings = self.suite.gates.iter().fold(settings, gated);
         if self.missing(program) == Some(Safeguard::Consistency) {
             return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
@@ -332,7 +332,7 @@ impl Stage {
                     // A leader that has crashed leaves nothing.
                     self.follow(program, last.as_deref().filter(|last| !last.is_dead()));
                 }
-                clock.sleep(time.saturating_sub(clock.instant().saturating_duration_since(held_since))).await;
+                clock.sleep(time.saturating_sub(clock.monotonic_now().saturating_duration_since(held_since))).await;
                 for resource in &withheld {
                     faults.release_watch(&standby, resource);
                 }
@@ -363,17 +363,17 @@ impl Stage {
             for resource in withheld {
                 faults.hold_watch(standby, resource);
             }
-            clock.instant()
+            clock.monotonic_now()
         };
         let before = count();
-        let mut patience = clock.instant() + STANDS_BY;
+        let mut patience = clock.monotonic_now() + STANDS_BY;
         let mut held_since = hold();
         // A process that leads meanwhile hears everything.
-        while count() == before && clock.instant() < patience && self.stands_by(program, standby) {
+        while count() == before && clock.monotonic_now() < patience && self.stands_by(program, standby) {
             if self.has_lost_its_leader(program) {
-                patience = patience.min(clock.instant() + LEASE);
+                patience = patience.min(clock.monotonic_now() + LEASE);
             }
-            if clock.instant().saturating_duration_since(held_since) > time / 2 {
+            if clock.monotonic_now().saturating_duration_since(held_since) > time / 2 {
                 for resource in withheld {
                     faults.release_watch(standby, resource);
                 }
@@ -467,7 +467,7 @@ impl Stage {
             What::Pause(time) => self.pause(*time),
             What::Stop(time) => self.stop(*time),
             What::Outage(time) => {
-                self.world.lock().is_away_until(self.hub.clock.instant() + *time);
+                self.world.lock().is_away_until(self.hub.clock.monotonic_now() + *time);
                 self.hub.sandbox.faults().go_down_for(*time);
             }
             _ => {}
@@ -496,7 +496,7 @@ impl Stage {
     fn stop(self: &Arc<Self>, time: Duration) {
         let own = self.suite.programs[0].name;
         if let Some(seat) = self.seats.lock().iter_mut().find(|seat| seat.definition.name == own) {
-            seat.stopped_until = Some(self.hub.clock.instant() + time);
+            seat.stopped_until = Some(self.hub.clock.monotonic_now() + time);
             seat.retired.extend(seat.acting.take());
             seat.retired.iter().for_each(|replica| replica.process.set(Life::Dead));
         }

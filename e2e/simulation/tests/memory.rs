@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use common::{clock::Clock, runtime::LoopDefinition, settings::Settings};
+use common::{clock::Clock, runtime::LoopDefinition, settings::OperatorSettings};
 use sandbox::{Action, Rule, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ async fn nothing_is_awaited_for_objects_that_are_gone() {
         sandbox.faults().add(Rule::new(late.clone()).identity("controllers").verb(verb));
     }
     let client = sandbox.client("controllers");
-    let loops = LOOPS.map(|loops| Loops::start(&client, &clock, Settings::new(), loops));
+    let loops = LOOPS.map(|loops| Loops::start(&client, &clock, OperatorSettings::new(), loops));
     clock.sleep(Duration::from_secs(1)).await;
     let mut users = tokio::task::JoinSet::new();
     for (number, (resource, object)) in (0..OBJECTS).flat_map(|n| objects(n).map(|object| (n, object))) {

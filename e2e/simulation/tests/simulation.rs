@@ -415,7 +415,7 @@ mod cronjobs {
 
         /// Every oracle that objects.
         fn objections(&self) -> Vec<&'static str> {
-            let base = self.clock.instant();
+            let base = self.clock.monotonic_now();
             let writes = self.sandbox.writes().all();
             let first = writes[0].at;
             let mut world = World::new(base, Duration::from_secs(2), Duration::ZERO);

@@ -15,12 +15,12 @@ use std::{
 use common::{
     api::Api,
     clock::{Clock, Instant},
-    gate::{Keeper, gate},
-    informer::{AnyInformer as _, Config, Handler, Informer},
+    gate::{GateKeeper, closed_gate},
+    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
     map::{HashMap, HashSet},
     meta::Uid,
     object::Resource,
-    store::Event,
+    store::CacheEvent,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -107,27 +107,27 @@ pub(super) struct Observer {
     _objects: Vec<Informer<Watched>>,
     _slices: Informer<served::Slice>,
     /// Keeps the gate of the client open.
-    _keeper: Keeper,
+    _keeper: GateKeeper,
 }
 
 impl Observer {
     /// Starts to observe all Nodes, and the objects of all namespaces with this prefix.
     pub(super) async fn follow(cluster: &Cluster, prefix: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
         let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));
         let mut objects = Vec::new();
         for resource in KINDS {
-            let config = Config { resource: Some(resource), ..Config::default() };
+            let config = InformerConfig { resource: Some(resource), ..InformerConfig::default() };
             objects.push(Informer::start(api.clone(), config, vec![object_handler(&state, resource, clock.clone())]));
         }
-        let slices = Informer::start(api, Config::default(), vec![slice_handler(&state, clock)]);
+        let slices = Informer::start(api, InformerConfig::default(), vec![slice_handler(&state, clock)]);
         for informer in &objects {
-            informer.synced().await;
+            informer.wait_until_synced().await;
         }
-        slices.synced().await;
+        slices.wait_until_synced().await;
         Self { state, _objects: objects, _slices: slices, _keeper: keeper }
     }
 
@@ -214,13 +214,13 @@ fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let (old, new) = match event {
-            Event::Added(new) => (None, Some(&**new)),
-            Event::Updated { old, new } => (Some(&**old), Some(&**new)),
-            Event::Deleted(old) => (Some(&**old), None),
-            Event::Unreadable(_) => return,
+            CacheEvent::Added(new) => (None, Some(&**new)),
+            CacheEvent::Updated { old, new } => (Some(&**old), Some(&**new)),
+            CacheEvent::Deleted(old) => (Some(&**old), None),
+            CacheEvent::Unreadable(_) => return,
         };
         let mut state = state.lock();
-        if resource.namespaced && !event.meta().namespace.starts_with(&*state.prefix) {
+        if resource.is_namespaced && !event.meta().namespace.starts_with(&*state.prefix) {
             return;
         }
         state.object(resource, old, new, &clock);
@@ -234,11 +234,11 @@ fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<served::Sli
         if event.meta().namespace.starts_with(&*state.prefix) {
             let count = state.counts.entry(resources::ENDPOINT_SLICES.plural).or_default();
             match event {
-                Event::Added(_) => *count += 1,
-                Event::Deleted(_) => *count = count.saturating_sub(1),
-                Event::Updated { .. } | Event::Unreadable(_) => {}
+                CacheEvent::Added(_) => *count += 1,
+                CacheEvent::Deleted(_) => *count = count.saturating_sub(1),
+                CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => {}
             }
-            state.served.slice_event(event, clock.instant());
+            state.served.slice_event(event, clock.monotonic_now());
         }
     })
 }
@@ -253,7 +253,7 @@ impl State {
 
     fn object(&mut self, resource: Resource, old: Option<&Watched>, new: Option<&Watched>, clock: &Clock) {
         let Some(any) = new.or(old) else { return };
-        let now = clock.instant();
+        let now = clock.monotonic_now();
         let count = self.counts.entry(resource.plural).or_default();
         match (old, new) {
             (None, Some(_)) => *count += 1,
@@ -407,7 +407,7 @@ impl State {
         match new {
             Some(job) if !job.metadata.is_deleting() => {
                 let has_not_started = job.status.start_time.is_none();
-                self.reactions.observe(rule, &any.metadata.uid, has_not_started, false, clock.instant());
+                self.reactions.observe(rule, &any.metadata.uid, has_not_started, false, clock.monotonic_now());
             }
             _ => self.reactions.forget(rule, &any.metadata.uid),
         }

@@ -2,8 +2,8 @@
 
 use common::{
     api::Api,
-    gate::{Keeper, gate},
-    informer::{AnyInformer as _, Config, Informer},
+    gate::{GateKeeper, closed_gate},
+    informer::{AnyInformer as _, Informer, InformerConfig},
     meta::Meta,
     object::{Object, Resource},
 };
@@ -40,25 +40,25 @@ impl Object for Job {
 pub(super) struct Progress {
     jobs: Informer<Job>,
     /// Keeps the gate of the client open.
-    _keeper: Keeper,
+    _keeper: GateKeeper,
 }
 
 impl Progress {
     /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock, gate, super::NAME);
-        let config = Config { namespace: namespace.to_owned(), ..Config::default() };
+        let config = InformerConfig { namespace: namespace.to_owned(), ..InformerConfig::default() };
         let jobs = Informer::start(api, config, Vec::new());
-        jobs.synced().await;
+        jobs.wait_until_synced().await;
         Self { jobs, _keeper: keeper }
     }
 
     /// The number of succeeded and counted Pods, and whether all Jobs are complete.
     pub(super) fn succeeded(&self) -> (u32, bool) {
-        let all = self.jobs.store().all();
+        let all = self.jobs.store().all_readable();
         let pods = all.iter().map(|job| job.status.succeeded).sum();
         (pods, all.iter().all(|job| job.status.completion_time.is_some()))
     }

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{
     api::Api,
     clock::{Clock, Instant},
-    gate::{Keeper, gate},
-    informer::{AnyInformer as _, Config, Handler, Informer},
+    gate::{GateKeeper, closed_gate},
+    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
     map::HashMap,
     meta::Meta,
     object::{Object, Resource},
-    store::Event,
+    store::CacheEvent,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -134,13 +134,13 @@ impl State {
     }
 
     /// Handles an event of the watch of slices.
-    pub(super) fn slice_event(&mut self, event: &Event<Slice>, now: Instant) {
+    pub(super) fn slice_event(&mut self, event: &CacheEvent<Slice>, now: Instant) {
         let none = BTreeSet::new();
         match event {
-            Event::Added(slice) => self.slice(&none, &slice.ready(), now),
-            Event::Updated { old, new } => self.slice(&old.ready(), &new.ready(), now),
-            Event::Deleted(slice) => self.slice(&slice.ready(), &none, now),
-            Event::Unreadable(_) => {}
+            CacheEvent::Added(slice) => self.slice(&none, &slice.ready(), now),
+            CacheEvent::Updated { old, new } => self.slice(&old.ready(), &new.ready(), now),
+            CacheEvent::Deleted(slice) => self.slice(&slice.ready(), &none, now),
+            CacheEvent::Unreadable(_) => {}
         }
     }
 
@@ -193,22 +193,22 @@ pub(super) struct Served {
     _pods: Informer<Pod>,
     _slices: Informer<Slice>,
     /// Keeps the gate of the client open.
-    _keeper: Keeper,
+    _keeper: GateKeeper,
 }
 
 impl Served {
     /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
-        let config = || Config { namespace: namespace.to_owned(), ..Config::default() };
+        let config = || InformerConfig { namespace: namespace.to_owned(), ..InformerConfig::default() };
         let state = Arc::new(Mutex::new(State::default()));
         let pods = Informer::start(api.clone(), config(), vec![pod_handler(&state, clock.clone())]);
         let slices = Informer::start(api, config(), vec![slice_handler(&state, clock)]);
-        pods.synced().await;
-        slices.synced().await;
+        pods.wait_until_synced().await;
+        slices.wait_until_synced().await;
         Self { state, _pods: pods, _slices: slices, _keeper: keeper }
     }
 
@@ -238,16 +238,16 @@ fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Pod> {
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let wanted = match event {
-            Event::Added(pod) | Event::Updated { new: pod, .. } => pod.is_served(),
-            Event::Deleted(_) | Event::Unreadable(_) => false,
+            CacheEvent::Added(pod) | CacheEvent::Updated { new: pod, .. } => pod.is_served(),
+            CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => false,
         };
-        state.lock().pod(&event.meta().name, wanted, clock.instant());
+        state.lock().pod(&event.meta().name, wanted, clock.monotonic_now());
     })
 }
 
 fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Slice> {
     let state = Arc::clone(state);
-    Box::new(move |event, _| state.lock().slice_event(event, clock.instant()))
+    Box::new(move |event, _| state.lock().slice_event(event, clock.monotonic_now()))
 }
 
 #[cfg(test)]
@@ -261,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_followed_when_the_slices_show_it() {
         let clock = Clock::system();
-        let now = clock.instant();
+        let now = clock.monotonic_now();
         let at = |milliseconds| now + Duration::from_millis(milliseconds);
         let mut state = State::default();
         state.pod(&"a".into(), true, at(0));
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_slice_that_is_seen_before_its_pod_counts_as_at_once() {
-        let now = Clock::system().instant();
+        let now = Clock::system().monotonic_now();
         let mut state = State::default();
         state.slice(&pods(&[]), &pods(&["a"]), now);
         state.pod(&"a".into(), true, now);

@@ -76,7 +76,7 @@ pub(super) struct Running {
 impl Running {
     /// Records that a state was reached.
     pub(super) fn reached(&mut self, what: &'static str) {
-        self.marks.push((what, self.clock.instant() - self.started));
+        self.marks.push((what, self.clock.monotonic_now() - self.started));
     }
 
     /// Records the times from changes of Pods to their slices.
@@ -181,7 +181,7 @@ impl<'a> Stage<'a> {
         self.sampler.phase(name);
         Ok(Running {
             name,
-            started: clock.instant(),
+            started: clock.monotonic_now(),
             before,
             marks: Vec::new(),
             latency: None,
@@ -305,9 +305,9 @@ impl<'a> Stage<'a> {
 
     /// Waits until the nodes meet the condition.
     pub(super) async fn until_nodes(&mut self, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         while !wanted(&self.client.list(resources::NODES, "", "").await?) {
-            if self.cluster.clock().instant() - started > NODES_PATIENCE {
+            if self.cluster.clock().monotonic_now() - started > NODES_PATIENCE {
                 let seconds = NODES_PATIENCE.as_secs();
                 return Err(Error::TimedOut(format!("after {seconds} s: not all nodes that should be are {what}")));
             }
@@ -325,7 +325,7 @@ impl<'a> Stage<'a> {
         what: &str,
         wanted: impl Fn(u32) -> bool,
     ) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         loop {
             let count = self.count(resource).await?;
             if wanted(count) {
@@ -337,7 +337,7 @@ impl<'a> Stage<'a> {
 
     /// Waits until an object is gone.
     pub(super) async fn until_absent(&mut self, resource: Resource, name: &str) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         loop {
             match self.client.get(resource, &self.namespace, name).await {
                 Err(refused) if refused.code == 404 => return Ok(()),
@@ -359,10 +359,10 @@ impl<'a> Stage<'a> {
         what: &str,
         wanted: impl Fn(&Observer) -> bool,
     ) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         let patience = self.patience() + NODES_PATIENCE;
         while !wanted(observer) {
-            if self.cluster.clock().instant() - started > patience {
+            if self.cluster.clock().monotonic_now() - started > patience {
                 let seconds = patience.as_secs();
                 return Err(Error::TimedOut(format!("after {seconds} s: not {what}: {}", observer.describe())));
             }
@@ -379,7 +379,7 @@ impl<'a> Stage<'a> {
 
     /// Waits until this number of Pods has succeeded and all Jobs are complete.
     pub(super) async fn until_succeeded(&mut self, jobs: &Progress, pods: u32) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         loop {
             let (succeeded, all) = jobs.succeeded();
             if succeeded >= pods && all {
@@ -396,7 +396,7 @@ impl<'a> Stage<'a> {
 
     /// Waits until the slices show this number of ready Pods and every change of a Pod.
     pub(super) async fn until_served(&mut self, served: &Served, pods: usize) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         while !served.shows(pods) {
             self.wait(started, || format!("the slices do not show {pods} ready Pods: {}", served.state())).await?;
         }
@@ -411,8 +411,9 @@ impl<'a> Stage<'a> {
         F: Future<Output = Result<(), Error>>,
     {
         let clock = self.cluster.clock();
-        let started = clock.instant();
-        let when_due = |number: u32| clock.sleep((started + every * number).saturating_duration_since(clock.instant()));
+        let started = clock.monotonic_now();
+        let when_due =
+            |number: u32| clock.sleep((started + every * number).saturating_duration_since(clock.monotonic_now()));
         let due = stream::iter(0..).then(when_due).zip(stream::iter(requests)).map(|((), request)| request);
         due.buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
@@ -452,7 +453,7 @@ impl<'a> Stage<'a> {
         what: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<(), Error> {
-        let started = self.cluster.clock().instant();
+        let started = self.cluster.clock().monotonic_now();
         loop {
             let object = self.client.get(resource, &self.namespace, name).await?;
             if wanted(&object) {
@@ -464,7 +465,7 @@ impl<'a> Stage<'a> {
 
     async fn wait(&mut self, started: Instant, why: impl FnOnce() -> String) -> Result<(), Error> {
         let patience = self.patience();
-        if self.cluster.clock().instant() - started > patience {
+        if self.cluster.clock().monotonic_now() - started > patience {
             return Err(Error::TimedOut(format!("after {} s: {}", patience.as_secs(), why())));
         }
         self.subject.check()?;
@@ -491,13 +492,13 @@ impl<'a> Stage<'a> {
     /// Waits until the processes are at rest.
     async fn rest(&mut self) {
         let clock = self.cluster.clock();
-        let started = clock.instant();
+        let started = clock.monotonic_now();
         let cpu = |subject: &Subject| subject.usage().values().map(|usage| usage.cpu).sum::<Duration>();
         let mut before = cpu(&self.subject);
         loop {
             clock.sleep(REST).await;
             let now = cpu(&self.subject);
-            if now.saturating_sub(before) < RESTING || clock.instant() - started > REST_TIMEOUT {
+            if now.saturating_sub(before) < RESTING || clock.monotonic_now() - started > REST_TIMEOUT {
                 return;
             }
             before = now;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use common::app::Definition;
+use common::app::ProgramDefinition;
 
 use super::{
     Error, peer,
@@ -25,7 +25,7 @@ pub(super) const NONET: &str = "Nonet";
 #[derive(Clone)]
 pub(super) enum Choice {
     /// Controllers of this workspace.
-    Nonet(Vec<&'static Definition>),
+    Nonet(Vec<&'static ProgramDefinition>),
     /// kube-controller-manager with these loops.
     Peer {
         /// Its binary.

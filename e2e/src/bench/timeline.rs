@@ -68,14 +68,14 @@ impl Sampler {
     /// Starts to sample these processes.
     pub(super) fn start(pids: Pids, clock: &Clock) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
-        let (started, clock) = (clock.instant(), clock.clone());
+        let (started, clock) = (clock.monotonic_now(), clock.clone());
         let task = tokio::spawn(sample(Arc::clone(&shared), pids, started, clock.clone()));
         Self { shared, task, started, clock }
     }
 
     /// Records the beginning of a phase.
     pub(super) fn phase(&self, name: &'static str) {
-        let at = (self.clock.instant() - self.started).as_secs_f64();
+        let at = (self.clock.monotonic_now() - self.started).as_secs_f64();
         self.shared.lock().timeline.phases.push((name, at));
     }
 
@@ -103,7 +103,7 @@ async fn sample(shared: Arc<Mutex<Shared>>, pids: Pids, started: Instant, clock:
     let mut before: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut last = started;
     loop {
-        let now = clock.instant();
+        let now = clock.monotonic_now();
         let passed = (now - last).as_secs_f64();
         let all = pids.all();
         let mut points = Vec::new();
@@ -128,7 +128,7 @@ async fn sample(shared: Arc<Mutex<Shared>>, pids: Pids, started: Instant, clock:
             shared.received.update(all.get(CONTROLLERS).into_iter().flatten().copied());
         }
         last = now;
-        clock.sleep(EVERY.saturating_sub(clock.instant() - now)).await;
+        clock.sleep(EVERY.saturating_sub(clock.monotonic_now() - now)).await;
     }
 }
 

@@ -160,10 +160,10 @@ impl Envtest {
         ];
         let mut etcd = Killed::start("etcd", &etcd, &arguments, at, None)?;
         // kube-apiserver retries its first connection only after seconds.
-        let started = clock.instant();
+        let started = clock.monotonic_now();
         while tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, clients)).await.is_err() {
             etcd.check()?;
-            if clock.instant() - started > START_TIMEOUT {
+            if clock.monotonic_now() - started > START_TIMEOUT {
                 return Err(Error::NotReady(format!("etcd does not accept connections: {}", etcd.last_words())));
             }
             clock.sleep(Duration::from_millis(20)).await;
@@ -211,7 +211,7 @@ impl Envtest {
 
     /// Waits until the API server is ready and has made its own namespaces.
     pub(super) async fn wait(&self, client: &kube::Client, clock: &Clock) -> Result<(), Error> {
-        let started = clock.instant();
+        let started = clock.monotonic_now();
         for path in [
             "/readyz",
             "/api/v1/namespaces/default",
@@ -223,7 +223,7 @@ impl Envtest {
                 let Err(last) = client.request_text(request).await else { break };
                 self.etcd.lock().check()?;
                 self.apiserver.lock().check()?;
-                if clock.instant() - started > START_TIMEOUT {
+                if clock.monotonic_now() - started > START_TIMEOUT {
                     let words = self.apiserver.lock().last_words();
                     return Err(Error::NotReady(format!("kube-apiserver is not ready: {path}: {last}: {words}")));
                 }

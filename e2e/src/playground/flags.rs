@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use common::app::Definition;
+use common::app::ProgramDefinition;
 
 use crate::controllers;
 
@@ -69,7 +69,7 @@ impl Flags {
     ///
     /// # Errors
     /// If a controller does not exist, or if --exit-when-done would wait forever because the example cannot roll out.
-    pub(super) fn chosen(&self) -> Result<Vec<&'static Definition>, String> {
+    pub(super) fn chosen(&self) -> Result<Vec<&'static ProgramDefinition>, String> {
         let list = self.controllers.as_deref().unwrap_or(if self.bare { "none" } else { "all" });
         let chosen = controllers::choose(list).map_err(|why| format!("--controllers: {why}"))?;
         if self.svg.is_some() && self.bare && self.nodes() == 0 && chosen.is_empty() {

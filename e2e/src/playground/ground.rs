@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use common::{app::Definition, clock::Clock};
+use common::{app::ProgramDefinition, clock::Clock};
 
 use super::{Error, NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes};
 use crate::{
@@ -69,7 +69,7 @@ impl Ground {
     /// Starts the controllers, each with its own user and its own kubeconfig.
     pub(super) async fn start_controllers(
         &self,
-        chosen: &[&'static Definition],
+        chosen: &[&'static ProgramDefinition],
         rbac: bool,
     ) -> Result<Processes, Error> {
         let mut launched = Vec::new();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use common::{
-    app::Definition,
+    app::ProgramDefinition,
     clock::{Clock, Instant},
 };
 use jiff::Timestamp;
@@ -141,7 +141,7 @@ fn launch(name: &str, kubeconfig: &Path) -> Result<Launch, Error> {
 
 impl Processes {
     /// Starts controllers, each with its own kubeconfig.
-    pub(super) fn start(controllers: &[(&'static Definition, PathBuf)], clock: &Clock) -> Result<Self, Error> {
+    pub(super) fn start(controllers: &[(&'static ProgramDefinition, PathBuf)], clock: &Clock) -> Result<Self, Error> {
         let mut players = Vec::new();
         for (definition, kubeconfig) in controllers {
             let process = launch(definition.name, kubeconfig)?.start(clock)?;
@@ -215,11 +215,11 @@ async fn run(
 
 /// Waits for the period, or until a controller ends or has to be restarted.
 async fn until_due(players: &[Player], every: Duration, clock: &Clock) {
-    let due = clock.instant() + every;
+    let due = clock.monotonic_now() + every;
     loop {
         clock.sleep(EVERY.min(every)).await;
         let ended = |player: &Player| player.state == State::Running && player.process.check().is_err();
-        if clock.instant() >= due || players.iter().any(ended) {
+        if clock.monotonic_now() >= due || players.iter().any(ended) {
             return;
         }
     }
@@ -248,7 +248,7 @@ impl Player {
     /// Updates the state from the process, and restarts it when the pause is over.
     fn supervise(&mut self) {
         let Err(error) = self.process.check() else { return };
-        let now = self.clock.instant();
+        let now = self.clock.monotonic_now();
         let Some(restart_at) = self.restart_at else {
             let delay = restart_delay(self.restarts);
             self.restart_at = Some(now + delay);

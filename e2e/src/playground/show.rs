@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use common::{app::Definition, clock::Instant};
+use common::{app::ProgramDefinition, clock::Instant};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ pub(super) async fn show(
     flags: &Flags,
     live: bool,
     ground: &Ground,
-    chosen: &[&'static Definition],
+    chosen: &[&'static ProgramDefinition],
     mut writes: UnboundedReceiver<Arc<Write>>,
     processes: &mut Processes,
     signals: &mut Signals,
@@ -116,7 +116,7 @@ impl<'a> Show<'a> {
         flags: &'a Flags,
         live: bool,
         ground: &'a Ground,
-        chosen: &[&'static Definition],
+        chosen: &[&'static ProgramDefinition],
     ) -> Result<Self, Error> {
         let now = ground.clock.now();
         let board = Board {
@@ -151,7 +151,7 @@ impl<'a> Show<'a> {
             version: 1,
             view,
             changed: true,
-            looked: ground.clock.instant(),
+            looked: ground.clock.monotonic_now(),
             running: BTreeMap::new(),
             leaders: BTreeMap::new(),
             failures: Vec::new(),
@@ -171,7 +171,7 @@ impl<'a> Show<'a> {
             ground.sandbox.apply(object).await?;
         }
         let judged = Judged::by(&chosen.iter().map(|definition| definition.name).collect::<Vec<_>>());
-        show.example = Some(Example::applied(judged, ground.clock.instant()));
+        show.example = Some(Example::applied(judged, ground.clock.monotonic_now()));
         let text = format!("applied the example in namespace {}: {}", example::NAMESPACE, example::PARTS);
         show.say(ground.clock.now(), NAME, text, Mood::Good)?;
         Ok(show)
@@ -295,7 +295,7 @@ impl<'a> Show<'a> {
 
     /// Updates the view and checks the progress of the example.
     async fn look(&mut self) -> Result<(), Error> {
-        let (now, instant) = (self.ground.clock.now(), self.ground.clock.instant());
+        let (now, instant) = (self.ground.clock.now(), self.ground.clock.monotonic_now());
         if !self.changed && instant - self.looked < TICK_IDLE {
             return Ok(());
         }

@@ -282,7 +282,7 @@ impl Workloads {
         let owned = |job: &&Job| job.metadata.controller().is_some_and(|owner| owner.uid == *uid);
         let jobs: Vec<&Job> = self.jobs.values().filter(owned).collect();
         let pods = jobs.iter().map(|job| job.pods(world, now)).fold(Census::default(), std::ops::Add::add);
-        let last = jobs.iter().max_by_key(|job| (job.metadata.created, &job.metadata.name));
+        let last = jobs.iter().max_by_key(|job| (job.metadata.creation_timestamp, &job.metadata.name));
         let last = last.map_or_else(
             || "no Job yet".to_owned(),
             |job| format!("{} Jobs, last {} {}", jobs.len(), job.metadata.name, job.progress().1),

@@ -31,7 +31,7 @@ pub(super) fn page() -> String {
     section(&mut text, "## Every controller", &table(&HEADER, &rows(&shared)));
     for definition in controllers::ALL {
         let own: Vec<&Event> = EVENTS.iter().filter(|event| event.controller == definition.name).collect();
-        let components = codes(definition.loops.iter().map(|each| each.component));
+        let components = codes(definition.loops.iter().map(|each| each.event_component));
         let content = format!("Components: {components}.\n\n{}", table(&HEADER, &rows(&own)));
         section(&mut text, &format!("## {}", definition.name), &content);
     }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 use common::{
-    app::{self, Definition},
+    app::{self, ProgramDefinition},
     settings::{FeatureGate, Tune, TuneValue},
 };
 
@@ -37,11 +37,11 @@ struct Flag {
     row: Vec<String>,
 }
 
-fn commands() -> Vec<(&'static Definition, Command)> {
-    controllers::ALL.iter().map(|definition| (*definition, app::command(definition))).collect()
+fn commands() -> Vec<(&'static ProgramDefinition, Command)> {
+    controllers::ALL.iter().map(|definition| (*definition, app::clap_command(definition))).collect()
 }
 
-fn flag(definition: &Definition, arg: &Arg) -> Option<Flag> {
+fn flag(definition: &ProgramDefinition, arg: &Arg) -> Option<Flag> {
     let name = arg.get_long()?.to_owned();
     let values: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect();
     let value = if arg.get_action().takes_values() { values.join(" ") } else { String::new() };
@@ -62,7 +62,7 @@ fn flag(definition: &Definition, arg: &Arg) -> Option<Flag> {
     Some(Flag { heading: arg.get_help_heading().unwrap_or("Other").to_owned(), name, row })
 }
 
-fn flags(definition: &Definition, command: &Command, are_hidden: bool) -> Vec<Flag> {
+fn flags(definition: &ProgramDefinition, command: &Command, are_hidden: bool) -> Vec<Flag> {
     let args = command.get_arguments().filter(|arg| arg.is_hide_set() == are_hidden);
     args.filter_map(|arg| flag(definition, arg)).collect()
 }
@@ -80,13 +80,13 @@ fn flag_table(flags: &[Flag]) -> String {
 }
 
 fn gate_row(gate: &FeatureGate) -> Vec<String> {
-    let position = if gate.default { "on" } else { "off" };
-    let locked = if gate.locked { ", locked" } else { "" };
+    let position = if gate.is_on_by_default { "on" } else { "off" };
+    let locked = if gate.is_locked { ", locked" } else { "" };
     vec![code(gate.name), format!("{position}{locked}"), plain(gate.help)]
 }
 
 fn tune_row(tune: &Tune) -> Vec<String> {
-    let (kind, default) = match tune.default {
+    let (kind, default) = match tune.default_value {
         TuneValue::Duration(value) => ("duration", common::duration::format(value)),
         TuneValue::Count(value) => ("count", value.to_string()),
         TuneValue::Integer(value) => ("integer", value.to_string()),
@@ -107,7 +107,7 @@ pub(super) fn page() -> String {
     let (visible, hidden) = (of_each(false), of_each(true));
     let shared = common(&visible);
     let gate_rows: Vec<Vec<Vec<String>>> =
-        commands.iter().map(|(definition, _)| definition.all_gates().iter().map(gate_row).collect()).collect();
+        commands.iter().map(|(definition, _)| definition.all_feature_gates().iter().map(gate_row).collect()).collect();
     let tune_rows: Vec<Vec<Vec<String>>> =
         commands.iter().map(|(definition, _)| definition.all_tunes().iter().map(tune_row).collect()).collect();
     let (shared_gates, shared_tunes) = (common(&gate_rows), common(&tune_rows));
@@ -175,7 +175,7 @@ mod tests {
         let commands = commands();
         for (definition, command) in &commands {
             for flag in flags(definition, command, false) {
-                let is_known = |(definition, command): &(&Definition, Command)| {
+                let is_known = |(definition, command): &(&ProgramDefinition, Command)| {
                     let all = [flags(definition, command, false), flags(definition, command, true)];
                     all.iter().flatten().any(|other| other.name == flag.name)
                 };

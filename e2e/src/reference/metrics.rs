@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    app::{self, Definition, Leadership, Parts, assemble},
+    app::{self, Leadership, ProgramDefinition, StartParameters, start_loops},
     clock::Clock,
-    leader::{self, probation::Probation},
+    leader::{self, probation::ProbationSettings},
     metrics::{Catalogue, Description, Metrics, Stability},
-    settings::{SECOND_WRITER_PERIOD, Settings, TuneValue},
+    settings::{OperatorSettings, SECOND_WRITER_PERIOD, TuneValue},
 };
 use jiff::Timestamp;
 
@@ -28,23 +28,25 @@ const TIME: Duration = Duration::from_secs(60);
 type Known = BTreeMap<&'static str, Description>;
 
 /// Every metric that a controller registers.
-async fn known(definition: &'static Definition) -> Known {
+async fn known(definition: &'static ProgramDefinition) -> Known {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
     let catalogue = Catalogue::default();
     for is_shadow in [false, true] {
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        let metrics = Metrics::described_in(Arc::clone(&catalogue));
+        let metrics = Metrics::with_catalogue(Arc::clone(&catalogue));
         app::register_metrics(definition, &clock, &metrics);
-        let probation = Some(Probation { version: definition.version.to_owned(), time: TIME });
-        let election =
-            leader::Settings { probation, ..leader::Settings::new("default", definition.name, "one".to_owned()) };
-        let TuneValue::Duration(second_writer_period) = SECOND_WRITER_PERIOD.default else { continue };
-        let assembly = assemble(Parts {
+        let probation = Some(ProbationSettings { version: definition.version.to_owned(), probation_time: TIME });
+        let election = leader::ElectionSettings {
+            probation,
+            ..leader::ElectionSettings::new("default", definition.name, "one".to_owned())
+        };
+        let TuneValue::Duration(second_writer_period) = SECOND_WRITER_PERIOD.default_value else { continue };
+        let assembly = start_loops(StartParameters {
             metrics,
-            settings: Arc::new(Settings::new().with_shadow(is_shadow)),
-            leadership: Leadership::Lease(election),
+            settings: Arc::new(OperatorSettings::new().with_shadow(is_shadow)),
+            leadership: Leadership::Elected(election),
             second_writer_period,
-            ..Parts::new(sandbox.client(definition.name), clock.clone(), definition.loops)
+            ..StartParameters::new(sandbox.client(definition.name), clock.clone(), definition.loops)
         });
         clock.sleep(TIME).await;
         drop(assembly);

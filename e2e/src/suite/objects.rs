@@ -7,7 +7,7 @@ pub mod resources {
     use common::object::Resource;
 
     const fn namespaced(group: &'static str, plural: &'static str, kind: &'static str) -> Resource {
-        Resource { group, version: "v1", plural, kind, namespaced: true }
+        Resource { group, version: "v1", plural, kind, is_namespaced: true }
     }
 
     /// Deployments.
@@ -46,9 +46,10 @@ pub mod resources {
     pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
     /// Namespaces.
     pub const NAMESPACES: Resource =
-        Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+        Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
     /// Nodes.
-    pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+    pub const NODES: Resource =
+        Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
     /// What a test may leave in its namespace, owners first.
     pub const CLEANED: [Resource; 14] = [

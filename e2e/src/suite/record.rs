@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    api::{Api, Frames},
-    gate::gate,
+    api::{Api, WatchFrames},
+    gate::closed_gate,
     object::Resource,
 };
 use serde_json::Value;
@@ -91,7 +91,7 @@ impl Recorder {
     pub(super) async fn start(context: &Context) -> Result<Self, Failure> {
         let clock = context.cluster().clock().clone();
         // A recorder only reads: its gate may stay closed.
-        let (_, gate) = gate(clock.clone());
+        let (_, gate) = closed_gate(clock.clone());
         let api = Api::new(context.client().kube().clone(), clock, gate, "nonet-suite");
         let mut start = State::default();
         let mut watches = Vec::new();
@@ -147,13 +147,13 @@ struct Watch {
 }
 
 impl Watch {
-    async fn open(&self) -> Result<Frames, Failure> {
+    async fn open(&self) -> Result<WatchFrames, Failure> {
         let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={}", self.reached);
         Ok(self.api.watch(self.resource, &self.namespace, &query, "application/json").await?)
     }
 
     /// Collects events until `stop` names a version, and then up to that version. A gap is a failure.
-    async fn follow(mut self, mut lines: Frames, mut stop: oneshot::Receiver<u64>) -> Result<Vec<Seen>, Failure> {
+    async fn follow(mut self, mut lines: WatchFrames, mut stop: oneshot::Receiver<u64>) -> Result<Vec<Seen>, Failure> {
         let mut until = None;
         loop {
             if until.is_some_and(|until| self.reached >= until) {
@@ -161,7 +161,7 @@ impl Watch {
             }
             let line = tokio::select! {
                 biased;
-                line = lines.next() => line,
+                line = lines.next_frame() => line,
                 told = &mut stop, if until.is_none() => {
                     until = Some(told.unwrap_or(0));
                     continue;

@@ -6,7 +6,7 @@ mod trace;
 
 use std::time::Duration;
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use sandbox::{Change, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ impl World {
         nodes.ready().await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
         let loops = [replicaset_controller::LOOPS, deployment_controller::LOOPS, gc_controller::LOOPS].concat();
-        let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &loops);
+        let loops = Loops::start(&sandbox.client("controllers"), &clock, OperatorSettings::new(), &loops);
         for name in names {
             let labels = json!({"app": name});
             let containers = json!([{"name": "c", "image": "img:1"}]);

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use common::app::{self, Parsed};
+use common::app::{self, ParsedCommandLine};
 use e2e::{controllers, skips};
 use serde_json::{Value, json};
 
@@ -133,10 +133,12 @@ fn check_arguments(controller: &str, container: &Value) {
     let definition = controllers::ALL.iter().find(|d| d.name == controller).unwrap();
     let arguments = strings(&container["args"]).into_iter().map(|arg| arg.replace("$(POD_NAMESPACE)", "anywhere"));
     let program = [controller.to_owned()];
-    let parsed = app::parse(definition, program.into_iter().chain(arguments), || "me".to_owned());
+    let parsed = app::parse_command_line(definition, program.into_iter().chain(arguments), || "me".to_owned());
     match parsed {
-        Ok(Parsed::Run(options)) => assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings),
-        Ok(Parsed::Print(_)) => panic!("{controller} prints and ends"),
+        Ok(ParsedCommandLine::Run(options)) => {
+            assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings)
+        }
+        Ok(ParsedCommandLine::Print(_)) => panic!("{controller} prints and ends"),
         Err(why) => panic!("{controller}: {why}"),
     }
 }

@@ -191,7 +191,7 @@ fn flags_of(program: &str) -> BTreeSet<String> {
         "kubectl-nonet" => flags_of_help(&read("deploy/kubectl-nonet/src/command.rs").replace('`', " ")),
         _ => match controllers::ALL.iter().find(|definition| definition.name == program) {
             Some(definition) => {
-                let command = common::app::command(definition);
+                let command = common::app::clap_command(definition);
                 let names = command.get_arguments().filter_map(|arg| arg.get_long().map(|name| format!("--{name}")));
                 names.collect()
             }

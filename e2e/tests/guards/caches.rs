@@ -6,9 +6,9 @@ use allocation_counter::{AllocationInfo, measure};
 use common::{
     api::{Api, Format},
     clock::Clock,
-    gate::gate,
-    informer::{Cached, Filtered, Sink, apply_frame},
-    metrics::{HiddenMetrics, Metrics},
+    gate::closed_gate,
+    informer::{LabelFilterSink, Sink, StoreAndHandlers, apply_frame},
+    metrics::{HiddenObjectMetrics, Metrics},
     object::Object,
 };
 use sandbox::{Sandbox, recorded};
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 pub(crate) const FORMATS: [(&str, Format); 2] = [("protobuf", Format::Protobuf), ("json", Format::Json)];
 
 /// The cache of a kind with its indexes and without handlers.
-pub(crate) fn cached<K: Object>() -> Cached<K> {
-    Cached::new(Arc::default(), Vec::new())
+pub(crate) fn cached<K: Object>() -> StoreAndHandlers<K> {
+    StoreAndHandlers::new(Arc::default(), Vec::new())
 }
 
 /// The same behind the selector of a label. Needs a runtime.
-pub(crate) fn filtered<K: Object>(label: &'static str) -> Filtered<Cached<K>> {
+pub(crate) fn filtered<K: Object>(label: &'static str) -> LabelFilterSink<StoreAndHandlers<K>> {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let sandbox = Sandbox::builder().clock(clock.clone()).build();
-    let (_, gate) = gate(clock.clone());
+    let (_, gate) = closed_gate(clock.clone());
     let api = Api::new(sandbox.client("guards"), clock, gate, "guards");
-    Filtered::new(&api, HiddenMetrics::new(&Metrics::default(), K::RESOURCE), label, cached())
+    LabelFilterSink::new(&api, HiddenObjectMetrics::new(&Metrics::default(), K::RESOURCE), label, cached())
 }
 
 /// What the informer allocates for one frame.

@@ -1,7 +1,7 @@
 //! Allocations of one watch event.
 
 use allocation_counter::AllocationInfo;
-use common::{api::Format, informer::Sink, meta::Version};
+use common::{api::Format, informer::Sink, meta::ResourceVersion};
 use sandbox::{
     guards::{Guards, Unmeasured},
     recorded::frame,
@@ -46,7 +46,7 @@ fn foreign<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, objec
                 .map(|version| cost(&sink, format, &frame(format, event, &at(object.clone(), version)).unwrap()))
                 .collect();
             let version = (WARM_UP + EVENTS).to_string();
-            assert_eq!((sink.len(), sink.version()), (0, Version::parse(&version)), "{path} is not foreign");
+            assert_eq!((sink.len(), sink.version()), (0, ResourceVersion::parse(&version)), "{path} is not foreign");
             let highest = highest(&costs[WARM_UP..]);
             add(guards, &format!("{name}/{path}/{}", event.to_lowercase()), highest);
             if format == Format::Protobuf && highest != (0, 0) {
@@ -69,7 +69,7 @@ fn own<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, object: &
         let last = numbered(object.clone(), all - 1);
         let updated: Vec<_> =
             (all + 1..=2 * all).map(|version| event("MODIFIED", &at(last.clone(), version))).collect();
-        assert_eq!((sink.len(), sink.version()), (all, Version::parse(&(2 * all).to_string())));
+        assert_eq!((sink.len(), sink.version()), (all, ResourceVersion::parse(&(2 * all).to_string())));
         add(guards, &format!("{name}/{path}/modified"), lowest(&updated[WARM_UP..]));
         let gone = |number: usize| {
             let mut gone = at(numbered(object.clone(), number), 2 * all + number + 1);

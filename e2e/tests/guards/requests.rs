@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use e2e::{
     controllers::ALL,
     loops::Loops,
@@ -45,8 +45,8 @@ impl World {
         sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(10))).identity("nodes"));
         let nodes = Nodes::builder().count(NODES).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
-        let start = |controller: &common::app::Definition| {
-            Loops::start(&sandbox.client(controller.name), &clock, Settings::new(), controller.loops)
+        let start = |controller: &common::app::ProgramDefinition| {
+            Loops::start(&sandbox.client(controller.name), &clock, OperatorSettings::new(), controller.loops)
         };
         let loops: Vec<Loops> = ALL.iter().map(|controller| start(controller)).collect();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();

@@ -16,7 +16,7 @@ mod stateful_sets;
 
 use std::{path::Path, time::Duration};
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use e2e::{
     loops::Loops,
     nodes::Nodes,
@@ -101,10 +101,10 @@ impl World {
             statefulset_controller::LOOPS,
             daemonset_controller::LOOPS,
             // The recording had no other loop of this program.
-            &[endpointslice_controller::slices::ENDPOINT_SLICE],
+            &[endpointslice_controller::slices::ENDPOINT_SLICE_LOOP],
         ]
         .concat();
-        let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &definitions);
+        let loops = Loops::start(&sandbox.client("controllers"), &clock, OperatorSettings::new(), &definitions);
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
         Self { name, sandbox, clock, _nodes: nodes, _loops: loops }
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use e2e::{loops::Loops, nodes::Nodes, sandbox::Sandbox};
 use serde_json::{Value, json};
 
@@ -220,7 +220,7 @@ async fn what_upstream_left_in_the_middle_of_a_rollout_is_carried_on_without_a_r
         let pods = cluster.pods().await;
         let revisions = cluster.sandbox.list("controllerrevisions.apps", Some(NS)).await.unwrap().len();
         let client = cluster.sandbox.client("controllers");
-        let _loops = Loops::start(&client, &cluster.clock, Settings::new(), statefulset_controller::LOOPS);
+        let _loops = Loops::start(&client, &cluster.clock, OperatorSettings::new(), statefulset_controller::LOOPS);
         cluster.clock.sleep(Duration::from_secs(60)).await;
         let newest = steps[began].object["metadata"]["name"].as_str().unwrap();
         let after = cluster.pods().await;

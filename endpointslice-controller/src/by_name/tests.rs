@@ -1,4 +1,4 @@
-//! Compares `ByName` lists with maps that get the same changes.
+//! Compares `NameSortedList` lists with maps that get the same changes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ struct Entry {
     value: u8,
 }
 
-impl Named for Entry {
+impl NamedEntry for Entry {
     fn name(&self) -> &str {
         &self.name
     }
@@ -38,7 +38,7 @@ proptest! {
         first in prop::collection::btree_map(0..400u16, any::<u8>(), 0..400),
         changes in prop::collection::vec((0..400u16, prop::option::weighted(0.6, any::<u8>()), prop::bool::weighted(0.05)), 0..600),
     ) {
-        let mut list: ByName<Entry> = first.iter().map(|(name, value)| entry(*name, *value)).collect();
+        let mut list: NameSortedList<Entry> = first.iter().map(|(name, value)| entry(*name, *value)).collect();
         let mut model: Model = list.iter().map(|entry| (entry.name.clone(), entry.clone())).collect();
         let mut kept = vec![(list.clone(), model.clone())];
         for (name, value, keep) in changes {
@@ -61,24 +61,24 @@ proptest! {
         for (old, of_old) in &kept {
             prop_assert!(old.iter().eq(of_old.values()));
             prop_assert_eq!(old.len(), of_old.len());
-            prop_assert!(old.parts.iter().all(|part| (1..=PART).contains(&part.len())));
+            prop_assert!(old.parts.iter().all(|part| (1..=MAX_PART_LEN).contains(&part.len())));
             for name in 0..400 {
                 let name = format!("{name:05}");
                 prop_assert_eq!(old.get(&name), of_old.get(&name));
             }
-            let found = ByName::differences(old, &list, Entry::eq);
+            let found = NameSortedList::differences(old, &list, Entry::eq);
             let found: Vec<_> = found.into_iter().map(|(old, new)| (old.cloned(), new.cloned())).collect();
             prop_assert_eq!(found, differences(of_old, &model));
         }
         // Two neighbouring parts together are more than half full.
-        prop_assert!(list.parts.len() <= 2 + list.len() / (PART / 4));
+        prop_assert!(list.parts.len() <= 2 + list.len() / (MAX_PART_LEN / 4));
     }
 }
 
 #[test]
 fn inserting_in_order_fills_the_parts() {
-    let mut list = ByName::default();
-    (0..10 * PART as u16).for_each(|name| list.put(entry(name, 0)));
+    let mut list = NameSortedList::default();
+    (0..10 * MAX_PART_LEN as u16).for_each(|name| list.put(entry(name, 0)));
     assert_eq!(list.parts.len(), 10);
     let old = list.clone();
     list.put(entry(100, 1));

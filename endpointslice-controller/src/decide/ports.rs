@@ -7,11 +7,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use common::{intern::Text, intstr::IntOrString};
 
-use crate::objects::{Pod, Port, Service, ServicePort};
+use crate::objects::{Pod, Service, ServicePort, SlicePort};
 
 /// The numbers of the named ports on a Pod: pairs of a position in `ServicePorts::targets` and a port number, sorted by
 /// position.
-pub type Numbers = [(usize, i32)];
+pub type NamedPortNumbers = [(usize, i32)];
 
 /// The ports of a Service, with indexes that make the comparison with many Pods and slices cheap.
 #[derive(Clone, Debug, Default)]
@@ -34,11 +34,11 @@ pub struct ServicePorts<'a> {
 /// The name, protocol and application protocol that a Service port and its port in a slice have in common.
 type Identity<'a> = (&'a Text, &'a Text, &'a Option<Text>);
 
-fn identity_of_own(port: &ServicePort) -> Identity<'_> {
+fn service_port_identity(port: &ServicePort) -> Identity<'_> {
     (&port.name, &port.protocol, &port.app_protocol)
 }
 
-fn identity(port: &Port) -> Identity<'_> {
+fn identity(port: &SlicePort) -> Identity<'_> {
     (&port.name, &port.protocol, &port.app_protocol)
 }
 
@@ -70,7 +70,7 @@ impl<'a> ServicePorts<'a> {
         target_of.iter().flatten().for_each(|target| uses[*target] += 1);
         let mut sorted: Vec<usize> = (0..ports.len()).collect();
         // The sort is stable: ports with the same identity keep the order that they have in the Service.
-        sorted.sort_by_key(|at| identity_of_own(&ports[*at]));
+        sorted.sort_by_key(|at| service_port_identity(&ports[*at]));
         let mut by_target: Vec<usize> = (0..ports.len()).collect();
         by_target.sort_by_key(|at| target_of[*at]);
         let fixed = ports.len() - uses.iter().sum::<usize>();
@@ -78,14 +78,15 @@ impl<'a> ServicePorts<'a> {
     }
 
     /// Replaces `numbers` with the numbers of the named ports on a Pod. Ports that the Pod does not have are omitted.
-    pub fn resolve(&self, pod: &Pod, numbers: &mut Vec<(usize, i32)>) {
+    pub fn resolve_named_ports(&self, pod: &Pod, numbers: &mut Vec<(usize, i32)>) {
         numbers.clear();
-        if self.targets.len() <= pod.ports.len() {
-            let number = |(at, (name, protocol)): (usize, &(&str, &str))| Some((at, pod.port(name, protocol)?));
+        if self.targets.len() <= pod.named_ports.len() {
+            let number =
+                |(at, (name, protocol)): (usize, &(&str, &str))| Some((at, pod.named_port_number(name, protocol)?));
             numbers.extend(self.targets.iter().enumerate().filter_map(number));
             return;
         }
-        for port in &pod.ports {
+        for port in &pod.named_ports {
             let Ok(at) = self.targets.binary_search(&(&*port.name, &*port.protocol)) else { continue };
             // If several ports have the same name and protocol, the first one counts.
             if numbers.last().is_none_or(|(last, _)| *last != at) {
@@ -95,21 +96,21 @@ impl<'a> ServicePorts<'a> {
     }
 
     /// Returns the number of Service ports that exist on a Pod with these port numbers.
-    pub fn count(&self, numbers: &Numbers) -> usize {
+    pub fn port_count(&self, numbers: &NamedPortNumbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }
 
     /// Returns the number of Service ports that refer to the target at this position; `None` counts the ports without a target.
-    pub fn count_of(&self, target: Option<usize>) -> usize {
+    pub fn port_count_of_target(&self, target: Option<usize>) -> usize {
         target.map_or(self.fixed, |target| self.uses[target])
     }
 
     /// Returns the Service ports that refer to a target, given by position and port number, each with its port number. `None`
     /// stands for the ports without a target.
-    pub fn of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
+    pub fn ports_of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
         let position = target.map(|(target, _)| target);
         let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
-        let theirs = self.by_target.iter().skip(first).take(self.count_of(position));
+        let theirs = self.by_target.iter().skip(first).take(self.port_count_of_target(position));
         theirs.map(move |at| {
             let port = &self.ports[*at];
             (port, target.map_or_else(|| fixed_number(port), |(_, number)| number))
@@ -117,7 +118,7 @@ impl<'a> ServicePorts<'a> {
     }
 
     /// Builds the ports of a slice for Pods with these port numbers, in the order of the Service.
-    pub fn list(&self, numbers: &Numbers) -> Arc<[Port]> {
+    pub fn build_slice_ports(&self, numbers: &NamedPortNumbers) -> Arc<[SlicePort]> {
         let number = |(port, target): (&'a ServicePort, &Option<usize>)| match target {
             None => Some((port, fixed_number(port))),
             Some(target) => {
@@ -125,8 +126,8 @@ impl<'a> ServicePorts<'a> {
                 Some((port, numbers[at].1))
             }
         };
-        let mut list = Vec::with_capacity(self.count(numbers));
-        list.extend(self.ports.iter().zip(&self.target_of).filter_map(number).map(|(port, number)| Port {
+        let mut list = Vec::with_capacity(self.port_count(numbers));
+        list.extend(self.ports.iter().zip(&self.target_of).filter_map(number).map(|(port, number)| SlicePort {
             name: port.name.clone(),
             port: Some(number),
             protocol: port.protocol.clone(),
@@ -140,19 +141,19 @@ impl<'a> ServicePorts<'a> {
     ///
     /// The cost depends on the number of ports in the slice. The ports of a Service have different names, as the API server
     /// requires.
-    pub fn numbers_of(&self, ports: &[Port]) -> Option<Vec<(usize, i32)>> {
-        let mut theirs: Vec<&Port> = ports.iter().collect();
+    pub fn numbers_for_slice_ports(&self, ports: &[SlicePort]) -> Option<Vec<(usize, i32)>> {
+        let mut theirs: Vec<&SlicePort> = ports.iter().collect();
         theirs.sort_by_key(|port| identity(port));
         let mut numbers = Vec::new();
         let mut rest = &*self.sorted;
         for port in theirs {
-            let before = rest.partition_point(|at| identity_of_own(&self.ports[*at]) < identity(port));
+            let before = rest.partition_point(|at| service_port_identity(&self.ports[*at]) < identity(port));
             let (at, others) = rest.get(before..)?.split_first()?;
             rest = others;
             let own = &self.ports[*at];
             let number = port.port?;
             match self.target_of[*at] {
-                _ if identity_of_own(own) != identity(port) => return None,
+                _ if service_port_identity(own) != identity(port) => return None,
                 Some(target) => numbers.push((target, number)),
                 None if number == fixed_number(own) => {}
                 None => return None,
@@ -161,6 +162,6 @@ impl<'a> ServicePorts<'a> {
         numbers.sort_unstable();
         numbers.dedup();
         let is_one_each = numbers.windows(2).all(|pair| pair[0].0 != pair[1].0);
-        (is_one_each && self.count(&numbers) == ports.len()).then_some(numbers)
+        (is_one_each && self.port_count(&numbers) == ports.len()).then_some(numbers)
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use common::meta::Uid;
 
-use crate::objects::{Address, Subset, SubsetPort};
+use crate::objects::{EndpointAddress, Subset, SubsetPort};
 
 /// The maximal number of addresses of one Endpoints object that are processed. An address counts once for each distinct list of
 /// ports.
-pub const MAX_ADDRESSES: usize = 100_000;
+pub const MAX_PROCESSED_ADDRESSES: usize = 100_000;
 /// The text of an address and the UID in its `targetRef`, or `None` without a `targetRef`.
 type Identity<'a> = (&'a str, Option<&'a Uid>);
 
@@ -16,15 +16,15 @@ type Identity<'a> = (&'a str, Option<&'a Uid>);
 /// An address that is both ready and not ready counts as not ready.
 ///
 /// Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
-pub fn canonical(subsets: &[Subset]) -> Vec<Subset> {
-    canonical_within(subsets, usize::MAX).0
+pub fn canonical_subsets(subsets: &[Subset]) -> Vec<Subset> {
+    canonical_subsets_within(subsets, usize::MAX).0
 }
 
 /// Returns subsets like [`canonical`], from at most `limit` addresses, and the number of omitted addresses.
 ///
 /// Ports that are in the same subsets form a group, and an address counts once for each of its groups. Therefore `limit` and
 /// the size of the input bound the cost, instead of the product of ports and addresses.
-pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
+pub fn canonical_subsets_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
     let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
     for (at, subset) in subsets.iter().enumerate() {
         let portless = subset.ports.is_empty().then_some(None);
@@ -70,9 +70,9 @@ pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize
 }
 
 /// Returns the addresses of several subsets; each is ready if no subset lists it as not ready.
-fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a Address, bool)> {
-    let mut all: BTreeMap<Identity<'a>, (&Address, bool)> = BTreeMap::new();
-    for (address, ready) in subsets.flat_map(Subset::states) {
+fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a EndpointAddress, bool)> {
+    let mut all: BTreeMap<Identity<'a>, (&EndpointAddress, bool)> = BTreeMap::new();
+    for (address, ready) in subsets.flat_map(Subset::addresses_with_readiness) {
         let identity = (&*address.ip, address.target_ref.as_ref().map(|target| &target.uid));
         all.entry(identity).or_insert((address, ready)).1 &= ready;
     }
@@ -80,7 +80,7 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
 }
 
 /// Returns the total numbers of ready and of not-ready addresses.
-pub fn count(subsets: &[Subset]) -> (usize, usize) {
+pub fn count_addresses(subsets: &[Subset]) -> (usize, usize) {
     let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
@@ -89,15 +89,15 @@ pub fn count(subsets: &[Subset]) -> (usize, usize) {
 ///
 /// The input is the number of ready and not-ready addresses of each subset. Upstream: `pkg/controller/endpoint`,
 /// `truncateEndpoints`.
-pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
+pub fn truncated_sizes(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();
     let for_ready = most.min(ready.iter().sum());
-    let not_ready = shares(&not_ready, most - for_ready);
-    shares(&ready, for_ready).into_iter().zip(not_ready).collect()
+    let not_ready = proportional_shares(&not_ready, most - for_ready);
+    proportional_shares(&ready, for_ready).into_iter().zip(not_ready).collect()
 }
 
 /// Returns the proportional share of `most` for each subset, rounded up, until `most` is used up.
-fn shares(sizes: &[usize], most: usize) -> Vec<usize> {
+fn proportional_shares(sizes: &[usize], most: usize) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let budget = most.min(total);
     let mut left = budget;

@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{by_name::Pods, memory::Seen, objects::Service};
+use crate::{by_name::Pods, memory::SyncedState, objects::Service};
 
 /// Returns the time of the earliest change since the last sync, as the annotation shows it, and the state in this sync.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
-pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (Option<String>, Seen) {
-    let now = Seen { service: service.metadata.created.unwrap_or_default(), pods: pods.clone() };
-    (earliest_change(before, &now).map(|time| time.to_string()), now)
+pub fn trigger_time(before: Option<&SyncedState>, service: &Service, pods: &Pods) -> (Option<String>, SyncedState) {
+    let now =
+        SyncedState { service_created: service.metadata.creation_timestamp.unwrap_or_default(), pods: pods.clone() };
+    (earliest_change_time(before, &now).map(|time| time.to_string()), now)
 }
 
 /// Returns the time of the earliest change between two syncs; without a state `before`, the creation time of the Service.
-pub fn earliest_change(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
-    let Some(before) = before else { return Some(now.service) };
-    let mut earliest = (now.service > before.service).then_some(now.service);
+pub fn earliest_change_time(before: Option<&SyncedState>, now: &SyncedState) -> Option<Timestamp> {
+    let Some(before) = before else { return Some(now.service_created) };
+    let mut earliest = (now.service_created > before.service_created).then_some(now.service_created);
     for (old, new) in Pods::differences(&before.pods, &now.pods, Arc::ptr_eq) {
-        let Some(time) = new.and_then(|new| new.ready_changed) else { continue };
-        if old.and_then(|old| old.ready_changed).is_none_or(|seen| time > seen) {
+        let Some(time) = new.and_then(|new| new.readiness_changed_at) else { continue };
+        if old.and_then(|old| old.readiness_changed_at).is_none_or(|seen| time > seen) {
             earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
         }
     }

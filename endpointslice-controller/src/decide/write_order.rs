@@ -14,12 +14,12 @@ use common::map::HashMap;
 
 use crate::{
     objects::{Endpoint, Slice},
-    plan::{Draft, Writes},
+    plan::{SliceDraft, SliceWrites},
 };
 
 /// Whether the plan may create slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Creation {
+pub enum SliceCreation {
     /// The owner exists and is not terminating.
     Allowed,
     /// The owner is terminating.
@@ -32,19 +32,19 @@ pub enum Creation {
 /// before the first and after the last write is in some slice. If two updates exchange endpoints, one of the updates becomes a
 /// create and a delete, which costs one more write.
 pub fn order_writes(
-    create: Vec<Draft>,
-    update: Vec<Draft>,
+    create: Vec<SliceDraft>,
+    update: Vec<SliceDraft>,
     delete: Vec<Arc<Slice>>,
-    creation: Creation,
+    creation: SliceCreation,
     may_reuse: impl Fn(&Slice) -> bool,
-) -> Writes {
-    let mut out = Writes::default();
+) -> SliceWrites {
+    let mut out = SliceWrites::default();
     let (reusable, others): (Vec<_>, Vec<_>) = delete.into_iter().partition(|slice| may_reuse(slice));
     let mut updates = update;
-    reuse(create, reusable, &mut updates, &mut out);
+    pair_with_deleted_slices(create, reusable, &mut updates, &mut out);
     out.delete.extend(others);
     updates.sort_by(|a, b| base_name(a).cmp(base_name(b)));
-    if creation == Creation::Forbidden {
+    if creation == SliceCreation::Forbidden {
         out.create.clear();
     }
     order_updates(updates, creation, &mut out);
@@ -52,12 +52,17 @@ pub fn order_writes(
     out
 }
 
-fn base_name(draft: &Draft) -> &str {
-    draft.base.as_ref().map_or("", |base| &base.metadata.name)
+fn base_name(draft: &SliceDraft) -> &str {
+    draft.existing_slice.as_ref().map_or("", |base| &base.metadata.name)
 }
 
 /// Pairs new slices with slices to delete, and makes each pair an update. Pairs with the most endpoints in common come first.
-fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Writes) {
+fn pair_with_deleted_slices(
+    create: Vec<SliceDraft>,
+    delete: Vec<Arc<Slice>>,
+    update: &mut Vec<SliceDraft>,
+    out: &mut SliceWrites,
+) {
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
     if !create.is_empty() {
         let mut draft_of: HashMap<&[Box<str>], usize> = HashMap::default();
@@ -73,19 +78,19 @@ fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, o
         }
     }
     pairs.sort_unstable();
-    let mut create: Vec<Option<Draft>> = create.into_iter().map(Some).collect();
+    let mut create: Vec<Option<SliceDraft>> = create.into_iter().map(Some).collect();
     let mut delete: Vec<Option<Arc<Slice>>> = delete.into_iter().map(Some).collect();
     for (_, slice, draft) in pairs {
         if delete[slice].is_some()
             && let Some(draft) = create[draft].take()
         {
-            update.push(Draft { base: delete[slice].take(), ..draft });
+            update.push(SliceDraft { existing_slice: delete[slice].take(), ..draft });
         }
     }
     let mut create = create.into_iter().flatten();
     for slice in delete.into_iter().flatten() {
         match create.next() {
-            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
+            Some(draft) => update.push(SliceDraft { existing_slice: Some(slice), ..draft }),
             None => out.delete.push(slice),
         }
     }
@@ -97,11 +102,11 @@ fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
 }
 
 /// Returns the predecessors of each update: the indexes of the updates that add a ready endpoint which this update removes.
-fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
+fn predecessors(updates: &[SliceDraft]) -> Vec<BTreeSet<usize>> {
     let mut gained_by: HashMap<&[Box<str>], usize> = HashMap::default();
     let mut lost: Vec<Vec<&[Box<str>]>> = Vec::new();
     for (at, draft) in updates.iter().enumerate() {
-        let old: BTreeSet<&[Box<str>]> = draft.base.iter().flat_map(|base| ready(&base.endpoints)).collect();
+        let old: BTreeSet<&[Box<str>]> = draft.existing_slice.iter().flat_map(|base| ready(&base.endpoints)).collect();
         let new: BTreeSet<&[Box<str>]> = ready(&draft.endpoints).collect();
         gained_by.extend(new.difference(&old).map(|address| (*address, at)));
         lost.push(old.difference(&new).copied().collect());
@@ -112,7 +117,7 @@ fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Sorts the updates by their [`predecessors`]. An update on a cycle becomes a create and a delete if creation is allowed.
-fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
+fn order_updates(updates: Vec<SliceDraft>, creation: SliceCreation, out: &mut SliceWrites) {
     if updates.len() < 2 {
         out.update.extend(updates);
         return;
@@ -125,7 +130,7 @@ fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
             followers[*before].push(at);
         }
     }
-    let mut updates: Vec<Option<Draft>> = updates.into_iter().map(Some).collect();
+    let mut updates: Vec<Option<SliceDraft>> = updates.into_iter().map(Some).collect();
     let mut free: BTreeSet<usize> = (0..updates.len()).filter(|at| missing[*at] == 0).collect();
     let mut first_left = 0;
     loop {
@@ -139,14 +144,14 @@ fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
                 if first_left == updates.len() {
                     return;
                 }
-                on_cycle(first_left, &waits_for, &updates)
+                find_update_on_cycle(first_left, &waits_for, &updates)
             }
         };
         let Some(draft) = updates[at].take() else { continue };
-        match &draft.base {
-            Some(base) if next.is_none() && creation == Creation::Allowed => {
+        match &draft.existing_slice {
+            Some(base) if next.is_none() && creation == SliceCreation::Allowed => {
                 out.delete.push(Arc::clone(base));
-                out.create.push(Draft { base: None, ..draft });
+                out.create.push(SliceDraft { existing_slice: None, ..draft });
             }
             _ => out.update.push(draft),
         }
@@ -160,7 +165,7 @@ fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut Writes) {
 }
 
 /// Follows predecessors from `from` to an update on a cycle. Requires that every remaining update has a remaining predecessor.
-fn on_cycle(from: usize, waits_for: &[BTreeSet<usize>], updates: &[Option<Draft>]) -> usize {
+fn find_update_on_cycle(from: usize, waits_for: &[BTreeSet<usize>], updates: &[Option<SliceDraft>]) -> usize {
     let mut visited = BTreeSet::new();
     let mut at = from;
     while visited.insert(at) {

@@ -3,19 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    api::Patch,
+    api::PatchFormat,
     events::EventType,
-    io::{self, Class, Failed, Refusal, Request, Requeue, Role},
+    io::{self, ObjectRole, Refusal, RefusalClass, Request, Requeue, SyncError},
     meta::Key,
 };
 use serde_json::{Value, json};
 
 use super::{
-    plan::{Plan, Wanted},
+    plan::{Plan, WantedEndpoints},
     snapshot::Snapshot,
 };
 use crate::{
-    memory::{Memory, Settled},
+    memory::{ServiceMemory, SettledVersions},
     objects::{ENDPOINTS, Endpoints, Service},
 };
 
@@ -23,69 +23,85 @@ use crate::{
 #[derive(Debug)]
 pub enum Note {
     /// The new memory of the Service, which replaces the old one.
-    Decide(Memory),
+    ReplaceMemory(ServiceMemory),
     /// The answer to a write is lost; the write may or may not have taken effect.
-    LoseAnswer,
+    AnswerLost,
 }
 
 impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Query = ();
+    type NewState = ();
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the write of a plan, if there is one, and notes the new memory of the Service.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
-            let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);
-            match io.send(request.because("the Service does not exist")).await {
+            let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(ObjectRole::AwaitedObject);
+            match io.send(request.with_reason("the Service does not exist")).await {
                 Err(refusal) if !refusal.error.is_not_found() => Err(failed("delete", &snapshot.key, &refusal)),
-                _ => Ok(Requeue::AsPlanned),
+                _ => Ok(Requeue::AfterPlannedDelay),
             }
         }
-        (Plan::Keep(wanted), Some(members)) => keep(&snapshot.key, &members.service, wanted, io).await,
-        (Plan::Keep(_) | Plan::Settled(_) | Plan::Leave, _) => Ok(Requeue::AsPlanned),
+        (Plan::WriteIfNeeded(wanted), Some(members)) => {
+            write_if_needed(&snapshot.key, &members.service, wanted, io).await
+        }
+        (Plan::WriteIfNeeded(_) | Plan::Unchanged(_) | Plan::NothingToDo, _) => Ok(Requeue::AfterPlannedDelay),
     }
 }
 
 /// Creates or patches the Endpoints if they differ from the wanted state.
-async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Result<Requeue, Failed> {
-    let settled = wanted.base.as_deref().filter(|_| !wanted.write).map(|base| Settled::new(service, base));
-    let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.seen.clone())));
-    io.note(Note::Decide(Memory { uid, seen, settled, ..Memory::default() }));
-    if !wanted.write {
-        return Ok(Requeue::AsPlanned);
+async fn write_if_needed(
+    key: &Key,
+    service: &Service,
+    wanted: &WantedEndpoints,
+    io: Io<'_>,
+) -> Result<Requeue, SyncError> {
+    let settled = wanted
+        .existing_endpoints
+        .as_deref()
+        .filter(|_| !wanted.is_write_needed)
+        .map(|base| SettledVersions::new(service, base));
+    let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.synced_state.clone())));
+    io.apply_note(Note::ReplaceMemory(ServiceMemory {
+        uid,
+        synced_state: seen,
+        settled_versions: settled,
+        ..ServiceMemory::default()
+    }));
+    if !wanted.is_write_needed {
+        return Ok(Requeue::AfterPlannedDelay);
     }
-    let request = match &wanted.base {
+    let request = match &wanted.existing_endpoints {
         Some(base) => {
-            let body = io.body(|| patch(base, wanted));
-            Request::patch(ENDPOINTS, &base.metadata, Patch::Merge, body).doing("update")
+            let body = io.encode_body(|| patch_body(base, wanted));
+            Request::patch(ENDPOINTS, &base.metadata, PatchFormat::Merge, body).with_verb_text("update")
         }
-        None => Request::create(ENDPOINTS, &key.namespace, &key.name, io.body(|| whole(key, wanted))),
+        None => Request::create(ENDPOINTS, &key.namespace, &key.name, io.encode_body(|| create_body(key, wanted))),
     };
-    let refusal = match io.send(request.role(Role::Awaited)).await {
-        Err(refusal) if refusal.class != Class::NamespaceTerminating => refusal,
-        _ => return Ok(Requeue::AsPlanned),
+    let refusal = match io.send(request.role(ObjectRole::AwaitedObject)).await {
+        Err(refusal) if refusal.class != RefusalClass::NamespaceTerminating => refusal,
+        _ => return Ok(Requeue::AfterPlannedDelay),
     };
-    if refusal.class == Class::Unknown {
-        io.note(Note::LoseAnswer);
+    if refusal.class == RefusalClass::MaybeWritten {
+        io.apply_note(Note::AnswerLost);
     }
     let error = &refusal.error;
-    let (reason, message) = match &wanted.base {
+    let (reason, message) = match &wanted.existing_endpoints {
         None => ("FailedToCreateEndpoint", format!("Failed to create endpoint for service {key}: {error}")),
         Some(_) => ("FailedToUpdateEndpoint", format!("Failed to update endpoint {key}: {error}")),
     };
-    io.event(EventType::Warning, reason, message);
+    io.record_event(EventType::Warning, reason, message);
     Err(failed("write", key, &refusal))
 }
 
-fn failed(doing: &str, key: &Key, refusal: &Refusal) -> Failed {
-    Failed::request(&format!("failed to {doing} endpoints {key}"), refusal)
+fn failed(doing: &str, key: &Key, refusal: &Refusal) -> SyncError {
+    SyncError::from_refusal(&format!("failed to {doing} endpoints {key}"), refusal)
 }
 
-fn whole(key: &Key, wanted: &Wanted) -> Value {
+fn create_body(key: &Key, wanted: &WantedEndpoints) -> Value {
     let annotations: BTreeMap<&str, &str> =
         wanted.annotations().into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     json!({
@@ -96,7 +112,7 @@ fn whole(key: &Key, wanted: &Wanted) -> Value {
 }
 
 /// Builds the merge patch from `base` to the wanted state. Annotations of other writers stay unchanged.
-fn patch(base: &Endpoints, wanted: &Wanted) -> Value {
+fn patch_body(base: &Endpoints, wanted: &WantedEndpoints) -> Value {
     let meta = &base.metadata;
     let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));
     let labels: BTreeMap<&str, Option<&str>> =

@@ -5,32 +5,32 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use common::intern::Labels;
 
 use super::{
-    plan::{OVER_CAPACITY, Plan, Wanted},
-    snapshot::{Members, Snapshot},
+    plan::{OVER_CAPACITY_ANNOTATION, Plan, WantedEndpoints},
+    snapshot::{ServiceMembers, Snapshot},
 };
 use crate::{
     address,
     by_name::Pods,
     decide::{
         ports::ServicePorts,
-        subsets::{self, MAX_ADDRESSES},
+        subsets::{self, MAX_PROCESSED_ADDRESSES},
         trigger,
     },
-    memory::Settled,
-    objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TargetRef},
+    memory::SettledVersions,
+    objects::{AddressType, EndpointAddress, Endpoints, HEADLESS_LABEL, Pod, Service, Subset, SubsetPort, TargetRef},
 };
 
 /// The label key that names the writer of an Endpoints object.
-pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// The value of [`ENDPOINTS_MANAGED_BY`] for this loop.
+pub const ENDPOINTS_MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
+/// The value of [`ENDPOINTS_MANAGED_BY_LABEL`] for this loop.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
-/// The value of the annotation [`OVER_CAPACITY`] on Endpoints that lack some addresses.
+/// The value of the annotation [`OVER_CAPACITY_ANNOTATION`] on Endpoints that lack some addresses.
 const TRUNCATED: &str = "truncated";
 /// The maximal number of addresses in one Endpoints object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
 /// The maximal number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
-pub const MAX_PORTS: usize = 100_000;
+pub const MAX_PORTS_PER_OBJECT: usize = 100_000;
 
 /// Decides the wanted Endpoints of a Service.
 ///
@@ -39,17 +39,17 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let base = &snapshot.endpoints;
     let Some(members) = &snapshot.members else {
         let base = base.clone().filter(|there| !there.metadata.is_deleting());
-        return base.map_or(Plan::Leave, Plan::Delete);
+        return base.map_or(Plan::NothingToDo, Plan::Delete);
     };
-    let Members { service, pods, seen, settled } = members;
-    if !service.selects() {
-        return Plan::Leave;
+    let ServiceMembers { service, pods, synced_state: seen, settled_versions: settled } = members;
+    if !service.has_applicable_selector() {
+        return Plan::NothingToDo;
     }
     if let Some(there) = base
-        && seen.as_ref().is_some_and(|seen| seen.pods.is_same(pods))
-        && *settled == Some(Settled::new(service, there))
+        && seen.as_ref().is_some_and(|seen| seen.pods.shares_all_parts(pods))
+        && *settled == Some(SettledVersions::new(service, there))
     {
-        return Plan::Settled(Arc::clone(there));
+        return Plan::Unchanged(Arc::clone(there));
     }
     let (subsets, truncated) = subsets_of(service, pods);
     let labels = labels(service);
@@ -57,36 +57,44 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
         // This loop writes no object with more addresses than this limit, so a larger object is not compared in full.
-        let (form, beyond_limit) = subsets::canonical_within(&there.subsets, MAX_ADDRESSES);
+        let (form, beyond_limit) = subsets::canonical_subsets_within(&there.subsets, MAX_PROCESSED_ADDRESSES);
         beyond_limit == 0
             && form == subsets
             && same_labels(&there.metadata.labels, &labels)
-            && there.metadata.annotations.get(OVER_CAPACITY) == over_capacity
+            && there.metadata.annotations.get(OVER_CAPACITY_ANNOTATION) == over_capacity
     };
     let write = !base.as_deref().is_some_and(is_as_wanted);
     let base = base.clone();
-    Plan::Keep(Box::new(Wanted { write, base, labels, trigger_time, seen, over_capacity, subsets }))
+    Plan::WriteIfNeeded(Box::new(WantedEndpoints {
+        is_write_needed: write,
+        existing_endpoints: base,
+        labels,
+        trigger_time,
+        synced_state: seen,
+        over_capacity,
+        subsets,
+    }))
 }
 
 fn labels(service: &Service) -> Labels {
-    let headless = service.is_headless().then_some((HEADLESS, ""));
-    let own = service.metadata.labels.iter().filter(|(key, _)| *key != HEADLESS);
-    Labels::from_pairs(own.chain(headless).chain([(ENDPOINTS_MANAGED_BY, ENDPOINT_CONTROLLER)]))
+    let headless = service.is_headless().then_some((HEADLESS_LABEL, ""));
+    let own = service.metadata.labels.iter().filter(|(key, _)| *key != HEADLESS_LABEL);
+    Labels::from_pairs(own.chain(headless).chain([(ENDPOINTS_MANAGED_BY_LABEL, ENDPOINT_CONTROLLER)]))
 }
 
 /// Whether labels are equal, ignoring the label that marks headless Services.
 fn same_labels(there: &Labels, wanted: &Labels) -> bool {
-    let counts = |(key, _): &(&str, &str)| *key != HEADLESS;
+    let counts = |(key, _): &(&str, &str)| *key != HEADLESS_LABEL;
     there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
 }
 
 /// Returns the address family of the Service. `None` if the Service has none: each Pod then uses the family of its first
 /// address.
-fn family(service: &Service) -> Option<AddressType> {
+fn service_address_type(service: &Service) -> Option<AddressType> {
     match service.spec.ip_families.first().map(|family| &**family) {
         Some("IPv4") => Some(AddressType::Ipv4),
         Some("IPv6") => Some(AddressType::Ipv6),
-        _ => address::parse(&service.spec.cluster_ip).map(address::family),
+        _ => address::parse_ip(&service.spec.cluster_ip).map(address::address_type_of),
     }
 }
 
@@ -100,17 +108,17 @@ struct Group<'a> {
 /// Groups the Pods of a Service by the numbers of their named ports.
 fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
-    let of_service = family(service);
+    let of_service = service_address_type(service);
     let mut numbers = Vec::new();
     let mut groups: BTreeMap<Vec<(usize, i32)>, Group<'a>> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| pod.is_eligible()) {
+    for pod in pods.iter().filter(|pod| pod.is_eligible_for_endpoints()) {
         if pod.metadata.is_deleting() && !publishes {
             continue;
         }
-        let family = of_service.or_else(|| pod.ip.map(address::family));
-        let Some(ip) = pod.ips.iter().find(|ip| family == Some(address::family(**ip))) else { continue };
-        ports.resolve(pod, &mut numbers);
-        if ports.count(&numbers) == 0 && !is_portless(service) {
+        let family = of_service.or_else(|| pod.pod_ip.map(address::address_type_of));
+        let Some(ip) = pod.pod_ips.iter().find(|ip| family == Some(address::address_type_of(**ip))) else { continue };
+        ports.resolve_named_ports(pod, &mut numbers);
+        if ports.port_count(&numbers) == 0 && !is_portless(service) {
             continue;
         }
         if !groups.contains_key(&numbers) {
@@ -136,7 +144,7 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let groups = groups(service, pods, &ports);
     // The groups of Pods that have a port: a named port with its number, or `None` for fixed numbers, which all groups have.
     let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
-    if !groups.is_empty() && (ports.count_of(None) > 0 || is_portless(service)) {
+    if !groups.is_empty() && (ports.port_count_of_target(None) > 0 || is_portless(service)) {
         groups_of.insert(None, (0..groups.len()).collect());
     }
     for (at, numbers) in groups.keys().enumerate() {
@@ -149,12 +157,12 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let mut number_of_ports = 0;
     let mut ports_of: BTreeMap<Vec<usize>, Vec<SubsetPort>> = BTreeMap::new();
     for (target, with_port) in groups_of {
-        number_of_ports += ports.count_of(target.map(|(target, _)| target));
-        if number_of_ports > MAX_PORTS {
+        number_of_ports += ports.port_count_of_target(target.map(|(target, _)| target));
+        if number_of_ports > MAX_PORTS_PER_OBJECT {
             truncated = true;
             break;
         }
-        ports_of.entry(with_port).or_default().extend(ports.of_target(target).map(|(port, number)| SubsetPort {
+        ports_of.entry(with_port).or_default().extend(ports.ports_of_target(target).map(|(port, number)| SubsetPort {
             name: port.name.clone(),
             port: number,
             protocol: port.protocol.clone(),
@@ -170,29 +178,34 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let size = |at: &usize| (groups[*at].ready.len(), groups[*at].not_ready.len());
     let sum = |of: &[usize]| of.iter().map(size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
     let sizes: Vec<(usize, usize)> = lists.iter().map(|(_, of)| sum(of)).collect();
-    let kept = subsets::truncated(&sizes, MAX_CAPACITY);
+    let kept = subsets::truncated_sizes(&sizes, MAX_CAPACITY);
     let is_cut = kept != sizes;
     let mut subsets: Vec<Subset> = Vec::new();
     for ((ports, of), (ready, not_ready)) in lists.into_iter().zip(kept) {
         if ready + not_ready > 0 {
-            let addresses = first(of.iter().flat_map(|at| &groups[*at].ready), ready, service);
-            let not_ready_addresses = first(of.iter().flat_map(|at| &groups[*at].not_ready), not_ready, service);
+            let addresses = first_addresses(of.iter().flat_map(|at| &groups[*at].ready), ready, service);
+            let not_ready_addresses =
+                first_addresses(of.iter().flat_map(|at| &groups[*at].not_ready), not_ready, service);
             subsets.push(Subset { addresses, not_ready_addresses, ports });
         }
     }
     if is_cut {
         // After truncation, ports in different subsets may have the same addresses.
-        subsets = subsets::canonical(&subsets);
+        subsets = subsets::canonical_subsets(&subsets);
     }
     (subsets, truncated || is_cut)
 }
 
 /// Returns the first `most` addresses of these Pods in canonical order.
-fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, service: &Service) -> Vec<Address> {
+fn first_addresses<'a>(
+    pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>,
+    most: usize,
+    service: &Service,
+) -> Vec<EndpointAddress> {
     if most == 0 {
         return Vec::new();
     }
-    let mut pods: Vec<(TextOrder, IpAddr, &Pod)> = pods.map(|(pod, ip)| (TextOrder::of(*ip), *ip, *pod)).collect();
+    let mut pods: Vec<(TextOrder, IpAddr, &Pod)> = pods.map(|(pod, ip)| (TextOrder::from_ip(*ip), *ip, *pod)).collect();
     let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
         (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
     };
@@ -202,10 +215,10 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
         pods.truncate(most);
     }
     pods.sort_unstable_by(order);
-    let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| Address {
+    let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| EndpointAddress {
         ip: ip.to_string().into(),
-        hostname: pod.hostname_in(service).cloned().unwrap_or_default(),
-        node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
+        hostname: pod.hostname_in_domain_of(service).cloned().unwrap_or_default(),
+        node_name: Some(pod.node_name.clone()).filter(|node| !node.is_empty()),
         target_ref: Some(TargetRef::to_pod(pod)),
     };
     pods.into_iter().map(address).collect()
@@ -221,7 +234,7 @@ struct TextOrder {
 }
 
 impl TextOrder {
-    fn of(ip: IpAddr) -> Self {
+    fn from_ip(ip: IpAddr) -> Self {
         let mut head = [0; 16];
         let IpAddr::V4(ip) = ip else {
             let text = ip.to_string();

@@ -1,31 +1,32 @@
 //! Reads the caches and indexes into a snapshot.
 
-use common::{controller::Observed, io::Failed, meta::Key};
+use common::{controller::Observation, io::SyncError, meta::Key};
 
 use super::{
     EndpointsController,
-    snapshot::{Members, Snapshot},
+    snapshot::{ServiceMembers, Snapshot},
 };
 use crate::{
-    memory::Memory,
-    observe::{record, wait_for_index},
+    memory::ServiceMemory,
+    observe::{ledger_owner, wait_for_index},
 };
 
 impl EndpointsController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observation<Snapshot>, SyncError> {
         let store = self.endpoints.store();
-        if let Some(behind) = self.watch.ledger.behind(&record(key), &[&**store], Default::default) {
-            return Ok(Observed::behind(behind));
+        if let Some(behind) = self.watch.ledger.unseen_write(&ledger_owner(key), &[&**store], Default::default) {
+            return Ok(Observation::waiting_for_own_writes(behind));
         }
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {
             Some(service) => {
-                let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-                let Memory { seen, settled, .. } = self.watch.memories.of(key, &service.metadata.uid);
-                Some(Members { service, pods, seen, settled })
+                let Some(pods) = self.members.pods_of_service(&service)? else { return Ok(wait_for_index()) };
+                let ServiceMemory { synced_state: seen, settled_versions: settled, .. } =
+                    self.watch.memories.memory_of(key, &service.metadata.uid);
+                Some(ServiceMembers { service, pods, synced_state: seen, settled_versions: settled })
             }
             None => None,
         };
         let endpoints = store.get(&key.namespace, &key.name)?;
-        Ok(Observed::Ready(Snapshot { key: key.clone(), members, endpoints }))
+        Ok(Observation::Ready(Snapshot { key: key.clone(), members, endpoints }))
     }
 }

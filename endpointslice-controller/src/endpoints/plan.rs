@@ -6,61 +6,61 @@ use common::{controller::Explain, intern::Labels};
 
 use crate::{
     decide::subsets,
-    memory::Seen,
-    objects::{Endpoints, Subset, TRIGGER_TIME},
+    memory::SyncedState,
+    objects::{Endpoints, Subset, TRIGGER_TIME_ANNOTATION},
 };
 
 /// The annotation key of Endpoints that lack some addresses.
-pub const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+pub const OVER_CAPACITY_ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
 /// The decision about the Endpoints of one Service.
 #[derive(Clone, Debug, Default)]
 pub enum Plan {
     /// No write: the Service has no selector, or it does not exist and there are no Endpoints to delete.
     #[default]
-    Leave,
+    NothingToDo,
     /// Delete the Endpoints, because their Service does not exist.
     Delete(Arc<Endpoints>),
     /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
-    Settled(Arc<Endpoints>),
-    /// Compare the Endpoints with this state, and write them if [`Wanted::write`] is set.
-    Keep(Box<Wanted>),
+    Unchanged(Arc<Endpoints>),
+    /// Compare the Endpoints with this state, and write them if [`WantedEndpoints::write`] is set.
+    WriteIfNeeded(Box<WantedEndpoints>),
 }
 
 /// The wanted state of an Endpoints object.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct WantedEndpoints {
     /// Whether the Endpoints are missing in the cache or differ from the wanted state.
-    pub write: bool,
+    pub is_write_needed: bool,
     /// The cached Endpoints; `None` to create them.
-    pub base: Option<Arc<Endpoints>>,
+    pub existing_endpoints: Option<Arc<Endpoints>>,
     /// The labels of the Service, together with the labels that this loop sets.
     pub labels: Labels,
     /// The time of the change that caused this sync, if known.
     pub trigger_time: Option<String>,
     /// The Service and its Pods in this sync, for the comparison in the next sync.
-    pub seen: Seen,
-    /// The value of the annotation [`OVER_CAPACITY`]; `None` if no address is omitted.
+    pub synced_state: SyncedState,
+    /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`]; `None` if no address is omitted.
     pub over_capacity: Option<&'static str>,
     /// The wanted `subsets`, in canonical form.
     pub subsets: Vec<Subset>,
 }
 
-impl Wanted {
+impl WantedEndpoints {
     /// Returns the annotations that this loop writes; `None` removes the annotation.
     pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
-        [(TRIGGER_TIME, self.trigger_time.as_deref()), (OVER_CAPACITY, self.over_capacity)]
+        [(TRIGGER_TIME_ANNOTATION, self.trigger_time.as_deref()), (OVER_CAPACITY_ANNOTATION, self.over_capacity)]
     }
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
         let subsets = match self {
-            Self::Leave => return "no Endpoints are wanted".to_owned(),
+            Self::NothingToDo => return "no Endpoints are wanted".to_owned(),
             Self::Delete(_) => return "the Service does not exist".to_owned(),
-            Self::Settled(there) => &there.subsets,
-            Self::Keep(wanted) => &wanted.subsets,
+            Self::Unchanged(there) => &there.subsets,
+            Self::WriteIfNeeded(wanted) => &wanted.subsets,
         };
-        let (ready, not_ready) = subsets::count(subsets);
+        let (ready, not_ready) = subsets::count_addresses(subsets);
         format!("{ready} ready addresses and {not_ready} that are not ready")
     }
 }

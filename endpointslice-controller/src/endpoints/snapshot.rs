@@ -6,21 +6,21 @@ use common::meta::Key;
 
 use crate::{
     by_name::Pods,
-    memory::{Seen, Settled},
+    memory::{SettledVersions, SyncedState},
     objects::{Endpoints, Service},
 };
 
 /// A Service and the Pods that it selects.
 #[derive(Clone, Debug)]
-pub struct Members {
+pub struct ServiceMembers {
     /// The Service in the cache, with or without a selector.
     pub service: Arc<Service>,
     /// Selected Pods, sorted by name; empty without a selector.
     pub pods: Pods,
     /// The Service and its Pods in the last sync; `None` before the first sync.
-    pub seen: Option<Arc<Seen>>,
+    pub synced_state: Option<Arc<SyncedState>>,
     /// The versions of the Service and its Endpoints if the last sync needed no write.
-    pub settled: Option<Settled>,
+    pub settled_versions: Option<SettledVersions>,
 }
 
 /// Everything that a sync reads about one Service and its Endpoints.
@@ -29,7 +29,7 @@ pub struct Snapshot {
     /// Namespace and name, the same for the Service and its Endpoints.
     pub key: Key,
     /// The Service and its Pods; `None` if the Service does not exist.
-    pub members: Option<Members>,
+    pub members: Option<ServiceMembers>,
     /// The Endpoints in the cache; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
 }

@@ -4,54 +4,54 @@ use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
-    controller::priority,
+    controller::priority_of_origin,
     meta::Key,
     queue::Queue,
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
-    memory::Memories,
+    memory::ServiceMemories,
     objects::{Endpoints, Service},
-    observe::{drop_satisfied_record, record},
-    watch::Parked,
+    observe::{drop_satisfied_record, ledger_owner},
+    watch::WaitingKeys,
 };
 
 /// The event handlers of the Endpoints loop, and the state that they change. Upstream: `pkg/controller/endpoint`,
 /// `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
-pub(super) struct Watch {
+pub(super) struct EventHandlers {
     pub(super) queue: Queue<Key>,
-    pub(super) memories: Memories,
-    pub(super) parked: Parked,
+    pub(super) memories: ServiceMemories,
+    pub(super) waiting_keys: WaitingKeys,
     pub(super) ledger: Ledger,
     pub(super) cache: Arc<Store<Endpoints>>,
 }
 
-impl Watch {
+impl EventHandlers {
     /// Enqueues the Service of an event, and removes the memory of a deleted Service.
-    pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
+    pub(super) fn on_service(&self, event: &CacheEvent<Service>, origin: ChangeOrigin) {
         let key = event.meta().key();
-        if let Event::Deleted(service) = event {
+        if let CacheEvent::Deleted(service) = event {
             self.memories.forget(&key, &service.metadata.uid);
         }
-        self.queue.add(key, priority(origin));
+        self.queue.add(key, priority_of_origin(origin));
     }
 
     /// Enqueues the Service of Endpoints that are deleted, in the first list, or awaited by a sync.
-    pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
+    pub(super) fn on_endpoints(&self, event: &CacheEvent<Endpoints>, origin: ChangeOrigin) {
         let key = event.meta().key();
         let comes = match event {
             // The first list can contain Endpoints of a Service that was deleted earlier. Leader election locks have no Service
             // and stay.
-            Event::Added(there) => origin == Origin::Initial && !there.is_lock(),
-            Event::Deleted(_) => true,
-            Event::Updated { .. } | Event::Unreadable(_) => false,
+            CacheEvent::Added(there) => origin == ChangeOrigin::Initial && !there.is_leader_election_lock(),
+            CacheEvent::Deleted(_) => true,
+            CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => false,
         };
-        if matches!(event, Event::Deleted(_)) {
-            drop_satisfied_record(&self.ledger, &record(&key), &*self.cache);
+        if matches!(event, CacheEvent::Deleted(_)) {
+            drop_satisfied_record(&self.ledger, &ledger_owner(&key), &*self.cache);
         }
-        if self.parked.wake(&key) || comes {
-            self.queue.add(key, priority(origin));
+        if self.waiting_keys.wake(&key) || comes {
+            self.queue.add(key, priority_of_origin(origin));
         }
     }
 }

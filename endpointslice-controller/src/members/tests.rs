@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use common::{meta::Version, object::Object};
+use common::{meta::ResourceVersion, object::Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    memory::Memory,
-    objects::{CONTROLLER, MANAGED_BY, Node, SERVICE_NAME, Slice},
-    plan::{Draft, PutOff, Writes},
+    memory::ServiceMemory,
+    objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, SERVICE_NAME_LABEL, Slice},
+    plan::{Deferred, SliceDraft, SliceWrites},
     slices::{
         decide::decide,
         plan::Plan,
@@ -153,7 +153,7 @@ fn any_order() -> impl Strategy<Value = Order> {
 
 fn read<T: Object>(value: &Value) -> T {
     let mut object: T = serde_json::from_value(value.clone()).unwrap();
-    object.trim();
+    object.drop_unneeded_fields();
     object
 }
 
@@ -164,8 +164,8 @@ struct World {
     pods: Store<Pod>,
     nodes: Arc<Store<Node>>,
     topology: Option<Topology>,
-    index: Membership,
-    memories: BTreeMap<Key, Memory>,
+    index: MembershipIndex,
+    memories: BTreeMap<Key, ServiceMemory>,
     slices: BTreeMap<String, Arc<Slice>>,
     queue: BTreeSet<Key>,
     max_endpoints: usize,
@@ -192,13 +192,13 @@ impl World {
         if let Some(state) = &mut state {
             state["metadata"]["resourceVersion"] = json!(version);
         }
-        let version = Version::parse(&version);
+        let version = ResourceVersion::parse(&version);
         if at < SERVICES {
             let name = format!("s{at}");
             for event in changed(&self.services, &name, state.as_ref(), version) {
                 on_service(&mut self.index, &event);
                 let key = event.meta().key();
-                if let Event::Deleted(service) = &event {
+                if let CacheEvent::Deleted(service) = &event {
                     let uid = &service.metadata.uid;
                     self.memories.remove(&key);
                     // Deletes the dependent slices, in place of the garbage collector.
@@ -215,9 +215,9 @@ impl World {
         } else {
             let nodes = Arc::clone(&self.nodes);
             for event in changed(&nodes, &format!("n{}", at - SERVICES - PODS), state.as_ref(), version) {
-                self.topology().on_node(&event, Origin::Watch);
+                self.topology().on_node(&event, ChangeOrigin::Watch);
             }
-            let moved = self.index.services_on(&self.topology().take_moved());
+            let moved = self.index.services_on_nodes(&self.topology().take_moved_nodes());
             self.queue.extend(moved);
         }
     }
@@ -232,51 +232,51 @@ impl World {
             pods: Pods::default(),
             zones: self.topology().zones(),
             slices: Vec::new(),
-            ratios: None,
+            zone_shares: None,
             max_endpoints_per_slice: self.max_endpoints,
             max_new_ports: MAX_NEW_PORTS,
-            min_pods_of_packing: 0,
+            min_pods_to_remember_packing: 0,
         };
-        if service.selects() {
+        if service.has_applicable_selector() {
             let meta = &service.metadata;
-            let Ok(Some(pods)) = self.index.members(&meta.namespace, &meta.name, &service.spec.selector) else {
+            let Ok(Some(pods)) = self.index.selected_pods(&meta.namespace, &meta.name, &service.spec.selector) else {
                 panic!("the index does not contain {key}")
             };
             snapshot.pods = pods;
-            let is_ours = |slice: &&Arc<Slice>| slice.service() == Some(&*key.name);
+            let is_ours = |slice: &&Arc<Slice>| slice.service_name() == Some(&*key.name);
             snapshot.slices = self.slices.values().filter(is_ours).cloned().collect();
-            if service.wants_topology_hints() {
-                snapshot.ratios = self.topology().ratios().map(Arc::new);
+            if service.has_topology_hints_enabled() {
+                snapshot.zone_shares = self.topology().zone_shares().map(Arc::new);
             }
         }
         let plan = decide(&snapshot);
-        let memory = Memory { packing: None, ..snapshot.memory.clone() };
+        let memory = ServiceMemory { packing: None, ..snapshot.memory.clone() };
         assert_same_writes(&plan, &decide(&Snapshot { memory, ..snapshot }));
         self.memories.insert(key.clone(), plan.memory.clone());
-        let put_off = plan.writes.iter().any(|writes| writes.put_off != PutOff::default());
-        if put_off || plan.writes.iter().any(|writes| !writes.left_out.is_empty()) {
+        let put_off = plan.writes.iter().any(|writes| writes.deferred != Deferred::default());
+        if put_off || plan.writes.iter().any(|writes| !writes.omitted_pod_messages.is_empty()) {
             self.queue.insert(key.clone());
         }
         self.write(&service, &plan);
-        !plan.unsupported.is_empty() || !plan.writes.iter().all(Writes::is_empty)
+        !plan.unsupported_slices.is_empty() || !plan.writes.iter().all(SliceWrites::is_empty)
     }
 
     /// Applies the writes of a plan to the slices of the server.
     fn write(&mut self, service: &Service, plan: &Plan) {
         for writes in &plan.writes {
             for draft in writes.create.iter().chain(&writes.update) {
-                let name = match &draft.base {
+                let name = match &draft.existing_slice {
                     Some(base) => base.metadata.name.to_string(),
                     None => {
                         self.created += 1;
                         format!("{}-{}", service.metadata.name, self.created)
                     }
                 };
-                let slice = stored(&name, writes.kind.as_str(), service, plan, draft);
+                let slice = stored(&name, writes.address_type.as_str(), service, plan, draft);
                 self.slices.insert(name, Arc::new(slice));
             }
         }
-        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).chain(&plan.unsupported);
+        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).chain(&plan.unsupported_slices);
         for slice in deleted {
             assert!(self.slices.remove(&*slice.metadata.name).is_some(), "{} is deleted twice", slice.metadata.name);
         }
@@ -302,9 +302,9 @@ impl World {
     fn endpoints(&self) -> BTreeMap<(String, String), Vec<(String, Value)>> {
         let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for slice in self.slices.values() {
-            let service = slice.service().unwrap_or_default();
+            let service = slice.service_name().unwrap_or_default();
             let known = self.services.get_readable(NS, service);
-            let by_capacity = known.is_some_and(|service| service.wants_topology_hints());
+            let by_capacity = known.is_some_and(|service| service.has_topology_hints_enabled());
             let mut ports: Vec<String> = slice.ports.iter().map(|port| json!(port).to_string()).collect();
             ports.sort();
             let endpoints = slice.endpoints.iter().cloned().map(|mut endpoint| {
@@ -328,32 +328,39 @@ impl World {
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
         let drafts = plan.writes.iter().flat_map(|writes| writes.create.iter().chain(&writes.update));
-        let draft =
-            |draft: &Draft| json!([draft.base.as_ref().map(|base| &*base.metadata.name), draft.endpoints, draft.ports]);
+        let draft = |draft: &SliceDraft| {
+            json!([draft.existing_slice.as_ref().map(|base| &*base.metadata.name), draft.endpoints, draft.ports])
+        };
         let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).map(|slice| json!(&*slice.metadata.name));
-        let left_out = plan.writes.iter().map(|writes| json!(writes.left_out));
+        let left_out = plan.writes.iter().map(|writes| json!(writes.omitted_pod_messages));
         drafts.map(draft).chain(deleted).chain(left_out).collect::<Vec<_>>()
     };
     assert_eq!(written(part), written(whole));
 }
 
 /// Stores a state of the named object in a cache, or removes the object for `None`. Returns the events of this object.
-fn changed<T: Object + Clone>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>> {
-    let others = store.all().into_iter().filter(|object| *object.meta().name != *name);
+fn changed<T: Object + Clone>(
+    store: &Store<T>,
+    name: &str,
+    state: Option<&Value>,
+    version: ResourceVersion,
+) -> Vec<CacheEvent<T>> {
+    let others = store.all_readable().into_iter().filter(|object| *object.meta().name != *name);
     let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
-    let mut events = store.fill(objects, version);
+    let mut events = store.replace_for_tests(objects, version);
     // Refilling the store emits an event for every object.
     events.retain(|event| *event.meta().name == *name);
     events
 }
 
 /// Builds the slice as the server stores it after a draft was written.
-fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &Draft) -> Slice {
+fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &SliceDraft) -> Slice {
     let owner = json!({"apiVersion": "v1", "kind": "Service", "name": service.metadata.name,
         "uid": service.metadata.uid, "controller": true});
-    let mut slice: Slice =
-        read(&json!({"metadata": {"name": name, "namespace": NS, "uid": name, "ownerReferences": [owner],
-        "labels": {SERVICE_NAME: service.metadata.name, MANAGED_BY: CONTROLLER}}, "addressType": kind}));
+    let mut slice: Slice = read(
+        &json!({"metadata": {"name": name, "namespace": NS, "uid": name, "ownerReferences": [owner],
+        "labels": {SERVICE_NAME_LABEL: service.metadata.name, MANAGED_BY_LABEL: MANAGED_BY_SLICE_CONTROLLER}}, "addressType": kind}),
+    );
     slice.metadata.labels = plan.slice_metadata.labels.clone();
     slice.endpoints.clone_from(&draft.endpoints);
     slice.ports = Arc::clone(&draft.ports);

@@ -20,16 +20,16 @@ fn pod(name: &str, labels: &BTreeMap<String, String>) -> Arc<Pod> {
     Arc::new(serde_json::from_value(json!({ "metadata": meta })).unwrap())
 }
 
-fn names(index: &mut Membership, service: &Service) -> Option<Vec<String>> {
+fn names(index: &mut MembershipIndex, service: &Service) -> Option<Vec<String>> {
     let meta = &service.metadata;
-    let pods = index.members(&meta.namespace, &meta.name, &service.spec.selector).unwrap()?;
+    let pods = index.selected_pods(&meta.namespace, &meta.name, &service.spec.selector).unwrap()?;
     Some(pods.iter().map(|pod| pod.metadata.name.to_string()).collect())
 }
 
 /// ENDPOINTSLICE-6.
 #[test]
 fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
-    let mut index = Membership::default();
+    let mut index = MembershipIndex::default();
     let web = labels(&[("app", "web")]);
     let (a, b) = (service("a", &web), service("b", &labels(&[("app", "db")])));
     index.put_service(&a);
@@ -37,21 +37,21 @@ fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
     index.put_pod(None, &pod("p", &web));
     let bad = |app: &str| {
         let meta = serde_json::from_value(json!({"name": "p", "namespace": "ns", "labels": {"app": app}})).unwrap();
-        Arc::new(Malformed { meta, error: "spec is a number".to_owned() })
+        Arc::new(MalformedObject { meta, error: "spec is a number".to_owned() })
     };
     // The unreadable state of the Pod has other labels than the readable one.
-    let concerned: Vec<Arc<str>> = index.put_unreadable(&bad("db"), false).into_iter().collect();
+    let concerned: Vec<Arc<str>> = index.put_unreadable_pod(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
     let meta = &b.metadata;
-    assert!(index.members(&meta.namespace, &meta.name, &b.spec.selector).is_err());
-    index.put_unreadable(&bad("db"), true);
+    assert!(index.selected_pods(&meta.namespace, &meta.name, &b.spec.selector).is_err());
+    index.put_unreadable_pod(&bad("db"), true);
     assert_eq!(names(&mut index, &b), Some(vec![]));
 }
 
 #[test]
 fn deleted_objects_leave_nothing_in_the_index() {
-    let mut index = Membership::default();
+    let mut index = MembershipIndex::default();
     let web = labels(&[("app", "web"), ("tier", "a")]);
     let (service, pod) = (service("web", &web), pod("p", &web));
     for services_first in [true, false] {
@@ -88,7 +88,7 @@ fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
 fn services_that_share_a_label_are_indexed_in_linear_time() {
     let (services, pods) = many();
     for services_first in [true, false] {
-        let mut index = Membership::default();
+        let mut index = MembershipIndex::default();
         if services_first {
             for service in &services {
                 index.put_service(service);
@@ -101,7 +101,7 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
             index.put_service(service);
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
-        let Work { tests, lookups, .. } = index.work();
+        let WorkCounters { selector_tests: tests, label_lookups: lookups, .. } = index.work_counters();
         // One Service may be indexed under the shared label; the labels of every Pod are then tested against its selector.
         assert!(tests <= 2 * 30_000, "services first: {services_first}: {tests} tests");
         assert!(lookups <= 2 * (10_000 * 2 + 30_000 * 3), "{lookups} lookups");
@@ -112,27 +112,34 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
 #[test]
 fn an_event_of_a_pod_costs_only_its_changes() {
     let (services, pods) = many();
-    let mut index = Membership::default();
+    let mut index = MembershipIndex::default();
     for service in &services {
         index.put_service(service);
     }
     for pod in &pods {
         let _ = index.put_pod(None, pod);
     }
-    let before = index.work();
+    let before = index.work_counters();
     let mut changed = Pod::clone(&pods[0]);
     changed.is_ready = true;
     let (old, new) = index.put_pod(Some(&pods[0]), &Arc::new(changed.clone()));
     assert_eq!((old.len(), new.len()), (1, 1));
-    let work = index.work();
-    let cost = (work.tests - before.tests, work.lookups - before.lookups, work.changed_lists - before.changed_lists);
+    let work = index.work_counters();
+    let cost = (
+        work.selector_tests - before.selector_tests,
+        work.label_lookups - before.label_lookups,
+        work.changed_pod_lists - before.changed_pod_lists,
+    );
     assert_eq!(cost, (0, 0, 1), "unchanged labels need no test");
     // Replaces the Pod by another Pod with a new label that no selector mentions.
     index.remove_pod(&changed);
-    let before = index.work();
+    let before = index.work_counters();
     index.put_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));
-    let work = index.work();
-    assert!(work.tests - before.tests <= 1 && work.lookups - before.lookups == 4, "{before:?} {work:?}");
+    let work = index.work_counters();
+    assert!(
+        work.selector_tests - before.selector_tests <= 1 && work.label_lookups - before.label_lookups == 4,
+        "{before:?} {work:?}"
+    );
 }
 
 #[test]
@@ -140,12 +147,12 @@ fn huge_selectors_and_huge_label_sets_cost_their_size() {
     let huge = |tag: usize| -> BTreeMap<String, String> {
         (0..1_000).map(|n| (format!("label-{n}"), (if n == tag { "own" } else { "same" }).to_owned())).collect()
     };
-    let mut index = Membership::default();
+    let mut index = MembershipIndex::default();
     for n in 0..100 {
         index.put_service(&service(&format!("s{n}"), &huge(n)));
         index.put_pod(None, &pod(&format!("p{n}"), &huge(n)));
     }
-    let Work { tests, lookups, .. } = index.work();
+    let WorkCounters { selector_tests: tests, label_lookups: lookups, .. } = index.work_counters();
     assert!(lookups <= 2 * 2 * 100 * 1_000, "{lookups}");
     assert!(tests <= 100 * 100 + 200, "{tests}");
     assert_eq!(names(&mut index, &service("s5", &huge(5))).unwrap(), ["p5"]);
@@ -161,12 +168,12 @@ proptest! {
         let text = |labels: &BTreeMap<u8, u8>| -> BTreeMap<String, String> {
             labels.iter().map(|(key, value)| (format!("k{key}"), format!("v{value}"))).collect()
         };
-        let mut index = Membership::default();
+        let mut index = MembershipIndex::default();
         let mut services: BTreeMap<usize, Service> = BTreeMap::new();
         let mut pods: BTreeMap<usize, Arc<Pod>> = BTreeMap::new();
         let selecting = |services: &BTreeMap<usize, Service>, pod: Option<&Pod>| -> ServiceNames {
             let selects = |service: &&Service| {
-                service.selects() && pod.is_some_and(|pod| pod.metadata.labels.contains_all(&service.spec.selector))
+                service.has_applicable_selector() && pod.is_some_and(|pod| pod.metadata.labels.contains_all(&service.spec.selector))
             };
             services.values().filter(selects).map(|service| Arc::clone(&service.metadata.name)).collect()
         };
@@ -197,7 +204,7 @@ proptest! {
             for service in services.values() {
                 let selected = pods.values().filter(|pod| pod.metadata.labels.contains_all(&service.spec.selector));
                 let wanted: Vec<String> = selected.map(|pod| pod.metadata.name.to_string()).collect();
-                prop_assert_eq!(names(&mut index, service), service.selects().then_some(wanted));
+                prop_assert_eq!(names(&mut index, service), service.has_applicable_selector().then_some(wanted));
             }
         }
     }

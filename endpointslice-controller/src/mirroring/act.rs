@@ -1,44 +1,44 @@
 //! Sends the requests of the plan for mirrored slices, and stops at the first failure.
 
-use common::io::{self, Failed, Requeue};
+use common::io::{self, Requeue, SyncError};
 
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
-    act::{SliceWriter, WriteNote, Written},
-    body::Change,
+    act::{SliceWriter, WriteOutcome, WriteProgress},
+    body::SlicePatch,
     objects::ENDPOINTS,
-    plan::Counts,
+    plan::SyncCounts,
 };
 
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
     /// The numbers of the plan, for metrics; `None` if the Endpoints are not mirrored.
-    Decide(Option<Totals>),
+    RecordPlan(Option<MirroringTotals>),
     /// The progress of one write of a slice.
-    Write(WriteNote),
+    Write(WriteProgress),
     /// The sync has ended after this many seconds.
-    End(f64),
+    SyncEnded(f64),
 }
 
 /// The numbers of one sync, for metrics.
 #[derive(Debug)]
-pub struct Totals {
+pub struct MirroringTotals {
     /// The numbers of endpoints and slices for each address type.
-    pub(super) counts: Vec<Counts>,
+    pub(super) counts: Vec<SyncCounts>,
     /// The number of existing endpoints with changed content.
-    pub(super) updated: usize,
+    pub(super) updated_endpoints: usize,
     /// The number of addresses that are not mirrored.
-    pub(super) skipped: usize,
+    pub(super) skipped_addresses: usize,
 }
 
 impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Query = ();
+    type NewState = ();
 }
 
-impl From<WriteNote> for Note {
-    fn from(note: WriteNote) -> Self {
+impl From<WriteProgress> for Note {
+    fn from(note: WriteProgress) -> Self {
         Self::Write(note)
     }
 }
@@ -46,24 +46,30 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the Events and then the writes of a plan, up to the first failure.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let began = io.now();
-    let Plan { writes, updated, skipped, .. } = plan;
+    let Plan { writes, updated_endpoints: updated, skipped_addresses: skipped, .. } = plan;
     let counts = || writes.iter().map(|writes| writes.counts).collect();
-    let totals = || Totals { counts: counts(), updated: *updated, skipped: *skipped };
-    io.note(Note::Decide(plan.mirrors.then(totals)));
+    let totals = || MirroringTotals { counts: counts(), updated_endpoints: *updated, skipped_addresses: *skipped };
+    io.apply_note(Note::RecordPlan(plan.is_mirrored.then(totals)));
     for event in &plan.events {
-        io.event(event.kind, event.reason, event.message.clone());
+        io.record_event(event.kind, event.reason, event.message.clone());
     }
     let (key, metadata) = (&snapshot.key, &plan.slice_metadata);
-    let writer = SliceWriter { kind: ENDPOINTS.kind, key, metadata, change: Change::everything, io };
-    let mut written = Ok(Written::All);
+    let writer = SliceWriter {
+        owner_kind: ENDPOINTS.kind,
+        owner_key: key,
+        metadata,
+        build_patch: SlicePatch::with_all_metadata,
+        io,
+    };
+    let mut written = Ok(WriteOutcome::AllWritten);
     for writes in writes {
         written = writer.write_all(writes).await;
-        if !matches!(written, Ok(Written::All)) {
+        if !matches!(written, Ok(WriteOutcome::AllWritten)) {
             break;
         }
     }
-    io.note(Note::End(io.now().duration_since(began).as_secs_f64().max(0.0)));
-    written.map(|_| Requeue::AsPlanned)
+    io.apply_note(Note::SyncEnded(io.now().duration_since(began).as_secs_f64().max(0.0)));
+    written.map(|_| Requeue::AfterPlannedDelay)
 }

@@ -14,14 +14,15 @@ use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
     address,
     decide::{
-        subsets::{self, MAX_ADDRESSES},
-        write_order::{Creation, order_writes},
+        subsets::{self, MAX_PROCESSED_ADDRESSES},
+        write_order::{SliceCreation, order_writes},
     },
     objects::{
-        Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
-        SERVICE_NAME, Slice, Subset, SubsetPort, TRIGGER_TIME,
+        AddressType, ENDPOINTS, Endpoint, EndpointAddress, EndpointConditions, EndpointIdentity, Endpoints,
+        MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, SERVICE_NAME_LABEL, Slice, SlicePort, Subset, SubsetPort,
+        TRIGGER_TIME_ANNOTATION,
     },
-    plan::{Counts, Draft, Event, SliceMetadata, Writes, generate_name},
+    plan::{PlannedEvent, SliceDraft, SliceMetadata, SliceWrites, SyncCounts, slice_name_prefix},
 };
 
 /// The annotation key of `kubectl apply`. The annotation is not copied to slices.
@@ -31,27 +32,27 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 ///
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let Some(endpoints) = snapshot.mirrored() else {
-        let writes = Writes { delete: snapshot.slices.clone(), ..Writes::default() };
+    let Some(endpoints) = snapshot.mirrored_endpoints() else {
+        let writes = SliceWrites { delete: snapshot.slices.clone(), ..SliceWrites::default() };
         return Plan { writes: vec![writes], ..Plan::default() };
     };
-    let mut plan = Plan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
-    let mut desired = wanted(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
-    let creation = if endpoints.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
+    let mut plan = Plan { is_mirrored: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
+    let mut desired = wanted_slices(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
+    let creation = if endpoints.metadata.is_deleting() { SliceCreation::Forbidden } else { SliceCreation::Allowed };
     for kind in [AddressType::Ipv4, AddressType::Ipv6] {
-        let mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>> = BTreeMap::new();
-        for slice in snapshot.slices.iter().filter(|slice| slice.is_of(kind)) {
+        let mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>> = BTreeMap::new();
+        for slice in snapshot.slices.iter().filter(|slice| slice.has_address_type(kind)) {
             there.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
         }
         let wanted = desired.remove(&kind).unwrap_or_default();
-        let writes = one_type(&mut plan, kind, there, wanted, creation);
+        let writes = decide_address_type(&mut plan, kind, there, wanted, creation);
         plan.writes.push(writes);
     }
     plan
 }
 
 /// Returns the sorted ports, as the key of all slices that have these ports in any order.
-fn port_key(ports: &[Port]) -> Vec<Port> {
+fn port_key(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut key = ports.to_vec();
     key.sort();
     key
@@ -59,12 +60,12 @@ fn port_key(ports: &[Port]) -> Vec<Port> {
 
 /// Wanted slices of one address family, by their sorted ports. Each list of ports has an entry in both families, possibly
 /// empty.
-type Wanted = BTreeMap<Vec<Port>, Mirror>;
+type WantedSlices = BTreeMap<Vec<SlicePort>, Mirror>;
 
 /// The single slice for one port list and one address family.
 #[derive(Default)]
 struct Mirror {
-    ports: Arc<[Port]>,
+    ports: Arc<[SlicePort]>,
     endpoints: Vec<Endpoint>,
     /// The index of each endpoint in `endpoints`, by identity.
     positions: HashMap<EndpointKey, usize>,
@@ -88,42 +89,42 @@ impl Mirror {
     }
 }
 
-fn one_type(
+fn decide_address_type(
     plan: &mut Plan,
     kind: AddressType,
-    mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>>,
-    wanted: Wanted,
-    creation: Creation,
-) -> Writes {
-    let mut counts = Counts::default();
-    let (mut create, mut update, mut delete): (Vec<Draft>, Vec<Draft>, Vec<Arc<Slice>>) = Default::default();
+    mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>>,
+    wanted: WantedSlices,
+    creation: SliceCreation,
+) -> SliceWrites {
+    let mut counts = SyncCounts::default();
+    let (mut create, mut update, mut delete): (Vec<SliceDraft>, Vec<SliceDraft>, Vec<Arc<Slice>>) = Default::default();
     for (key, Mirror { ports, endpoints, .. }) in wanted {
         let mut own = there.remove(&key).unwrap_or_default();
         if endpoints.is_empty() {
-            counts.removed += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            counts.endpoints_removed += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
             delete.extend(own);
             continue;
         }
-        counts.endpoints += endpoints.len();
-        counts.slices += 1;
-        counts.enough += 1;
+        counts.wanted_endpoints += endpoints.len();
+        counts.wanted_slices += 1;
+        counts.min_slices += 1;
         if own.is_empty() {
-            counts.added += endpoints.len();
-            create.push(Draft { base: None, endpoints, ports });
+            counts.endpoints_added += endpoints.len();
+            create.push(SliceDraft { existing_slice: None, endpoints, ports });
             continue;
         }
         let base = own.remove(0);
         delete.extend(own);
         let changes = compare(&base.endpoints, &endpoints);
-        counts.added += changes.added;
-        counts.removed += changes.removed;
-        plan.updated += changes.updated;
-        if changes != Changes::default() || !says_the_same(&base, &plan.slice_metadata) {
-            update.push(Draft { base: Some(base), endpoints, ports });
+        counts.endpoints_added += changes.added;
+        counts.endpoints_removed += changes.removed;
+        plan.updated_endpoints += changes.updated;
+        if changes != Changes::default() || !has_wanted_metadata(&base, &plan.slice_metadata) {
+            update.push(SliceDraft { existing_slice: Some(base), endpoints, ports });
         }
     }
     delete.extend(there.into_values().flatten());
-    Writes { kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
+    SliceWrites { address_type: kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
 /// The numbers of endpoints that an update adds to a slice, changes in it, and removes from it.
@@ -135,14 +136,14 @@ struct Changes {
 }
 
 fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
-    let known: BTreeMap<Identity<'_>, &Endpoint> = old.iter().map(|old| (old.identity(), old)).collect();
+    let known: BTreeMap<EndpointIdentity<'_>, &Endpoint> = old.iter().map(|old| (old.identity(), old)).collect();
     let mut changes = Changes { removed: old.len(), ..Changes::default() };
     for new in new {
         match known.get(&new.identity()) {
             None => changes.added += 1,
             Some(old) => {
                 changes.removed = changes.removed.saturating_sub(1);
-                changes.updated += usize::from(!old.says_the_same(new));
+                changes.updated += usize::from(!old.has_same_content(new));
             }
         }
     }
@@ -150,7 +151,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
 }
 
 /// True if labels and annotations are as wanted, and every owner of the kind Endpoints with the wanted name has the wanted UID.
-fn says_the_same(slice: &Slice, wanted: &SliceMetadata) -> bool {
+fn has_wanted_metadata(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
         owner.kind == ENDPOINTS.kind && owner.name == wanted.owner.name && owner.uid != wanted.owner.uid
@@ -160,11 +161,11 @@ fn says_the_same(slice: &Slice, wanted: &SliceMetadata) -> bool {
 
 fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
     let meta: &Meta = &endpoints.metadata;
-    let own = [(SERVICE_NAME, &*meta.name), (MANAGED_BY, MIRRORING)];
+    let own = [(SERVICE_NAME_LABEL, &*meta.name), (MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)];
     let mut annotations = meta.annotations.clone();
-    annotations.retain(|key| key != TRIGGER_TIME && key != LAST_APPLIED);
+    annotations.retain(|key| key != TRIGGER_TIME_ANNOTATION && key != LAST_APPLIED);
     SliceMetadata {
-        generate_name: generate_name(&meta.name),
+        generate_name: slice_name_prefix(&meta.name),
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(meta.labels.iter().chain(own)),
         annotations: Annotations::from_pairs(annotations.iter()),
@@ -177,51 +178,51 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
 ///
 /// With many ports in many subsets, a small object can expand to millions of addresses. Therefore the number of processed
 /// addresses is limited, and a malicious object harms only its own mirror.
-fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, Wanted> {
-    let (subsets, beyond_limit) = subsets::canonical_within(subsets, MAX_ADDRESSES);
-    plan.skipped = beyond_limit;
-    let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();
+fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, WantedSlices> {
+    let (subsets, beyond_limit) = subsets::canonical_subsets_within(subsets, MAX_PROCESSED_ADDRESSES);
+    plan.skipped_addresses = beyond_limit;
+    let mut out: BTreeMap<AddressType, WantedSlices> = BTreeMap::new();
     let mut invalid = 0;
     for subset in subsets {
-        let port = |port: &SubsetPort| Port {
+        let port = |port: &SubsetPort| SlicePort {
             name: port.name.clone(),
             port: Some(port.port),
             protocol: port.protocol.clone(),
             app_protocol: port.app_protocol.clone(),
         };
-        let ports: Arc<[Port]> = subset.ports.iter().map(port).collect();
+        let ports: Arc<[SlicePort]> = subset.ports.iter().map(port).collect();
         let key = port_key(&ports);
         let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|kind| {
             let known = out.entry(kind).or_default().remove(&key);
             (kind, known.unwrap_or_else(|| Mirror { ports: Arc::clone(&ports), ..Mirror::default() }))
         });
         let mut taken = 0;
-        for (at, ready) in subset.states() {
+        for (at, ready) in subset.addresses_with_readiness() {
             if taken == most {
                 break;
             }
-            let Some(parsed) = address::parse(&at.ip) else {
+            let Some(parsed) = address::parse_ip(&at.ip) else {
                 invalid += 1;
                 continue;
             };
             let text: Box<str> = parsed.to_string().into();
-            for (_, mirror) in mirrors.iter_mut().filter(|(kind, _)| *kind == address::family(parsed)) {
-                mirror.insert(text.clone(), endpoint(at, text.clone(), ready));
+            for (_, mirror) in mirrors.iter_mut().filter(|(kind, _)| *kind == address::address_type_of(parsed)) {
+                mirror.insert(text.clone(), endpoint_from_address(at, text.clone(), ready));
             }
             taken += 1;
         }
         for (kind, mirror) in mirrors {
             out.entry(kind).or_default().insert(key.clone(), mirror);
         }
-        plan.skipped += subset.states().count() - taken;
+        plan.skipped_addresses += subset.addresses_with_readiness().count() - taken;
     }
-    let warn = |reason, message| Event { kind: EventType::Warning, reason, message };
+    let warn = |reason, message| PlannedEvent { kind: EventType::Warning, reason, message };
     if invalid > 0 {
         let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
         plan.events.push(warn("InvalidIPAddress", message));
     }
-    if plan.skipped > invalid {
-        let skipped = plan.skipped;
+    if plan.skipped_addresses > invalid {
+        let skipped = plan.skipped_addresses;
         let message = format!(
             "A max of {most} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped"
         );
@@ -230,10 +231,10 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressT
     out
 }
 
-fn endpoint(address: &Address, text: Box<str>, ready: bool) -> Endpoint {
+fn endpoint_from_address(address: &EndpointAddress, text: Box<str>, ready: bool) -> Endpoint {
     Endpoint {
         addresses: [text].into(),
-        conditions: Conditions { ready: Some(ready), ..Conditions::default() },
+        conditions: EndpointConditions { ready: Some(ready), ..EndpointConditions::default() },
         hostname: Some(address.hostname.clone()).filter(|name| !name.is_empty()),
         target_ref: address.target_ref.clone(),
         node_name: address.node_name.clone(),

@@ -5,10 +5,10 @@ use common::{
     metrics::{Counters, Histogram, Metrics, Stability, exponential_buckets},
 };
 
-use super::act::Totals;
+use super::act::MirroringTotals;
 use crate::{
-    metrics::{Shares, changes},
-    plan::Counts,
+    metrics::{TotalGauges, register_slice_changes},
+    plan::SyncCounts,
 };
 
 /// The metrics of upstream's `pkg/controller/endpointslicemirroring`.
@@ -17,15 +17,17 @@ pub(super) struct MirroringMetrics {
     updated: Histogram,
     removed: Histogram,
     skipped: Histogram,
-    pub(super) took: Histogram,
-    pub(super) changes: Counters,
-    shares: Shares,
+    pub(super) sync_duration: Histogram,
+    pub(super) slice_changes: Counters,
+    shares: TotalGauges,
 }
 
 impl MirroringMetrics {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let histogram = |name, help| {
-            metrics.histogram(name, Stability::Alpha, help, &[], exponential_buckets(2.0, 2.0, 15)).with(&[])
+            metrics
+                .histogram(name, Stability::Alpha, help, &[], exponential_buckets(2.0, 2.0, 15))
+                .with_label_values(&[])
         };
         Self {
             added: histogram(
@@ -44,7 +46,7 @@ impl MirroringMetrics {
                 "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
                 "Number of addresses skipped on each Endpoints sync due to being invalid or exceeding MaxEndpointsPerSubset",
             ),
-            took: metrics
+            sync_duration: metrics
                 .histogram(
                     "endpoint_slice_mirroring_controller_endpoints_sync_duration",
                     Stability::Alpha,
@@ -52,9 +54,9 @@ impl MirroringMetrics {
                     &[],
                     exponential_buckets(0.001, 2.0, 15),
                 )
-                .with(&[]),
-            changes: changes(metrics, "endpoint_slice_mirroring_controller_changes"),
-            shares: Shares::new(
+                .with_label_values(&[]),
+            slice_changes: register_slice_changes(metrics, "endpoint_slice_mirroring_controller_changes"),
+            shares: TotalGauges::new(
                 metrics,
                 Stability::Alpha,
                 [
@@ -67,13 +69,15 @@ impl MirroringMetrics {
     }
 
     /// Records the numbers of one sync; `None` removes the Endpoints from the totals.
-    pub(super) fn planned(&self, key: &Key, totals: Option<&Totals>) {
-        let Some(Totals { counts, updated, skipped }) = totals else { return self.shares.forget(key) };
-        let sum = |of: fn(&Counts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
-        self.added.observe(sum(|counts| counts.added));
-        self.removed.observe(sum(|counts| counts.removed));
+    pub(super) fn record_plan(&self, key: &Key, totals: Option<&MirroringTotals>) {
+        let Some(MirroringTotals { counts, updated_endpoints: updated, skipped_addresses: skipped }) = totals else {
+            return self.shares.remove_contribution(key);
+        };
+        let sum = |of: fn(&SyncCounts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
+        self.added.observe(sum(|counts| counts.endpoints_added));
+        self.removed.observe(sum(|counts| counts.endpoints_removed));
         self.updated.observe(*updated as f64);
         self.skipped.observe(*skipped as f64);
-        self.shares.set(key, counts.iter().copied());
+        self.shares.set_contribution(key, counts.iter().copied());
     }
 }

@@ -23,7 +23,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the Endpoints if they are to be mirrored: their Service exists without a selector, and they are mirrorable.
-    pub(super) fn mirrored(&self) -> Option<&Endpoints> {
+    pub(super) fn mirrored_endpoints(&self) -> Option<&Endpoints> {
         let is_served = self.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
         self.endpoints.as_deref().filter(|endpoints| is_served && endpoints.is_mirrorable())
     }

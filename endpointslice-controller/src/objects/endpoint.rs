@@ -16,7 +16,7 @@ pub struct Endpoint {
     pub addresses: Box<[Box<str>]>,
     /// The conditions ready, serving and terminating, each of which may be absent.
     #[serde(deserialize_with = "null_as_default")]
-    pub conditions: Conditions,
+    pub conditions: EndpointConditions,
     /// The DNS name within the domain of the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Text>,
@@ -44,7 +44,7 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>,
 /// The conditions of an endpoint. An absent condition is different from a false one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Conditions {
+pub struct EndpointConditions {
     /// Whether clients may use the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
@@ -138,7 +138,7 @@ impl Hints {
 
 /// The fields that identify an endpoint: two states with the same identity are the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity<'a> {
+pub struct EndpointIdentity<'a> {
     addresses: &'a [Box<str>],
     hostname: &'a str,
     namespace: &'a str,
@@ -147,13 +147,18 @@ pub struct Identity<'a> {
 
 impl Endpoint {
     /// Returns the fields that identify the endpoint: addresses, hostname, and namespace and name of the target.
-    pub fn identity(&self) -> Identity<'_> {
+    pub fn identity(&self) -> EndpointIdentity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
-        Identity { addresses: &self.addresses, hostname: self.hostname.as_deref().unwrap_or(""), namespace, name }
+        EndpointIdentity {
+            addresses: &self.addresses,
+            hostname: self.hostname.as_deref().unwrap_or(""),
+            namespace,
+            name,
+        }
     }
 
     /// Whether another state of the same endpoint has the same content, ignoring hints.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         self.conditions == other.conditions
             && self.node_name == other.node_name
             && self.zone == other.zone
@@ -176,7 +181,7 @@ impl Endpoint {
     }
 
     /// Whether the hints name exactly this zone and this node; `None` stands for no hint.
-    pub fn is_hinted_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
+    pub fn is_hinted_only_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
         let names = |hints: &[Hint], wanted: Option<&Text>| match (hints, wanted) {
             ([], None) => true,
             ([only], Some(wanted)) => only.name == *wanted,

@@ -6,9 +6,9 @@ use common::{
     events::ObjectRef,
     intern::Text,
     json::null_as_default,
-    meta::{Key, Meta, Owners, Uid},
+    meta::{Key, Meta, OwnerRefs, Uid},
     object::{Object, Resource},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use super::TargetRef;
 
 /// The resource `endpoints` of the core API group.
 pub const ENDPOINTS: Resource =
-    Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", namespaced: true };
+    Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", is_namespaced: true };
 
 /// The fields of an Endpoints object that the loops read.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,26 +30,26 @@ pub struct Endpoints {
 }
 
 /// The label key that excludes Endpoints from mirroring, with the value `true`.
-const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation key of Endpoints that serve as a leader election lock.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 impl Endpoints {
     /// True if neither the label `skip-mirror` nor a leader election lock excludes the Endpoints from mirroring.
     pub fn is_mirrorable(&self) -> bool {
-        self.metadata.labels.get(SKIP_MIRROR) != Some("true") && !self.is_lock()
+        self.metadata.labels.get(SKIP_MIRROR_LABEL) != Some("true") && !self.is_leader_election_lock()
     }
 
     /// Whether the Endpoints serve as a leader election lock, without addresses.
-    pub fn is_lock(&self) -> bool {
-        self.metadata.annotations.get(LEADER).is_some()
+    pub fn is_leader_election_lock(&self) -> bool {
+        self.metadata.annotations.get(LEADER_ANNOTATION).is_some()
     }
 }
 
 /// Builds the reference to Endpoints for Events; without a UID if the Endpoints do not exist.
-pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
+pub(crate) fn endpoints_object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {
         Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
-        None => ObjectRef::bare(ENDPOINTS, &key.namespace, &key.name, Uid::default()),
+        None => ObjectRef::without_version(ENDPOINTS, &key.namespace, &key.name, Uid::default()),
     }
 }
 
@@ -59,10 +59,10 @@ pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef 
 pub struct Subset {
     /// Addresses that clients may use.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<EndpointAddress>,
     /// Addresses that clients should not use yet.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
-    pub not_ready_addresses: Vec<Address>,
+    pub not_ready_addresses: Vec<EndpointAddress>,
     /// Ports of all addresses of the subset.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<SubsetPort>,
@@ -70,7 +70,7 @@ pub struct Subset {
 
 impl Subset {
     /// Iterates over the addresses with their readiness, ready ones first.
-    pub(crate) fn states(&self) -> impl Iterator<Item = (&Address, bool)> {
+    pub(crate) fn addresses_with_readiness(&self) -> impl Iterator<Item = (&EndpointAddress, bool)> {
         let ready = self.addresses.iter().map(|address| (address, true));
         ready.chain(self.not_ready_addresses.iter().map(|address| (address, false)))
     }
@@ -79,7 +79,7 @@ impl Subset {
 /// One address of a subset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Address {
+pub struct EndpointAddress {
     /// The IP address as its writer spelled it, possibly invalid.
     pub ip: Arc<str>,
     /// The DNS name within the domain of the Service.
@@ -113,14 +113,14 @@ pub struct SubsetPort {
 impl Object for Endpoints {
     const RESOURCE: Resource = ENDPOINTS;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::ENDPOINTS);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::ENDPOINTS);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
-        self.metadata.owners = Owners::default();
+    fn drop_unneeded_fields(&mut self) {
+        self.metadata.owners = OwnerRefs::default();
         self.metadata.finalizers = Box::default();
     }
 }

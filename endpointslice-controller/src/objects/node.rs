@@ -3,34 +3,34 @@
 use common::{
     conditions::{Condition, is_true},
     intern::{Labels, Text},
-    meta::{Annotations, Meta, Owners},
+    meta::{Annotations, Meta, OwnerRefs},
     object::{Object, Resource},
     quantity::Quantity,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Deserializer};
 
-use super::ZONE;
+use super::ZONE_LABEL;
 
 /// The resource `nodes` of the core API group.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
 /// The keys of labels that exclude a Node from the capacity of its zone.
-const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+const EXCLUDED_NODE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
 /// A Node, reduced to its zone and its capacity.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Metadata without labels, annotations, owners and finalizers.
     pub metadata: Meta,
-    /// The value of the label [`ZONE`]; empty without the label.
+    /// The value of the label [`ZONE_LABEL`]; empty without the label.
     pub zone: Text,
     /// Whether the capacity counts for the zone; false for control plane nodes.
-    pub counts: bool,
+    pub is_counted_in_capacity: bool,
     /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
     /// Allocatable CPU in millicores.
-    pub cpu: i64,
+    pub allocatable_millicores: i64,
 }
 
 #[derive(Default, Deserialize)]
@@ -58,10 +58,13 @@ impl<'de> Deserialize<'de> for Node {
         let Wire { metadata, status } = Wire::deserialize(deserializer)?;
         let status = status.unwrap_or_default();
         Ok(Self {
-            zone: Text::new(metadata.labels.get(ZONE).unwrap_or_default()),
-            counts: EXCLUDED.iter().all(|label| metadata.labels.get(label).is_none()),
+            zone: Text::new(metadata.labels.get(ZONE_LABEL).unwrap_or_default()),
+            is_counted_in_capacity: EXCLUDED_NODE_LABELS.iter().all(|label| metadata.labels.get(label).is_none()),
             is_ready: is_true(&status.conditions.unwrap_or_default(), "Ready"),
-            cpu: status.allocatable.and_then(|allocatable| allocatable.cpu).map_or(0, |cpu| cpu.milli()),
+            allocatable_millicores: status
+                .allocatable
+                .and_then(|allocatable| allocatable.cpu)
+                .map_or(0, |cpu| cpu.milli_value()),
             metadata,
         })
     }
@@ -70,16 +73,16 @@ impl<'de> Deserialize<'de> for Node {
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
-        self.metadata.owners = Owners::default();
+        self.metadata.owners = OwnerRefs::default();
         self.metadata.finalizers = Box::default();
     }
 }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use common::{
     conditions::{TRUE, seconds},
     intern::Text,
-    meta::{Annotations, Meta, Owners},
+    meta::{Annotations, Meta, OwnerRefs},
     object::{Object, Resource},
     pods::{PODS, Phase},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -22,25 +22,25 @@ pub struct Pod {
     /// Metadata with labels, without annotations, owners and finalizers.
     pub metadata: Meta,
     /// `spec.nodeName`; empty before the Pod is scheduled.
-    pub node: Text,
+    pub node_name: Text,
     /// `spec.hostname`; empty by default.
     pub hostname: Text,
     /// `spec.subdomain`, the name of the headless Service for the hostname; empty by default.
     pub subdomain: Text,
     /// Named ports, sorted by name and protocol. Equal ports keep the order of the Pod, with containers before sidecars.
-    pub ports: Box<[PodPort]>,
+    pub named_ports: Box<[PodPort]>,
     /// Whether the Pod has finished: its phase is `Succeeded` or `Failed`.
-    pub is_over: bool,
+    pub is_finished: bool,
     /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
     /// The last transition time of the condition `Ready`; `None` if the condition or its time is missing.
-    pub ready_changed: Option<Timestamp>,
+    pub readiness_changed_at: Option<Timestamp>,
     /// Whether the status has an address, valid or not.
     pub has_address: bool,
     /// The first address of the Pod, from `status.podIP`; `None` if it is missing or invalid.
-    pub ip: Option<IpAddr>,
+    pub pod_ip: Option<IpAddr>,
     /// The valid addresses of `status.podIPs`, in their order; empty for a finished Pod.
-    pub ips: Box<[IpAddr]>,
+    pub pod_ips: Box<[IpAddr]>,
 }
 
 /// A named port of a container.
@@ -56,20 +56,20 @@ pub struct PodPort {
 
 impl Pod {
     /// Whether the Pod has an address and has not finished. An unready Pod is eligible, too.
-    pub fn is_eligible(&self) -> bool {
-        !self.is_over && self.has_address
+    pub fn is_eligible_for_endpoints(&self) -> bool {
+        !self.is_finished && self.has_address
     }
 
     /// Returns the hostname if the Pod has one in the domain of this Service.
-    pub fn hostname_in(&self, service: &Service) -> Option<&Text> {
+    pub fn hostname_in_domain_of(&self, service: &Service) -> Option<&Text> {
         let is_named = !self.hostname.is_empty() && *self.subdomain == *service.metadata.name;
         is_named.then_some(&self.hostname)
     }
 
     /// Returns the number of the port with this name and protocol; `None` if the Pod has no such port.
-    pub fn port(&self, name: &str, protocol: &str) -> Option<i32> {
-        let first = self.ports.partition_point(|port| (&*port.name, &*port.protocol) < (name, protocol));
-        let port = self.ports.get(first)?;
+    pub fn named_port_number(&self, name: &str, protocol: &str) -> Option<i32> {
+        let first = self.named_ports.partition_point(|port| (&*port.name, &*port.protocol) < (name, protocol));
+        let port = self.named_ports.get(first)?;
         (port.name == *name && port.protocol == *protocol).then_some(port.number)
     }
 }
@@ -155,16 +155,16 @@ impl<'de> Deserialize<'de> for Pod {
         let ips = status.pod_ips.unwrap_or_default();
         Ok(Self {
             metadata,
-            node: spec.node_name,
+            node_name: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
-            ports,
-            is_over: Phase::parse(&status.phase).is_terminal(),
+            named_ports: ports,
+            is_finished: Phase::parse(&status.phase).is_terminal(),
             is_ready: ready.as_ref().is_some_and(|ready| ready.status == TRUE),
-            ready_changed: ready.and_then(|ready| ready.last_transition_time),
+            readiness_changed_at: ready.and_then(|ready| ready.last_transition_time),
             has_address: !status.pod_ip.is_empty() || !ips.is_empty(),
-            ip: address::parse(&status.pod_ip),
-            ips: ips.iter().filter_map(|entry| address::parse(&entry.ip)).collect(),
+            pod_ip: address::parse_ip(&status.pod_ip),
+            pod_ips: ips.iter().filter_map(|entry| address::parse_ip(&entry.ip)).collect(),
         })
     }
 }
@@ -174,19 +174,19 @@ impl Object for Pod {
     /// Excludes Pods without an address, which have no endpoints.
     const FIELD_SELECTOR: &'static str = "status.podIP!=";
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = Annotations::default();
-        self.metadata.owners = Owners::default();
+        self.metadata.owners = OwnerRefs::default();
         self.metadata.finalizers = Box::default();
         // Of a finished Pod, the loops read only the time when it became unready.
-        if self.is_over {
-            (self.ports, self.ips) = Default::default();
+        if self.is_finished {
+            (self.named_ports, self.pod_ips) = Default::default();
         }
     }
 }

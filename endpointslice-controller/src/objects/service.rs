@@ -4,15 +4,15 @@ use common::{
     intern::{Labels, Text},
     intstr::IntOrString,
     json::null_as_default,
-    meta::{Meta, Owners},
+    meta::{Meta, OwnerRefs},
     object::{Object, Resource},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 
 /// The resource `services` of the core API group.
 pub const SERVICES: Resource =
-    Resource { group: "", version: "v1", plural: "services", kind: "Service", namespaced: true };
+    Resource { group: "", version: "v1", plural: "services", kind: "Service", is_namespaced: true };
 
 /// The keys of the two annotations that enable hints by capacity. The first one is older and takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -25,13 +25,13 @@ pub struct Service {
     pub metadata: Meta,
     /// Empty if the object has no `spec`.
     #[serde(default)]
-    pub spec: Spec,
+    pub spec: ServiceSpec,
 }
 
 /// The fields of `spec` that the endpoints of a Service depend on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spec {
+pub struct ServiceSpec {
     /// `spec.type`, for example `ClusterIP` or `ExternalName`.
     #[serde(rename = "type")]
     pub kind: Text,
@@ -71,7 +71,7 @@ pub struct ServicePort {
 
 impl Service {
     /// Whether the Service has a selector that applies; the selector of an `ExternalName` Service does not.
-    pub fn selects(&self) -> bool {
+    pub fn has_applicable_selector(&self) -> bool {
         self.spec.kind != "ExternalName" && !self.spec.selector.is_empty()
     }
 
@@ -81,7 +81,7 @@ impl Service {
     }
 
     /// Whether an annotation enables hints by capacity.
-    pub fn wants_topology_hints(&self) -> bool {
+    pub fn has_topology_hints_enabled(&self) -> bool {
         let annotations = &self.metadata.annotations;
         let mode = annotations.get(TOPOLOGY_AWARE_HINTS).or_else(|| annotations.get(TOPOLOGY_MODE));
         matches!(mode, Some("Auto" | "auto"))
@@ -91,15 +91,15 @@ impl Service {
 impl Object for Service {
     const RESOURCE: Resource = SERVICES;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::SERVICE);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::SERVICE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations.retain(|key| key == TOPOLOGY_AWARE_HINTS || key == TOPOLOGY_MODE);
-        self.metadata.owners = Owners::default();
+        self.metadata.owners = OwnerRefs::default();
         self.metadata.finalizers = Box::default();
     }
 }

@@ -7,12 +7,15 @@ use common::{
     json::null_as_default,
     meta::Meta,
     object::{Object, Resource},
-    store::{Index, IndexValue},
-    wire::{Message, messages},
+    store::{IndexValue, StoreIndex},
+    wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{CONTROLLER, Endpoint, MANAGED_BY, MIRRORING, SERVICE_NAME, SERVICES, Service, TRIGGER_TIME};
+use super::{
+    Endpoint, MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, MANAGED_BY_SLICE_CONTROLLER, SERVICE_NAME_LABEL, SERVICES,
+    Service, TRIGGER_TIME_ANNOTATION,
+};
 
 /// The resource `endpointslices` of `discovery.k8s.io`.
 pub const ENDPOINT_SLICES: Resource = Resource {
@@ -20,7 +23,7 @@ pub const ENDPOINT_SLICES: Resource = Resource {
     version: "v1",
     plural: "endpointslices",
     kind: "EndpointSlice",
-    namespaced: true,
+    is_namespaced: true,
 };
 
 /// The address type of a slice, one IP family.
@@ -62,7 +65,7 @@ impl fmt::Display for AddressType {
 /// A port that all endpoints of a slice have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Port {
+pub struct SlicePort {
     /// Empty for an unnamed port.
     #[serde(deserialize_with = "null_as_default")]
     pub name: Text,
@@ -90,18 +93,18 @@ pub struct Slice {
     pub endpoints: Vec<Endpoint>,
     /// Ports of all endpoints in the slice.
     #[serde(deserialize_with = "null_as_default")]
-    pub ports: Arc<[Port]>,
+    pub ports: Arc<[SlicePort]>,
 }
 
 impl Slice {
-    /// Returns the name of the Service from the label [`SERVICE_NAME`]; `None` if the label is missing or empty.
-    pub fn service(&self) -> Option<&str> {
-        self.metadata.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
+    /// Returns the name of the Service from the label [`SERVICE_NAME_LABEL`]; `None` if the label is missing or empty.
+    pub fn service_name(&self) -> Option<&str> {
+        self.metadata.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())
     }
 
-    /// Whether the label [`MANAGED_BY`] names this writer.
+    /// Whether the label [`MANAGED_BY_LABEL`] names this writer.
     pub fn is_managed_by(&self, writer: &str) -> bool {
-        self.metadata.labels.get(MANAGED_BY) == Some(writer)
+        self.metadata.labels.get(MANAGED_BY_LABEL) == Some(writer)
     }
 
     /// Whether an owner reference has the UID of this Service.
@@ -112,44 +115,45 @@ impl Slice {
     }
 
     /// Whether the slice has this address type.
-    pub fn is_of(&self, kind: AddressType) -> bool {
+    pub fn has_address_type(&self, kind: AddressType) -> bool {
         self.address_type == kind.as_str()
     }
 }
 
 impl Object for Slice {
     const RESOURCE: Resource = ENDPOINT_SLICES;
-    type Indexes = (ByService,);
-    const PROTOBUF: Option<&'static Message> = Some(&messages::ENDPOINT_SLICE);
+    type Indexes = (SlicesByService,);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::ENDPOINT_SLICE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
         // Mirrored slices are compared with all their annotations.
-        if !self.is_managed_by(MIRRORING) {
-            self.metadata.annotations.retain(|key| key == TRIGGER_TIME);
+        if !self.is_managed_by(MANAGED_BY_MIRRORING) {
+            self.metadata.annotations.retain(|key| key == TRIGGER_TIME_ANNOTATION);
         }
     }
 
     /// True for the slices that a loop of this crate writes for a Service; the cache omits all other slices.
-    fn keep(&self) -> bool {
-        self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
+    fn is_cached(&self) -> bool {
+        self.service_name().is_some()
+            && (self.is_managed_by(MANAGED_BY_SLICE_CONTROLLER) || self.is_managed_by(MANAGED_BY_MIRRORING))
     }
 }
 /// The index of slices by the namespace and name of their Service.
 #[derive(Clone, Copy, Debug)]
-pub struct ByService;
+pub struct SlicesByService;
 
-impl Index<Slice> for ByService {
+impl StoreIndex<Slice> for SlicesByService {
     fn value(meta: &Meta, _: Option<&Slice>) -> Option<IndexValue> {
-        meta.labels.get(SERVICE_NAME).map(|name| service_value(&meta.namespace, name))
+        meta.labels.get(SERVICE_NAME_LABEL).map(|name| service_index_value(&meta.namespace, name))
     }
 }
 
-/// Returns the value under which [`ByService`] lists the slices of this Service.
-pub(crate) fn service_value(namespace: &str, name: &str) -> IndexValue {
+/// Returns the value under which [`SlicesByService`] lists the slices of this Service.
+pub(crate) fn service_index_value(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(Text::new(&format!("{namespace}/{name}")))
 }

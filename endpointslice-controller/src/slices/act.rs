@@ -6,50 +6,50 @@ use std::time::Duration;
 
 use common::{
     events::EventType,
-    io::{self, Failed, Requeue},
+    io::{self, Requeue, SyncError},
 };
 
 use super::{
-    plan::{Plan, Spread},
+    plan::{HintMetricLabels, Plan},
     snapshot::Snapshot,
 };
 use crate::{
-    act::{SliceWriter, WriteNote, Written},
-    body::Change,
-    memory::Memory,
+    act::{SliceWriter, WriteOutcome, WriteProgress},
+    body::SlicePatch,
+    memory::ServiceMemory,
     objects::SERVICES,
-    plan::{Counts, PutOff},
+    plan::{Deferred, SyncCounts},
 };
 
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
     /// The new memory of the Service, and the numbers for metrics; no numbers for a Service without a selector.
-    Decide(Memory, Option<Totals>),
+    ReplaceMemory(ServiceMemory, Option<SliceSyncTotals>),
     /// The progress of one write of a slice.
-    Write(WriteNote),
+    Write(WriteProgress),
     /// All slices of an address type are written: the kind of hints, and the number of writes.
-    Complete(Spread, usize),
+    AddressTypeWritten(HintMetricLabels, usize),
     /// The sync has ended, with `true` for a failure.
-    End(bool),
+    SyncEnded(bool),
 }
 
 /// The numbers of one sync, for metrics.
 #[derive(Debug)]
-pub struct Totals {
+pub struct SliceSyncTotals {
     /// The numbers of endpoints and slices for each address type.
-    pub(super) counts: Vec<Counts>,
+    pub(super) counts: Vec<SyncCounts>,
     /// The value of `spec.trafficDistribution`, if it has an effect.
-    pub(super) distribution: Option<&'static str>,
+    pub(super) traffic_distribution: Option<&'static str>,
 }
 
 impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Query = ();
+    type NewState = ();
 }
 
-impl From<WriteNote> for Note {
-    fn from(note: WriteNote) -> Self {
+impl From<WriteProgress> for Note {
+    fn from(note: WriteProgress) -> Self {
         Self::Write(note)
     }
 }
@@ -57,49 +57,57 @@ impl From<WriteNote> for Note {
 type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the writes and the Events of a plan, and combines all failures.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
-    let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
-    io.note(Note::Decide(plan.memory.clone(), totals));
+    let totals = plan
+        .is_managed
+        .then(|| SliceSyncTotals { counts: counts(), traffic_distribution: plan.hint_labels.traffic_distribution });
+    io.apply_note(Note::ReplaceMemory(plan.memory.clone(), totals));
 
     let key = &snapshot.service.metadata.key();
-    let writer = SliceWriter { kind: SERVICES.kind, key, metadata: &plan.slice_metadata, change: Change::new, io };
-    let mut failures: Vec<Failed> = Vec::new();
-    let mut requeue = Requeue::AsPlanned;
+    let writer = SliceWriter {
+        owner_kind: SERVICES.kind,
+        owner_key: key,
+        metadata: &plan.slice_metadata,
+        build_patch: SlicePatch::new,
+        io,
+    };
+    let mut failures: Vec<SyncError> = Vec::new();
+    let mut requeue = Requeue::AfterPlannedDelay;
     for writes in &plan.writes {
-        failures.extend(writes.left_out.iter().map(|why| Failed::new("node_not_found", why.clone())));
+        failures.extend(writes.omitted_pod_messages.iter().map(|why| SyncError::new("node_not_found", why.clone())));
         match writer.write_all(writes).await {
-            Ok(Written::All) => {
-                io.note(Note::Complete(plan.spread, writes.len()));
-                if writes.put_off != PutOff::default() && !writes.is_empty() {
+            Ok(WriteOutcome::AllWritten) => {
+                io.apply_note(Note::AddressTypeWritten(plan.hint_labels, writes.len()));
+                if writes.deferred != Deferred::default() && !writes.is_empty() {
                     requeue = Requeue::After(Duration::ZERO);
                 }
             }
-            Ok(Written::NamespaceTerminates) => {}
+            Ok(WriteOutcome::NamespaceTerminates) => {}
             Err(failed) => failures.push(failed),
         }
         for event in &writes.events {
-            io.event(event.kind, event.reason, event.message.clone());
+            io.record_event(event.kind, event.reason, event.message.clone());
         }
     }
-    for slice in &plan.unsupported {
+    for slice in &plan.unsupported_slices {
         if let Err(refusal) = writer.delete(slice, "the Service does not use this address type").await {
             let what = format!("error deleting {} EndpointSlice for Service {key}", slice.metadata.name);
-            failures.push(Failed::request(&what, &refusal));
+            failures.push(SyncError::from_refusal(&what, &refusal));
         }
     }
 
-    let outcome = joined(&failures).map_or(Ok(requeue), Err);
-    io.note(Note::End(outcome.is_err()));
+    let outcome = join_failures(&failures).map_or(Ok(requeue), Err);
+    io.apply_note(Note::SyncEnded(outcome.is_err()));
     if let Err(failed) = &outcome {
         let message = format!("Error updating Endpoint Slices for Service {key}: {failed}");
-        io.event(EventType::Warning, "FailedToUpdateEndpointSlices", message);
+        io.record_event(EventType::Warning, "FailedToUpdateEndpointSlices", message);
     }
     outcome
 }
 
 /// Combines failures into one that has each text once, as upstream does; returns `None` without a failure.
-fn joined(failures: &[Failed]) -> Option<Failed> {
+fn join_failures(failures: &[SyncError]) -> Option<SyncError> {
     let first = failures.first()?;
     let mut texts: Vec<String> = Vec::new();
     for text in failures.iter().map(ToString::to_string) {
@@ -108,5 +116,5 @@ fn joined(failures: &[Failed]) -> Option<Failed> {
         }
     }
     let text = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
-    Some(Failed::new(first.label(), text))
+    Some(SyncError::new(first.metric_label(), text))
 }

@@ -13,22 +13,22 @@ pub mod zones;
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    plan::{Plan, Spread},
+    plan::{HintMetricLabels, Plan},
     snapshot::Snapshot,
 };
 use crate::{
     address,
     decide::{
         trigger,
-        write_order::{Creation, order_writes},
+        write_order::{SliceCreation, order_writes},
     },
     objects::{AddressType, Service, Slice},
-    packing::{GroupSize, Packing, TypePacking},
-    plan::{Counts, Draft, PutOff, Writes},
+    packing::{AddressTypePacking, Packing, PortGroupSize},
+    plan::{Deferred, SliceDraft, SliceWrites, SyncCounts},
 };
-use distribution::Distribution;
-use pack::{Limits, Sorted};
-use scope::Scope;
+use distribution::HintPolicy;
+use pack::{PackingLimits, SlicesByWrite};
+use scope::SyncScope;
 
 /// Decides the writes for the slices of a Service.
 ///
@@ -37,26 +37,28 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { service, memory, .. } = snapshot;
     let mut plan = Plan { memory: memory.clone(), ..Plan::default() };
     plan.memory.packing = None;
-    if !service.selects() {
-        plan.memory.hints.clear();
-        plan.memory.hints_announced = false;
+    if !service.has_applicable_selector() {
+        plan.memory.hint_counts.clear();
+        plan.memory.has_announced_hints = false;
         return plan;
     }
-    plan.is_ours = true;
-    let (trigger_time, seen) = trigger::trigger_time(memory.seen.as_deref(), service, &snapshot.pods);
-    plan.memory.seen = Some(Arc::new(seen));
+    plan.is_managed = true;
+    let (trigger_time, seen) = trigger::trigger_time(memory.synced_state.as_deref(), service, &snapshot.pods);
+    plan.memory.synced_state = Some(Arc::new(seen));
     plan.slice_metadata = slice_metadata::slice_metadata(service, trigger_time);
-    let distribution = Distribution::of(service);
-    plan.spread = Spread {
-        by_capacity: matches!(distribution, Distribution::ByCapacity),
-        distribution: distribution.name(service),
+    let distribution = HintPolicy::from_service(service);
+    plan.hint_labels = HintMetricLabels {
+        is_by_capacity: matches!(distribution, HintPolicy::ByCapacity),
+        traffic_distribution: distribution.effective_traffic_distribution(service),
     };
     let kinds = address_types(service);
     let mut max_new_ports = snapshot.max_new_ports;
     let mut of_types = BTreeMap::new();
     for kind in &kinds {
-        let slices: Vec<Arc<Slice>> = snapshot.slices.iter().filter(|slice| slice.is_of(*kind)).cloned().collect();
-        let (writes, packing) = decide_one(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
+        let slices: Vec<Arc<Slice>> =
+            snapshot.slices.iter().filter(|slice| slice.has_address_type(*kind)).cloned().collect();
+        let (writes, packing) =
+            decide_address_type(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
         plan.writes.push(writes);
         of_types.extend(packing.map(|packing| (*kind, packing)));
     }
@@ -64,14 +66,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         plan.memory.packing = Some(Arc::new(Packing {
             service: Arc::clone(service),
             zones: Arc::clone(&snapshot.zones),
-            max_endpoints: snapshot.max_endpoints_per_slice,
+            max_endpoints_per_slice: snapshot.max_endpoints_per_slice,
             pods: snapshot.pods.clone(),
-            of_types,
+            by_address_type: of_types,
         }));
     }
-    let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.is_of(*kind));
-    plan.unsupported = snapshot.slices.iter().filter(unsupported).cloned().collect();
-    plan.memory.hints.retain(|kind, _| kinds.contains(kind));
+    let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.has_address_type(*kind));
+    plan.unsupported_slices = snapshot.slices.iter().filter(unsupported).cloned().collect();
+    plan.memory.hint_counts.retain(|kind, _| kinds.contains(kind));
     plan
 }
 
@@ -85,8 +87,8 @@ pub fn address_types(service: &Service) -> Vec<AddressType> {
     };
     let mut kinds: Vec<AddressType> = spec.ip_families.iter().filter_map(|name| named(name)).collect();
     if spec.ip_families.is_empty() {
-        kinds = match address::parse(&spec.cluster_ip) {
-            Some(address) => vec![address::family(address)],
+        kinds = match address::parse_ip(&spec.cluster_ip) {
+            Some(address) => vec![address::address_type_of(address)],
             None => vec![AddressType::Ipv4, AddressType::Ipv6],
         };
     }
@@ -94,64 +96,75 @@ pub fn address_types(service: &Service) -> Vec<AddressType> {
     kinds
 }
 
-fn decide_one(
+fn decide_address_type(
     snapshot: &Snapshot,
     kind: AddressType,
     slices: &[Arc<Slice>],
-    distribution: Distribution,
+    distribution: HintPolicy,
     max_new_ports: &mut usize,
     plan: &mut Plan,
-) -> (Writes, Option<TypePacking>) {
+) -> (SliceWrites, Option<AddressTypePacking>) {
     let service = &snapshot.service;
     let max_endpoints = snapshot.max_endpoints_per_slice;
-    let limits = Limits { max_endpoints, max_new_ports };
-    let whole = || Scope::whole(snapshot, slices);
-    let mut scope = Scope::changed(snapshot, kind, slices).unwrap_or_else(whole);
-    let mut desired = scope.desired(snapshot, kind);
-    if scope.base.is_some() && pack::may_put_off(&desired, &limits) {
+    let limits = PackingLimits { max_endpoints_per_slice: max_endpoints, max_new_ports };
+    let whole = || SyncScope::of_everything(snapshot, slices);
+    let mut scope = SyncScope::of_changes(snapshot, kind, slices).unwrap_or_else(whole);
+    let mut desired = scope.desired_endpoints(snapshot, kind);
+    if scope.last_packing.is_some() && pack::may_defer(&desired, &limits) {
         scope = whole();
-        desired = scope.desired(snapshot, kind);
+        desired = scope.desired_endpoints(snapshot, kind);
     }
-    let (left_out, eligible) = (std::mem::take(&mut desired.left_out), std::mem::take(&mut desired.eligible));
-    let sizes = desired.sizes();
-    let size = |size: &GroupSize| size.candidates;
-    let mut counts = Counts {
-        endpoints: sizes.values().map(size).sum(),
-        enough: sizes.values().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
-        ..Counts::default()
+    let (left_out, eligible) =
+        (std::mem::take(&mut desired.omitted_pod_messages), std::mem::take(&mut desired.eligible_pods));
+    let sizes = desired.group_sizes();
+    let size = |size: &PortGroupSize| size.candidate_pods;
+    let mut counts = SyncCounts {
+        wanted_endpoints: sizes.values().map(size).sum(),
+        min_slices: sizes.values().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
+        ..SyncCounts::default()
     };
     let mut sorted = pack::pack(service, &plan.slice_metadata, std::mem::take(&mut scope.slices), desired, limits);
-    (counts.added, counts.removed) = (sorted.added, sorted.removed);
-    place_holder(&mut sorted, plan, service, slices.len());
-    let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
-    sorted.leave_what_is_as_wanted(&plan.slice_metadata);
-    counts.slices = sorted.slices();
+    (counts.endpoints_added, counts.endpoints_removed) = (sorted.endpoints_added, sorted.endpoints_removed);
+    ensure_placeholder(&mut sorted, plan, service, slices.len());
+    let events = distribution::set_hints(&mut sorted, plan, snapshot, kind, distribution);
+    sorted.drop_needless_updates(&plan.slice_metadata);
+    counts.wanted_slices = sorted.wanted_slice_count();
     // The next sync must consider all Pods if hints depend on all endpoints, or if omitted or deferred endpoints are in no
     // slice.
     let is_known =
-        distribution != Distribution::ByCapacity && left_out.is_empty() && sorted.put_off == PutOff::default();
-    let is_large = snapshot.pods.len() >= snapshot.min_pods_of_packing;
-    let packing = (is_known && is_large).then(|| scope.packing_after(&eligible, sizes, &sorted));
-    let Sorted { create, update, delete, put_off, .. } = sorted;
-    let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
+        distribution != HintPolicy::ByCapacity && left_out.is_empty() && sorted.deferred == Deferred::default();
+    let is_large = snapshot.pods.len() >= snapshot.min_pods_to_remember_packing;
+    let packing = (is_known && is_large).then(|| scope.packing_for_next_sync(&eligible, sizes, &sorted));
+    let SlicesByWrite { create, update, delete, deferred: put_off, .. } = sorted;
+    let creation = if service.metadata.is_deleting() { SliceCreation::Forbidden } else { SliceCreation::Allowed };
     let ordered = order_writes(create, update, delete, creation, |slice| slice.is_owned_by(service));
-    (Writes { kind, left_out, put_off, events, counts, ..ordered }, packing)
+    (
+        SliceWrites {
+            address_type: kind,
+            omitted_pod_messages: left_out,
+            deferred: put_off,
+            events,
+            counts,
+            ..ordered
+        },
+        packing,
+    )
 }
 
 /// Keeps or creates an empty slice if the Service would be without a slice otherwise.
-fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usize) {
-    if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.put_off != PutOff::default() {
+fn ensure_placeholder(sorted: &mut SlicesByWrite, plan: &Plan, service: &Service, there: usize) {
+    if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.deferred != Deferred::default() {
         return;
     }
     let stands = |slice: &Slice| {
         slice.endpoints.is_empty()
             && slice.ports.is_empty()
             && slice.is_owned_by(service)
-            && slice_metadata::same_but_empty(&slice.metadata.labels, &plan.slice_metadata.labels)
+            && slice_metadata::is_equal_ignoring_empty_labels(&slice.metadata.labels, &plan.slice_metadata.labels)
     };
     match sorted.delete.as_slice() {
-        [only] if stands(only) => sorted.keep.append(&mut sorted.delete),
-        _ => sorted.create.push(Draft::new(Arc::default())),
+        [only] if stands(only) => sorted.unchanged.append(&mut sorted.delete),
+        _ => sorted.create.push(SliceDraft::new(Arc::default())),
     }
 }
 

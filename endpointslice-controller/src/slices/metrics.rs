@@ -7,8 +7,8 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use super::{act::Totals, plan::Spread};
-use crate::metrics::{Shares, changes};
+use super::{act::SliceSyncTotals, plan::HintMetricLabels};
+use crate::metrics::{TotalGauges, register_slice_changes};
 
 /// The default bucket bounds of the Prometheus client, for histograms without bounds in upstream.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -17,13 +17,13 @@ const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
-    shares: Shares,
+    shares: TotalGauges,
     /// Changes of slices by operation.
-    pub(super) changes: Counters,
+    pub(super) slice_changes: Counters,
     changed: Histograms,
-    pub(super) succeeded: Counter,
-    pub(super) stale: Counter,
-    pub(super) failed: Counter,
+    pub(super) succeeded_syncs: Counter,
+    pub(super) stale_syncs: Counter,
+    pub(super) failed_syncs: Counter,
     distributions: Gauges,
     distribution_of: Mutex<HashMap<Key, &'static str>>,
 }
@@ -31,7 +31,7 @@ pub(super) struct SliceMetrics {
 impl SliceMetrics {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let many = || exponential_buckets(2.0, 2.0, 15);
-        let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with(&[]);
+        let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with_label_values(&[]);
         let syncs = metrics.counter(
             "endpoint_slice_controller_syncs",
             Stability::Alpha,
@@ -47,7 +47,7 @@ impl SliceMetrics {
                 "endpoint_slice_controller_endpoints_removed_per_sync",
                 "Number of endpoints removed on each Service sync",
             ),
-            shares: Shares::new(
+            shares: TotalGauges::new(
                 metrics,
                 Stability::Beta,
                 [
@@ -56,7 +56,7 @@ impl SliceMetrics {
                     "endpoint_slice_controller_desired_endpoint_slices",
                 ],
             ),
-            changes: changes(metrics, "endpoint_slice_controller_changes"),
+            slice_changes: register_slice_changes(metrics, "endpoint_slice_controller_changes"),
             changed: metrics.histogram(
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
                 Stability::Alpha,
@@ -64,9 +64,9 @@ impl SliceMetrics {
                 &["topology", "traffic_distribution"],
                 DEFAULT_BUCKETS,
             ),
-            succeeded: syncs.with(&["success"]),
-            stale: syncs.with(&["stale"]),
-            failed: syncs.with(&["error"]),
+            succeeded_syncs: syncs.with_label_values(&["success"]),
+            stale_syncs: syncs.with_label_values(&["stale"]),
+            failed_syncs: syncs.with_label_values(&["error"]),
             distributions: metrics.gauge(
                 "endpoint_slice_controller_services_count_by_traffic_distribution",
                 Stability::Beta,
@@ -78,34 +78,34 @@ impl SliceMetrics {
     }
 
     /// Records the numbers of one planned sync of a Service.
-    pub(super) fn planned(&self, key: &Key, totals: &Totals) {
+    pub(super) fn record_plan(&self, key: &Key, totals: &SliceSyncTotals) {
         for counts in &totals.counts {
-            self.added.observe(counts.added as f64);
-            self.removed.observe(counts.removed as f64);
+            self.added.observe(counts.endpoints_added as f64);
+            self.removed.observe(counts.endpoints_removed as f64);
         }
-        self.shares.set(key, totals.counts.iter().copied());
-        self.distribute(key, totals.distribution);
+        self.shares.set_contribution(key, totals.counts.iter().copied());
+        self.set_distribution(key, totals.traffic_distribution);
     }
 
     /// Records that all slices of an address type are written, with the number of writes.
-    pub(super) fn done(&self, spread: Spread, slices: usize) {
-        let topology = if spread.by_capacity { "Auto" } else { "Disabled" };
-        self.changed.with(&[topology, spread.distribution.unwrap_or("")]).observe(slices as f64);
+    pub(super) fn record_writes(&self, spread: HintMetricLabels, slices: usize) {
+        let topology = if spread.is_by_capacity { "Auto" } else { "Disabled" };
+        self.changed.with_label_values(&[topology, spread.traffic_distribution.unwrap_or("")]).observe(slices as f64);
     }
 
     /// Removes a deleted Service from the totals.
-    pub(super) fn forget(&self, key: &Key) {
-        self.shares.forget(key);
-        self.distribute(key, None);
+    pub(super) fn forget_service(&self, key: &Key) {
+        self.shares.remove_contribution(key);
+        self.set_distribution(key, None);
     }
 
-    fn distribute(&self, key: &Key, new: Option<&'static str>) {
+    fn set_distribution(&self, key: &Key, new: Option<&'static str>) {
         let mut known = self.distribution_of.lock();
         if let Some(old) = known.remove(key) {
-            self.distributions.with(&[old]).dec();
+            self.distributions.with_label_values(&[old]).dec();
         }
         if let Some(new) = new {
-            self.distributions.with(&[new]).inc();
+            self.distributions.with_label_values(&[new]).inc();
             known.insert(key.clone(), new);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{controller::Observed, io::Failed, meta::Key};
+use common::{controller::Observation, io::SyncError, meta::Key};
 
 use super::{
     SliceController,
@@ -10,39 +10,39 @@ use super::{
 };
 use crate::{
     by_name::Pods,
-    objects::CONTROLLER,
-    observe::{slices_of, wait_for_index},
+    objects::MANAGED_BY_SLICE_CONTROLLER,
+    observe::{slices_of_service, wait_for_index},
 };
 
 impl SliceController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observation<Snapshot>, SyncError> {
         let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
-            return Ok(Observed::Gone);
+            return Ok(Observation::Gone);
         };
         let uid = &service.metadata.uid;
         let mut snapshot = Snapshot {
-            memory: self.watch.memories.of(key, uid),
+            memory: self.watch.memories.memory_of(key, uid),
             service: Arc::clone(&service),
             pods: Pods::default(),
             zones: self.watch.topology.zones(),
             slices: Vec::new(),
-            ratios: None,
+            zone_shares: None,
             max_endpoints_per_slice: self.max_endpoints_per_slice,
             max_new_ports: MAX_NEW_PORTS,
-            min_pods_of_packing: self.min_pods_of_packing,
+            min_pods_to_remember_packing: self.min_pods_of_packing,
         };
-        if !service.selects() {
-            return Ok(Observed::Ready(snapshot));
+        if !service.has_applicable_selector() {
+            return Ok(Observation::Ready(snapshot));
         }
-        if let Some(behind) = self.watch.ledger.behind(uid, &[&**self.slices.store()], Default::default) {
-            return Ok(Observed::behind(behind));
+        if let Some(behind) = self.watch.ledger.unseen_write(uid, &[&**self.slices.store()], Default::default) {
+            return Ok(Observation::waiting_for_own_writes(behind));
         }
-        let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
+        let Some(pods) = self.members.pods_of_service(&service)? else { return Ok(wait_for_index()) };
         snapshot.pods = pods;
-        snapshot.slices = slices_of(self.slices.store(), key, CONTROLLER)?;
-        if service.wants_topology_hints() {
-            snapshot.ratios = self.watch.topology.ratios().map(Arc::new);
+        snapshot.slices = slices_of_service(self.slices.store(), key, MANAGED_BY_SLICE_CONTROLLER)?;
+        if service.has_topology_hints_enabled() {
+            snapshot.zone_shares = self.watch.topology.zone_shares().map(Arc::new);
         }
-        Ok(Observed::Ready(snapshot))
+        Ok(Observation::Ready(snapshot))
     }
 }

@@ -5,52 +5,52 @@ use std::sync::Arc;
 use common::controller::Explain;
 
 use crate::{
-    memory::Memory,
+    memory::ServiceMemory,
     objects::Slice,
-    plan::{self, PutOff, SliceMetadata, Writes},
+    plan::{self, Deferred, SliceMetadata, SliceWrites},
 };
 
 /// The kind of hints of a Service, as labels of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
+pub struct HintMetricLabels {
     /// Whether hints follow the capacity of zones.
-    pub by_capacity: bool,
+    pub is_by_capacity: bool,
     /// The value of `spec.trafficDistribution`, if it has an effect.
-    pub distribution: Option<&'static str>,
+    pub traffic_distribution: Option<&'static str>,
 }
 
 /// The wanted writes of one sync, and the memory for the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Whether this loop manages the slices: the Service has a selector and is not an `ExternalName`.
-    pub is_ours: bool,
+    pub is_managed: bool,
     /// The metadata of every written slice.
     pub slice_metadata: SliceMetadata,
     /// Writes for each address type of the Service.
-    pub writes: Vec<Writes>,
+    pub writes: Vec<SliceWrites>,
     /// Slices of other address types, which are deleted last.
-    pub unsupported: Vec<Arc<Slice>>,
+    pub unsupported_slices: Vec<Arc<Slice>>,
     /// The new memory of the Service.
-    pub memory: Memory,
+    pub memory: ServiceMemory,
     /// The kind of hints, for metrics.
-    pub spread: Spread,
+    pub hint_labels: HintMetricLabels,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        if !self.is_ours {
+        if !self.is_managed {
             return "the Service has no selector or is an ExternalName: its slices are not managed".to_owned();
         }
-        plan::situation(&self.writes)
+        plan::describe_wanted_counts(&self.writes)
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
         for writes in &self.writes {
-            out.extend(writes.left_out.iter().cloned());
-            let PutOff { endpoints, slices } = writes.put_off;
-            if writes.put_off != PutOff::default() {
-                let kind = writes.kind;
+            out.extend(writes.omitted_pod_messages.iter().cloned());
+            let Deferred { wanted_endpoints: endpoints, wanted_slices: slices } = writes.deferred;
+            if writes.deferred != Deferred::default() {
+                let kind = writes.address_type;
                 out.push(format!(
                     "the number of ports in the new slices of one sync is limited: {endpoints} {kind} endpoints and {slices} \
                      slices are deferred to the next sync"

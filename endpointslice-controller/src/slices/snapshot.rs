@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     by_name::Pods,
-    memory::Memory,
+    memory::ServiceMemory,
     objects::{Service, Slice},
-    zones::{Ratios, Zones},
+    zones::{ZoneShares, ZonesByNode},
 };
 
 /// The value of [`Snapshot::max_new_ports`]. A Service with 100 ports exceeds it only with 5,000 new slices in one sync.
@@ -20,17 +20,17 @@ pub struct Snapshot {
     /// Selected Pods, sorted by name; empty without a selector.
     pub pods: Pods,
     /// The zone of each Node.
-    pub zones: Arc<Zones>,
+    pub zones: Arc<ZonesByNode>,
     /// Slices that this loop manages for the Service, sorted by name, without terminating ones.
     pub slices: Vec<Arc<Slice>>,
     /// The controller's memory of the Service; empty before the first sync.
-    pub memory: Memory,
+    pub memory: ServiceMemory,
     /// The zones' shares of CPU; `None` if unknown. Set only for Services with hints by capacity.
-    pub ratios: Option<Arc<Ratios>>,
+    pub zone_shares: Option<Arc<ZoneShares>>,
     /// The number of endpoints up to which a slice is filled, from `--max-endpoints-per-slice`.
     pub max_endpoints_per_slice: usize,
     /// The total number of ports in new slices at which a sync stops creating slices.
     pub max_new_ports: usize,
     /// The number of Pods from which a sync remembers the slice of each Pod.
-    pub min_pods_of_packing: usize,
+    pub min_pods_to_remember_packing: usize,
 }

@@ -2,44 +2,46 @@
 
 use common::{
     consistency::Ledger,
-    controller::priority,
+    controller::priority_of_origin,
     queue::Priority,
-    store::{Event, Origin},
+    store::{CacheEvent, ChangeOrigin},
 };
 
 use super::metrics::SliceMetrics;
-use crate::{members::SharedMembership, memory::Memories, objects::Service, topology::Topology, watch::SliceWatch};
+use crate::{
+    members::SharedMembership, memory::ServiceMemories, objects::Service, topology::Topology, watch::SliceEventHandlers,
+};
 
 /// The event handlers of the loop of slices, and the state that they change. Upstream: `pkg/controller/endpointslice`,
 /// `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
-pub(super) struct Watch {
+pub(super) struct EventHandlers {
     pub(super) topology: Topology,
-    pub(super) memories: Memories,
+    pub(super) memories: ServiceMemories,
     pub(super) ledger: Ledger,
-    pub(super) slices: SliceWatch,
+    pub(super) slice_handlers: SliceEventHandlers,
     pub(super) metrics: SliceMetrics,
 }
 
-impl Watch {
+impl EventHandlers {
     /// Enqueues the Service of an event, and removes all state of a deleted Service.
-    pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
+    pub(super) fn on_service(&self, event: &CacheEvent<Service>, origin: ChangeOrigin) {
         let key = event.meta().key();
-        if let Event::Deleted(service) = event {
+        if let CacheEvent::Deleted(service) = event {
             let uid = &service.metadata.uid;
             self.memories.forget(&key, uid);
-            self.slices.own.forget(&key);
-            self.ledger.forget(uid);
-            self.metrics.forget(&key);
+            self.slice_handlers.own_writes.forget_service(&key);
+            self.ledger.forget_owner(uid);
+            self.metrics.forget_service(&key);
         }
-        self.slices.queue.add(key, priority(origin));
+        self.slice_handlers.queue.add(key, priority_of_origin(origin));
     }
 
     /// Enqueues Services with hints that no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes
     /// with a new zone.
-    pub(super) fn recheck_zones(&self, members: &SharedMembership) {
-        let moved = members.services_on(&self.topology.take_moved());
-        for key in self.topology.overloaded(&self.memories).into_iter().chain(moved) {
-            self.slices.queue.add(key, Priority::Normal);
+    pub(super) fn enqueue_after_node_changes(&self, members: &SharedMembership) {
+        let moved = members.services_on_nodes(&self.topology.take_moved_nodes());
+        for key in self.topology.services_with_outdated_hints(&self.memories).into_iter().chain(moved) {
+            self.slice_handlers.queue.add(key, Priority::Normal);
         }
     }
 }

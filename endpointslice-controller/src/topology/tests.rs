@@ -1,6 +1,6 @@
 use std::cell::Cell;
 
-use common::meta::Version;
+use common::meta::ResourceVersion;
 use serde_json::json;
 
 use super::*;
@@ -19,9 +19,9 @@ async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
     let topology = Topology::new(Arc::default());
     let nodes: Vec<Arc<Node>> = (0..2_000).map(|n| Arc::new(node(n, ["a", "b"][n % 2], "True"))).collect();
     for new in &nodes {
-        topology.on_node(&Event::Added(Arc::clone(new)), Origin::Initial);
+        topology.on_node(&CacheEvent::Added(Arc::clone(new)), ChangeOrigin::Initial);
     }
-    assert!(topology.ratios().is_some());
+    assert!(topology.zone_shares().is_some());
     let checks = Cell::new(0);
     let checking = topology.recheck_after_changes(&clock, || checks.set(checks.get() + 1));
     let failing = async {
@@ -29,35 +29,35 @@ async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
         assert_eq!(checks.get(), 1, "after the first list");
         for (index, old) in nodes.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
             let (old, new) = (Arc::clone(old), Arc::new(node(index, "a", "False")));
-            topology.on_node(&Event::Updated { old, new }, Origin::Watch);
+            topology.on_node(&CacheEvent::Updated { old, new }, ChangeOrigin::Watch);
         }
         clock.sleep(Duration::from_secs(10)).await;
     };
     tokio::select! { () = checking => {}, () = failing => {} }
     assert_eq!(checks.get(), 2);
-    assert_eq!(topology.ratios(), None, "one zone is left");
+    assert_eq!(topology.zone_shares(), None, "one zone is left");
 }
 
 /// ENDPOINTSLICE-12.
 #[test]
 fn new_nodes_and_nodes_with_a_new_zone_count_as_moved() {
     let topology = Topology::new(Arc::default());
-    let put = |old: Option<Node>, new: Node, origin: Origin| {
+    let put = |old: Option<Node>, new: Node, origin: ChangeOrigin| {
         let new = Arc::new(new);
         let event = match old.map(Arc::new) {
-            Some(old) => Event::Updated { old, new },
-            None => Event::Added(new),
+            Some(old) => CacheEvent::Updated { old, new },
+            None => CacheEvent::Added(new),
         };
         topology.on_node(&event, origin);
-        topology.take_moved().iter().map(ToString::to_string).collect::<Vec<_>>()
+        topology.take_moved_nodes().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(put(None, node(0, "a", "True"), Origin::Initial), [""; 0]);
-    assert_eq!(put(None, node(1, "", "True"), Origin::Watch), ["n1"]);
-    assert_eq!(put(Some(node(1, "", "True")), node(1, "", "False"), Origin::Watch), [""; 0]);
-    assert_eq!(put(Some(node(1, "", "False")), node(1, "b", "False"), Origin::Watch), ["n1"]);
-    topology.on_node(&Event::Deleted(Arc::new(node(1, "b", "False"))), Origin::Watch);
-    assert!(topology.take_moved().is_empty(), "its Pods still serve");
-    assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have omitted its Pods");
+    assert_eq!(put(None, node(0, "a", "True"), ChangeOrigin::Initial), [""; 0]);
+    assert_eq!(put(None, node(1, "", "True"), ChangeOrigin::Watch), ["n1"]);
+    assert_eq!(put(Some(node(1, "", "True")), node(1, "", "False"), ChangeOrigin::Watch), [""; 0]);
+    assert_eq!(put(Some(node(1, "", "False")), node(1, "b", "False"), ChangeOrigin::Watch), ["n1"]);
+    topology.on_node(&CacheEvent::Deleted(Arc::new(node(1, "b", "False"))), ChangeOrigin::Watch);
+    assert!(topology.take_moved_nodes().is_empty(), "its Pods still serve");
+    assert_eq!(put(None, node(1, "b", "True"), ChangeOrigin::Relist), ["n1"], "a sync may have omitted its Pods");
 }
 
 /// ENDPOINTSLICE-42.
@@ -66,18 +66,18 @@ async fn capacity_follows_every_node() {
     let topology = Topology::new(Arc::default());
     let store: Store<Node> = Store::default();
     let tell = |nodes: Vec<Node>, version: &str| {
-        for event in &store.fill(nodes, Version::parse(version)) {
-            topology.on_node(event, Origin::Relist);
+        for event in &store.replace_for_tests(nodes, ResourceVersion::parse(version)) {
+            topology.on_node(event, ChangeOrigin::Relist);
         }
     };
     tell(vec![node(0, "a", "True"), node(1, "b", "True")], "2");
-    let two = topology.ratios();
+    let two = topology.zone_shares();
     assert!(two.is_some());
     assert_eq!(topology.zones().get("n1").map(common::intern::Text::as_str), Some("b"));
     tell(vec![node(0, "a", "True")], "3");
-    assert_eq!((topology.ratios(), topology.zones().get("n1")), (None, None));
+    assert_eq!((topology.zone_shares(), topology.zones().get("n1")), (None, None));
     tell(vec![node(0, "a", "True"), node(1, "b", "True"), node(2, "", "True")], "4");
-    assert_eq!(topology.ratios(), None, "a Node without a zone");
+    assert_eq!(topology.zone_shares(), None, "a Node without a zone");
     tell(vec![node(0, "a", "True"), node(1, "b", "True")], "5");
-    assert_eq!(topology.ratios(), two);
+    assert_eq!(topology.zone_shares(), two);
 }

@@ -1,12 +1,12 @@
 use serde_json::{Value, json};
 
-use crate::world::{World, endpoints, web};
+use crate::world::{TestCluster, endpoints_in, web_service};
 
 /// Returns the hinted zone and node of each endpoint.
-async fn hints(world: &World) -> Vec<(Value, Value)> {
-    let slice = world.slice().await;
+async fn hints(world: &TestCluster) -> Vec<(Value, Value)> {
+    let slice = world.only_slice().await;
     let name = |of: &Value, field: &str| of["hints"][field][0]["name"].clone();
-    endpoints(&slice).iter().map(|e| (name(e, "forZones"), name(e, "forNodes"))).collect()
+    endpoints_in(&slice).iter().map(|e| (name(e, "forZones"), name(e, "forNodes"))).collect()
 }
 
 fn all(pairs: &[(&str, &str)]) -> Vec<(Value, Value)> {
@@ -17,24 +17,24 @@ fn all(pairs: &[(&str, &str)]) -> Vec<(Value, Value)> {
 /// ENDPOINTSLICE-39.
 #[tokio::test(start_paused = true)]
 async fn endpoints_are_hinted_to_their_zone_or_node() {
-    let world = World::new().await;
-    world.apply(web(&json!({"trafficDistribution": "PreferSameZone"}))).await;
-    world.pods(0..2).await;
-    world.wait(2).await;
+    let world = TestCluster::new().await;
+    world.create_object(web_service(&json!({"trafficDistribution": "PreferSameZone"}))).await;
+    world.create_pods(0..2).await;
+    world.wait_seconds(2).await;
     assert_eq!(hints(&world).await, all(&[("z0", ""), ("z1", "")]));
-    world.change("services", "web", json!({"spec": {"trafficDistribution": "PreferSameNode"}})).await;
-    world.wait(1).await;
+    world.patch_object("services", "web", json!({"spec": {"trafficDistribution": "PreferSameNode"}})).await;
+    world.wait_seconds(1).await;
     assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("z1", "n1")]));
-    world.ready(1, false).await;
-    world.wait(1).await;
+    world.set_pod_ready(1, false).await;
+    world.wait_seconds(1).await;
     assert_eq!(hints(&world).await, all(&[("z0", "n0"), ("", "")]), "only ready endpoints");
-    world.change("services", "web", json!({"spec": {"trafficDistribution": null}})).await;
-    world.wait(1).await;
+    world.patch_object("services", "web", json!({"spec": {"trafficDistribution": null}})).await;
+    world.wait_seconds(1).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
 }
 
 fn auto() -> Value {
-    let mut service = web(&json!({}));
+    let mut service = web_service(&json!({}));
     service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
     service
 }
@@ -42,30 +42,30 @@ fn auto() -> Value {
 /// ENDPOINTSLICE-43, ENDPOINTSLICE-45, ENDPOINTSLICE-82.
 #[tokio::test(start_paused = true)]
 async fn zones_get_endpoints_in_proportion_to_their_capacity() {
-    let world = World::new().await;
-    world.apply(auto()).await;
+    let world = TestCluster::new().await;
+    world.create_object(auto()).await;
     for index in [0, 2, 4, 1] {
-        world.pod(index).await;
+        world.create_pod(index).await;
     }
-    world.wait(2).await;
+    world.wait_seconds(2).await;
     let mut zones: Vec<Value> = hints(&world).await.into_iter().map(|(zone, _)| zone).collect();
     zones.sort_by_key(ToString::to_string);
     assert_eq!(zones, ["z0", "z0", "z1", "z1"], "z1 gets one of z0's");
     let expected = "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4";
     assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);
-    let before = world.written();
-    world.change("services", "web", json!({"metadata": {"annotations": {"note": "1"}}})).await;
-    world.wait(2).await;
-    assert_eq!(world.written(), before, "correct hints stay");
+    let before = world.slice_write_count();
+    world.patch_object("services", "web", json!({"metadata": {"annotations": {"note": "1"}}})).await;
+    world.wait_seconds(2).await;
+    assert_eq!(world.slice_write_count(), before, "correct hints stay");
 }
 
 /// ENDPOINTSLICE-43, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn too_few_endpoints_have_no_hints() {
-    let world = World::new().await;
-    world.apply(auto()).await;
-    world.pod(0).await;
-    world.wait(2).await;
+    let world = TestCluster::new().await;
+    world.create_object(auto()).await;
+    world.create_pod(0).await;
+    world.wait_seconds(2).await;
     assert_eq!(hints(&world).await, all(&[("", "")]));
     let expected =
         "Warning TopologyAwareHintsDisabled Insufficient number of endpoints (1 endpoints, 2 zones), addressType: IPv4";
@@ -75,14 +75,14 @@ async fn too_few_endpoints_have_no_hints() {
 /// ENDPOINTSLICE-42, ENDPOINTSLICE-44, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn hints_follow_the_nodes() {
-    let world = World::new().await;
-    world.apply(auto()).await;
-    world.pods(0..4).await;
-    world.wait(2).await;
+    let world = TestCluster::new().await;
+    world.create_object(auto()).await;
+    world.create_pods(0..4).await;
+    world.wait_seconds(2).await;
     assert_eq!(hints(&world).await, all(&[("z0", ""), ("z1", ""), ("z0", ""), ("z1", "")]));
-    world.node(1, "False").await;
-    world.node(3, "False").await;
-    world.wait(2).await;
+    world.put_node(1, "False").await;
+    world.put_node(3, "False").await;
+    world.wait_seconds(2).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", ""), ("", ""), ("", "")]), "one zone is left");
     let expected = "Warning TopologyAwareHintsDisabled Insufficient Node information";
     assert!(world.events().await.iter().any(|event| event.starts_with(expected)), "{:#?}", world.events().await);
@@ -91,14 +91,18 @@ async fn hints_follow_the_nodes() {
 /// ENDPOINTSLICE-39, ENDPOINTSLICE-45.
 #[tokio::test(start_paused = true)]
 async fn removing_the_annotation_removes_the_hints() {
-    let world = World::new().await;
-    world.apply(auto()).await;
-    world.pods(0..2).await;
-    world.wait(2).await;
+    let world = TestCluster::new().await;
+    world.create_object(auto()).await;
+    world.create_pods(0..2).await;
+    world.wait_seconds(2).await;
     world
-        .change("services", "web", json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": null}}}))
+        .patch_object(
+            "services",
+            "web",
+            json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": null}}}),
+        )
         .await;
-    world.wait(1).await;
+    world.wait_seconds(1).await;
     assert_eq!(hints(&world).await, all(&[("", ""), ("", "")]));
     let expected = "Warning TopologyAwareHintsDisabled Topology Aware Hints has been disabled, addressType: IPv4";
     assert!(world.events().await.iter().any(|event| event == expected), "{:#?}", world.events().await);

@@ -2,34 +2,34 @@
 
 use std::time::Duration;
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use serde_json::json;
 
-use crate::world::{World, web};
+use crate::world::{TestCluster, web_service};
 
 /// ENDPOINTSLICE-9, ENDPOINTSLICE-74.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
     let batch = TuneValue::Duration(Duration::from_secs(10));
-    let settings = Settings::new().with_shadow(true).with_tune("endpointslice-updates-batch-period", batch);
-    let world = World::with(settings).await;
-    world.apply(web(&json!({}))).await;
-    world.wait(1).await;
+    let settings = OperatorSettings::new().with_shadow(true).with_tune("endpointslice-updates-batch-period", batch);
+    let world = TestCluster::with_settings(settings).await;
+    world.create_object(web_service(&json!({}))).await;
+    world.wait_seconds(1).await;
     // Ignores the plans of the Endpoints loop, which has the same key and no batch period.
     let slices = || {
-        let mut plans = world.plans("shop/web");
+        let mut plans = world.acted_plans("shop/web");
         plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("EndpointSlice")));
         plans
     };
     let decided = slices().len();
     let began = world.clock.now();
-    world.pods(0..5).await;
-    world.wait(9).await;
+    world.create_pods(0..5).await;
+    world.wait_seconds(9).await;
     assert_eq!(slices().len(), decided, "the batch is open");
-    world.wait(5).await;
+    world.wait_seconds(5).await;
     let plans = slices();
     let (at, actions) = &plans[decided];
     assert_eq!(actions, &["create 1 IPv4 EndpointSlice: 5 endpoints, 5 of them ready"]);
     assert_eq!(at.duration_since(began).as_secs(), 10);
-    assert_eq!((world.written(), world.slices().await.len()), (0, 0));
+    assert_eq!((world.slice_write_count(), world.list_slices().await.len()), (0, 0));
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use common::{
     intern::Text,
-    io::{self, Failed, Requeue},
+    io::{self, Requeue, SyncError},
     meta::OwnerRef,
     object::Object as _,
 };
@@ -21,10 +21,10 @@ use super::{
     snapshot::{Owner, Snapshot},
 };
 use crate::{
-    graph::FOREGROUND,
-    objects::Partial,
-    parked::Awaited,
-    place::{Live, Place},
+    graph::FOREGROUND_FINALIZER,
+    objects::PartialObject,
+    parked::ParkCondition,
+    place::{LiveObject, ObjectLocation},
 };
 
 /// A change of the collector's memory that a sync requests.
@@ -33,7 +33,7 @@ pub enum Note {
     /// The object is no longer parked.
     Unparked,
     /// The object is parked until this condition is true.
-    Parked(Awaited),
+    Parked(ParkCondition),
     /// The object does not exist.
     Absent,
     /// The owner named by this reference does not exist. The second field is the namespace of the owner.
@@ -41,45 +41,45 @@ pub enum Note {
 }
 
 /// The current state of the graph and the monitors, read again during a sync.
-pub struct Fresh {
+pub struct CurrentOwners {
     /// The owners named by the requested references, in the same order.
     pub owners: Vec<Owner>,
     /// Whether a dependent of the object is itself in foreground deletion, so that there may be a cycle.
-    pub in_cycle: bool,
+    pub may_be_in_cycle: bool,
 }
 
 impl io::Note for Note {
     /// The owner references for which a sync requests the current state.
-    type Question = Vec<OwnerRef>;
-    type Fresh = Fresh;
+    type Query = Vec<OwnerRef>;
+    type NewState = CurrentOwners;
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
 /// Executes the plan for one object.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // If the kind is not served, the plan sends no request, so the placeholder resource is never used.
-    let place = Place::new(snapshot.resource.unwrap_or(Partial::RESOURCE), &snapshot.view.identity);
-    io.note(Note::Unparked);
+    let place = ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.view.identity);
+    io.apply_note(Note::Unparked);
     let exists = match plan {
-        Plan::Nothing(_) | Plan::Blocked(_) => true,
+        Plan::Nothing(_) | Plan::BlockedByDependents(_) => true,
         Plan::Wait(awaited, _) => {
-            io.note(Note::Parked(awaited.clone()));
+            io.apply_note(Note::Parked(awaited.clone()));
             true
         }
-        Plan::Finish => {
+        Plan::RemoveForegroundFinalizer => {
             let why = "foregroundDeletion; no dependent blocks its deletion";
-            io.unless_ending(place.remove_finalizer(FOREGROUND, why, io)).await.unwrap_or(Ok(true))?
+            io.unless_shutting_down(place.remove_finalizer(FOREGROUND_FINALIZER, why, io)).await.unwrap_or(Ok(true))?
         }
-        Plan::Exists => match place.live("only owner references name it", io).await? {
-            Live::Absent => false,
+        Plan::LookUpObject => match place.read_live("only owner references name it", io).await? {
+            LiveObject::Absent => false,
             // A monitor has not seen the existing object yet, so the lookup is repeated.
-            Live::AsExpected | Live::Is(_) => return Ok(Requeue::RateLimited),
+            LiveObject::AsExpected | LiveObject::Existing(_) => return Ok(Requeue::AfterBackoff),
         },
-        Plan::Delete { .. } | Plan::Verify { .. } => judge::judge(snapshot, &place, io).await?,
+        Plan::Delete { .. } | Plan::LookUpOwners { .. } => judge::judge(snapshot, &place, io).await?,
     };
     if !exists {
-        io.note(Note::Absent);
+        io.apply_note(Note::Absent);
     }
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }

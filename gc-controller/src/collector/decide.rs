@@ -16,40 +16,40 @@
 
 mod verdict;
 
-pub use verdict::{Standing, Verdict, verdict};
+pub use verdict::{OwnerStanding, Verdict, verdict};
 
 use super::{
-    plan::{Plan, Propagation},
-    snapshot::{Owner, OwnerKind, Snapshot},
+    plan::{Plan, PropagationPolicy},
+    snapshot::{KindState, Owner, Snapshot},
 };
-use crate::{graph::OwnerState, parked::Awaited};
+use crate::{graph::OwnerState, parked::ParkCondition};
 
 /// Decides which work an object needs.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let view = &snapshot.view;
-    if view.being_deleted && !view.deleting_dependents {
+    if view.is_being_deleted && !view.is_deleting_dependents {
         return Plan::Nothing("it is being deleted already");
     }
     let Some(resource) = snapshot.resource else {
-        let awaited = Awaited::Served(view.kind.clone());
+        let awaited = ParkCondition::KindServed(view.kind.clone());
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
     // A virtual node has no namespace if only a cluster-scoped object names it. A namespaced object cannot be located without
     // one.
-    if resource.namespaced && view.identity.namespace.is_empty() {
+    if resource.is_namespaced && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }
     if view.is_virtual {
         // When the list of the kind is complete, its monitor reports whether the object exists. Dependents of the object wait
         // until then.
-        if snapshot.unseen {
+        if snapshot.is_kind_unsynced {
             let why = format!("not all objects of kind {} are known", view.kind.kind);
-            return Plan::Wait(Awaited::Known(view.kind.clone()), why);
+            return Plan::Wait(ParkCondition::KindListed(view.kind.clone()), why);
         }
-        return Plan::Exists;
+        return Plan::LookUpObject;
     }
-    if view.deleting_dependents {
+    if view.is_deleting_dependents {
         return finish(snapshot);
     }
     if snapshot.owners.is_empty() {
@@ -58,39 +58,40 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let uncertain: Vec<&Owner> = snapshot.owners.iter().filter(|owner| owner.state != OwnerState::Absent).collect();
     for owner in &uncertain {
         match owner.kind {
-            OwnerKind::Unknown => {
+            KindState::Unknown => {
                 let why = format!("the kind of owner {} is not served", owner.name());
-                return Plan::Wait(Awaited::Served(owner.of()), why);
+                return Plan::Wait(ParkCondition::KindServed(owner.written_kind()), why);
             }
             _ if owner.is_namespaced() && view.identity.namespace.is_empty() => {
                 return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
             }
-            OwnerKind::Unsynced => {
+            KindState::Unsynced => {
                 let why = format!("not all objects of the kind of owner {} are known", owner.name());
-                return Plan::Wait(Awaited::Known(owner.of()), why);
+                return Plan::Wait(ParkCondition::KindListed(owner.written_kind()), why);
             }
-            OwnerKind::Unwatched | OwnerKind::Synced => {}
+            KindState::Unwatched | KindState::Synced => {}
         }
     }
     if uncertain.is_empty() && view.version.is_known() {
-        let propagation = Propagation::of_finalizers(view.orphans, view.foreground);
-        return Plan::Delete { propagation, owners: snapshot.owners.len() };
+        let propagation = PropagationPolicy::from_finalizers(view.has_orphan_finalizer, view.has_foreground_finalizer);
+        return Plan::Delete { propagation, owner_count: snapshot.owners.len() };
     }
-    Plan::Verify { uncertain: uncertain.len() }
+    Plan::LookUpOwners { uncertain: uncertain.len() }
 }
 
 /// Decides the work for an object in foreground deletion.
 fn finish(snapshot: &Snapshot) -> Plan {
     let view = &snapshot.view;
-    if view.blocking > 0 {
-        return Plan::Blocked(view.blocking);
+    if view.blocking_dependents > 0 {
+        return Plan::BlockedByDependents(view.blocking_dependents);
     }
     // The lists of all resources must be complete, because a dependent that no monitor has seen yet may block the deletion.
-    match snapshot.unsynced.first() {
-        Some(resource) => {
-            Plan::Wait(Awaited::Everything, format!("not all {resource} are known; one may block the deletion"))
-        }
-        None => Plan::Finish,
+    match snapshot.unsynced_resources.first() {
+        Some(resource) => Plan::Wait(
+            ParkCondition::EverythingListed,
+            format!("not all {resource} are known; one may block the deletion"),
+        ),
+        None => Plan::RemoveForegroundFinalizer,
     }
 }
 

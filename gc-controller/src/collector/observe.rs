@@ -5,35 +5,42 @@ use jiff::Timestamp;
 
 use super::{
     Collector,
-    act::Fresh,
-    snapshot::{Owner, OwnerKind, Snapshot},
+    act::CurrentOwners,
+    snapshot::{KindState, Owner, Snapshot},
 };
-use crate::graph::{Identity, Kind, OwnerState, View};
+use crate::graph::{Identity, Kind, NodeView, OwnerState};
 
 impl Collector {
-    pub(super) fn snapshot(&self, mut view: View, now: Timestamp) -> Snapshot {
+    pub(super) fn snapshot(&self, mut view: NodeView, now: Timestamp) -> Snapshot {
         let owners = self.owners(std::mem::take(&mut view.owners), &view.owner_states);
-        let (known, resource) = self.monitors.known(&view.kind);
-        let unsynced = if view.deleting_dependents { self.monitors.coming() } else { Vec::new() };
-        Snapshot { now, view, resource, unseen: known == OwnerKind::Unsynced, owners, unsynced }
+        let (known, resource) = self.monitors.kind_state(&view.kind);
+        let unsynced = if view.is_deleting_dependents { self.monitors.pending_resources() } else { Vec::new() };
+        Snapshot {
+            now,
+            view,
+            resource,
+            is_kind_unsynced: known == KindState::Unsynced,
+            owners,
+            unsynced_resources: unsynced,
+        }
     }
 
     /// Reads the current states of the owners in `references`, and whether the object may be part of a cycle.
-    pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Fresh {
+    pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> CurrentOwners {
         let Identity { namespace, uid, .. } = &snapshot.view.identity;
         let mut graph = self.collection.graph.lock();
         let in_cycle = graph.may_be_in_cycle(uid);
         let states: Vec<OwnerState> =
             references.iter().map(|reference| graph.owner_state(reference, namespace)).collect();
         drop(graph);
-        Fresh { owners: self.owners(references, &states), in_cycle }
+        CurrentOwners { owners: self.owners(references, &states), may_be_in_cycle: in_cycle }
     }
 
     /// Combines owner references and the states of the owners in the graph with the states of the owners' kinds.
     fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
-            let (kind, resource) = self.monitors.known(&kind);
+            let (kind, resource) = self.monitors.kind_state(&kind);
             Owner { reference, kind, resource, state: *state }
         };
         references.into_iter().zip(states).map(owner).collect()

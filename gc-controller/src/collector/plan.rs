@@ -2,7 +2,7 @@
 
 use common::controller::Explain;
 
-use crate::parked::Awaited;
+use crate::parked::ParkCondition;
 
 /// Work that an object needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,31 +10,31 @@ pub enum Plan {
     /// The object needs no work, for this reason.
     Nothing(&'static str),
     /// The object is parked until this condition is true. The text is the reason.
-    Wait(Awaited, String),
+    Wait(ParkCondition, String),
     /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
     /// appears. The removal of the last one enqueues the object again.
-    Blocked(usize),
+    BlockedByDependents(usize),
     /// No dependent blocks the foreground deletion: the finalizer is removed.
-    Finish,
+    RemoveForegroundFinalizer,
     /// The object is deleted. The version in the graph is the precondition.
     Delete {
         /// Propagation policy for the dependents of the object.
-        propagation: Propagation,
+        propagation: PropagationPolicy,
         /// Number of owner references, all of them to objects that do not exist.
-        owners: usize,
+        owner_count: usize,
     },
     /// The owners are looked up.
-    Verify {
+    LookUpOwners {
         /// Number of owners that may exist.
         uncertain: usize,
     },
     /// A lookup determines whether the object exists, because only owner references name it.
-    Exists,
+    LookUpObject,
 }
 
 /// `propagationPolicy` of a DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
+pub enum PropagationPolicy {
     /// The dependents are collected after the object is deleted.
     Background,
     /// The dependents are deleted before the object.
@@ -43,7 +43,7 @@ pub enum Propagation {
     Orphan,
 }
 
-impl Propagation {
+impl PropagationPolicy {
     /// Returns the value of `propagationPolicy` in the API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Propagation {
     }
 
     /// Returns the policy that the finalizers of an object request. The finalizer `orphan` has precedence.
-    pub fn of_finalizers(orphans: bool, foreground: bool) -> Self {
+    pub fn from_finalizers(orphans: bool, foreground: bool) -> Self {
         match (orphans, foreground) {
             (true, _) => Self::Orphan,
             (false, true) => Self::Foreground,
@@ -72,20 +72,22 @@ impl Explain for Plan {
         match self {
             Self::Nothing(why) => (*why).to_owned(),
             Self::Wait(..) => String::new(),
-            Self::Blocked(_) => "it is deleted after its dependents".to_owned(),
-            Self::Finish => "no dependent blocks its deletion".to_owned(),
-            Self::Delete { owners, .. } => format!("{} and none exists", many(*owners, "owner")),
-            Self::Verify { uncertain } => {
+            Self::BlockedByDependents(_) => "it is deleted after its dependents".to_owned(),
+            Self::RemoveForegroundFinalizer => "no dependent blocks its deletion".to_owned(),
+            Self::Delete { owner_count: owners, .. } => format!("{} and none exists", many(*owners, "owner")),
+            Self::LookUpOwners { uncertain } => {
                 format!("{} may still exist; it is deleted unless a lookup finds one", many(*uncertain, "owner"))
             }
-            Self::Exists => "only owner references name it, so it is looked up".to_owned(),
+            Self::LookUpObject => "only owner references name it, so it is looked up".to_owned(),
         }
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         match self {
             Self::Wait(_, why) => vec![why.clone()],
-            Self::Blocked(dependents) => vec![format!("{} that block its deletion", many(*dependents, "dependent"))],
+            Self::BlockedByDependents(dependents) => {
+                vec![format!("{} that block its deletion", many(*dependents, "dependent"))]
+            }
             _ => Vec::new(),
         }
     }

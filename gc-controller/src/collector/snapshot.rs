@@ -3,7 +3,7 @@
 use common::{meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
 
-use crate::graph::{Kind, OwnerState, View};
+use crate::graph::{Kind, NodeView, OwnerState};
 
 /// An object, and the known facts about its owners.
 #[derive(Clone, Debug)]
@@ -11,20 +11,20 @@ pub struct Snapshot {
     /// Time at which the graph was read.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
-    pub view: View,
+    pub view: NodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Whether the resource is watched and its initial list is not complete.
-    pub unseen: bool,
+    pub is_kind_unsynced: bool,
     /// Owner references of the object, in their order, with the states of the owners.
     pub owners: Vec<Owner>,
     /// Resources without a complete initial list, except broken ones. Empty if the object is not in foreground deletion.
-    pub unsynced: Vec<String>,
+    pub unsynced_resources: Vec<String>,
 }
 
 /// State of the monitor for the kind of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerKind {
+pub enum KindState {
     /// No resource of this kind is served.
     Unknown,
     /// The kind is served, but cannot be watched.
@@ -41,7 +41,7 @@ pub struct Owner {
     /// The reference as the object has it.
     pub reference: OwnerRef,
     /// State of the monitor for the kind of the owner.
-    pub kind: OwnerKind,
+    pub kind: KindState,
     /// Resource that serves the kind; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// State of the owner in the graph.
@@ -56,17 +56,17 @@ impl Owner {
     }
 
     /// Returns the kind of the owner, as written in the reference.
-    pub fn of(&self) -> Kind {
+    pub fn written_kind(&self) -> Kind {
         Kind { api_version: self.reference.api_version.clone(), kind: self.reference.kind.clone() }
     }
 
     /// Returns whether the kind of the owner is namespaced; false if the kind is not served.
     pub fn is_namespaced(&self) -> bool {
-        self.resource.is_some_and(|resource| resource.namespaced)
+        self.resource.is_some_and(|resource| resource.is_namespaced)
     }
 
     /// Returns whether the reference blocks the foreground deletion of the owner.
-    pub fn is_blocked(&self) -> bool {
+    pub fn blocks_owner(&self) -> bool {
         self.reference.block_owner_deletion == Some(true)
     }
 }

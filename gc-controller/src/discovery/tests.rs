@@ -19,14 +19,15 @@ fn each_resource_is_collected_in_the_version_its_server_prefers() {
         {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
         {"metadata": {"name": "events.k8s.io"}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
     ]});
-    let mut served = Served::default();
+    let mut served = DiscoveredResources::default();
     served.add(body.to_string().as_bytes()).unwrap();
-    let collected: Vec<String> = served.collected.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
+    let collected: Vec<String> =
+        served.collectable.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
     assert_eq!(collected, ["x.io/v1 a", "x.io/v1beta1 b"]);
     let old = Kind { api_version: "x.io/v1beta1".into(), kind: "A".into() };
-    assert_eq!(served.kinds[&old].version, "v1beta1");
-    assert!(served.kinds.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
-    assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
+    assert_eq!(served.resource_by_kind[&old].version, "v1beta1");
+    assert!(served.resource_by_kind.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
+    assert_eq!(served.stale_versions.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
 }
 
 /// GC-8, GC-46, GC-86.
@@ -36,11 +37,11 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
         {"version": "v2", "resources": [resource("foobars", "FooBar", &[])]},
         {"version": "v1", "resources": [resource("foobars", "FooBar", &[]), resource("others", "foobar", &[]),
             resource("foobarings", "FOOBAR", &[])]}]}]});
-    let mut served = Served::default();
+    let mut served = DiscoveredResources::default();
     served.add(body.to_string().as_bytes()).unwrap();
     let found = |version: &str, kind: &str| {
         let kind = Kind { api_version: Text::new(&format!("x.io/{version}")), kind: kind.into() };
-        served.kinds.get(&kind).map(|resource| (resource.version, resource.plural))
+        served.resource_by_kind.get(&kind).map(|resource| (resource.version, resource.plural))
     };
     for (version, kind, expected) in [
         ("v2", "FooBar", Some(("v2", "foobars"))),
@@ -62,7 +63,7 @@ fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
 /// GC-7.
 #[test]
 fn an_answer_that_is_no_discovery_document_is_an_error() {
-    let mut served = Served::default();
+    let mut served = DiscoveredResources::default();
     assert!(served.add(br#"{"kind":"APIGroupList","groups":[]}"#).is_err());
     assert!(served.add(b"<html>").is_err());
 }

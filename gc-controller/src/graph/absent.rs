@@ -2,26 +2,26 @@
 
 use common::map::HashSet;
 
-use super::{ABSENT, Identity};
+use super::{ABSENT_CAPACITY, Identity};
 
 /// Maximum length in bytes of name and UID together. Real objects are shorter, but a reference may contain texts of any length.
 /// A longer identity is not stored; the owner is looked up each time.
-const LONGEST: usize = 512;
+const MAX_IDENTITY_BYTES: usize = 512;
 
 /// A bounded set of identities without an object. Identities that were not used recently are dropped, and looked up again when
 /// needed. UIDs are never reused, so an entry cannot become wrong.
 #[derive(Default)]
-pub(super) struct Absent {
+pub(super) struct AbsentObjects {
     young: HashSet<Identity>,
     old: HashSet<Identity>,
 }
 
-impl Absent {
+impl AbsentObjects {
     pub(super) fn insert(&mut self, identity: Identity) {
-        if identity.name.len() + identity.uid.to_string().len() > LONGEST {
+        if identity.name.len() + identity.uid.to_string().len() > MAX_IDENTITY_BYTES {
             return;
         }
-        if self.young.len() >= ABSENT / 2 {
+        if self.young.len() >= ABSENT_CAPACITY / 2 {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(identity);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use common::{
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Meta, Owners, Uid, Version},
+    meta::{Meta, OwnerRefs, ResourceVersion, Uid},
 };
 use smallvec::SmallVec;
 
 use super::{
-    Graph, Identity, Node, Seen, Source, Work, WrongNamespace,
+    CrossNamespaceReference, FullSet, Graph, Identity, MonitorId, Node, Work,
     node::{self, Flags},
     references::{Reference, References},
     slab::NodeId,
@@ -38,7 +38,7 @@ fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     for reference in new.iter() {
         let first = seen.insert(&reference.uid);
         match known.get(&reference.uid).filter(|_| first) {
-            Some(before) if before.has_coordinates_of(reference) => {}
+            Some(before) if before.has_same_target_as(reference) => {}
             _ => out.register.push(reference),
         }
     }
@@ -48,12 +48,12 @@ fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
 
 /// Whether some references of a dependent match the actual identity of the owner, and whether some do not.
 #[derive(Clone, Copy, Default)]
-struct Match {
+struct ReferenceMatch {
     matches: bool,
     mismatches: bool,
 }
 
-impl Match {
+impl ReferenceMatch {
     /// Compares `identity` with the references of `dependent` that have the UID of `identity`.
     fn of(dependent: &Node, identity: &Identity) -> Self {
         if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
@@ -61,7 +61,7 @@ impl Match {
         }
         let mut out = Self::default();
         for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-            let matches = reference.names(identity);
+            let matches = reference.refers_to(identity);
             out.matches |= matches;
             out.mismatches |= !matches;
         }
@@ -72,8 +72,8 @@ impl Match {
 impl Graph {
     /// Applies an object that a watch reports as added or modified. An object with a version that is not newer than its node's
     /// changes nothing.
-    pub fn put(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
-        self.also_sees(source, meta);
+    pub fn apply_object(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
+        self.add_further_monitor(source, meta);
         let known = self.seen_version(&meta.uid);
         if known.is_none_or(|known| !meta.resource_version.is_known() || meta.resource_version > known) {
             self.see(source, meta, out);
@@ -81,7 +81,7 @@ impl Graph {
     }
 
     /// Applies a deletion that a watch reports.
-    pub fn gone(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+    pub fn apply_deletion(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
         if let Some(id) = self.nodes.find(&meta.uid)
             && self.sources.get(source.number).is_some()
         {
@@ -90,28 +90,28 @@ impl Graph {
     }
 
     /// Begins a full set: a complete list of the objects of a monitor.
-    pub fn begin(&self, source: Source) -> Seen {
-        Seen::new(source, self.sources.get(source.number))
+    pub fn begin_full_set(&self, source: MonitorId) -> FullSet {
+        FullSet::new(source, self.sources.get(source.number))
     }
 
     /// Applies one object of a full set (a complete list).
-    pub fn include(&mut self, seen: &mut Seen, meta: &Meta, out: &mut Vec<Work>) {
-        self.also_sees(seen.source, meta);
+    pub fn include_in_full_set(&mut self, seen: &mut FullSet, meta: &Meta, out: &mut Vec<Work>) {
+        self.add_further_monitor(seen.monitor, meta);
         let known = self.seen_version(&meta.uid);
         if !known.is_some_and(|known| known.is_known() && known == meta.resource_version) {
-            self.see(seen.source, meta, out);
+            self.see(seen.monitor, meta, out);
         }
         if let Some(id) = self.nodes.find(&meta.uid) {
-            seen.insert(id, self.nodes.get(id).is_from(seen.source));
+            seen.insert(id, self.nodes.get(id).belongs_to(seen.monitor));
         }
     }
 
     /// Records that a further monitor sees an object. The object belongs to the first monitor that saw it; if the first monitor
     /// stops, the object passes to a further one.
-    fn also_sees(&mut self, source: Source, meta: &Meta) {
+    fn add_further_monitor(&mut self, source: MonitorId, meta: &Meta) {
         let Some(id) = self.nodes.find(&meta.uid) else { return };
         let node = self.nodes.get(id);
-        if node.is_virtual() || node.is_from(source) || self.sources.get(source.number).is_none() {
+        if node.is_virtual() || node.belongs_to(source) || self.sources.get(source.number).is_none() {
             return;
         }
         let others = self.others.entry(id).or_default();
@@ -121,24 +121,24 @@ impl Graph {
     }
 
     /// Ends a full set (a complete list): removes the objects of the monitor that are not in the set.
-    pub fn complete(&mut self, seen: &Seen, out: &mut Vec<Work>) {
+    pub fn complete_full_set(&mut self, seen: &FullSet, out: &mut Vec<Work>) {
         // Equal counters show that no object is missing. They usually are equal, which saves the scan of all nodes.
-        if self.sources.get(seen.source.number).is_none_or(|census| seen.is_everything(census)) {
+        if self.sources.get(seen.monitor.number).is_none_or(|census| seen.contains_all_objects(census)) {
             return;
         }
-        let unnamed = |(id, node): &(NodeId, &Node)| node.is_from(seen.source) && !seen.has(*id);
-        let gone: Vec<NodeId> = self.nodes.places().filter(unnamed).map(|(id, _)| id).collect();
+        let unnamed = |(id, node): &(NodeId, &Node)| node.belongs_to(seen.monitor) && !seen.has(*id);
+        let gone: Vec<NodeId> = self.nodes.nodes_with_ids().filter(unnamed).map(|(id, _)| id).collect();
         for id in gone {
             self.remove(id, self.nodes.get(id).identity(), out);
         }
     }
 
     /// Returns the last version of an object that a monitor has seen; `None` without a node or for a virtual node.
-    fn seen_version(&self, uid: &Uid) -> Option<Version> {
+    fn seen_version(&self, uid: &Uid) -> Option<ResourceVersion> {
         self.node(uid).filter(|node| !node.is_virtual()).map(|node| node.version)
     }
 
-    fn see(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+    fn see(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
         if self.sources.get(source.number).is_none() {
             // A stopped monitor may still deliver events, which are ignored.
             return;
@@ -155,14 +155,14 @@ impl Graph {
                 id
             }
             None => {
-                self.sources.came(source.number);
-                self.insert(Node::observed(Self::identity_of(source.kind, meta), source.number))
+                self.sources.count_added(source.number);
+                self.insert(Node::new_observed(Self::identity_of(source.kind, meta), source.number))
             }
         };
         let node = self.nodes.get_mut(id);
-        node::refresh(node, meta);
+        node::copy_metadata(node, meta);
         let now = node.flags;
-        if !node.owners.are(&meta.owners, &self.kinds) {
+        if !node.owners.equal_owner_refs(&meta.owners, &self.kinds) {
             let owners = self.references(id, &meta.owners);
             owners.iter().for_each(|owner| self.kinds.hold(owner.kind));
             let old = std::mem::replace(&mut self.nodes.get_mut(id).owners, owners.clone());
@@ -170,9 +170,9 @@ impl Graph {
             old.iter().for_each(|owner| self.kinds.release(owner.kind));
         }
         let starts = |finalizer| now.waits_for(finalizer) && !before.waits_for(finalizer);
-        if starts(Flags::ORPHAN) {
+        if starts(Flags::ORPHAN_FINALIZER) {
             out.push(Work::Orphan(meta.uid.clone()));
-        } else if starts(Flags::FOREGROUND) {
+        } else if starts(Flags::FOREGROUND_FINALIZER) {
             self.nodes.get_mut(id).flags.set(Flags::DELETING_DEPENDENTS, true);
             let dependents = self.nodes.get(id).dependents.iter();
             out.extend(dependents.map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
@@ -185,16 +185,16 @@ impl Graph {
     /// Dependents may name other identities with the same UID, which the answer does not concern. While there are such
     /// dependents, a virtual node takes one of the claimed identities after the other, until one exists or all are known not to
     /// exist.
-    pub fn absent(&mut self, identity: &Identity, out: &mut Vec<Work>) {
+    pub fn apply_absence(&mut self, identity: &Identity, out: &mut Vec<Work>) {
         let Some(id) = self.nodes.find(&identity.uid) else { return };
         let node = self.nodes.get(id);
-        let (observed, same) = (!node.is_virtual(), node.is(identity));
+        let (observed, same) = (!node.is_virtual(), node.has_identity(identity));
         if observed && same {
             return self.remove(id, identity.clone(), out);
         }
         let (mut matching, mut mismatching) = (Vec::new(), Vec::new());
         for dependent in self.nodes.get(id).dependents.iter() {
-            let found = Match::of(self.nodes.get(dependent), identity);
+            let found = ReferenceMatch::of(self.nodes.get(dependent), identity);
             if found.matches {
                 matching.push(dependent);
             }
@@ -211,27 +211,28 @@ impl Graph {
         }
         if !observed && same {
             self.absent.insert(identity.clone());
-            let claimed = self.claimed(&mismatching, identity);
+            let claimed = self.claimed_identities(&mismatching, identity);
             let next = claimed.iter().find(|claim| !self.absent.contains(claim));
             if next.is_none() && !claimed.is_empty() {
                 return self.remove(id, identity.clone(), out);
             }
             if let Some(next) = next {
-                self.rename(id, next.clone());
-                out.push(Work::Forget(identity.uid.clone()));
+                self.change_identity(id, next.clone());
+                out.push(Work::ResetBackoff(identity.uid.clone()));
             }
-            out.push(Work::JudgeLater(identity.uid.clone()));
+            out.push(Work::JudgeAfterBackoff(identity.uid.clone()));
         }
     }
 
     /// Removes a monitor. Its objects become virtual if no other monitor sees them.
-    pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
+    pub fn remove_monitor(&mut self, source: MonitorId, out: &mut Vec<Work>) {
         if self.sources.remove(source) {
             self.kinds.release(source.kind);
         }
-        let ids: Vec<NodeId> = self.nodes.places().filter(|(_, node)| node.is_from(source)).map(|(id, _)| id).collect();
+        let ids: Vec<NodeId> =
+            self.nodes.nodes_with_ids().filter(|(_, node)| node.belongs_to(source)).map(|(id, _)| id).collect();
         for id in ids {
-            if let Some(heir) = self.heir(id) {
+            if let Some(heir) = self.take_further_monitor(id) {
                 let identity = Identity { kind: heir.kind, ..self.nodes.get(id).identity() };
                 self.observe(id, heir, &identity, out);
                 continue;
@@ -243,7 +244,7 @@ impl Graph {
     }
 
     /// Removes and returns an active monitor to which the object passes when its first monitor stops.
-    fn heir(&mut self, id: NodeId) -> Option<Source> {
+    fn take_further_monitor(&mut self, id: NodeId) -> Option<MonitorId> {
         let mut others = self.others.remove(&id)?;
         others.retain(|source| self.sources.get(source.number).is_some());
         let heir = others.pop()?;
@@ -267,11 +268,11 @@ impl Graph {
     }
 
     /// Turns a virtual node into an observed one, with the identity that the monitor saw.
-    fn observe(&mut self, id: NodeId, source: Source, identity: &Identity, out: &mut Vec<Work>) {
-        if !self.nodes.get(id).is(identity) {
+    fn observe(&mut self, id: NodeId, source: MonitorId, identity: &Identity, out: &mut Vec<Work>) {
+        if !self.nodes.get(id).has_identity(identity) {
             for dependent in self.nodes.get(id).dependents.iter() {
                 let dependent = self.nodes.get(dependent);
-                if !Match::of(dependent, identity).mismatches {
+                if !ReferenceMatch::of(dependent, identity).mismatches {
                     continue;
                 }
                 if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
@@ -280,24 +281,24 @@ impl Graph {
                 }
                 out.push(Work::Judge(dependent.uid.clone()));
             }
-            self.rename(id, identity.clone());
-            out.push(Work::Forget(identity.uid.clone()));
+            self.change_identity(id, identity.clone());
+            out.push(Work::ResetBackoff(identity.uid.clone()));
         }
-        self.sources.came(source.number);
+        self.sources.count_added(source.number);
         let node = self.nodes.get_mut(id);
         node.flags.set(Flags::VIRTUAL, false);
-        node.source = source.number;
+        node.monitor_number = source.number;
     }
 
     fn wrong_namespace(&self, dependent: &Node, reference: &Reference) -> Work {
-        Work::WrongNamespace(Box::new(WrongNamespace {
+        Work::CrossNamespaceReference(Box::new(CrossNamespaceReference {
             dependent: dependent.identity(),
             kind: self.kinds.get(dependent.kind).clone(),
-            reference: reference.written(self.kinds.get(reference.kind)),
+            reference: reference.to_owner_ref(self.kinds.get(reference.kind)),
         }))
     }
 
-    fn rename(&mut self, id: NodeId, identity: Identity) {
+    fn change_identity(&mut self, id: NodeId, identity: Identity) {
         self.kinds.hold(identity.kind);
         self.kinds.release(self.nodes.get(id).kind);
         let node = self.nodes.get_mut(id);
@@ -312,7 +313,7 @@ impl Graph {
         self.register(id, &difference.register, out);
         let after = self.blocked_by(id, new);
         for owner in after.iter().filter(|owner| before.binary_search(owner).is_err()) {
-            self.nodes.get_mut(*owner).blocking += 1;
+            self.nodes.get_mut(*owner).blocking_dependents += 1;
         }
         for owner in before.iter().filter(|owner| after.binary_search(owner).is_err()) {
             self.unblock(*owner, out);
@@ -325,11 +326,11 @@ impl Graph {
     }
 
     /// Converts references to their compact form. Names and lists that the graph already contains are shared.
-    fn references(&mut self, id: NodeId, written: &Owners) -> References {
+    fn references(&mut self, id: NodeId, written: &OwnerRefs) -> References {
         let mut all = Vec::with_capacity(written.len());
         let mut siblings = None;
         for reference in written.iter() {
-            let kind = self.kinds.id(&reference.api_version, &reference.kind);
+            let kind = self.kinds.id_of(&reference.api_version, &reference.kind);
             let owner = self.nodes.find(&reference.uid).map(|owner| self.nodes.get(owner));
             let known = owner.map(|owner| &owner.name).filter(|name| ***name == *reference.name);
             all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
@@ -354,8 +355,8 @@ impl Graph {
     /// Decrements the number of dependents that block an owner. Enqueues the owner when the number becomes 0.
     fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
         let node = self.nodes.get_mut(owner);
-        node.blocking -= 1;
-        if node.blocking == 0 && node.is_deleting_dependents() {
+        node.blocking_dependents -= 1;
+        if node.blocking_dependents == 0 && node.is_deleting_dependents() {
             out.push(Work::Judge(node.uid.clone()));
         }
     }
@@ -366,13 +367,13 @@ impl Graph {
         for reference in references {
             let namespace = self.nodes.get(id).namespace.clone();
             let Some(owner) = self.nodes.find(&reference.uid) else {
-                let owner = self.insert(Node::virtual_owner(&namespace, reference));
+                let owner = self.insert(Node::new_virtual(&namespace, reference));
                 self.nodes.get_mut(owner).dependents.insert(id);
                 out.push(Work::Judge(reference.uid.clone()));
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.doubt(owner, id, reference, &namespace);
+                let (doubt, event) = self.check_reference(owner, id, reference, &namespace);
                 doubtful = doubt;
                 out.extend(event);
             }
@@ -397,7 +398,7 @@ impl Graph {
 
     /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the
     /// contradiction.
-    pub(super) fn doubt(
+    pub(super) fn check_reference(
         &self,
         owner: NodeId,
         id: NodeId,
@@ -409,7 +410,7 @@ impl Graph {
             let event = (!owner.is_virtual()).then(|| self.wrong_namespace(self.nodes.get(id), reference));
             return (true, event);
         }
-        let other_place = !reference.names(&owner.identity());
+        let other_place = !reference.refers_to(&owner.identity());
         // The empty namespace of a virtual node proves nothing, because the reference of a cluster-scoped object may have
         // created it.
         let unsure = owner.is_virtual() && owner.namespace.is_empty() && !namespace.is_empty();
@@ -418,7 +419,7 @@ impl Graph {
 
     /// Returns the identities other than `identity` that dependents claim for the same UID, in the order of their lookups:
     /// first the identities that sort after `identity`, then the identities before it.
-    fn claimed(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
+    fn claimed_identities(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
@@ -447,7 +448,7 @@ impl Graph {
         let blocked = self.blocked_by(id, &self.nodes.get(id).owners);
         let Some(node) = self.take(id) else { return };
         if !node.is_virtual() {
-            self.sources.went(node.source);
+            self.sources.count_removed(node.monitor_number);
         }
         if !node.dependents.is_empty() {
             self.absent.insert(identity);

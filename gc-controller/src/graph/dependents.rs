@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::slab::NodeId;
 
 /// Maximum number of dependents in a list; larger sets are trees.
-const FEW: usize = 32;
+const MAX_LIST_LEN: usize = 32;
 
 /// The dependents of an object. Uses little memory for zero or one node, the usual case, and stays fast for large sets.
 #[derive(Default)]
@@ -13,11 +13,11 @@ pub(super) enum Dependents {
     #[default]
     None,
     One(NodeId),
-    /// At most [`FEW`] nodes, in insertion order.
-    Few(Box<SmallVec<[NodeId; 4]>>),
+    /// At most [`MAX_LIST_LEN`] nodes, in insertion order.
+    SmallList(Box<SmallVec<[NodeId; 4]>>),
     /// A larger set, sorted by id.
     #[expect(clippy::box_collection, reason = "a million nodes pay for each byte here, and few have many dependents")]
-    Many(Box<BTreeSet<NodeId>>),
+    Tree(Box<BTreeSet<NodeId>>),
 }
 
 const _: () = assert!(size_of::<Dependents>() <= 16);
@@ -27,11 +27,11 @@ impl Dependents {
         match self {
             Self::None => *self = Self::One(id),
             Self::One(known) if *known == id => {}
-            Self::One(known) => *self = Self::Few(Box::new(SmallVec::from_slice(&[*known, id]))),
-            Self::Few(list) if list.contains(&id) => {}
-            Self::Few(list) if list.len() < FEW => list.push(id),
-            Self::Few(list) => *self = Self::Many(Box::new(list.iter().copied().chain([id]).collect())),
-            Self::Many(all) => {
+            Self::One(known) => *self = Self::SmallList(Box::new(SmallVec::from_slice(&[*known, id]))),
+            Self::SmallList(list) if list.contains(&id) => {}
+            Self::SmallList(list) if list.len() < MAX_LIST_LEN => list.push(id),
+            Self::SmallList(list) => *self = Self::Tree(Box::new(list.iter().copied().chain([id]).collect())),
+            Self::Tree(all) => {
                 all.insert(id);
             }
         }
@@ -41,8 +41,8 @@ impl Dependents {
         match self {
             Self::None => false,
             Self::One(known) => *known == id,
-            Self::Few(list) => list.contains(&id),
-            Self::Many(all) => all.contains(&id),
+            Self::SmallList(list) => list.contains(&id),
+            Self::Tree(all) => all.contains(&id),
         }
     }
 
@@ -54,16 +54,16 @@ impl Dependents {
                     *self = Self::None;
                 }
             }
-            Self::Few(list) => {
+            Self::SmallList(list) => {
                 list.retain(|known| *known != id);
                 if let [last] = list[..] {
                     *self = Self::One(last);
                 }
             }
-            Self::Many(all) => {
+            Self::Tree(all) => {
                 all.remove(&id);
-                if all.len() <= FEW / 2 {
-                    *self = Self::Few(Box::new(all.iter().copied().collect()));
+                if all.len() <= MAX_LIST_LEN / 2 {
+                    *self = Self::SmallList(Box::new(all.iter().copied().collect()));
                 }
             }
         }
@@ -77,8 +77,8 @@ impl Dependents {
         match self {
             Self::None => 0,
             Self::One(_) => 1,
-            Self::Few(list) => list.len(),
-            Self::Many(all) => all.len(),
+            Self::SmallList(list) => list.len(),
+            Self::Tree(all) => all.len(),
         }
     }
 
@@ -86,8 +86,8 @@ impl Dependents {
         let (few, many) = match self {
             Self::None => (&[][..], None),
             Self::One(id) => (std::slice::from_ref(id), None),
-            Self::Few(list) => (&list[..], None),
-            Self::Many(all) => (&[][..], Some(all.iter())),
+            Self::SmallList(list) => (&list[..], None),
+            Self::Tree(all) => (&[][..], Some(all.iter())),
         };
         few.iter().chain(many.into_iter().flatten()).copied()
     }

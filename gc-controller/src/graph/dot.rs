@@ -108,7 +108,7 @@ fn quoted(text: &str) -> String {
 impl Graph {
     /// Returns the part of the graph that is connected with these UIDs. Without UIDs, returns all nodes with owners or
     /// dependents.
-    pub fn dot(&self, around: &[Uid]) -> String {
+    pub fn to_dot(&self, around: &[Uid]) -> String {
         let chosen: BTreeSet<NodeId> = if around.is_empty() {
             let connected = |id: &NodeId| {
                 let node = self.nodes.get(*id);

@@ -2,11 +2,11 @@ use std::{fmt, sync::Arc};
 
 use common::{
     intern::Text,
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
 };
 
 use super::{
-    FOREGROUND, KindId, ORPHAN, Source,
+    FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER,
     dependents::Dependents,
     references::{Reference, References},
 };
@@ -34,8 +34,8 @@ impl Flags {
     pub(super) const VIRTUAL: u8 = 1;
     pub(super) const BEING_DELETED: u8 = 1 << 1;
     pub(super) const DELETING_DEPENDENTS: u8 = 1 << 2;
-    pub(super) const ORPHAN: u8 = 1 << 3;
-    pub(super) const FOREGROUND: u8 = 1 << 4;
+    pub(super) const ORPHAN_FINALIZER: u8 = 1 << 3;
+    pub(super) const FOREGROUND_FINALIZER: u8 = 1 << 4;
 
     pub(super) fn has(self, bit: u8) -> bool {
         self.0 & bit != 0
@@ -56,14 +56,14 @@ pub struct Node {
     pub(super) uid: Uid,
     pub(super) namespace: Text,
     pub(super) name: Arc<str>,
-    pub(super) version: Version,
+    pub(super) version: ResourceVersion,
     pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
     /// Number of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
-    pub(super) source: u32,
+    pub(super) monitor_number: u32,
     /// Number of dependents with a reference that blocks the foreground deletion of this object.
-    pub(super) blocking: u32,
+    pub(super) blocking_dependents: u32,
     pub(super) flags: Flags,
 }
 
@@ -78,18 +78,29 @@ impl fmt::Debug for Node {
 
 impl Node {
     /// Creates a virtual node for the owner that a reference names. `namespace` is the namespace of the dependent.
-    pub(super) fn virtual_owner(namespace: &Text, reference: &Reference) -> Self {
+    pub(super) fn new_virtual(namespace: &Text, reference: &Reference) -> Self {
         Self::new(reference.identity(namespace.clone()), u32::MAX, Flags(Flags::VIRTUAL))
     }
 
     /// Creates a node without owners for an object that the monitor with this number has seen.
-    pub(super) fn observed(identity: Identity, source: u32) -> Self {
+    pub(super) fn new_observed(identity: Identity, source: u32) -> Self {
         Self::new(identity, source, Flags::default())
     }
 
     fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: Flags) -> Self {
         let (version, owners, dependents) = Default::default();
-        Self { uid, namespace, name, version, owners, dependents, kind, source, blocking: 0, flags }
+        Self {
+            uid,
+            namespace,
+            name,
+            version,
+            owners,
+            dependents,
+            kind,
+            monitor_number: source,
+            blocking_dependents: 0,
+            flags,
+        }
     }
 
     /// Returns kind, namespace, name and UID of the object.
@@ -103,7 +114,7 @@ impl Node {
     }
 
     /// Returns whether the node has exactly this identity.
-    pub(super) fn is(&self, identity: &Identity) -> bool {
+    pub(super) fn has_identity(&self, identity: &Identity) -> bool {
         self.kind == identity.kind
             && self.uid == identity.uid
             && *self.name == *identity.name
@@ -116,8 +127,8 @@ impl Node {
     }
 
     /// Returns whether the object belongs to this monitor.
-    pub(super) fn is_from(&self, source: Source) -> bool {
-        self.source == source.number && !self.is_virtual()
+    pub(super) fn belongs_to(&self, source: MonitorId) -> bool {
+        self.monitor_number == source.number && !self.is_virtual()
     }
 
     /// Returns whether a deletion of the object was requested.
@@ -138,10 +149,10 @@ impl Node {
 }
 
 /// Copies the version, the finalizers and the deletion state of an object to its node. The owners are not copied.
-pub(super) fn refresh(node: &mut Node, meta: &Meta) {
+pub(super) fn copy_metadata(node: &mut Node, meta: &Meta) {
     node.version = meta.resource_version;
-    node.flags.set(Flags::ORPHAN, has_finalizer(meta, ORPHAN));
-    node.flags.set(Flags::FOREGROUND, has_finalizer(meta, FOREGROUND));
+    node.flags.set(Flags::ORPHAN_FINALIZER, has_finalizer(meta, ORPHAN_FINALIZER));
+    node.flags.set(Flags::FOREGROUND_FINALIZER, has_finalizer(meta, FOREGROUND_FINALIZER));
     if meta.is_deleting() {
         node.flags.set(Flags::BEING_DELETED, true);
     }

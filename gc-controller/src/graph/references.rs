@@ -4,7 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use common::{
     intern::Text,
-    meta::{OwnerRef, Owners, Uid},
+    meta::{OwnerRef, OwnerRefs, Uid},
 };
 
 use super::{Identity, Kind, KindId, kinds::Kinds};
@@ -41,7 +41,7 @@ impl Reference {
     }
 
     /// Converts the reference to an owner reference of the API. `kind` is the kind with the id of this reference.
-    pub(super) fn written(&self, kind: &Kind) -> OwnerRef {
+    pub(super) fn to_owner_ref(&self, kind: &Kind) -> OwnerRef {
         OwnerRef {
             api_version: kind.api_version.clone(),
             kind: kind.kind.clone(),
@@ -68,12 +68,12 @@ impl Reference {
     }
 
     /// Returns whether two references have the same UID, kind and name.
-    pub(super) fn has_coordinates_of(&self, other: &Self) -> bool {
+    pub(super) fn has_same_target_as(&self, other: &Self) -> bool {
         self.uid == other.uid && self.kind == other.kind && self.name == other.name
     }
 
     /// Returns whether the reference has the UID, kind and name of `identity`. Namespaces are not compared.
-    pub(super) fn names(&self, identity: &Identity) -> bool {
+    pub(super) fn refers_to(&self, identity: &Identity) -> bool {
         self.uid == identity.uid && self.kind == identity.kind && self.name == identity.name
     }
 }
@@ -88,7 +88,7 @@ impl References {
     }
 
     /// Returns whether the list equals the owner references of an API object.
-    pub(super) fn are(&self, written: &Owners, kinds: &Kinds) -> bool {
+    pub(super) fn equal_owner_refs(&self, written: &OwnerRefs, kinds: &Kinds) -> bool {
         self.len() == written.len()
             && self.iter().zip(written.iter()).all(|(known, written)| known.is(written, kinds.get(known.kind)))
     }

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher as _;
 
-use common::{map::Seeded, meta::Uid};
+use common::{map::SeededHashState, meta::Uid};
 use hashbrown::HashTable;
 
 use super::Node;
@@ -12,9 +12,9 @@ use super::Node;
 pub(super) struct NodeId(pub(super) u32);
 
 /// Number of nodes in one block. The slab grows by whole blocks, so its growth copies no nodes.
-const BLOCK: usize = 4096;
+const NODES_PER_BLOCK: usize = 4096;
 
-/// The nodes in blocks of [`BLOCK`]. Places of removed nodes are used again.
+/// The nodes in blocks of [`NODES_PER_BLOCK`]. Places of removed nodes are used again.
 #[derive(Default)]
 pub(super) struct Slab {
     blocks: Vec<Vec<Option<Node>>>,
@@ -26,13 +26,13 @@ pub(super) struct Slab {
 }
 
 fn hash(uid: &Uid) -> u64 {
-    Seeded::default().hash_one(uid)
+    SeededHashState::default().hash_one(uid)
 }
 
 /// Returns the node with this id. The graph keeps no ids of removed nodes.
 fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
     let index = id.0 as usize;
-    match &blocks[index / BLOCK][index % BLOCK] {
+    match &blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
         Some(node) => node,
         None => unreachable!("an id without a node"),
     }
@@ -40,7 +40,7 @@ fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
 
 impl Slab {
     #[cfg(test)]
-    pub(super) fn looks(&self) -> u64 {
+    pub(super) fn read_count(&self) -> u64 {
         self.looks.get()
     }
 
@@ -60,7 +60,7 @@ impl Slab {
 
     pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
         let index = id.0 as usize;
-        match &mut self.blocks[index / BLOCK][index % BLOCK] {
+        match &mut self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
             Some(node) => node,
             None => unreachable!("an id without a node"),
         }
@@ -71,15 +71,15 @@ impl Slab {
         let hashed = hash(&node.uid);
         let id = if let Some(id) = self.free.pop() {
             let index = id.0 as usize;
-            self.blocks[index / BLOCK][index % BLOCK] = Some(node);
+            self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] = Some(node);
             id
         } else {
-            if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
-                self.blocks.push(Vec::with_capacity(if self.blocks.is_empty() { 0 } else { BLOCK }));
+            if self.blocks.last().is_none_or(|block| block.len() == NODES_PER_BLOCK) {
+                self.blocks.push(Vec::with_capacity(if self.blocks.is_empty() { 0 } else { NODES_PER_BLOCK }));
             }
             let block = self.blocks.len() - 1;
             self.blocks[block].push(Some(node));
-            NodeId((block * BLOCK + self.blocks[block].len() - 1) as u32)
+            NodeId((block * NODES_PER_BLOCK + self.blocks[block].len() - 1) as u32)
         };
         let blocks = &self.blocks;
         self.by_uid.insert_unique(hashed, id, |id| hash(&at(blocks, *id).uid));
@@ -93,7 +93,7 @@ impl Slab {
             entry.remove();
         }
         self.free.push(id);
-        self.blocks[index / BLOCK][index % BLOCK].take()
+        self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK].take()
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
@@ -101,15 +101,15 @@ impl Slab {
     }
 
     /// Returns all nodes with their ids, in the order of the ids.
-    pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+    pub(super) fn nodes_with_ids(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let all = self.blocks.iter().flatten().enumerate();
         all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
     }
 
     /// Returns the nodes of one block with their ids; `None` after the last block.
-    pub(super) fn part(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
+    pub(super) fn block_nodes(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
         let nodes = self.blocks.get(block)?.iter().enumerate();
-        Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * BLOCK + at) as u32), node.as_ref()?))))
+        Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * NODES_PER_BLOCK + at) as u32), node.as_ref()?))))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {

@@ -6,7 +6,7 @@ use super::{KindId, slab::NodeId};
 
 /// A monitor: the kind of its objects, and a number that no other monitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct MonitorId {
     /// Kind of the objects that the monitor sees.
     pub kind: KindId,
     pub(super) number: u32,
@@ -14,7 +14,7 @@ pub struct Source {
 
 /// Counters of the objects of one monitor.
 #[derive(Default)]
-pub(super) struct Census {
+pub(super) struct MonitorCounters {
     /// Number of objects in the graph that belong to this monitor.
     pub(super) objects: u32,
     /// Number of objects of this monitor that were removed from the graph so far.
@@ -23,35 +23,35 @@ pub(super) struct Census {
 
 /// The active monitors by number.
 #[derive(Default)]
-pub(super) struct Sources {
-    all: HashMap<u32, Census>,
+pub(super) struct ActiveMonitors {
+    all: HashMap<u32, MonitorCounters>,
     next: u32,
 }
 
-impl Sources {
-    pub(super) fn add(&mut self, kind: KindId) -> Source {
+impl ActiveMonitors {
+    pub(super) fn add(&mut self, kind: KindId) -> MonitorId {
         let number = self.next;
         self.next += 1;
-        self.all.insert(number, Census::default());
-        Source { kind, number }
+        self.all.insert(number, MonitorCounters::default());
+        MonitorId { kind, number }
     }
 
     /// Removes a monitor, and returns whether it was active.
-    pub(super) fn remove(&mut self, source: Source) -> bool {
+    pub(super) fn remove(&mut self, source: MonitorId) -> bool {
         self.all.remove(&source.number).is_some()
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Census> {
+    pub(super) fn get(&self, number: u32) -> Option<&MonitorCounters> {
         self.all.get(&number)
     }
 
-    pub(super) fn came(&mut self, number: u32) {
+    pub(super) fn count_added(&mut self, number: u32) {
         if let Some(census) = self.all.get_mut(&number) {
             census.objects += 1;
         }
     }
 
-    pub(super) fn went(&mut self, number: u32) {
+    pub(super) fn count_removed(&mut self, number: u32) {
         if let Some(census) = self.all.get_mut(&number) {
             census.objects -= 1;
             census.removals += 1;
@@ -61,17 +61,17 @@ impl Sources {
 
 /// The objects of a full set (a complete list) that a monitor has read so far, one bit each.
 #[derive(Debug)]
-pub struct Seen {
-    pub(super) source: Source,
+pub struct FullSet {
+    pub(super) monitor: MonitorId,
     places: Vec<u64>,
     count: u32,
-    /// Value of `Census::removals` when the set began.
+    /// Value of `MonitorCounters::removals` when the set began.
     removals: u64,
 }
 
-impl Seen {
-    pub(super) fn new(source: Source, census: Option<&Census>) -> Self {
-        Self { source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
+impl FullSet {
+    pub(super) fn new(source: MonitorId, census: Option<&MonitorCounters>) -> Self {
+        Self { monitor: source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
     }
 
     /// Adds an object to the full set. `own` is true if the object belongs to the monitor that reads the set.
@@ -91,7 +91,7 @@ impl Seen {
     }
 
     /// Returns whether the set contains all objects of the monitor.
-    pub(super) fn is_everything(&self, census: &Census) -> bool {
+    pub(super) fn contains_all_objects(&self, census: &MonitorCounters) -> bool {
         self.count == census.objects && self.removals == census.removals
     }
 }

@@ -3,17 +3,17 @@ mod properties;
 use common::{intern::Text, meta::Uid};
 
 use super::OwnerState;
-use crate::world::{World, thing};
+use crate::world::{World, test_object};
 
 /// GC-11, GC-15.
 #[test]
 fn an_owner_is_virtual_until_a_monitor_sees_it() {
     let mut w = World::default();
-    assert_eq!(w.put(&thing("c").owner("o")), ["judge o"]);
+    assert_eq!(w.put(&test_object("c").owner("o")), ["judge o"]);
     assert!(w.is_virtual("o"));
-    assert_eq!(w.put(&thing("o")), [""; 0], "the owner is as the reference says");
+    assert_eq!(w.put(&test_object("o")), [""; 0], "the owner is as the reference says");
     assert!(!w.is_virtual("o"));
-    assert_eq!(w.gone(&thing("o")), ["judge c"]);
+    assert_eq!(w.delete_seen(&test_object("o")), ["judge c"]);
     let view = w.graph.view(&Uid::new("c")).unwrap();
     assert_eq!(view.owner_states, [OwnerState::Absent]);
 }
@@ -22,7 +22,7 @@ fn an_owner_is_virtual_until_a_monitor_sees_it() {
 #[test]
 fn an_owner_that_was_never_there_frees_its_dependents() {
     let mut w = World::default();
-    w.put(&thing("c").owner("o"));
+    w.put(&test_object("c").owner("o"));
     let owner = w.identity("ConfigMap", "ns", "o", "o");
     assert_eq!(w.absent(&owner), ["judge c"]);
     assert_eq!(w.graph.len(), 1, "no virtual node is left behind");
@@ -33,26 +33,26 @@ fn an_owner_that_was_never_there_frees_its_dependents() {
 #[test]
 fn a_wrong_reference_that_is_seen_first_does_not_affect_a_right_one() {
     let mut w = World::default();
-    let bad = thing("bad").owner_as("Secret", "a", "u", false);
-    let good = thing("good").owner_as("ConfigMap", "a", "u", false);
+    let bad = test_object("bad").owner_as("Secret", "a", "u", false);
+    let good = test_object("good").owner_as("ConfigMap", "a", "u", false);
     assert_eq!(w.put(&bad), ["judge u"]);
     assert_eq!(w.put(&good), ["judge good"], "the reference names another location");
-    assert_eq!(w.place("u"), "Secret ns/a");
+    assert_eq!(w.location("u"), "Secret ns/a");
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad", "forget u", "later u"]);
-    assert_eq!(w.place("u"), "ConfigMap ns/a");
+    assert_eq!(w.location("u"), "ConfigMap ns/a");
     assert_eq!(w.graph.view(&Uid::new("bad")).unwrap().owner_states, [OwnerState::Absent]);
     assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Unknown]);
-    assert_eq!(w.put(&thing("a").uid("u")), [""; 0]);
+    assert_eq!(w.put(&test_object("a").uid("u")), [""; 0]);
 }
 
 /// GC-41.
 #[test]
 fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     let mut w = World::default();
-    w.put(&thing("bad").owner_as("Secret", "a", "u", false));
-    w.put(&thing("good").owner_as("ConfigMap", "a", "u", false));
-    assert_eq!(w.put(&thing("a").uid("u")), ["judge bad", "forget u"]);
+    w.put(&test_object("bad").owner_as("Secret", "a", "u", false));
+    w.put(&test_object("good").owner_as("ConfigMap", "a", "u", false));
+    assert_eq!(w.put(&test_object("a").uid("u")), ["judge bad", "forget u"]);
     // The answer of the server concerns only the identity that `bad` claims, not the observed object.
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad"]);
@@ -65,12 +65,12 @@ fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
 fn each_claimed_identity_is_looked_up_once() {
     let mut w = World::default();
     for (name, kind) in [("x", "B"), ("y", "A"), ("z", "C")] {
-        w.put(&thing(name).owner_as(kind, "o", "u", false));
+        w.put(&test_object(name).owner_as(kind, "o", "u", false));
     }
     let mut tried = Vec::new();
     let mut work = Vec::new();
     for _ in 0..3 {
-        let place = w.place("u");
+        let place = w.location("u");
         let kind = place.split(' ').next().unwrap().to_owned();
         let identity = w.identity(&kind, "ns", "o", "u");
         work = w.absent(&identity);
@@ -88,21 +88,21 @@ fn a_reference_across_namespaces_is_reported_once_the_owner_is_seen() {
     let expected =
         "event ownerRef [v1/ConfigMap, namespace: b, name: o, uid: o] does not exist in namespace \"b\"".to_owned();
     let mut w = World::default();
-    w.put(&thing("o"));
-    assert_eq!(w.put(&thing("c").namespace("b").owner("o")), [expected.clone(), "judge c".into()]);
+    w.put(&test_object("o"));
+    assert_eq!(w.put(&test_object("c").namespace("b").owner("o")), [expected.clone(), "judge c".into()]);
     let mut w = World::default();
-    w.put(&thing("c").namespace("b").owner("o"));
-    assert_eq!(w.put(&thing("o")), [expected, "judge c".into(), "forget o".into()]);
+    w.put(&test_object("c").namespace("b").owner("o"));
+    assert_eq!(w.put(&test_object("o")), [expected, "judge c".into(), "forget o".into()]);
 }
 
 /// GC-39.
 #[test]
 fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
     let mut w = World::default();
-    w.put(&thing("o").namespace("").kind("Node"));
+    w.put(&test_object("o").namespace("").kind("Node"));
     for namespace in ["a", "b", ""] {
         let name = format!("c{namespace}");
-        assert_eq!(w.put(&thing(&name).namespace(namespace).owner_as("Node", "o", "o", false)), [""; 0]);
+        assert_eq!(w.put(&test_object(&name).namespace(namespace).owner_as("Node", "o", "o", false)), [""; 0]);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
 #[test]
 fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_blocking_one() {
     let mut w = World::default();
-    let (o, c, d) = (thing("o"), thing("c").blocking("o"), thing("d").owner("o"));
+    let (o, c, d) = (test_object("o"), test_object("c").blocking_owner("o"), test_object("d").owner("o"));
     w.put(&o);
     w.put(&c);
     w.put(&d);
@@ -118,53 +118,53 @@ fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_bloc
     assert_eq!(w.put(&going), ["judge c", "judge d", "judge o"]);
     assert_eq!(w.put(&going), [""; 0], "the deletion has already begun");
     let view = w.graph.view(&Uid::new("o")).unwrap();
-    assert_eq!((view.blocking, view.dependents), (1, 2));
-    assert_eq!(w.put(&thing("e").blocking("o")), ["judge e"], "a late dependent is deleted, too");
-    assert_eq!(w.gone(&thing("e")), [""; 0], "another dependent still blocks");
-    assert_eq!(w.put(&thing("c").owner("o")), ["judge o"], "the last blocking dependent stopped blocking");
-    assert_eq!(w.gone(&d), [""; 0], "this dependent never blocked");
-    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking, 0);
+    assert_eq!((view.blocking_dependents, view.dependent_count), (1, 2));
+    assert_eq!(w.put(&test_object("e").blocking_owner("o")), ["judge e"], "a late dependent is deleted, too");
+    assert_eq!(w.delete_seen(&test_object("e")), [""; 0], "another dependent still blocks");
+    assert_eq!(w.put(&test_object("c").owner("o")), ["judge o"], "the last blocking dependent stopped blocking");
+    assert_eq!(w.delete_seen(&d), [""; 0], "this dependent never blocked");
+    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking_dependents, 0);
 }
 
 /// GC-61, GC-62.
 #[test]
 fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
     let mut w = World::default();
-    assert_eq!(w.put(&thing("o").waiting_for("orphan")), ["orphan o"]);
-    assert_eq!(w.put(&thing("p").waiting_for("foregroundDeletion")), ["judge p"]);
-    let mut both = thing("q").waiting_for("foregroundDeletion").meta();
+    assert_eq!(w.put(&test_object("o").waiting_for("orphan")), ["orphan o"]);
+    assert_eq!(w.put(&test_object("p").waiting_for("foregroundDeletion")), ["judge p"]);
+    let mut both = test_object("q").waiting_for("foregroundDeletion").meta();
     both.finalizers = Box::from([Text::new("foregroundDeletion"), Text::new("orphan")]);
     let source = w.source("ConfigMap");
-    w.graph.put(source, &both, &mut w.work);
-    assert_eq!(w.take(), ["orphan q"], "the finalizer orphan has precedence");
+    w.graph.apply_object(source, &both, &mut w.work);
+    assert_eq!(w.take_work(), ["orphan q"], "the finalizer orphan has precedence");
 }
 
 /// GC-50.
 #[test]
 fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     let mut w = World::default();
-    let (o, c) = (thing("o"), thing("c").blocking("o"));
+    let (o, c) = (test_object("o"), test_object("c").blocking_owner("o"));
     w.put(&o);
     w.put(&c);
     assert_eq!(w.put(&c.clone().without_owners()), [""; 0], "the owner is not terminating");
-    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().dependents, 0);
+    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().dependent_count, 0);
     w.put(&c);
     w.put(&o.clone().waiting_for("foregroundDeletion"));
     assert_eq!(w.put(&c.clone().without_owners()), ["judge o"]);
-    assert_eq!(w.gone(&o), [""; 0]);
+    assert_eq!(w.delete_seen(&o), [""; 0]);
 }
 
 /// Returns the number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is
 /// deleted. Every [`Work::Judge`](super::Work::Judge) is executed.
 fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
-    let o = thing("o");
+    let o = test_object("o");
     w.put(&o);
-    let all: Vec<_> = (0..dependents).map(|n| thing(&format!("d{n}")).blocking("o")).collect();
+    let all: Vec<_> = (0..dependents).map(|n| test_object(&format!("d{n}")).blocking_owner("o")).collect();
     for dependent in &all {
         w.put(dependent);
     }
-    let before = w.graph.nodes.looks();
+    let before = w.graph.nodes.read_count();
     let judge = |w: &mut World, work: Vec<String>| {
         let uids = work.iter().filter_map(|work| work.strip_prefix("judge "));
         uids.for_each(|uid| drop(w.graph.view(&Uid::new(uid))));
@@ -172,11 +172,11 @@ fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let work = w.put(&o.waiting_for("foregroundDeletion"));
     judge(&mut w, work);
     for dependent in &all {
-        let work = w.gone(dependent);
+        let work = w.delete_seen(dependent);
         judge(&mut w, work);
     }
-    assert_eq!(w.graph.view(&Uid::new("o")).map(|view| view.blocking), Some(0));
-    w.graph.nodes.looks() - before
+    assert_eq!(w.graph.view(&Uid::new("o")).map(|view| view.blocking_dependents), Some(0));
+    w.graph.nodes.read_count() - before
 }
 
 /// GC-16.
@@ -190,10 +190,10 @@ fn the_cost_of_a_foreground_deletion_is_linear_in_the_dependents() {
 #[test]
 fn dependents_of_one_owner_share_their_references() {
     let mut w = World::default();
-    w.put(&thing("a").owner("o"));
-    w.put(&thing("o"));
-    w.put(&thing("b").owner("o"));
-    w.put(&thing("other").blocking("o"));
+    w.put(&test_object("a").owner("o"));
+    w.put(&test_object("o"));
+    w.put(&test_object("b").owner("o"));
+    w.put(&test_object("other").blocking_owner("o"));
     let node = |name: &str| w.graph.node(&Uid::new(name)).unwrap();
     let of = |name: &str| node(name).owners.as_ptr();
     assert_eq!(of("a"), of("b"));
@@ -207,9 +207,9 @@ fn dependents_of_one_owner_share_their_references() {
 #[test]
 fn an_older_version_changes_nothing() {
     let mut w = World::default();
-    let (old, new) = (thing("c").owner("o"), thing("c"));
-    let before = w.written(&old);
-    let after = w.written(&new);
+    let (old, new) = (test_object("c").owner("o"), test_object("c"));
+    let before = w.next_meta(&old);
+    let after = w.next_meta(&new);
     w.see(&new, &after);
     assert_eq!(w.see(&old, &before), [""; 0]);
     assert!(w.graph.node(&Uid::new("c")).unwrap().owners.is_empty());
@@ -219,11 +219,11 @@ fn an_older_version_changes_nothing() {
 #[test]
 fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
     let mut w = World::default();
-    let (o, c, other) = (thing("o"), thing("c").owner("o"), thing("x").kind("Secret"));
+    let (o, c, other) = (test_object("o"), test_object("c").owner("o"), test_object("x").kind("Secret"));
     for thing in [&o, &c, &other] {
         w.put(thing);
     }
-    let child = w.written(&c);
+    let child = w.next_meta(&c);
     assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
     assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("x")).is_some());
@@ -233,9 +233,9 @@ fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
 #[test]
 fn an_object_recreated_unseen_has_a_new_node() {
     let mut w = World::default();
-    w.put(&thing("o"));
-    w.put(&thing("c").owner("o"));
-    let set = [w.written(&thing("o").uid("o2")), w.written(&thing("c").owner("o"))];
+    w.put(&test_object("o"));
+    w.put(&test_object("c").owner("o"));
+    let set = [w.next_meta(&test_object("o").uid("o2")), w.next_meta(&test_object("c").owner("o"))];
     assert_eq!(w.full_set("ConfigMap", &set, true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("o2")).is_some());
 }
@@ -244,17 +244,17 @@ fn an_object_recreated_unseen_has_a_new_node() {
 #[test]
 fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut w = World::default();
-    let (a, b) = (thing("a"), thing("b"));
+    let (a, b) = (test_object("a"), test_object("b"));
     w.put(&a);
     w.put(&b);
     let source = w.source("ConfigMap");
-    let mut seen = w.graph.begin(source);
-    let meta = w.written(&a);
-    w.graph.include(&mut seen, &meta, &mut w.work);
+    let mut seen = w.graph.begin_full_set(source);
+    let meta = w.next_meta(&a);
+    w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
     // The server answers that `a` no longer exists. The set then contains only `a`, and the graph only `b`.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
     w.absent(&gone);
-    w.graph.complete(&seen, &mut w.work);
+    w.graph.complete_full_set(&seen, &mut w.work);
     assert!(w.graph.is_empty());
 }
 
@@ -263,11 +263,11 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
 fn late_events_of_a_stopped_monitor_are_ignored() {
     let mut w = World::default();
     let source = w.source("ConfigMap");
-    w.put(&thing("a"));
-    w.graph.unwatched(source, &mut w.work);
-    w.take();
-    assert_eq!(w.put(&thing("b")), [""; 0]);
-    assert_eq!(w.gone(&thing("a")), [""; 0]);
+    w.put(&test_object("a"));
+    w.graph.remove_monitor(source, &mut w.work);
+    w.take_work();
+    assert_eq!(w.put(&test_object("b")), [""; 0]);
+    assert_eq!(w.delete_seen(&test_object("a")), [""; 0]);
     assert!(w.graph.node(&Uid::new("b")).is_none() && w.is_virtual("a"));
     assert_eq!(w.full_set("ConfigMap", &[], true), [""; 0]);
     assert!(w.is_virtual("a"));
@@ -277,12 +277,12 @@ fn late_events_of_a_stopped_monitor_are_ignored() {
 #[test]
 fn a_virtual_owner_is_removed_with_its_last_reference() {
     let mut w = World::default();
-    let (c, d) = (thing("c").owner("o"), thing("d").owner("o"));
+    let (c, d) = (test_object("c").owner("o"), test_object("d").owner("o"));
     w.put(&c);
     w.put(&d);
     w.put(&c.clone().without_owners());
     assert!(w.is_virtual("o"));
-    w.gone(&d);
+    w.delete_seen(&d);
     assert_eq!(w.graph.len(), 1);
 }
 
@@ -290,18 +290,18 @@ fn a_virtual_owner_is_removed_with_its_last_reference() {
 #[test]
 fn a_corrected_reference_is_checked_again() {
     let mut w = World::default();
-    w.put(&thing("o"));
-    let wrong = thing("c").owner_as("Secret", "o", "o", false);
+    w.put(&test_object("o"));
+    let wrong = test_object("c").owner_as("Secret", "o", "o", false);
     assert_eq!(w.put(&wrong), ["judge c"]);
-    assert_eq!(w.put(&thing("c").owner("o")), [""; 0]);
+    assert_eq!(w.put(&test_object("c").owner("o")), [""; 0]);
     assert_eq!(w.put(&wrong), ["judge c"]);
 }
 
 #[test]
 fn an_object_that_owns_itself_is_removed_like_any_other() {
     let mut w = World::default();
-    w.put(&thing("c").owner("c"));
-    assert_eq!(w.gone(&thing("c")), [""; 0]);
+    w.put(&test_object("c").owner("c"));
+    assert_eq!(w.delete_seen(&test_object("c")), [""; 0]);
     assert!(w.graph.is_empty());
 }
 
@@ -309,15 +309,15 @@ fn an_object_that_owns_itself_is_removed_like_any_other() {
 #[test]
 fn objects_of_a_removed_monitor_become_virtual() {
     let mut w = World::default();
-    w.put(&thing("o").kind("Widget"));
-    w.put(&thing("c").owner_as("Widget", "o", "o", false));
+    w.put(&test_object("o").kind("Widget"));
+    w.put(&test_object("c").owner_as("Widget", "o", "o", false));
     let source = w.source("Widget");
-    w.graph.unwatched(source, &mut w.work);
-    assert_eq!(w.take(), ["judge o"]);
+    w.graph.remove_monitor(source, &mut w.work);
+    assert_eq!(w.take_work(), ["judge o"]);
     assert!(w.is_virtual("o") && !w.is_virtual("c"));
-    let again = w.graph.source("v1", "Widget");
-    let meta = w.written(&thing("o").kind("Widget"));
-    w.graph.put(again, &meta, &mut w.work);
+    let again = w.graph.add_monitor("v1", "Widget");
+    let meta = w.next_meta(&test_object("o").kind("Widget"));
+    w.graph.apply_object(again, &meta, &mut w.work);
     assert!(!w.is_virtual("o"));
 }
 
@@ -325,9 +325,9 @@ fn objects_of_a_removed_monitor_become_virtual() {
 #[test]
 fn the_dot_export_shows_owners_and_missing_objects() {
     let mut w = World::default();
-    w.put(&thing("a\"b").owner("o"));
-    w.put(&thing("lonely"));
-    let dot = w.graph.dot(&[]);
+    w.put(&test_object("a\"b").owner("o"));
+    w.put(&test_object("lonely"));
+    let dot = w.graph.to_dot(&[]);
     assert!(dot.starts_with("strict digraph full {\n  // Node definitions.\n  \"a\\\"b\" [\n"), "{dot}");
     assert!(
         dot.contains("    label=\"uid=o\\nnamespace=ns\\nConfigMap.v1/o\\nvirtual\\n\"\n    group=\"\"\n"),
@@ -335,10 +335,10 @@ fn the_dot_export_shows_owners_and_missing_objects() {
     );
     assert!(dot.ends_with("  // Edge definitions.\n  \"a\\\"b\" -> \"o\";\n}\n"), "{dot}");
     assert!(!dot.contains("lonely"));
-    assert_eq!(w.graph.dot(&[Uid::new("nobody")]), "strict digraph full {\n}\n");
+    assert_eq!(w.graph.to_dot(&[Uid::new("nobody")]), "strict digraph full {\n}\n");
     let owner = w.identity("ConfigMap", "ns", "o", "o");
     w.absent(&owner);
-    let around = w.graph.dot(&[Uid::new("a\"b")]);
+    let around = w.graph.to_dot(&[Uid::new("a\"b")]);
     assert!(around.contains("\\nmissingFromGraph\\n\""), "{around}");
     assert!(around.contains("    missing=\"true\"\n"), "{around}");
 }
@@ -348,18 +348,18 @@ fn kinds_without_users_are_removed() {
     let mut w = World::default();
     let source = w.source("ConfigMap");
     for n in 0..1000 {
-        let mut forged = thing("c").meta();
+        let mut forged = test_object("c").meta();
         let kind = format!("K{n}");
         let reference =
             serde_json::json!({"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": n.to_string()});
         forged.owners = serde_json::from_value(serde_json::json!([reference])).unwrap();
-        forged.resource_version = common::meta::Version::parse(&(n + 1).to_string());
-        w.graph.put(source, &forged, &mut w.work);
+        forged.resource_version = common::meta::ResourceVersion::parse(&(n + 1).to_string());
+        w.graph.apply_object(source, &forged, &mut w.work);
         assert_eq!((w.graph.kinds.len(), w.graph.len()), (2, 2), "{n}");
         assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners[0].kind, *kind);
     }
-    w.gone(&thing("c"));
-    w.graph.unwatched(source, &mut w.work);
+    w.delete_seen(&test_object("c"));
+    w.graph.remove_monitor(source, &mut w.work);
     assert_eq!(w.graph.kinds.len(), 0);
 }
 
@@ -367,26 +367,26 @@ fn kinds_without_users_are_removed() {
 #[test]
 fn an_object_that_two_monitors_see_outlives_the_first() {
     let mut w = World::default();
-    let (o, c) = (thing("o").kind("Old"), thing("c").owner_as("Old", "o", "o", false));
+    let (o, c) = (test_object("o").kind("Old"), test_object("c").owner_as("Old", "o", "o", false));
     let (old, new) = (w.source("Old"), w.source("New"));
-    let meta = w.written(&o);
+    let meta = w.next_meta(&o);
     w.see(&o, &meta);
     w.put(&c);
     // The second monitor sees the object in the same version, under another group.
-    w.graph.put(new, &meta, &mut w.work);
-    let mut seen = w.graph.begin(new);
-    w.graph.include(&mut seen, &meta, &mut w.work);
-    assert_eq!(w.take(), [""; 0]);
-    w.graph.unwatched(old, &mut w.work);
-    assert_eq!(w.take(), ["judge c", "forget o"], "a dependent that names the removed group is judged");
+    w.graph.apply_object(new, &meta, &mut w.work);
+    let mut seen = w.graph.begin_full_set(new);
+    w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
+    assert_eq!(w.take_work(), [""; 0]);
+    w.graph.remove_monitor(old, &mut w.work);
+    assert_eq!(w.take_work(), ["judge c", "forget o"], "a dependent that names the removed group is judged");
     assert!(!w.is_virtual("o"));
-    assert_eq!(w.place("o"), "New ns/o");
-    assert_eq!((w.graph.objects_of(new), w.graph.objects_of(old)), (1, 0));
-    w.graph.complete(&seen, &mut w.work);
+    assert_eq!(w.location("o"), "New ns/o");
+    assert_eq!((w.graph.object_count(new), w.graph.object_count(old)), (1, 0));
+    w.graph.complete_full_set(&seen, &mut w.work);
     assert!(w.graph.node(&Uid::new("o")).is_some(), "the set in progress contains the object");
-    let empty = w.graph.begin(new);
-    w.graph.complete(&empty, &mut w.work);
-    assert_eq!(w.take(), ["judge c"], "the last monitor of the object no longer has it");
+    let empty = w.graph.begin_full_set(new);
+    w.graph.complete_full_set(&empty, &mut w.work);
+    assert_eq!(w.take_work(), ["judge c"], "the last monitor of the object no longer has it");
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.others.is_empty());
 }
 
@@ -395,28 +395,28 @@ fn an_object_that_two_monitors_see_outlives_the_first() {
 fn pending_work_is_derived_from_the_graph() {
     let mut w = World::default();
     for thing in [
-        thing("o"),
-        thing("fine").owner("o"),
-        thing("free"),
-        thing("lost").owner("gone"),
-        thing("wrong").owner_as("Secret", "o", "o", false),
-        thing("late").owner("going"),
-        thing("going").waiting_for("foregroundDeletion"),
-        thing("released").waiting_for("orphan"),
-        thing("elsewhere").namespace("b").owner("o"),
-        thing("hearsay").owner("nobody"),
+        test_object("o"),
+        test_object("fine").owner("o"),
+        test_object("free"),
+        test_object("lost").owner("gone"),
+        test_object("wrong").owner_as("Secret", "o", "o", false),
+        test_object("late").owner("going"),
+        test_object("going").waiting_for("foregroundDeletion"),
+        test_object("released").waiting_for("orphan"),
+        test_object("elsewhere").namespace("b").owner("o"),
+        test_object("hearsay").owner("nobody"),
     ] {
         w.put(&thing);
     }
-    w.put(&thing("gone"));
-    w.gone(&thing("gone"));
+    w.put(&test_object("gone"));
+    w.delete_seen(&test_object("gone"));
     let todo = |w: &mut World| {
         let (mut part, mut out) = (0, Vec::new());
-        while w.graph.todo(part, &mut out) {
+        while w.graph.add_pending_work(part, &mut out) {
             part += 1;
         }
         w.work = out;
-        let mut all = w.take();
+        let mut all = w.take_work();
         all.sort();
         all
     };
@@ -425,7 +425,7 @@ fn pending_work_is_derived_from_the_graph() {
     let expected: Vec<String> =
         [event.to_owned()].into_iter().chain(judged).chain(["orphan released".to_owned()]).collect();
     assert_eq!(todo(&mut w), expected);
-    w.gone(&thing("o"));
+    w.delete_seen(&test_object("o"));
     assert!(todo(&mut w).contains(&"judge fine".to_owned()));
 }
 
@@ -435,25 +435,26 @@ fn the_cost_of_a_change_is_linear_in_the_owners() {
     const MANY: usize = 10_000;
     let mut w = World::default();
     let of = |owners: std::ops::Range<usize>, blocks: bool| {
-        owners.fold(thing("c"), |c, n| {
+        owners.fold(test_object("c"), |c, n| {
             let name = format!("o{n}");
             c.owner_as("ConfigMap", &name, &name, blocks)
         })
     };
     for n in 0..MANY {
-        w.put(&thing(&format!("o{n}")));
+        w.put(&test_object(&format!("o{n}")));
     }
-    let before = w.graph.nodes.looks();
+    let before = w.graph.nodes.read_count();
     assert_eq!(w.put(&of(0..MANY, true)), [""; 0]);
-    let blocking =
-        |w: &World| (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking).sum::<u32>();
+    let blocking = |w: &World| {
+        (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking_dependents).sum::<u32>()
+    };
     assert_eq!(blocking(&w), MANY as u32);
     w.put(&of(MANY / 2..MANY, true));
     assert_eq!(blocking(&w), MANY as u32 / 2);
     w.put(&of(0..MANY, false));
     assert_eq!(blocking(&w), 0);
     assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners.len(), MANY);
-    w.gone(&thing("c"));
-    let looks = w.graph.nodes.looks() - before;
+    w.delete_seen(&test_object("c"));
+    let looks = w.graph.nodes.read_count() - before;
     assert!(looks < 50 * MANY as u64, "{looks} reads of nodes");
 }

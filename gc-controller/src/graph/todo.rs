@@ -5,12 +5,12 @@ use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 impl Graph {
     /// Adds the work for the nodes of one block of the slab. Returns false if there is no such block. Blocks are small, so that
     /// the caller can release the lock on the graph between two blocks.
-    pub fn todo(&self, part: usize, out: &mut Vec<Work>) -> bool {
-        let Some(nodes) = self.nodes.part(part) else { return false };
+    pub fn add_pending_work(&self, part: usize, out: &mut Vec<Work>) -> bool {
+        let Some(nodes) = self.nodes.block_nodes(part) else { return false };
         for (id, node) in nodes {
-            if node.is_virtual() || node.is_deleting_dependents() && !node.flags.waits_for(Flags::ORPHAN) {
+            if node.is_virtual() || node.is_deleting_dependents() && !node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
                 out.push(Work::Judge(node.uid.clone()));
-            } else if node.flags.waits_for(Flags::ORPHAN) {
+            } else if node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
                 out.push(Work::Orphan(node.uid.clone()));
             } else if !node.is_being_deleted() && self.is_doubtful(id, node, out) {
                 out.push(Work::Judge(node.uid.clone()));
@@ -28,7 +28,7 @@ impl Graph {
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.doubt(owner, id, reference, &node.namespace);
+                let (doubt, event) = self.check_reference(owner, id, reference, &node.namespace);
                 doubtful = doubt;
                 out.extend(event);
             }

@@ -1,18 +1,18 @@
 //! The part of the graph that one decision reads.
 
-use common::meta::{OwnerRef, Uid, Version};
+use common::meta::{OwnerRef, ResourceVersion, Uid};
 
 use super::{Graph, Identity, Kind, node::Flags};
 
 /// An object of the graph, and the facts about its owners and dependents that decisions need.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct NodeView {
     /// Kind, location and UID of the object.
     pub identity: Identity,
     /// Group, version and kind of the object.
     pub kind: Kind,
     /// The last `resourceVersion` that a monitor has seen; unknown if no monitor has seen the object.
-    pub version: Version,
+    pub version: ResourceVersion,
     /// Owner references, in the order of `metadata.ownerReferences`.
     pub owners: Vec<OwnerRef>,
     /// State of each owner, in the order of `owners`.
@@ -20,20 +20,20 @@ pub struct View {
     /// Whether the object is virtual: no active monitor has seen it, for example because only owner references name it.
     pub is_virtual: bool,
     /// Whether a deletion of the object was requested.
-    pub being_deleted: bool,
+    pub is_being_deleted: bool,
     /// Whether the object is in foreground deletion and waits for its dependents.
-    pub deleting_dependents: bool,
-    /// Whether the object has the finalizer [`ORPHAN`](super::ORPHAN).
-    pub orphans: bool,
-    /// Whether the object has the finalizer [`FOREGROUND`](super::FOREGROUND).
-    pub foreground: bool,
+    pub is_deleting_dependents: bool,
+    /// Whether the object has the finalizer [`ORPHAN_FINALIZER`](super::ORPHAN_FINALIZER).
+    pub has_orphan_finalizer: bool,
+    /// Whether the object has the finalizer [`FOREGROUND_FINALIZER`](super::FOREGROUND_FINALIZER).
+    pub has_foreground_finalizer: bool,
     /// Number of objects with a reference to this object.
-    pub dependents: usize,
+    pub dependent_count: usize,
     /// Number of dependents that block the foreground deletion; 0 unless it has begun.
-    pub blocking: usize,
+    pub blocking_dependents: usize,
     /// Whether an owner and a dependent of this object are both in foreground deletion, so that the two may wait for each
     /// other.
-    pub in_cycle: bool,
+    pub may_be_in_cycle: bool,
 }
 
 /// State in the graph of the owner in a reference.
@@ -44,7 +44,7 @@ pub enum OwnerState {
     /// A monitor has seen the owner exactly as the reference names it, and the owner is not terminating.
     Present,
     /// A monitor has seen the owner exactly as the reference names it, and the owner waits for its dependents.
-    Waiting,
+    WaitingForDependents,
     /// The graph cannot tell whether the owner exists.
     Unknown,
 }
@@ -60,36 +60,36 @@ pub struct Dependent {
 
 impl Graph {
     /// Returns the object with this UID, and the facts about its owners and dependents.
-    pub fn view(&mut self, uid: &Uid) -> Option<View> {
+    pub fn view(&mut self, uid: &Uid) -> Option<NodeView> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
-        let owners: Vec<_> = node.owners.iter().map(|owner| owner.written(self.kinds.get(owner.kind))).collect();
+        let owners: Vec<_> = node.owners.iter().map(|owner| owner.to_owner_ref(self.kinds.get(owner.kind))).collect();
         let namespace = node.namespace.clone();
         let owner_states: Vec<_> = owners.iter().map(|owner| self.owner_state(owner, &namespace)).collect();
-        let in_cycle = owner_states.contains(&OwnerState::Waiting) && self.may_be_in_cycle(uid);
+        let in_cycle = owner_states.contains(&OwnerState::WaitingForDependents) && self.may_be_in_cycle(uid);
         let node = self.nodes.get(id);
         let deleting_dependents = node.is_deleting_dependents();
-        let blocking = if deleting_dependents { node.blocking } else { 0 };
-        Some(View {
+        let blocking = if deleting_dependents { node.blocking_dependents } else { 0 };
+        Some(NodeView {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
             version: node.version,
             owner_states,
             is_virtual: node.is_virtual(),
-            being_deleted: node.is_being_deleted(),
-            deleting_dependents,
-            orphans: node.flags.has(Flags::ORPHAN),
-            foreground: node.flags.has(Flags::FOREGROUND),
-            dependents: node.dependents.len(),
+            is_being_deleted: node.is_being_deleted(),
+            is_deleting_dependents: deleting_dependents,
+            has_orphan_finalizer: node.flags.has(Flags::ORPHAN_FINALIZER),
+            has_foreground_finalizer: node.flags.has(Flags::FOREGROUND_FINALIZER),
+            dependent_count: node.dependents.len(),
             owners,
-            blocking: blocking as usize,
-            in_cycle,
+            blocking_dependents: blocking as usize,
+            may_be_in_cycle: in_cycle,
         })
     }
 
     /// Returns the state of the owner in `reference`. `namespace` is the namespace of the dependent.
     pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
-        if self.is_absent(reference, namespace) {
+        if self.is_known_absent(reference, namespace) {
             return OwnerState::Absent;
         }
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return OwnerState::Unknown };
@@ -98,7 +98,7 @@ impl Graph {
         if !is_here || node.kind != kind || *node.name != *reference.name || node.is_virtual() {
             OwnerState::Unknown
         } else if node.is_deleting_dependents() {
-            OwnerState::Waiting
+            OwnerState::WaitingForDependents
         } else if node.is_being_deleted() {
             OwnerState::Unknown
         } else {

@@ -10,7 +10,7 @@ use common::{
     events::Recorder,
     informer::{Sink as _, apply_frame},
     metrics::Metrics,
-    queue::{Backoff, Queue},
+    queue::{BackoffSettings, Queue},
 };
 use sandbox::{
     guards::{Guards, Unmeasured},
@@ -19,7 +19,7 @@ use sandbox::{
 use serde_json::{Value, json};
 
 use super::GraphSink;
-use crate::{collection::Collection, metrics::ControllerMetrics};
+use crate::{collection::CollectorState, metrics::ControllerMetrics};
 
 /// Number of unmeasured events at the start, which intern texts and fill tables.
 const WARM_UP: usize = 32;
@@ -30,11 +30,11 @@ const OBJECTS: usize = 512;
 /// Returns the monitor of Pods in a standby, where no work is enqueued.
 fn monitor() -> GraphSink {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
-    let queue = || Queue::new(clock.clone(), Backoff::default(), None);
+    let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = ControllerMetrics::new(&Metrics::default());
-    let recorder = Recorder::silent("guards", clock.clone());
-    let collection = Collection::new(queue(), queue(), recorder, metrics, true);
-    let source = collection.graph.lock().source("v1", "Pod");
+    let recorder = Recorder::discarding("guards", clock.clone());
+    let collection = CollectorState::new(queue(), queue(), recorder, metrics, true);
+    let source = collection.graph.lock().add_monitor("v1", "Pod");
     GraphSink::new(Arc::new(collection), source)
 }
 

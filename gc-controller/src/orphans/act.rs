@@ -5,22 +5,22 @@ mod release;
 use std::borrow::Cow;
 
 use common::{
-    io::{self, Failed, Pace, Requeue},
+    io::{self, GroupConcurrency, Requeue, SyncError},
     map::HashSet,
 };
 
 use super::{
     plan::Plan,
-    snapshot::{Orphan, Snapshot},
+    snapshot::{DependentWithResource, Snapshot},
 };
 use crate::{
-    graph::ORPHAN,
-    place::{Place, report_denied, unserved},
+    graph::ORPHAN_FINALIZER,
+    place::{ObjectLocation, report_denied, unserved_error},
 };
 use release::release;
 
 /// Maximum number of dependents of one owner that are released concurrently.
-const AT_ONCE: usize = 20;
+const MAX_CONCURRENT_RELEASES: usize = 20;
 
 /// A change of the collector's memory that a sync requests.
 #[derive(Debug)]
@@ -32,21 +32,21 @@ pub enum Note {
 }
 
 impl io::Note for Note {
-    type Question = ();
+    type Query = ();
     /// The dependents that currently refer to the owner.
-    type Fresh = Vec<Orphan>;
+    type NewState = Vec<DependentWithResource>;
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
 /// Executes the plan for one owner. Dependents that appear during the sync are released, too.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    io.note(Note::Unparked);
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+    io.apply_note(Note::Unparked);
     match plan {
-        Plan::Nothing => return Ok(Requeue::AsPlanned),
+        Plan::Nothing => return Ok(Requeue::AfterPlannedDelay),
         Plan::Wait(_) => {
-            io.note(Note::Parked);
-            return Ok(Requeue::AsPlanned);
+            io.apply_note(Note::Parked);
+            return Ok(Requeue::AfterPlannedDelay);
         }
         Plan::Release(_) => {}
     }
@@ -59,14 +59,18 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         let mut places = Vec::new();
         for (dependent, resource) in &*dependents {
             match resource {
-                Some(resource) => places.push(Place::new(*resource, &dependent.identity)),
-                None => failed = Some(unserved(&dependent.kind)),
+                Some(resource) => places.push(ObjectLocation::new(*resource, &dependent.identity)),
+                None => failed = Some(unserved_error(&dependent.kind)),
             }
         }
-        let results = io.all(Pace::AtMost(AT_ONCE), &places, |place| release(place, owner, io)).await;
+        let results = io
+            .run_group(GroupConcurrency::LimitedConcurrent(MAX_CONCURRENT_RELEASES), &places, |place| {
+                release(place, owner, io)
+            })
+            .await;
         if results.len() < places.len() {
             // The process is shutting down, so not all dependents were released.
-            return Ok(Requeue::AsPlanned);
+            return Ok(Requeue::AfterPlannedDelay);
         }
         if let Some(failed) = results.into_iter().rev().find_map(Result::err).or(failed) {
             report_denied(&failed, io);
@@ -78,12 +82,12 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         if new.is_empty() {
             break;
         }
-        io.deviate(format!("{} dependents have turned up since", new.len()));
+        io.explain_deviation(format!("{} dependents have turned up since", new.len()));
         dependents = Cow::Owned(new);
     }
-    let Some(resource) = snapshot.resource else { return Err(unserved(&view.kind)) };
-    let place = Place::new(resource, &view.identity);
+    let Some(resource) = snapshot.resource else { return Err(unserved_error(&view.kind)) };
+    let place = ObjectLocation::new(resource, &view.identity);
     let why = "orphan; no dependent refers to it any more";
-    io.unless_ending(place.remove_finalizer(ORPHAN, why, io)).await.transpose()?;
-    Ok(Requeue::AsPlanned)
+    io.unless_shutting_down(place.remove_finalizer(ORPHAN_FINALIZER, why, io)).await.transpose()?;
+    Ok(Requeue::AfterPlannedDelay)
 }

@@ -6,14 +6,14 @@ use super::{
     Orphaner,
     decide::decide,
     plan::Plan,
-    snapshot::{Orphan, Snapshot},
+    snapshot::{DependentWithResource, Snapshot},
 };
-use crate::graph::{Dependent, View};
+use crate::graph::{Dependent, NodeView};
 
 impl Orphaner {
-    pub(super) fn snapshot(&self, view: View) -> Snapshot {
-        let (resource, unsynced) = (self.monitors.resource(&view.kind), self.monitors.coming());
-        let mut snapshot = Snapshot { view, resource, dependents: Vec::new(), unsynced };
+    pub(super) fn snapshot(&self, view: NodeView) -> Snapshot {
+        let (resource, unsynced) = (self.monitors.resource_of_kind(&view.kind), self.monitors.pending_resources());
+        let mut snapshot = Snapshot { view, resource, dependents: Vec::new(), unsynced_resources: unsynced };
         if let Plan::Release(_) = decide(&snapshot) {
             snapshot.dependents = self.dependents(&snapshot.view.identity.uid);
         }
@@ -21,10 +21,10 @@ impl Orphaner {
     }
 
     /// Returns the objects with a reference to an owner, and the resource of each.
-    pub(super) fn dependents(&self, owner: &Uid) -> Vec<Orphan> {
+    pub(super) fn dependents(&self, owner: &Uid) -> Vec<DependentWithResource> {
         let dependents = self.collection.graph.lock().dependents(owner);
         let with_resource = |dependent: Dependent| {
-            let resource = self.monitors.resource(&dependent.kind);
+            let resource = self.monitors.resource_of_kind(&dependent.kind);
             (dependent, resource)
         };
         dependents.into_iter().map(with_resource).collect()

@@ -22,7 +22,7 @@ impl Explain for Plan {
         }
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         let Self::Wait(resource) = self else { return Vec::new() };
         vec![format!("not all {resource} are known; one may have to be released")]
     }

@@ -2,20 +2,20 @@
 
 use common::object::Resource;
 
-use crate::graph::{Dependent, View};
+use crate::graph::{Dependent, NodeView};
 
 /// An object with the finalizer `orphan`, and its dependents.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The node of the object in the graph.
-    pub view: View,
+    pub view: NodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Dependents of the object; empty if the plan does not release them.
-    pub dependents: Vec<Orphan>,
+    pub dependents: Vec<DependentWithResource>,
     /// Resources without a complete initial list, except broken ones.
-    pub unsynced: Vec<String>,
+    pub unsynced_resources: Vec<String>,
 }
 
 /// A dependent, and the resource that serves its kind; `None` if the kind is not served.
-pub(super) type Orphan = (Dependent, Option<Resource>);
+pub(super) type DependentWithResource = (Dependent, Option<Resource>);

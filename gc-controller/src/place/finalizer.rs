@@ -3,52 +3,53 @@
 use std::time::Duration;
 
 use common::{
-    api::Patch,
+    api::PatchFormat,
     intern::Text,
-    io::{Failed, Io, Note},
+    io::{Io, Note, SyncError},
 };
 use serde_json::{Value, json};
 
-use super::{Live, Place, TRIES, says_absent};
-use crate::objects::waits_with;
+use super::{LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent};
+use crate::objects::is_terminating_with;
 
 /// Pause after the first conflict; each further pause is five times longer. Upstream: `removeFinalizer`.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-impl Place {
+impl ObjectLocation {
     /// Removes one finalizer of a terminating object, and keeps the other finalizers. Returns whether the object exists.
     pub(crate) async fn remove_finalizer<N: Note>(
         &self,
         finalizer: &str,
         why: &'static str,
         io: Io<'_, N>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, SyncError> {
         let mut pause = FIRST_PAUSE;
-        for _ in 0..TRIES {
-            let body = match self.live("to remove the finalizer, it must still be there", io).await? {
+        for _ in 0..MAX_ATTEMPTS {
+            let body = match self.read_live("to remove the finalizer, it must still be there", io).await? {
                 // If another object has this name, its finalizers stay.
-                Live::Absent => return Ok(false),
-                Live::AsExpected => io.body(|| ()),
-                Live::Is(meta) if !waits_with(&meta, finalizer) => {
-                    io.deviate(format!("{} does not wait with the finalizer {finalizer}", self.title()));
+                LiveObject::Absent => return Ok(false),
+                LiveObject::AsExpected => io.encode_body(|| ()),
+                LiveObject::Existing(meta) if !is_terminating_with(&meta, finalizer) => {
+                    io.explain_deviation(format!("{} does not wait with the finalizer {finalizer}", self.describe()));
                     return Ok(true);
                 }
-                Live::Is(meta) => io.body(|| {
+                LiveObject::Existing(meta) => io.encode_body(|| {
                     let left = meta.finalizers.iter().map(Text::as_str).filter(|f| *f != finalizer);
                     let left: Vec<&str> = left.collect();
                     let left = if left.is_empty() { Value::Null } else { json!(left) };
                     json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": left}})
                 }),
             };
-            let request = self.patch(Patch::Merge, None, body).doing("remove the finalizer of").because(why);
+            let request =
+                self.patch(PatchFormat::Merge, None, body).with_verb_text("remove the finalizer of").with_reason(why);
             match io.send(request).await {
                 Ok(_) => return Ok(true),
-                Err(refusal) if says_absent(&refusal) => return Ok(false),
+                Err(refusal) if is_object_absent(&refusal) => return Ok(false),
                 Err(refusal) if refusal.error.is_conflict() => io.pause_with_jitter(pause, 0.1).await,
-                Err(refusal) => return Err(self.refused("removing a finalizer of", &refusal)),
+                Err(refusal) => return Err(self.refused_error("removing a finalizer of", &refusal)),
             }
             pause *= 5;
         }
-        Err(self.changing())
+        Err(self.conflict_error())
     }
 }

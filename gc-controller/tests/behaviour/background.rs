@@ -1,9 +1,9 @@
 //! Background deletion: dependents are deleted after their owner.
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use serde_json::json;
 
-use crate::world::{NS, World, map, reference};
+use crate::world::{NAMESPACE, World, map, reference};
 
 /// GC-23, GC-77.
 #[tokio::test(start_paused = true)]
@@ -15,11 +15,11 @@ async fn dependents_follow_their_owner_in_one_request_each() {
         w.map(&format!("c{n}"), &[&b]).await;
     }
     w.settle().await;
-    w.forget();
-    w.remove("a", "Background").await;
+    w.reset_counters();
+    w.delete_map("a", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
-    assert_eq!((w.asked("delete", "configmaps"), w.asked("get", "configmaps")), (51, 0));
+    assert_eq!((w.request_count("delete", "configmaps"), w.request_count("get", "configmaps")), (51, 0));
 }
 
 /// GC-20, GC-21.
@@ -29,11 +29,11 @@ async fn an_object_with_a_living_owner_stays_and_loses_its_references_to_dead_on
     let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
     w.map("c", &[&a, &b]).await;
     w.settle().await;
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, ["b", "c"]);
     assert_eq!(crate::world::owners(&w.get("c").await), ["b"]);
-    w.remove("b", "Background").await;
+    w.delete_map("b", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
@@ -45,10 +45,10 @@ async fn a_cycle_stays_until_one_of_its_objects_is_deleted() {
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[&a]).await;
     let patch = json!({"metadata": {"ownerReferences": [reference(&b, false)]}});
-    w.sandbox.merge("configmaps", Some(NS), "a", None, patch).await.unwrap();
+    w.sandbox.merge("configmaps", Some(NAMESPACE), "a", None, patch).await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["a", "b"]);
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
@@ -61,7 +61,7 @@ async fn an_owner_recreated_under_its_name_does_not_keep_old_dependents() {
     w.map("b", &[&a]).await;
     w.settle().await;
     w.crash();
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     let a = w.map("a", &[]).await;
     w.map("c", &[&a]).await;
     w.start();
@@ -72,11 +72,11 @@ async fn an_owner_recreated_under_its_name_does_not_keep_old_dependents() {
 /// GC-34.
 #[tokio::test(start_paused = true)]
 async fn dependents_of_owners_deleted_while_no_collector_ran_are_collected() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[&a]).await;
     w.map("c", &[&b]).await;
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.start();
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
@@ -90,11 +90,11 @@ async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
     let c = w.map("c", &[&a]).await;
     w.settle().await;
     // While the watch is held, the collector's cache of ConfigMaps is stale.
-    w.sandbox.faults().hold_watch(crate::world::ME, "configmaps");
+    w.sandbox.faults().hold_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
     let both = json!({"metadata": {"ownerReferences": [reference(&a, false), reference(&b, false)]}});
-    w.sandbox.merge("configmaps", Some(NS), "c", None, both).await.unwrap();
-    w.remove("a", "Background").await;
-    w.sandbox.faults().release_watch(crate::world::ME, "configmaps");
+    w.sandbox.merge("configmaps", Some(NAMESPACE), "c", None, both).await.unwrap();
+    w.delete_map("a", "Background").await;
+    w.sandbox.faults().release_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
     w.settle().await;
     assert_eq!(w.maps().await, ["b", "c"]);
     assert_eq!(w.get("c").await["metadata"]["uid"], c["metadata"]["uid"]);
@@ -104,15 +104,15 @@ async fn an_object_that_gets_an_owner_at_the_last_moment_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_delayed_watch_of_owners_deletes_no_dependent_of_an_existing_owner() {
     let w = World::new().await;
-    w.sandbox.faults().hold_watch(crate::world::ME, "secrets");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NS}});
+    w.sandbox.faults().hold_watch(crate::world::CONTROLLER_IDENTITY, "secrets");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NAMESPACE}});
     let secret = w.create(secret).await;
     w.create(map("c", &[reference(&secret, false)])).await;
     w.settle().await;
     assert_eq!(w.maps().await, ["c"]);
-    w.sandbox.delete("secrets", Some(NS), "s").await.unwrap();
+    w.sandbox.delete("secrets", Some(NAMESPACE), "s").await.unwrap();
     w.settle().await;
-    w.sandbox.faults().release_watch(crate::world::ME, "secrets");
+    w.sandbox.faults().release_watch(crate::world::CONTROLLER_IDENTITY, "secrets");
     w.wait(120).await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
@@ -121,14 +121,16 @@ async fn a_delayed_watch_of_owners_deletes_no_dependent_of_an_existing_owner() {
 /// GC-72.
 #[tokio::test(start_paused = true)]
 async fn a_collector_that_is_switched_off_sends_no_requests() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;
-    w.remove("a", "Background").await;
-    w.forget();
-    w.start_with(Settings::new().with_tune(gc_controller::ENABLE_GARBAGE_COLLECTOR.name, TuneValue::Switch(false)));
+    w.delete_map("a", "Background").await;
+    w.reset_counters();
+    w.start_with(
+        OperatorSettings::new().with_tune(gc_controller::ENABLE_GARBAGE_COLLECTOR.name, TuneValue::Switch(false)),
+    );
     w.settle().await;
     assert_eq!(w.maps().await, ["b"]);
-    assert_eq!(w.sandbox.requests().count(Some(crate::world::ME), None, None), 0);
+    assert_eq!(w.sandbox.requests().count(Some(crate::world::CONTROLLER_IDENTITY), None, None), 0);
     assert!(w.loops.as_ref().unwrap().explain(None)[0]["off"].is_string());
 }

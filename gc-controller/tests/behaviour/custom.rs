@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{NS, World, map, owners, reference};
+use crate::world::{NAMESPACE, World, map, owners, reference};
 
 pub(crate) fn definition(scope: &str) -> Value {
     json!({
@@ -20,7 +20,7 @@ const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 pub(crate) fn widget(name: &str, references: &[Value]) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget",
-        "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
+        "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": references}})
 }
 
 /// GC-5.
@@ -32,9 +32,9 @@ async fn a_new_definition_is_collected_within_two_rounds() {
     w.create(widget("b", &[reference(&a, false)])).await;
     w.create(map("c", &[reference(&a, false)])).await;
     w.settle().await;
-    w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
+    w.sandbox.delete("widgets.example.com", Some(NAMESPACE), "a").await.unwrap();
     w.settle().await;
-    assert_eq!(w.sandbox.list("widgets.example.com", Some(NS)).await.unwrap().len(), 0);
+    assert_eq!(w.sandbox.list("widgets.example.com", Some(NAMESPACE)).await.unwrap().len(), 0);
     assert_eq!(w.maps().await, [""; 0]);
 }
 
@@ -46,9 +46,9 @@ async fn references_of_custom_resources_are_removed_though_they_take_no_strategi
     let (a, p) = (w.map("a", &[]).await, w.map("p", &[]).await);
     w.create(widget("b", &[reference(&a, false), reference(&p, true)])).await;
     w.settle().await;
-    w.remove("a", "Orphan").await;
+    w.delete_map("a", "Orphan").await;
     w.settle().await;
-    let b = w.sandbox.get("widgets.example.com", Some(NS), "b").await.unwrap();
+    let b = w.sandbox.get("widgets.example.com", Some(NAMESPACE), "b").await.unwrap();
     assert_eq!(owners(&b), ["p"]);
     assert_eq!(b["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
 }
@@ -117,12 +117,12 @@ async fn a_group_whose_discovery_fails_is_still_watched() {
     w.settle().await;
     assert_eq!(w.maps().await, ["c", "d"]);
     // The collector still watches the objects of the group.
-    w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
+    w.sandbox.delete("widgets.example.com", Some(NAMESPACE), "a").await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["d"]);
     w.sandbox.faults().clear();
     w.wait(60).await;
-    w.sandbox.delete("widgets.example.com", Some(NS), "b").await.unwrap();
+    w.sandbox.delete("widgets.example.com", Some(NAMESPACE), "b").await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
@@ -130,15 +130,15 @@ async fn a_group_whose_discovery_fails_is_still_watched() {
 /// GC-6.
 #[tokio::test(start_paused = true)]
 async fn owners_of_a_group_whose_discovery_fails_from_the_start_count_as_unknown() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     w.create(definition("Namespaced")).await;
     let (a, b) = (w.create(widget("a", &[])).await, w.create(widget("b", &[])).await);
     w.create(map("c", &[reference(&a, false)])).await;
     w.create(map("d", &[reference(&b, false)])).await;
-    w.sandbox.delete("widgets.example.com", Some(NS), "b").await.unwrap();
+    w.sandbox.delete("widgets.example.com", Some(NAMESPACE), "b").await.unwrap();
     let e = w.map("e", &[]).await;
     w.map("f", &[&e]).await;
-    w.remove("e", "Background").await;
+    w.delete_map("e", "Background").await;
     w.sandbox.faults().silence_group("example.com");
     w.start();
     w.wait(600).await;

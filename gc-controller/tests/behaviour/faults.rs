@@ -3,20 +3,23 @@
 use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{ME, NS, World, map, reference};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, World, map, reference};
 
 /// GC-10, GC-31, GC-63, GC-80.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     let (a, secret) = (
         w.map("a", &[]).await,
-        w.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NS}})).await,
+        w.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NAMESPACE}}))
+            .await,
     );
     w.map("b", &[&a]).await;
     w.create(map("c", &[reference(&secret, false)])).await;
     for verb in ["list", "watch"] {
-        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb).resource("secrets"));
+        w.sandbox
+            .faults()
+            .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb(verb).resource("secrets"));
     }
     w.start();
     w.wait(5).await;
@@ -24,11 +27,11 @@ async fn a_resource_that_cannot_be_watched_delays_no_other_and_is_reported() {
     assert!(waiting.contains("secrets"), "{waiting}");
     w.wait(60).await;
     w.loops.as_ref().unwrap().ready().unwrap();
-    w.remove("a", "Background").await;
-    w.sandbox.delete("secrets", Some(NS), "s").await.unwrap();
+    w.delete_map("a", "Background").await;
+    w.sandbox.delete("secrets", Some(NAMESPACE), "s").await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["c"], "an object waits while the objects of its owner's kind are unknown");
-    let text = w.loops.as_ref().unwrap().metrics().prometheus();
+    let text = w.loops.as_ref().unwrap().metrics().render_prometheus();
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
     w.wait(120).await;
@@ -52,9 +55,11 @@ async fn a_lost_answer_to_a_delete_does_no_harm() {
     }
     w.settle().await;
     for action in [Action::CutAfter, Action::CutBefore, Action::Conflict, Action::InternalError, Action::Unavailable] {
-        w.sandbox.faults().add(Rule::new(action).identity(ME).verb("delete").resource("configmaps").times(2));
+        w.sandbox
+            .faults()
+            .add(Rule::new(action).identity(CONTROLLER_IDENTITY).verb("delete").resource("configmaps").times(2));
     }
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.settle().await;
     w.wait(120).await;
     assert_eq!(w.maps().await, [""; 0]);
@@ -69,8 +74,10 @@ async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
     let a = w.create(owner).await;
     w.blocking_map("b", &[&a]).await;
     w.settle().await;
-    w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("get").resource("configmaps"));
-    w.remove("a", "Foreground").await;
+    w.sandbox
+        .faults()
+        .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb("get").resource("configmaps"));
+    w.delete_map("a", "Foreground").await;
     w.wait(600).await;
     assert_eq!(w.maps().await, ["a", "b"]);
     w.sandbox.faults().clear();
@@ -81,10 +88,10 @@ async fn an_owner_that_cannot_be_read_does_not_count_as_deleted() {
 /// GC-1.
 #[tokio::test(start_paused = true)]
 async fn failed_discovery_is_retried() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     let a = w.map("a", &[]).await;
     w.map("b", &[&a]).await;
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.sandbox.faults().go_down_for(std::time::Duration::from_secs(20));
     w.start();
     w.wait(10).await;
@@ -109,9 +116,9 @@ async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() 
     w.wait(120).await;
     w.running().ready().unwrap();
     for verb in ["list", "watch"] {
-        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb));
+        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb(verb));
     }
-    w.sandbox.faults().add(Rule::new(Action::CutWatch).identity(ME));
+    w.sandbox.faults().add(Rule::new(Action::CutWatch).identity(CONTROLLER_IDENTITY));
     w.wait(300).await;
     let lost = w.running().ready().unwrap_err();
     assert!(lost.contains("no list or watch of") && lost.contains("more)"), "{lost}");
@@ -121,9 +128,11 @@ async fn the_collector_is_not_ready_when_nothing_can_be_watched_or_discovered() 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_of_first_full_sets_is_counted_once() {
     const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     for verb in ["list", "watch"] {
-        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb).resource("secrets"));
+        w.sandbox
+            .faults()
+            .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb(verb).resource("secrets"));
     }
     w.start();
     w.wait(20).await;

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::{
     custom::{definition, widget},
-    world::{NS, World, map, reference},
+    world::{NAMESPACE, World, map, reference},
 };
 
 const ADDS: &str = "workqueue_adds_total{name=\"garbage_collector_attempt_to_delete\"}";
@@ -31,7 +31,7 @@ async fn parked_objects_cost_nothing_and_are_shown() {
     assert_eq!(shown[0]["waiting"], "kind Widget of example.com/v1 is not served");
     assert_eq!((&shown[0]["objects"], shown[0]["some"].as_array().unwrap().len()), (&json!(MANY), 10));
     for n in 0..MANY {
-        w.sandbox.delete("configmaps", Some(NS), &format!("c{n}")).await.unwrap();
+        w.sandbox.delete("configmaps", Some(NAMESPACE), &format!("c{n}")).await.unwrap();
     }
     w.wait(60).await;
     assert_eq!(w.metric(PARKED), 0);

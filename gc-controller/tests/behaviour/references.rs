@@ -3,26 +3,28 @@
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, OTHER_NAMESPACE, World, map, owners, reference};
 
 /// GC-38.
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
     let w = World::new().await;
     let mut a = map("a", &[]);
-    a["metadata"]["namespace"] = json!(ELSEWHERE);
+    a["metadata"]["namespace"] = json!(OTHER_NAMESPACE);
     let a = w.create(a).await;
     w.settle().await;
     w.create(map("c", &[reference(&a, false)])).await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
-    let events = w.sandbox.list("events", Some(NS)).await.unwrap();
+    let events = w.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
     let uid = a["metadata"]["uid"].as_str().unwrap();
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(events[0]["reason"], "OwnerRefInvalidNamespace");
     assert_eq!(
         events[0]["message"],
-        format!("ownerRef [v1/ConfigMap, namespace: {NS}, name: a, uid: {uid}] does not exist in namespace \"{NS}\"")
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: {NAMESPACE}, name: a, uid: {uid}] does not exist in namespace \"{NAMESPACE}\""
+        )
     );
 }
 
@@ -30,7 +32,7 @@ async fn an_owner_in_another_namespace_does_not_count_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_forged_reference_does_not_affect_right_ones() {
     for forged_first in [true, false] {
-        let mut w = World::idle().await;
+        let mut w = World::without_collector().await;
         let a = w.map("a", &[]).await;
         let mut wrong = reference(&a, false);
         wrong["kind"] = json!("Secret");
@@ -42,10 +44,10 @@ async fn a_forged_reference_does_not_affect_right_ones() {
         if forged_first {
             w.create(children[1].clone()).await;
         }
-        w.sandbox.faults().hold_watch(crate::world::ME, "configmaps");
+        w.sandbox.faults().hold_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
         w.start();
         w.wait(60).await;
-        w.sandbox.faults().release_watch(crate::world::ME, "configmaps");
+        w.sandbox.faults().release_watch(crate::world::CONTROLLER_IDENTITY, "configmaps");
         w.settle().await;
         assert_eq!(w.maps().await, ["a", "good"], "forged first: {forged_first}");
     }
@@ -73,7 +75,7 @@ async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
         "metadata": {"name": "p", "ownerReferences": [reference(&a, false)]}});
     w.create(class).await;
     w.settle().await;
-    w.remove("a", "Background").await;
+    w.delete_map("a", "Background").await;
     w.settle().await;
     assert_eq!(w.sandbox.get("priorityclasses.scheduling.k8s.io", None, "p").await.unwrap()["value"], 5);
 }
@@ -90,19 +92,19 @@ async fn an_object_with_very_many_owners_is_deleted_after_the_last_of_them() {
     let all: Vec<_> = owners.iter().map(|owner| reference(owner, true)).collect();
     w.create(map("c", &all)).await;
     w.settle().await;
-    w.forget();
+    w.reset_counters();
     // The owners are deleted faster than the collector can write.
     let slow = Action::Latency(std::time::Duration::from_secs(1));
-    w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("patch"));
+    w.sandbox.faults().add(Rule::new(slow).identity(CONTROLLER_IDENTITY).verb("patch"));
     for n in 0..MANY - 1 {
-        w.remove(&format!("o{n}"), "Background").await;
+        w.delete_map(&format!("o{n}"), "Background").await;
     }
     w.settle().await;
     assert_eq!(w.maps().await, ["c", "o999"]);
     assert_eq!(crate::world::owners(&w.get("c").await), ["o999"]);
-    let asked = w.asked("get", "configmaps") + w.asked("patch", "configmaps");
+    let asked = w.request_count("get", "configmaps") + w.request_count("patch", "configmaps");
     assert!(asked < 10, "{asked} requests");
-    w.remove("o999", "Background").await;
+    w.delete_map("o999", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
@@ -124,15 +126,16 @@ async fn a_forged_name_in_a_reference_reaches_no_other_path() {
     // No object has one of these names, so every dependent is deleted.
     assert_eq!(w.maps().await, ["a"]);
     let asked = w.sandbox.requests().all();
-    let astray: Vec<_> = asked.keys().filter(|r| r.identity == ME && r.resource.contains('/')).collect();
+    let astray: Vec<_> =
+        asked.keys().filter(|r| r.identity == CONTROLLER_IDENTITY && r.resource.contains('/')).collect();
     assert!(astray.is_empty(), "{astray:?}");
-    assert_eq!(w.asked("get", "nodes"), 0);
+    assert_eq!(w.request_count("get", "nodes"), 0);
 }
 
 /// Delays each read of an object of this resource by two seconds.
 fn slow_reads(w: &World, resource: &str) {
     let slow = Action::Latency(std::time::Duration::from_secs(2));
-    w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("get").resource(resource));
+    w.sandbox.faults().add(Rule::new(slow).identity(CONTROLLER_IDENTITY).verb("get").resource(resource));
 }
 
 /// GC-37, GC-79.
@@ -154,9 +157,9 @@ async fn a_reference_that_is_corrected_during_the_judgement_stays() {
         w.create(c).await;
         w.wait(1).await;
         let right = json!({"metadata": {"ownerReferences": [reference(&p, false), reference(&q, false)]}});
-        w.sandbox.merge(resource, Some(NS), "c", None, right).await.unwrap();
+        w.sandbox.merge(resource, Some(NAMESPACE), "c", None, right).await.unwrap();
         w.settle().await;
-        let c = w.sandbox.get(resource, Some(NS), "c").await.unwrap();
+        let c = w.sandbox.get(resource, Some(NAMESPACE), "c").await.unwrap();
         assert_eq!(owners(&c), ["p", "q"], "custom: {custom}");
     }
 }
@@ -165,12 +168,12 @@ async fn a_reference_that_is_corrected_during_the_judgement_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back() {
     let w = World::new().await;
-    w.cycle().await;
+    w.create_cycle().await;
     slow_reads(&w, "configmaps");
-    w.remove("a", "Foreground").await;
+    w.delete_map("a", "Foreground").await;
     w.wait(1).await;
     let free = json!({"metadata": {"ownerReferences": null}});
-    w.sandbox.merge("configmaps", Some(NS), "b", None, free).await.unwrap();
+    w.sandbox.merge("configmaps", Some(NAMESPACE), "b", None, free).await.unwrap();
     w.settle().await;
     assert_eq!(w.maps().await, ["b"], "the object has no owner any more");
     assert!(owners(&w.get("b").await).is_empty());
@@ -196,7 +199,7 @@ async fn a_kind_in_lower_case_names_the_same_owner() {
             w.create(child("c", &a, blocks, json!({}))).await;
             w.settle().await;
             assert_eq!(w.maps().await, ["a", "b", "c"], "the owner exists");
-            w.remove("a", propagation).await;
+            w.delete_map("a", propagation).await;
             w.settle().await;
             assert_eq!(w.maps().await, [""; 0], "{propagation} {blocks}");
             assert_eq!(w.metric("nonet_gc_objects_parked"), 0);
@@ -211,7 +214,7 @@ async fn a_dependent_with_a_kind_in_lower_case_is_orphaned_like_any_other() {
     let a = w.map("a", &[]).await;
     w.create(child("b", &a, true, json!({"kind": "configmap"}))).await;
     w.settle().await;
-    w.remove("a", "Orphan").await;
+    w.delete_map("a", "Orphan").await;
     w.settle().await;
     assert_eq!(w.maps().await, ["b"]);
     assert_eq!(owners(&w.get("b").await), [""; 0]);
@@ -223,7 +226,7 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
     for propagation in ["Background", "Foreground"] {
         let w = World::new().await;
         let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": "h", "namespace": NS},
+            "metadata": {"name": "h", "namespace": NAMESPACE},
             "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
         let owner = w.create(autoscaler).await;
         let lower = json!({"kind": "horizontalpodautoscaler"});
@@ -234,12 +237,15 @@ async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well()
         }
         w.settle().await;
         assert_eq!(w.maps().await, ["both", "lower", "older"], "the owner exists");
-        let path = format!("/apis/autoscaling/v2/namespaces/{NS}/horizontalpodautoscalers/h");
+        let path = format!("/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers/h");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         w.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
         w.settle().await;
         assert_eq!(w.maps().await, [""; 0], "{propagation}");
-        assert!(w.sandbox.get("horizontalpodautoscalers.autoscaling", Some(NS), "h").await.is_err(), "{propagation}");
+        assert!(
+            w.sandbox.get("horizontalpodautoscalers.autoscaling", Some(NAMESPACE), "h").await.is_err(),
+            "{propagation}"
+        );
     }
 }
 
@@ -280,7 +286,7 @@ async fn each_missing_owner_is_looked_up_once() {
     const OWNERS: usize = 30;
     let w = World::new().await;
     w.settle().await;
-    w.forget();
+    w.reset_counters();
     let nobody = |name: &str, n: usize| {
         let (version, kind) =
             [("v1", "ConfigMap"), ("v1", "Namespace"), ("neighbour.example.com/v1", "Nothing")][n % 3];
@@ -303,7 +309,7 @@ async fn each_missing_owner_is_looked_up_once() {
     }
     w.wait(3600).await;
     assert_eq!(w.maps().await.len(), 12, "owners of a kind that is not served may exist");
-    let asked = (w.asked("get", "configmaps"), w.asked("get", "namespaces"));
+    let asked = (w.request_count("get", "configmaps"), w.request_count("get", "namespaces"));
     assert!(asked.0 <= 10 * OWNERS as u64 && asked.1 <= 10 * OWNERS as u64, "{asked:?}");
 }
 
@@ -317,12 +323,14 @@ async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
     w.map("kept", &[&a, &stays]).await;
     w.map("orphan", &[&b]).await;
     w.settle().await;
-    w.forget();
-    w.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("configmaps"));
-    w.remove("a", "Background").await;
-    w.remove("b", "Orphan").await;
+    w.reset_counters();
+    w.sandbox
+        .faults()
+        .add(Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("patch").resource("configmaps"));
+    w.delete_map("a", "Background").await;
+    w.delete_map("b", "Orphan").await;
     w.wait(60).await;
-    let events = w.sandbox.list("events", Some(NS)).await.unwrap();
+    let events = w.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
     let messages = |name: &str| {
         let of = events.iter().filter(|event| event["involvedObject"]["name"] == name);
         of.map(|event| format!("{} {} {}", event["type"], event["reason"], event["message"])).collect::<Vec<_>>()
@@ -335,7 +343,7 @@ async fn denied_changes_of_references_are_reported_on_the_object_of_the_sync() {
             "{name}: {messages:?}"
         );
     }
-    let tries = w.asked("patch", "configmaps");
+    let tries = w.request_count("patch", "configmaps");
     assert!(tries <= 60, "retries must back off: {tries}");
     w.sandbox.faults().clear();
     w.wait(200).await;

@@ -7,7 +7,7 @@ use crate::world::{World, owners};
 /// GC-67.
 #[tokio::test(start_paused = true)]
 async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     w.stand_by();
     w.wait(60).await;
     for _ in 0..50 {
@@ -15,7 +15,7 @@ async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
         w.map("b", &[&a]).await;
         w.wait(1).await;
         for name in ["a", "b"] {
-            w.remove(name, "Background").await;
+            w.delete_map(name, "Background").await;
         }
         w.wait(1).await;
     }
@@ -23,13 +23,16 @@ async fn objects_created_and_deleted_meanwhile_leave_no_keys_in_the_queues() {
     for queue in [&queues[0]["queue"], &queues[0]["orphans"]] {
         assert_eq!((&queue["waiting"], &queue["delayed"]), (&json!([]), &json!([])), "{queues:#}");
     }
-    assert_eq!(w.sandbox.writes().all().iter().filter(|write| write.identity == crate::world::ME).count(), 0);
+    assert_eq!(
+        w.sandbox.writes().all().iter().filter(|write| write.identity == crate::world::CONTROLLER_IDENTITY).count(),
+        0
+    );
 }
 
 /// GC-67.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_does_the_work_that_arose_before() {
-    let mut w = World::idle().await;
+    let mut w = World::without_collector().await;
     w.stand_by();
     w.wait(60).await;
     let (a, b, c) = (w.map("a", &[]).await, w.map("b", &[]).await, w.map("c", &[]).await);
@@ -37,9 +40,9 @@ async fn a_new_leader_does_the_work_that_arose_before() {
     w.blocking_map("below-b", &[&b]).await;
     w.map("below-c", &[&c]).await;
     w.wait(10).await;
-    w.remove("a", "Background").await;
-    w.remove("b", "Foreground").await;
-    w.remove("c", "Orphan").await;
+    w.delete_map("a", "Background").await;
+    w.delete_map("b", "Foreground").await;
+    w.delete_map("c", "Orphan").await;
     w.wait(10).await;
     assert_eq!(w.maps().await, ["b", "below-a", "below-b", "below-c", "c"]);
     w.running().lead();

@@ -4,17 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Clock,
-    settings::{Settings, TuneValue},
+    settings::{OperatorSettings, TuneValue},
 };
 use sandbox::{Change, Sandbox, Write, loops::Loops};
 use serde_json::{Value, json};
 
 /// Identity of the collector at the sandbox.
-pub(crate) const ME: &str = "collector";
-/// Namespace of all test objects, except owners in [`ELSEWHERE`].
-pub(crate) const NS: &str = "shop";
-/// Namespace of owners that an object in [`NS`] may not name.
-pub(crate) const ELSEWHERE: &str = "mall";
+pub(crate) const CONTROLLER_IDENTITY: &str = "collector";
+/// Namespace of all test objects, except owners in [`OTHER_NAMESPACE`].
+pub(crate) const NAMESPACE: &str = "shop";
+/// Namespace of owners that an object in [`NAMESPACE`] may not name.
+pub(crate) const OTHER_NAMESPACE: &str = "mall";
 
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
@@ -24,18 +24,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let mut world = Self::idle().await;
+        let mut world = Self::without_collector().await;
         world.start();
         world.settle().await;
-        world.forget();
+        world.reset_counters();
         world
     }
 
     /// Creates a sandbox without a running collector.
-    pub(crate) async fn idle() -> Self {
+    pub(crate) async fn without_collector() -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        for name in [NS, ELSEWHERE] {
+        for name in [NAMESPACE, OTHER_NAMESPACE] {
             sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
         }
         Self { sandbox, clock, loops: None }
@@ -43,19 +43,26 @@ impl World {
 
     /// Starts a collector as a new process.
     pub(crate) fn start(&mut self) {
-        self.start_with(Settings::new());
+        self.start_with(OperatorSettings::new());
     }
 
     /// Starts a collector with these settings and a discovery period of 5 seconds.
-    pub(crate) fn start_with(&mut self, settings: Settings) {
+    pub(crate) fn start_with(&mut self, settings: OperatorSettings) {
         let settings = settings.with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
-        self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
+        self.loops =
+            Some(Loops::start(&self.sandbox.client(CONTROLLER_IDENTITY), &self.clock, settings, gc_controller::LOOPS));
     }
 
     /// Starts a collector as a standby, which fills its graph and writes nothing.
     pub(crate) fn stand_by(&mut self) {
-        let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
-        self.loops = Some(Loops::stand_by(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
+        let settings =
+            OperatorSettings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+        self.loops = Some(Loops::stand_by(
+            &self.sandbox.client(CONTROLLER_IDENTITY),
+            &self.clock,
+            settings,
+            gc_controller::LOOPS,
+        ));
     }
 
     pub(crate) fn running(&self) -> &Loops {
@@ -64,7 +71,7 @@ impl World {
 
     /// Returns the value of one of the collector's metrics. `line` is the name of the metric with its labels.
     pub(crate) fn metric(&self, line: &str) -> u64 {
-        let text = self.running().metrics().prometheus();
+        let text = self.running().metrics().render_prometheus();
         let value = text.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
     }
@@ -75,11 +82,11 @@ impl World {
     }
 
     /// Creates the ConfigMaps `a` and `b`, which own each other and block each other's deletion.
-    pub(crate) async fn cycle(&self) {
+    pub(crate) async fn create_cycle(&self) {
         let a = self.map("a", &[]).await;
         let b = self.blocking_map("b", &[&a]).await;
         let back = json!({"metadata": {"ownerReferences": [reference(&b, true)]}});
-        self.sandbox.merge("configmaps", Some(NS), "a", None, back).await.unwrap();
+        self.sandbox.merge("configmaps", Some(NAMESPACE), "a", None, back).await.unwrap();
         self.settle().await;
     }
 
@@ -100,24 +107,24 @@ impl World {
     }
 
     /// Resets the counters of requests and writes.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn reset_counters(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
     /// Returns the number of requests of the collector with this verb and resource.
-    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
-        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
     /// Returns the names of the objects that the collector requested to delete, in the order of the requests.
-    pub(crate) fn deleted(&self) -> Vec<String> {
-        let deleted = |w: &Arc<Write>| w.identity == ME && w.verb == "delete";
+    pub(crate) fn delete_requests(&self) -> Vec<String> {
+        let deleted = |w: &Arc<Write>| w.identity == CONTROLLER_IDENTITY && w.verb == "delete";
         self.sandbox.writes().all().iter().filter(|w| deleted(w)).map(|w| w.name.clone()).collect()
     }
 
     /// Returns the names of objects in the order of their removal from the API server.
-    pub(crate) fn ended(&self) -> Vec<String> {
+    pub(crate) fn removed_objects(&self) -> Vec<String> {
         let all = self.sandbox.writes().all();
         all.iter().filter(|w| w.change == Change::Deleted).map(|w| w.name.clone()).collect()
     }
@@ -137,21 +144,22 @@ impl World {
     }
 
     /// Deletes a ConfigMap with this propagation policy, as a user.
-    pub(crate) async fn remove(&self, name: &str, propagation: &str) {
-        let path = format!("/api/v1/namespaces/{NS}/configmaps/{name}");
+    pub(crate) async fn delete_map(&self, name: &str, propagation: &str) {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}");
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
         self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
     }
 
     /// Returns the sorted names of the existing ConfigMaps.
     pub(crate) async fn maps(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.sandbox.list("configmaps", Some(NS)).await.unwrap().iter().map(name).collect();
+        let mut all: Vec<String> =
+            self.sandbox.list("configmaps", Some(NAMESPACE)).await.unwrap().iter().map(name).collect();
         all.sort();
         all
     }
 
     pub(crate) async fn get(&self, name: &str) -> Value {
-        self.sandbox.get("configmaps", Some(NS), name).await.unwrap()
+        self.sandbox.get("configmaps", Some(NAMESPACE), name).await.unwrap()
     }
 
     /// Returns the `/debug/explain` entry of an object.
@@ -172,10 +180,10 @@ pub(crate) fn reference(owner: &Value, blocks: bool) -> Value {
         "blockOwnerDeletion": blocks})
 }
 
-/// Builds a ConfigMap in namespace [`NS`] with these owner references.
+/// Builds a ConfigMap in namespace [`NAMESPACE`] with these owner references.
 pub(crate) fn map(name: &str, references: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
+        "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": references}})
 }
 
 /// Returns the names of the owners of an object.

@@ -11,95 +11,100 @@ use std::borrow::Cow;
 
 use common::{
     events::EventType,
-    io::{Claim, Failed, Requeue},
+    io::{Claim, Requeue, SyncError},
     pods::PODS,
 };
 
 pub(super) use self::note::Note;
 use self::{
-    finalizers::{Untracked, untrack_all},
+    finalizers::{FinalizerRemovals, remove_finalizers},
     note::Io,
 };
 use super::{
-    decide::{decide_adopting, manage, requeue::requeue, track},
-    plan::{LeftAlone, Manage, Plan, SyncPlan},
-    snapshot::{PodRef, Snapshot},
+    decide::{decide_with_adopted_pods, manage, requeue::decide_requeue, track},
+    plan::{Plan, ScalingDecision, SkipReason, SyncPlan},
+    snapshot::{SharedPod, Snapshot},
 };
-use crate::objects::JOB_TRACKING;
+use crate::objects::JOB_TRACKING_FINALIZER;
 
 /// Sends the requests of a plan. Returns when the Job is synced again.
-pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // These finalizers are removed first, even if the Job cannot be synced.
     let why = "the terminating Job does not count this Pod";
-    let untracked = untrack_all(plan.untrack_uncounted.iter().collect(), why, io).await;
+    let untracked = remove_finalizers(plan.uncounted_pods_to_untrack.iter().collect(), why, io).await;
     untracked.report_denied(io);
 
-    let sync_plan = match &plan.sync {
+    let sync_plan = match &plan.sync_plan {
         Ok(sync_plan) => sync_plan,
         Err(left_alone) => {
             match left_alone {
-                LeftAlone::Finished | LeftAlone::ManagedBy(_) => {}
-                LeftAlone::UnknownCompletionMode => {
+                SkipReason::Finished | SkipReason::ManagedExternally(_) => {}
+                SkipReason::UnknownCompletionMode => {
                     let message = "Skipped Job sync because completion mode is unknown";
-                    io.event(EventType::Warning, "UnknownCompletionMode", message);
+                    io.record_event(EventType::Warning, "UnknownCompletionMode", message);
                 }
-                LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
+                SkipReason::InvalidSelector(problem) => io.apply_note(Note::InvalidSelector(problem.to_string())),
             }
-            return untracked.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
+            return untracked.first_failure(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
         }
     };
     // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
     let mut action = "reconciling";
     let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
-    io.note(Note::Synced { is_ok: outcome.is_ok(), action, took: io.now().duration_since(snapshot.now) });
+    io.apply_note(Note::SyncFinished {
+        is_ok: outcome.is_ok(),
+        action,
+        elapsed: io.now().duration_since(snapshot.now),
+    });
     outcome
 }
 
 /// The beginning of the error about a finalizer that was not removed; the key of the Pod follows.
-const UNTRACKING: &str = "removing the finalizer of pod";
+const REMOVING_FINALIZER: &str = "removing the finalizer of pod";
 
 async fn sync(
     snapshot: &Snapshot,
     plan: &SyncPlan,
-    uncounted: &Untracked<'_>,
+    uncounted: &FinalizerRemovals<'_>,
     action: &mut &'static str,
     io: Io<'_>,
-) -> Result<Requeue, Failed> {
+) -> Result<Requeue, SyncError> {
     let claims = &snapshot.claims;
-    let claim = Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).finalizers(&[JOB_TRACKING]);
+    let claim =
+        Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).with_finalizers(&[JOB_TRACKING_FINALIZER]);
     let mut claim = claim.send(io).await;
-    claim.report_denied(io);
-    if claim.found_only_changes() {
+    claim.record_denied_event(io);
+    if claim.has_only_conflicts() {
         return Ok(Requeue::Conflict);
     }
-    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
+    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     // The plan assumes that every adoption succeeds.
     let plan = if claim.is_complete() {
         Cow::Borrowed(plan)
     } else {
-        let adopted: Vec<PodRef> = claim.adopted().cloned().collect();
-        Cow::Owned(decide_adopting(snapshot, &adopted))
+        let adopted: Vec<SharedPod> = claim.adopted().cloned().collect();
+        Cow::Owned(decide_with_adopted_pods(snapshot, &adopted))
     };
-    let SyncPlan { situation, manage, .. } = &*plan;
+    let SyncPlan { pod_inventory: situation, scaling_decision: manage, .. } = &*plan;
     // The `PodGroup` must exist before the Pods, because each new Pod names its group.
-    let group = gang::ensure(snapshot, situation, plan.gang.clone(), io).await?;
+    let group = gang::ensure_workload_and_pod_group(snapshot, situation, plan.pod_scheduling.clone(), io).await?;
 
-    *action = manage.label();
+    *action = manage.metric_action();
     let (mut writes, failed) = match manage {
-        Manage::Create { pods, .. } => pods::create(snapshot, situation, pods, group.as_ref(), io).await,
-        _ => pods::remove(situation, manage, io).await,
+        ScalingDecision::Create { pods, .. } => pods::create_pods(snapshot, situation, pods, group.as_ref(), io).await,
+        _ => pods::delete_pods(situation, manage, io).await,
     };
 
-    let managed = manage::managed(snapshot, situation, manage, &writes);
-    let tracked = track::track(snapshot, situation, manage, &managed, io.now());
-    if let Some(suspension) = tracked.suspension {
-        let (reason, message) = suspension.event();
-        io.event(EventType::Normal, reason, message);
+    let managed = manage::counts_after_scaling(snapshot, situation, manage, &writes);
+    let tracked = track::decide_first_status(snapshot, situation, manage, &managed, io.now());
+    if let Some(suspension) = tracked.suspension_change {
+        let (reason, message) = suspension.event_reason_and_message();
+        io.record_event(EventType::Normal, reason, message);
     }
-    let counted = count::count(snapshot, situation, &managed, &tracked, io).await?;
-    if let Some(failed) = failed.or_else(|| uncounted.failure(UNTRACKING)) {
+    let counted = count::write_statuses_and_untrack(snapshot, situation, &managed, &tracked, io).await?;
+    if let Some(failed) = failed.or_else(|| uncounted.first_failure(REMOVING_FINALIZER)) {
         return Err(failed);
     }
-    writes.changed += uncounted.changed() + counted.changed();
-    Ok(requeue(snapshot, &plan, &tracked, &writes, counted.done.len()))
+    writes.conflicts += uncounted.conflict_count() + counted.conflict_count();
+    Ok(decide_requeue(snapshot, &plan, &tracked, &writes, counted.untracked_pods.len()))
 }

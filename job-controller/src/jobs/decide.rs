@@ -2,12 +2,12 @@
 //!
 //! A sync decides in several steps, because later writes depend on the results of earlier requests:
 //!
-//! 1. [`decide()`] counts the Pods ([`Situation`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
-//!    ([`gang`]), and which Pods to create or delete ([`Manage`]). [`decide_adopting`] decides again if the server refuses some
+//! 1. [`decide()`] counts the Pods ([`PodInventory`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
+//!    ([`gang`]), and which Pods to create or delete ([`ScalingDecision`]). [`decide_with_adopted_pods`] decides again if the server refuses some
 //!    adoptions, and [`gang::gang`] if the Workload or the `PodGroup` already exists.
 //! 2. After Pods are created or deleted, [`manage::managed`] and [`track::track`] decide the first status, and which Pods lose
 //!    their finalizers after the status is written.
-//! 3. After these finalizers are removed, [`settle::conclude`] decides the second status, and whether it contains the end.
+//! 3. After these finalizers are removed, [`settle::decide_second_status`] decides the second status, and whether it contains the end.
 //! 4. [`requeue::requeue`] decides when the Job is synced again.
 
 pub mod backoff;
@@ -28,40 +28,51 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    plan::{LeftAlone, Manage, Plan, Situation, SyncPlan},
-    snapshot::{PodRef, Snapshot},
+    plan::{Plan, PodInventory, ScalingDecision, SkipReason, SyncPlan},
+    snapshot::{SharedPod, Snapshot},
 };
-use crate::objects::{Job, Mode};
+use crate::objects::{CompletionMode, Job};
 
 /// Decides the plan of one sync. Upstream: `pkg/controller/job`, `syncJob`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let sync = match left_alone(&snapshot.job) {
+    let sync = match reason_to_skip(&snapshot.job) {
         Some(why) => Err(why),
-        None => Ok(decide_adopting(snapshot, &snapshot.claims.adopt)),
+        None => Ok(decide_with_adopted_pods(snapshot, &snapshot.claims.adopt)),
     };
-    Plan { job: Arc::clone(&snapshot.job), untrack_uncounted: untrack_uncounted(snapshot, sync.as_ref().err()), sync }
+    Plan {
+        job: Arc::clone(&snapshot.job),
+        uncounted_pods_to_untrack: uncounted_pods_to_untrack(snapshot, sync.as_ref().err()),
+        sync_plan: sync,
+    }
 }
 
 /// Decides how to sync a Job that adopts only the Pods in `adopted`.
-pub fn decide_adopting(snapshot: &Snapshot, adopted: &[PodRef]) -> SyncPlan {
-    let situation = Situation::new(snapshot, situation::own_pods(snapshot, adopted));
-    let gang = gang::gang(snapshot, &situation, snapshot.scheduling.as_ref());
-    let manage = manage::manage(snapshot, &situation);
-    let managed = manage::managed(snapshot, &situation, &manage, &manage.as_planned(&situation));
-    let tracked = track::track(snapshot, &situation, &manage, &managed, snapshot.now);
+pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> SyncPlan {
+    let situation = PodInventory::new(snapshot, situation::controlled_pods(snapshot, adopted));
+    let gang = gang::decide_pod_scheduling(snapshot, &situation, snapshot.scheduling_objects.as_ref());
+    let manage = manage::decide_scaling(snapshot, &situation);
+    let managed = manage::counts_after_scaling(snapshot, &situation, &manage, &manage.expected_writes(&situation));
+    let tracked = track::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
     let requeue_after = requeue_after(snapshot, &situation, &manage);
-    SyncPlan { situation, gang, manage, managed, tracked, requeue_after }
+    SyncPlan {
+        pod_inventory: situation,
+        pod_scheduling: gang,
+        scaling_decision: manage,
+        counts_after_scaling: managed,
+        first_status_write: tracked,
+        requeue_after,
+    }
 }
 
 /// Returns the shortest time until the active deadline, the next postponed Pod, or the end of the wait for stale caches.
-fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> Option<Duration> {
-    let deadline = if situation.decided_end.is_none() { end::time_left(snapshot, situation) } else { None };
+fn requeue_after(snapshot: &Snapshot, situation: &PodInventory, manage: &ScalingDecision) -> Option<Duration> {
+    let deadline = if situation.decided_end.is_none() { end::time_until_deadline(snapshot, situation) } else { None };
     let postponed = match manage {
-        Manage::Postpone { wait, .. } => Some(*wait),
-        Manage::Create { wait, .. } => *wait,
+        ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
+        ScalingDecision::Create { remaining_backoff: wait, .. } => *wait,
         _ => None,
     };
-    let unseen = snapshot.unseen_writes.as_ref().map(|unseen| unseen.at_most);
+    let unseen = snapshot.unseen_writes.as_ref().map(|unseen| unseen.max_wait);
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
@@ -69,29 +80,31 @@ fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) ->
 ///
 /// A terminating Job releases no Pod, so that the garbage collector still finds its dependents. If the labels of a Pod have
 /// changed, upstream therefore keeps the finalizer of the Pod, and a foreground deletion waits for the Pod forever.
-fn untrack_uncounted(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
+fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason>) -> Vec<SharedPod> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
     let selected = match left_alone {
         // Another controller counts the Pods, or the orphan loop removes the finalizers of a finished Job.
-        Some(LeftAlone::ManagedBy(_) | LeftAlone::Finished) => return Vec::new(),
-        Some(LeftAlone::UnknownCompletionMode | LeftAlone::Selector(_)) => snapshot.claims.keep.as_slice(),
+        Some(SkipReason::ManagedExternally(_) | SkipReason::Finished) => return Vec::new(),
+        Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => snapshot.claims.keep.as_slice(),
         None => &[],
     };
-    let pods = snapshot.unselected.iter().chain(selected);
-    pods.filter(|pod| pod.tracked && !snapshot.untracked_here.contains(&pod.meta().uid)).cloned().collect()
+    let pods = snapshot.unselected_pods.iter().chain(selected);
+    pods.filter(|pod| pod.has_tracking_finalizer && !snapshot.uids_untracked_by_process.contains(&pod.meta().uid))
+        .cloned()
+        .collect()
 }
 
-fn left_alone(job: &Job) -> Option<LeftAlone> {
+fn reason_to_skip(job: &Job) -> Option<SkipReason> {
     if let Some(by) = &job.managed_by {
-        return Some(LeftAlone::ManagedBy(by.to_string()));
+        return Some(SkipReason::ManagedExternally(by.to_string()));
     }
     if job.is_finished() {
-        return Some(LeftAlone::Finished);
+        return Some(SkipReason::Finished);
     }
-    if job.mode == Mode::Unknown {
-        return Some(LeftAlone::UnknownCompletionMode);
+    if job.completion_mode == CompletionMode::Unknown {
+        return Some(SkipReason::UnknownCompletionMode);
     }
-    job.selector.problem().map(|problem| LeftAlone::Selector(problem.clone()))
+    job.selector.problem().map(|problem| SkipReason::InvalidSelector(problem.clone()))
 }

@@ -3,44 +3,48 @@
 use std::sync::Arc;
 
 use common::{
-    consistency::Cache,
-    informer::{AnyInformer, Handler, Informer, handler},
-    object::{Object, Unreadable},
-    runtime::Context,
+    consistency::LedgerCache,
+    informer::{AnyInformer, Handler, Informer, method_handler},
+    object::{Object, UnreadableObject},
+    runtime::LoopContext,
 };
 
-use super::{decide::gang::is_left_over, snapshot::Scheduling, watch::Watch};
-use crate::objects::{ByReference, Job, PodGroup, Workload, named};
+use super::{decide::gang::is_left_over_from_deleted_job, snapshot::SchedulingObjects, watch::EventHandlers};
+use crate::objects::{ByReference, Job, PodGroup, Workload, reference_index_value};
 
 /// The caches of Workloads and `PodGroups`. Their events enqueue a Job only if the Job waits for such an event.
-pub(crate) struct Gangs {
+pub(crate) struct GangCaches {
     workloads: Informer<Workload>,
     groups: Informer<PodGroup>,
 }
 
-impl Gangs {
+impl GangCaches {
     /// Starts the informers of Workloads and `PodGroups`.
-    pub(crate) fn start(context: &Context, watch: &Arc<Watch>) -> Self {
+    pub(crate) fn start(context: &LoopContext, watch: &Arc<EventHandlers>) -> Self {
         Self {
-            workloads: context.informer(Arc::default(), on_shown(watch)),
-            groups: context.informer(Arc::default(), on_shown(watch)),
+            workloads: context.start_informer(Arc::default(), scheduling_object_handler(watch)),
+            groups: context.start_informer(Arc::default(), scheduling_object_handler(watch)),
         }
     }
 
     /// Returns the Workloads that refer to the Job, and the groups of the Workload if there is exactly one Workload.
-    pub(crate) fn scheduling(&self, job: &Job) -> Result<Scheduling, Unreadable> {
+    pub(crate) fn scheduling_objects(&self, job: &Job) -> Result<SchedulingObjects, UnreadableObject> {
         let namespace = &job.metadata.namespace;
-        let mut workloads = self.workloads.store().by_index(ByReference, &named(namespace, &job.metadata.name))?;
-        workloads.retain(|workload| !is_left_over(&workload.metadata, job));
+        let mut workloads =
+            self.workloads.store().list_by_index(ByReference, &reference_index_value(namespace, &job.metadata.name))?;
+        workloads.retain(|workload| !is_left_over_from_deleted_job(&workload.metadata, job));
         let groups = match workloads.as_slice() {
-            [only] => self.groups.store().by_index(ByReference, &named(namespace, &only.metadata.name))?,
+            [only] => self
+                .groups
+                .store()
+                .list_by_index(ByReference, &reference_index_value(namespace, &only.metadata.name))?,
             _ => Vec::new(),
         };
-        Ok(Scheduling { workloads, groups })
+        Ok(SchedulingObjects { workloads, pod_groups: groups })
     }
 
     /// Returns the caches that must show the writes of this process before the next sync.
-    pub(crate) fn caches(&self) -> [&dyn Cache; 2] {
+    pub(crate) fn caches(&self) -> [&dyn LedgerCache; 2] {
         [&**self.workloads.store(), &**self.groups.store()]
     }
 
@@ -50,6 +54,6 @@ impl Gangs {
     }
 }
 
-fn on_shown<K: Object>(watch: &Arc<Watch>) -> Handler<K> {
-    handler(watch, |watch, event, _| watch.on_shown(event.meta(), K::RESOURCE))
+fn scheduling_object_handler<K: Object>(watch: &Arc<EventHandlers>) -> Handler<K> {
+    method_handler(watch, |watch, event, _| watch.on_scheduling_object(event.meta(), K::RESOURCE))
 }

@@ -5,60 +5,60 @@ use std::sync::Arc;
 use common::{
     clock::Instant,
     map::{HashMap, HashSet},
-    meta::{Uid, Version},
+    meta::{ResourceVersion, Uid},
     object::Resource,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::snapshot::Record;
+use super::snapshot::FailureRecord;
 
 /// The remembered state of each Job, by UID, so that a recreated Job starts without old state. Clones share all state.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
-    jobs: Arc<Mutex<HashMap<Uid, Remembered>>>,
+pub struct JobMemories {
+    jobs: Arc<Mutex<HashMap<Uid, JobMemory>>>,
 }
 
 /// The state that this process remembers for one Job.
 #[derive(Clone, Debug, Default)]
-pub struct Remembered {
+pub struct JobMemory {
     /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
-    pub untracked_here: Arc<HashSet<Uid>>,
+    pub uids_untracked_by_process: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future: the time at which this process first saw that the Pod had finished.
-    pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
+    pub end_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of the Job's Pods since the last success; `None` until this process has written a status of the Job.
-    pub backoff: Option<Record>,
+    pub failure_record: Option<FailureRecord>,
     /// Whether this process has written the status with the condition `Complete` or `Failed`.
-    pub finished: bool,
+    pub has_written_end: bool,
     /// The last time at which the server refused a Pod because the namespace is terminating.
     ///
     /// A terminating namespace never becomes active again. Without this time, each Pod that the namespace controller deletes
     /// would cause another refused request.
-    pub refused: Option<Instant>,
+    pub namespace_refused_at: Option<Instant>,
     /// The version of a resource that the cache must reach before the next sync of the Job.
-    awaited: Option<(Resource, Version)>,
+    awaited: Option<(Resource, ResourceVersion)>,
 }
 
-impl Memory {
+impl JobMemories {
     /// Applies a change to the memory of a Job.
-    pub fn change(&self, job: &Uid, change: impl FnOnce(&mut Remembered)) {
+    pub fn update_job(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
     /// Returns a copy of the memory of a Job; the default value if there is none.
-    pub fn of(&self, job: &Uid) -> Remembered {
+    pub fn job_memory(&self, job: &Uid) -> JobMemory {
         self.jobs.lock().get(job).cloned().unwrap_or_default()
     }
 
     /// Records that the finalizers of these Pods are about to be removed.
-    pub fn untracking(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
-        self.change(job, |remembered| Arc::make_mut(&mut remembered.untracked_here).extend(pods));
+    pub fn record_finalizer_removal(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
+        self.update_job(job, |remembered| Arc::make_mut(&mut remembered.uids_untracked_by_process).extend(pods));
     }
 
-    /// Reverts [`untracking`](Self::untracking) for Pods that may still have their finalizers.
-    pub fn still_tracked(&self, job: &Uid, pods: &[Uid]) {
-        self.change(job, |remembered| {
-            let untracked_here = Arc::make_mut(&mut remembered.untracked_here);
+    /// Reverts [`record_finalizer_removal`](Self::record_finalizer_removal) for Pods that may still have their finalizers.
+    pub fn revert_finalizer_removal(&self, job: &Uid, pods: &[Uid]) {
+        self.update_job(job, |remembered| {
+            let untracked_here = Arc::make_mut(&mut remembered.uids_untracked_by_process);
             for pod in pods {
                 untracked_here.remove(pod);
             }
@@ -66,31 +66,36 @@ impl Memory {
     }
 
     /// Stores the sets that a sync has computed from the cached Pods, if they have changed.
-    pub fn keep(&self, job: &Uid, untracked_here: &Arc<HashSet<Uid>>, seen_ended: &Arc<HashMap<Uid, Timestamp>>) {
-        let remembered = self.of(job);
-        if remembered.untracked_here != *untracked_here || remembered.seen_ended != *seen_ended {
-            self.change(job, |remembered| {
-                remembered.untracked_here = Arc::clone(untracked_here);
-                remembered.seen_ended = Arc::clone(seen_ended);
+    pub fn store_pod_sets(
+        &self,
+        job: &Uid,
+        untracked_here: &Arc<HashSet<Uid>>,
+        seen_ended: &Arc<HashMap<Uid, Timestamp>>,
+    ) {
+        let remembered = self.job_memory(job);
+        if remembered.uids_untracked_by_process != *untracked_here || remembered.end_first_seen_at != *seen_ended {
+            self.update_job(job, |remembered| {
+                remembered.uids_untracked_by_process = Arc::clone(untracked_here);
+                remembered.end_first_seen_at = Arc::clone(seen_ended);
             });
         }
     }
 
     /// Records the write that the cache must show before the next sync of the Job. `None` ends the wait.
-    pub fn await_write(&self, job: &Uid, write: Option<(Resource, Version)>) {
-        if write.is_some() || self.of(job).awaited.is_some() {
-            self.change(job, |remembered| remembered.awaited = write);
+    pub fn set_awaited_write(&self, job: &Uid, write: Option<(Resource, ResourceVersion)>) {
+        if write.is_some() || self.job_memory(job).awaited.is_some() {
+            self.update_job(job, |remembered| remembered.awaited = write);
         }
     }
 
     /// Whether the Job waits for this resource, and the awaited version is not newer than `version`.
-    pub fn has_waited_for(&self, job: &Uid, resource: Resource, version: Version) -> bool {
-        let reached = |(r, awaited): (Resource, Version)| r == resource && awaited <= version;
+    pub fn is_awaited_version_reached(&self, job: &Uid, resource: Resource, version: ResourceVersion) -> bool {
+        let reached = |(r, awaited): (Resource, ResourceVersion)| r == resource && awaited <= version;
         self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
     }
 
     /// Removes the memory of a deleted or finished Job.
-    pub fn forget(&self, job: &Uid) {
+    pub fn forget_job(&self, job: &Uid) {
         self.jobs.lock().remove(job);
     }
 
@@ -110,25 +115,25 @@ mod tests {
     /// JOB-9.
     #[test]
     fn a_job_waits_for_one_version_of_one_resource() {
-        let (memory, job) = (Memory::default(), Uid::new("job"));
-        memory.await_write(&job, Some((PODS, Version::parse("7"))));
-        assert!(!memory.has_waited_for(&job, PODS, Version::parse("6")));
-        assert!(!memory.has_waited_for(&job, JOBS, Version::parse("9")));
-        assert!(memory.has_waited_for(&job, PODS, Version::parse("7")));
-        memory.await_write(&job, None);
-        assert!(!memory.has_waited_for(&job, PODS, Version::parse("9")));
+        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        memory.set_awaited_write(&job, Some((PODS, ResourceVersion::parse("7"))));
+        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("6")));
+        assert!(!memory.is_awaited_version_reached(&job, JOBS, ResourceVersion::parse("9")));
+        assert!(memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("7")));
+        memory.set_awaited_write(&job, None);
+        assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("9")));
     }
 
     /// JOB-70.
     #[test]
     fn a_forgotten_job_leaves_no_memory() {
-        let (memory, job) = (Memory::default(), Uid::new("job"));
-        memory.change(&job, |remembered| {
-            remembered.finished = true;
-            remembered.backoff = Some(Record { failures: 2, last: None });
+        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        memory.update_job(&job, |remembered| {
+            remembered.has_written_end = true;
+            remembered.failure_record = Some(FailureRecord { failure_count_since_success: 2, last_failure: None });
         });
-        assert!(memory.of(&job).finished && memory.of(&job).backoff.is_some());
-        memory.forget(&job);
-        assert!(memory.is_empty() && !memory.of(&job).finished);
+        assert!(memory.job_memory(&job).has_written_end && memory.job_memory(&job).failure_record.is_some());
+        memory.forget_job(&job);
+        assert!(memory.is_empty() && !memory.job_memory(&job).has_written_end);
     }
 }

@@ -11,15 +11,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use common::selector::SelectorError;
 
-pub(crate) use self::explain::seconds;
+pub(crate) use self::explain::format_whole_seconds;
 pub use self::{
-    end::{End, Verdict},
-    gang::{Gang, Ordinary},
-    manage::{Failures, Manage, NewPod, Victim, Why},
-    situation::{OwnPod, Situation},
-    steps::{Conclusion, Managed, PodWrites, Suspension, Tracked},
+    end::{JobEnd, JobResult},
+    gang::{NoGangReason, PodScheduling},
+    manage::{DeletionReason, IndexFailures, NewPod, PodToDelete, ScalingDecision},
+    situation::{ControlledPod, PodInventory},
+    steps::{CountsAfterScaling, FirstStatusWrite, PodWrites, SecondStatusWrite, SuspensionChange},
 };
-use super::snapshot::PodRef;
+use super::snapshot::SharedPod;
 use crate::objects::Job;
 
 /// The decisions of one sync of a Job.
@@ -28,48 +28,48 @@ pub struct Plan {
     /// The cached Job from the snapshot.
     pub job: Arc<Job>,
     /// Pods that lose the tracking finalizer without being counted; empty unless the Job is terminating.
-    pub untrack_uncounted: Vec<PodRef>,
+    pub uncounted_pods_to_untrack: Vec<SharedPod>,
     /// The plan to sync the Job, or the reason to leave it alone.
-    pub sync: Result<SyncPlan, LeftAlone>,
+    pub sync_plan: Result<SyncPlan, SkipReason>,
 }
 
 /// The plan of a sync, on the assumption that every request succeeds.
 #[derive(Clone, Debug)]
 pub struct SyncPlan {
     /// The Job's Pods and their numbers before the sync.
-    pub situation: Situation,
+    pub pod_inventory: PodInventory,
     /// Whether new Pods are scheduled one by one or together as a gang.
-    pub gang: Gang,
+    pub pod_scheduling: PodScheduling,
     /// The Pods to create or delete.
-    pub manage: Manage,
+    pub scaling_decision: ScalingDecision,
     /// The numbers of Pods after these Pods are created or deleted.
-    pub managed: Managed,
+    pub counts_after_scaling: CountsAfterScaling,
     /// The first status that the sync writes, and the finalizers to remove after this write.
-    pub tracked: Tracked,
+    pub first_status_write: FirstStatusWrite,
     /// The time after which the decision may change without an event; `None` if only an event can change it.
     pub requeue_after: Option<Duration>,
 }
 
 /// The reason why a Job is not synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeftAlone {
+pub enum SkipReason {
     /// The Job has completed or failed.
     Finished,
     /// Another controller manages the Job: the value of `spec.managedBy`.
-    ManagedBy(String),
+    ManagedExternally(String),
     /// The value of `spec.completionMode` is unknown to this version.
     UnknownCompletionMode,
     /// The value of `spec.selector` is invalid, for this reason.
-    Selector(SelectorError),
+    InvalidSelector(SelectorError),
 }
 
-impl fmt::Display for LeftAlone {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("it has finished"),
-            Self::ManagedBy(by) => write!(f, "it is managed by {by}"),
+            Self::ManagedExternally(by) => write!(f, "it is managed by {by}"),
             Self::UnknownCompletionMode => f.write_str("completion mode is unknown"),
-            Self::Selector(problem) => write!(f, "{problem}"),
+            Self::InvalidSelector(problem) => write!(f, "{problem}"),
         }
     }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::objects::{CachedPod, Job, PodGroup, Workload};
 
 /// A cached Pod, shared with the cache.
-pub type PodRef = Arc<CachedPod>;
+pub type SharedPod = Arc<CachedPod>;
 
 /// The input of one sync: a Job, its Pods, and the state that this process remembers for the Job.
 #[derive(Clone, Debug)]
@@ -22,76 +22,76 @@ pub struct Snapshot {
     /// The identity and version of the Job, for the owner references of its Pods.
     pub owner: Owner,
     /// The Pods that the Job keeps, adopts and releases.
-    pub claims: Claims<PodRef>,
+    pub claims: Claims<SharedPod>,
     /// Pods that a terminating Job controls, although its selector does not match them; empty for any other Job.
-    pub unselected: Vec<PodRef>,
+    pub unselected_pods: Vec<SharedPod>,
     /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
     ///
     /// A sync may run before the cache shows the removal: after a time-out, or with `StaleControllerConsistencyJob` off. Such a
     /// sync must not count the Pods again.
-    pub untracked_here: Arc<HashSet<Uid>>,
+    pub uids_untracked_by_process: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future, by the clock of its node: the time at which this process first saw that
     /// the Pod had finished.
-    pub seen_ended: Arc<HashMap<Uid, Timestamp>>,
+    pub end_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success, before this sync.
-    pub backoff: Record,
+    pub failure_record: FailureRecord,
     /// The Workloads and `PodGroups` of the Job; `None` if the gate `WorkloadWithJob` is off.
-    pub scheduling: Option<Scheduling>,
+    pub scheduling_objects: Option<SchedulingObjects>,
     /// Whether the Job's namespace is terminating, so that the server refuses every Pod.
-    pub terminating_namespace: bool,
+    pub is_namespace_terminating: bool,
     /// Writes of this process that the caches do not show yet; `None` if the caches show all of them.
     ///
     /// While the caches lack a write, no Pods are created or scaled down, and the Job does not end. Pods of a failing Job are
     /// still deleted.
     pub unseen_writes: Option<UnseenWrites>,
     /// Settings of this process, the same in each sync.
-    pub limits: Limits,
+    pub decision_settings: DecisionSettings,
     /// The time at which the sync started.
     pub now: Timestamp,
 }
 
 /// Failures since the last success. They delay the next Pod of a Job that has no `spec.backoffLimitPerIndex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct FailureRecord {
     /// The number of failed Pods since the last success.
-    pub failures: u32,
+    pub failure_count_since_success: u32,
     /// The finish time of the last failed Pod; `None` if no Pod has failed since the last success.
-    pub last: Option<Timestamp>,
+    pub last_failure: Option<Timestamp>,
 }
 
 /// The cached Workloads of a Job, and the cached `PodGroups` of its Workload.
 #[derive(Clone, Debug, Default)]
-pub struct Scheduling {
+pub struct SchedulingObjects {
     /// Workloads that refer to the Job, without Workloads of a deleted Job with the same name.
     pub workloads: Vec<Arc<Workload>>,
     /// `PodGroups` that refer to the Workload; empty unless exactly one Workload refers to the Job.
-    pub groups: Vec<Arc<PodGroup>>,
+    pub pod_groups: Vec<Arc<PodGroup>>,
 }
 
 /// Writes of this process that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenWrites {
     /// A description of the missing writes, for explanations.
-    pub why: String,
+    pub description: String,
     /// The maximal time to wait until the caches show these writes.
-    pub at_most: Duration,
+    pub max_wait: Duration,
     /// Whether a cached object is older than a write of this process. False if only creates and deletes of Pods are missing.
-    pub is_stale: bool,
+    pub has_stale_objects: bool,
 }
 
 /// Feature gates and `--tune` values that influence decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecisionSettings {
     /// The maximal number of UIDs in `status.uncountedTerminatedPods`.
-    pub named_pods: usize,
+    pub max_uncounted_pods: usize,
     /// The maximal number of Pods that one sync creates or deletes.
-    pub pods: usize,
+    pub max_pods_per_sync: usize,
     /// The back-off after the first failure of a Pod.
     pub failure_backoff: Duration,
     /// The maximal back-off, after several failures.
     pub failure_backoff_max: Duration,
     /// The debounce period for events of Pods.
-    pub batch: Duration,
+    pub sync_batch_period: Duration,
     /// Whether suspending a Job removes its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).
-    pub clears_start_time: bool,
+    pub clears_start_time_on_suspend: bool,
 }

@@ -3,26 +3,26 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    controller::priority,
+    controller::priority_of_origin,
     meta::{Key, Meta, Uid},
     object::{Object as _, Resource},
-    owners::{adopters_of, owner_of},
+    owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 
-use super::memory::Memory;
+use super::memory::JobMemories;
 use crate::{
-    metrics::ControllerMetrics,
+    metrics::JobMetrics,
     objects::{CachedPod, JOBS, Job},
-    orphans::key::Orphan,
+    orphans::key::OrphanKey,
 };
 
 /// The delay before the first sync of a Job that was created suspended.
 ///
 /// The creator often updates such a Job at once, with the version from the create. An early status write would make this update
 /// fail with a conflict. Upstream is slow enough to avoid the conflict without a delay.
-const PREPARATION: Duration = Duration::from_millis(100);
+const SUSPENDED_JOB_SYNC_DELAY: Duration = Duration::from_millis(100);
 
 /// Whether a Job is suspended and its status is still empty.
 fn is_being_prepared(job: &Job) -> bool {
@@ -30,70 +30,72 @@ fn is_being_prepared(job: &Job) -> bool {
 }
 
 /// Event handlers that enqueue keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
-pub(crate) struct Watch {
+pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<Key>,
-    pub(crate) orphans: Queue<Orphan>,
-    pub(crate) jobs: Arc<Store<Job>>,
-    pub(crate) pods: Arc<Store<CachedPod>>,
-    pub(crate) memory: Memory,
-    pub(crate) metrics: ControllerMetrics,
+    pub(crate) orphan_queue: Queue<OrphanKey>,
+    pub(crate) job_store: Arc<Store<Job>>,
+    pub(crate) pod_store: Arc<Store<CachedPod>>,
+    pub(crate) memory: JobMemories,
+    pub(crate) metrics: JobMetrics,
     /// The debounce period for events of Pods, and for status changes of Jobs.
-    pub(crate) batch: Duration,
+    pub(crate) sync_batch_period: Duration,
 }
 
-impl Watch {
-    pub(crate) fn on_job(&self, event: &Event<Job>, origin: Origin) {
+impl EventHandlers {
+    pub(crate) fn on_job(&self, event: &CacheEvent<Job>, origin: ChangeOrigin) {
         let key = event.meta().key();
         match event {
-            Event::Added(job) => {
+            CacheEvent::Added(job) => {
                 if let Some(by) = &job.managed_by {
-                    self.metrics.managed_externally(by);
+                    self.metrics.record_externally_managed_job(by);
                 }
                 if job.is_finished() {
-                    self.sweep(&job.metadata, priority(origin));
+                    self.enqueue_orphans_of_job(&job.metadata, priority_of_origin(origin));
                 }
-                if origin == Origin::Watch && is_being_prepared(job) {
-                    self.queue.add_after(key, PREPARATION);
+                if origin == ChangeOrigin::Watch && is_being_prepared(job) {
+                    self.queue.add_after(key, SUSPENDED_JOB_SYNC_DELAY);
                 } else {
-                    self.queue.add(key, priority(origin));
+                    self.queue.add(key, priority_of_origin(origin));
                 }
             }
-            Event::Updated { new, .. } if new.is_finished() => self.sweep(&new.metadata, priority(origin)),
-            Event::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
-                self.queue.add(key, priority(origin));
+            CacheEvent::Updated { new, .. } if new.is_finished() => {
+                self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin))
             }
-            Event::Updated { new, .. } => self.add(&new.metadata),
-            Event::Deleted(job) => {
-                self.sweep(&job.metadata, Priority::Normal);
+            CacheEvent::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
+                self.queue.add(key, priority_of_origin(origin));
+            }
+            CacheEvent::Updated { new, .. } => self.enqueue_job(&new.metadata),
+            CacheEvent::Deleted(job) => {
+                self.enqueue_orphans_of_job(&job.metadata, Priority::Normal);
                 self.queue.add(key, Priority::Normal);
             }
-            Event::Unreadable(_) => self.queue.add(key, priority(origin)),
+            CacheEvent::Unreadable(_) => self.queue.add(key, priority_of_origin(origin)),
         }
     }
 
     /// Enqueues the Job of a Pod. The first list of Pods enqueues only possible orphans, because the first list of Jobs
     /// enqueues every Job.
-    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
-        self.count(event);
+    pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
+        self.record_tracking_metric(event);
         match event {
-            Event::Added(pod) if origin == Origin::Initial => {
-                if pod.tracked {
+            CacheEvent::Added(pod) if origin == ChangeOrigin::Initial => {
+                if pod.has_tracking_finalizer {
                     let orphan = pod.meta().controller().map_or_else(
-                        || Orphan::pod(pod.meta()),
-                        |owner| Orphan::job(&pod.meta().namespace, &owner.name, &owner.uid),
+                        || OrphanKey::pod(pod.meta()),
+                        |owner| OrphanKey::job(&pod.meta().namespace, &owner.name, &owner.uid),
                     );
-                    self.orphans.add(orphan, Priority::Low);
+                    self.orphan_queue.add(orphan, Priority::Low);
                 }
             }
-            Event::Added(pod) if pod.meta().is_deleting() => self.on_terminating_pod(pod),
-            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            Event::Added(pod) => {
-                self.strip(pod);
-                self.add_adopters(pod.meta());
+            CacheEvent::Added(pod) if pod.meta().is_deleting() => self.on_terminating_pod(pod),
+            CacheEvent::Added(pod) if pod.meta().controller().is_some() => self.enqueue_owner(pod.meta()),
+            CacheEvent::Added(pod) => {
+                self.enqueue_if_tracked(pod);
+                self.enqueue_adopters(pod.meta());
             }
-            Event::Updated { old, new } => self.on_pod_update(old, new),
-            Event::Deleted(pod) => self.add_owner(pod.meta()),
-            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+            CacheEvent::Updated { old, new } => self.on_pod_update(old, new),
+            CacheEvent::Deleted(pod) => self.enqueue_owner(pod.meta()),
+            CacheEvent::Unreadable(pod) => self.enqueue_owner(&pod.meta),
         }
     }
 
@@ -108,82 +110,82 @@ impl Watch {
         }
         let moved = before.controller() != after.controller();
         if moved {
-            self.add_owner(before);
+            self.enqueue_owner(before);
         }
         if after.controller().is_some() {
-            self.add_owner(after);
+            self.enqueue_owner(after);
             return;
         }
-        self.strip(new);
+        self.enqueue_if_tracked(new);
         if moved || before.labels != after.labels {
-            self.add_adopters(after);
+            self.enqueue_adopters(after);
         }
     }
 
     /// Enqueues the Job of a terminating Pod, or the Pod as an orphan if no Job counts it any more.
     fn on_terminating_pod(&self, pod: &CachedPod) {
-        match owner_of(&self.jobs, pod.meta()).filter(|job| !job.is_finished()) {
-            Some(job) => self.add(&job.metadata),
-            None => self.strip(pod),
+        match controlling_owner(&self.job_store, pod.meta()).filter(|job| !job.is_finished()) {
+            Some(job) => self.enqueue_job(&job.metadata),
+            None => self.enqueue_if_tracked(pod),
         }
     }
 
     /// Enqueues a Pod as a possible orphan, if it carries the finalizer.
-    fn strip(&self, pod: &CachedPod) {
-        if pod.tracked {
-            self.orphans.add(Orphan::pod(pod.meta()), Priority::Normal);
+    fn enqueue_if_tracked(&self, pod: &CachedPod) {
+        if pod.has_tracking_finalizer {
+            self.orphan_queue.add(OrphanKey::pod(pod.meta()), Priority::Normal);
         }
     }
 
     /// Enqueues the Pods of a deleted or finished Job as possible orphans.
-    fn sweep(&self, job: &Meta, priority: Priority) {
-        self.orphans.add(Orphan::job(&job.namespace, &job.name, &job.uid), priority);
+    fn enqueue_orphans_of_job(&self, job: &Meta, priority: Priority) {
+        self.orphan_queue.add(OrphanKey::job(&job.namespace, &job.name, &job.uid), priority);
     }
 
     /// Enqueues a Job: at once if the Job waits for a version that a cache has reached, and debounced otherwise.
-    fn add(&self, job: &Meta) {
-        if self.waited(&job.uid) {
+    fn enqueue_job(&self, job: &Meta) {
+        if self.is_awaited_version_cached(&job.uid) {
             self.queue.add(job.key(), Priority::Normal);
         } else {
-            self.queue.add_after(job.key(), self.batch);
+            self.queue.add_after(job.key(), self.sync_batch_period);
         }
     }
 
     /// Enqueues the Job that controls the object `written`, if the Job waits until the cache shows this version of the object.
-    pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
-        if let Some(job) = owner_of(&self.jobs, written)
-            && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
+    pub(crate) fn on_scheduling_object(&self, written: &Meta, resource: Resource) {
+        if let Some(job) = controlling_owner(&self.job_store, written)
+            && self.memory.is_awaited_version_reached(&job.metadata.uid, resource, written.resource_version)
         {
             self.queue.add(job.metadata.key(), Priority::Normal);
         }
     }
 
-    fn waited(&self, job: &Uid) -> bool {
-        self.memory.has_waited_for(job, CachedPod::RESOURCE, self.pods.version())
-            || self.memory.has_waited_for(job, JOBS, self.jobs.version())
+    fn is_awaited_version_cached(&self, job: &Uid) -> bool {
+        self.memory.is_awaited_version_reached(job, CachedPod::RESOURCE, self.pod_store.version())
+            || self.memory.is_awaited_version_reached(job, JOBS, self.job_store.version())
     }
 
-    fn add_owner(&self, pod: &Meta) {
-        if let Some(job) = owner_of(&self.jobs, pod) {
-            self.add(&job.metadata);
+    fn enqueue_owner(&self, pod: &Meta) {
+        if let Some(job) = controlling_owner(&self.job_store, pod) {
+            self.enqueue_job(&job.metadata);
         }
     }
 
-    fn add_adopters(&self, pod: &Meta) {
-        for job in adopters_of(&self.jobs, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels)) {
-            self.add(&job.metadata);
+    fn enqueue_adopters(&self, pod: &Meta) {
+        for job in adopters_of(&self.job_store, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels)) {
+            self.enqueue_job(&job.metadata);
         }
     }
 
     /// Updates the metric of terminated Pods with the finalizer, for Pods of any owner.
-    fn count(&self, event: &Event<CachedPod>) {
+    fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
         match event {
-            Event::Added(pod) => self.metrics.tracking(false, pod.is_terminated_and_tracked()),
-            Event::Updated { old, new } => {
-                self.metrics.tracking(old.is_terminated_and_tracked(), new.is_terminated_and_tracked());
+            CacheEvent::Added(pod) => self.metrics.record_tracking_change(false, pod.is_terminated_and_tracked()),
+            CacheEvent::Updated { old, new } => {
+                self.metrics.record_tracking_change(old.is_terminated_and_tracked(), new.is_terminated_and_tracked());
             }
-            Event::Deleted(pod) => self.metrics.tracking(pod.is_terminated_and_tracked(), false),
-            Event::Unreadable(_) => {}
+            CacheEvent::Deleted(pod) => self.metrics.record_tracking_change(pod.is_terminated_and_tracked(), false),
+            CacheEvent::Unreadable(_) => {}
         }
     }
 }

@@ -16,18 +16,18 @@ use serde_json::Value;
 
 use super::{
     pod::CachedPod,
-    policy::{FailurePolicy, SuccessPolicy},
-    status::Status,
+    policy::{PodFailurePolicy, SuccessPolicy},
+    status::JobStatus,
 };
 
 /// The resource `jobs` of the group `batch`.
-pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
+pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
 /// The value of `spec.managedBy` that means this controller, as upstream defines it.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
 /// `spec.completionMode`: how completions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum CompletionMode {
     /// Every succeeded Pod is a completion.
     NonIndexed,
     /// Every index that has succeeded is one completion.
@@ -36,7 +36,7 @@ pub enum Mode {
     Unknown,
 }
 
-impl Mode {
+impl CompletionMode {
     /// Returns the value in the API and in metrics; `NonIndexed` for an unknown mode.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ pub struct Job {
     /// The wanted number of completions; `None` if any success is enough.
     pub completions: Option<u32>,
     /// `spec.completionMode`, `NonIndexed` by default.
-    pub mode: Mode,
+    pub completion_mode: CompletionMode,
     /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, but unlimited with a limit per index.
     pub backoff_limit: i32,
     /// The allowed number of failures of one index; one more makes the index fail. `None` without such a limit.
@@ -75,9 +75,9 @@ pub struct Job {
     /// `spec.managedBy`, if another controller manages the Job; `None` if this controller does.
     pub managed_by: Option<Text>,
     /// Whether `spec.podReplacementPolicy` is `Failed`.
-    pub replaces_failed: bool,
+    pub is_replacement_policy_failed: bool,
     /// Rules that choose an action for a failed Pod; `None` if every failure counts.
-    pub failure_policy: Option<FailurePolicy>,
+    pub pod_failure_policy: Option<PodFailurePolicy>,
     /// Rules for success before all indexes have succeeded; `None` unless the Job is indexed.
     pub success_policy: Option<SuccessPolicy>,
     /// The label selector of the Job's Pods, which may be invalid.
@@ -89,7 +89,7 @@ pub struct Job {
     /// Whether the user has set a `schedulingGroup` in the template.
     pub has_scheduling_group: bool,
     /// The status in this version of the Job.
-    pub status: Status,
+    pub status: JobStatus,
 }
 
 impl Job {
@@ -100,22 +100,22 @@ impl Job {
 
     /// Whether the completion mode is `Indexed`.
     pub fn is_indexed(&self) -> bool {
-        self.mode == Mode::Indexed
+        self.completion_mode == CompletionMode::Indexed
     }
 
     /// Whether a terminating Pod is replaced only after it has finished.
-    pub fn only_replaces_failed(&self) -> bool {
-        self.replaces_failed || self.failure_policy.is_some()
+    pub fn only_replaces_failed_pods(&self) -> bool {
+        self.is_replacement_policy_failed || self.pod_failure_policy.is_some()
     }
 
     /// Returns the number of indexes, which is `completions`; 0 unless the Job is indexed.
-    pub fn indexes(&self) -> u32 {
+    pub fn index_count(&self) -> u32 {
         if self.is_indexed() { self.completions.unwrap_or(0) } else { 0 }
     }
 
     /// Whether a Pod has a valid index of this Job. Always true for a Job that is not indexed.
-    pub fn has_index_of(&self, pod: &CachedPod) -> bool {
-        !self.is_indexed() || pod.index.is_some_and(|index| index < self.indexes())
+    pub fn has_valid_index(&self, pod: &CachedPod) -> bool {
+        !self.is_indexed() || pod.index.is_some_and(|index| index < self.index_count())
     }
 }
 
@@ -133,7 +133,7 @@ struct Wire {
     metadata: Meta,
     spec: WireSpec,
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<JobStatus>,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +150,7 @@ struct WireSpec {
     ttl_seconds_after_finished: Option<i64>,
     managed_by: Option<Text>,
     pod_replacement_policy: Option<Text>,
-    pod_failure_policy: Option<FailurePolicy>,
+    pod_failure_policy: Option<PodFailurePolicy>,
     success_policy: Option<SuccessPolicy>,
     #[serde(default)]
     selector: Value,
@@ -168,9 +168,9 @@ impl Wire {
         let Self { mut metadata, spec, status } = self;
         let status = status.unwrap_or_default();
         let mode = match spec.completion_mode.as_deref() {
-            None | Some("" | "NonIndexed") => Mode::NonIndexed,
-            Some("Indexed") => Mode::Indexed,
-            Some(_) => Mode::Unknown,
+            None | Some("" | "NonIndexed") => CompletionMode::NonIndexed,
+            Some("Indexed") => CompletionMode::Indexed,
+            Some(_) => CompletionMode::Unknown,
         };
         let optional = |field: &str, value: Option<i64>| value.map(|n| count(field, n)).transpose();
         let parallelism = optional("spec.parallelism", spec.parallelism)?;
@@ -178,10 +178,10 @@ impl Wire {
         if parallelism.is_none() && completions.is_none() {
             completions = Some(1);
         }
-        if mode == Mode::Indexed && completions.is_none() {
+        if mode == CompletionMode::Indexed && completions.is_none() {
             return Err("spec.completions is missing, and completionMode is Indexed".to_owned());
         }
-        let indexed = mode == Mode::Indexed;
+        let indexed = mode == CompletionMode::Indexed;
         let per_index = optional("spec.backoffLimitPerIndex", spec.backoff_limit_per_index)?.filter(|_| indexed);
         let default_limit = if per_index.is_some() { i64::from(i32::MAX) } else { 6 };
         let selector = Selector::from_value(&spec.selector);
@@ -204,7 +204,7 @@ impl Wire {
             metadata,
             parallelism: parallelism.unwrap_or(1),
             completions,
-            mode,
+            completion_mode: mode,
             backoff_limit: count("spec.backoffLimit", spec.backoff_limit.unwrap_or(default_limit))?.cast_signed(),
             backoff_limit_per_index: per_index,
             max_failed_indexes: optional("spec.maxFailedIndexes", spec.max_failed_indexes)?,
@@ -212,8 +212,8 @@ impl Wire {
             active_deadline_seconds: spec.active_deadline_seconds,
             ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
             managed_by: spec.managed_by.filter(|by| *by != JOB_CONTROLLER),
-            replaces_failed: spec.pod_replacement_policy.is_some_and(|policy| policy == "Failed"),
-            failure_policy: spec.pod_failure_policy,
+            is_replacement_policy_failed: spec.pod_replacement_policy.is_some_and(|policy| policy == "Failed"),
+            pod_failure_policy: spec.pod_failure_policy,
             success_policy: spec.success_policy.filter(|_| indexed),
             selector,
             template: (!status.is_finished()).then_some(template),
@@ -267,10 +267,12 @@ mod tests {
     #[test]
     fn a_job_without_the_fields_of_newer_servers_is_read_with_their_defaults() {
         let job = read(&bare()).unwrap();
-        assert_eq!((job.parallelism, job.completions, job.mode), (1, Some(1), Mode::NonIndexed));
+        assert_eq!((job.parallelism, job.completions, job.completion_mode), (1, Some(1), CompletionMode::NonIndexed));
         assert_eq!((job.backoff_limit, job.backoff_limit_per_index, job.max_failed_indexes), (6, None, None));
-        assert!(!job.suspend && !job.only_replaces_failed() && job.managed_by.is_none() && job.restarts_on_failure);
-        assert_eq!(job.status, Status::default());
+        assert!(
+            !job.suspend && !job.only_replaces_failed_pods() && job.managed_by.is_none() && job.restarts_on_failure
+        );
+        assert_eq!(job.status, JobStatus::default());
         assert!(job.metadata.annotations.is_empty() && job.metadata.finalizers.is_empty());
     }
 
@@ -302,11 +304,11 @@ mod tests {
     fn policies_say_when_pods_are_replaced() {
         let mut value = bare();
         value["spec"]["podReplacementPolicy"] = json!("Failed");
-        assert!(read(&value).unwrap().only_replaces_failed());
+        assert!(read(&value).unwrap().only_replaces_failed_pods());
         value["spec"]["podReplacementPolicy"] = json!("TerminatingOrFailed");
-        assert!(!read(&value).unwrap().only_replaces_failed());
+        assert!(!read(&value).unwrap().only_replaces_failed_pods());
         value["spec"]["podFailurePolicy"] = json!({"rules": []});
-        assert!(read(&value).unwrap().only_replaces_failed());
+        assert!(read(&value).unwrap().only_replaces_failed_pods());
     }
 
     /// JOB-5.

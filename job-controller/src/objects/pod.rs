@@ -6,12 +6,12 @@ use common::{
     conditions::seconds,
     head::Head,
     intern::{Labels, Text},
-    json::Str,
+    json::JsonStr,
     meta::Meta,
     object::{Object, Resource},
     pods::{self, PODS, Phase, Pod, Readiness},
     store::{ByController, OrphansByNamespace},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{
@@ -22,16 +22,16 @@ use serde::{
     },
 };
 
-use crate::indexes::completion_index;
+use crate::indexes::parse_completion_index;
 
 /// The finalizer that keeps a Pod until its result has been counted.
-pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+pub const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation and label key for the completion index of a Pod.
-pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub const JOB_COMPLETION_INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 /// The annotation key for the number of earlier failures of the Pod's index, without ignored ones.
-pub const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+pub const JOB_INDEX_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation key for the number of ignored failures of the Pod's index.
-pub const INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub const JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// The environment variable that contains the completion index of the Pod.
 pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 
@@ -44,34 +44,34 @@ pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 pub struct CachedPod {
     pod: Pod,
     /// Whether the Pod carries the tracking finalizer.
-    pub tracked: bool,
+    pub has_tracking_finalizer: bool,
     /// The completion index from the annotation; `None` without a valid one.
     pub index: Option<u32>,
     /// The number of failures of the index before this Pod, without ignored ones.
-    pub failure_count: u32,
+    pub index_failure_count: u32,
     /// The number of ignored failures of the index before this Pod.
-    pub ignored_count: u32,
+    pub index_ignored_failure_count: u32,
     /// The time at which the Pod finished. For a running Pod, an estimate from its readiness, deletion or creation.
-    pub finished: Timestamp,
+    pub finished_at: Timestamp,
     /// The total number of restarts of all containers, init containers included.
-    pub restarted: i32,
+    pub total_restarts: i32,
     /// The exit codes and conditions that a failure policy matches.
-    pub evidence: Evidence,
+    pub failure_evidence: FailureEvidence,
 }
 
 /// The properties of a Pod that the rules of a failure policy match: exit codes and conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub struct FailureEvidence {
     /// Names and exit codes of terminated containers with an exit code other than 0: regular containers first, then init
     /// containers.
-    pub exits: Box<[(Text, i32)]>,
+    pub container_exit_codes: Box<[(Text, i32)]>,
     /// Types and statuses of a failed Pod's conditions, in their order.
     conditions: Box<[(Text, Text)]>,
     /// Types and statuses of the conditions of a Pod that has not failed. Pods with equal conditions share one list.
     shared: Labels,
 }
 
-impl Evidence {
+impl FailureEvidence {
     /// Iterates over the types and statuses of the Pod's conditions.
     pub fn conditions(&self) -> impl Iterator<Item = &(Text, Text)> {
         self.conditions.iter().chain(self.shared.as_slice())
@@ -93,12 +93,12 @@ impl CachedPod {
 
     /// Whether the Pod has finished and still carries the tracking finalizer.
     pub fn is_terminated_and_tracked(&self) -> bool {
-        self.tracked && self.phase.is_terminal()
+        self.has_tracking_finalizer && self.phase.is_terminal()
     }
 
     /// Returns the number of failures of the index before this Pod, including ignored ones.
-    pub fn failures_before(&self) -> u32 {
-        self.failure_count.saturating_add(self.ignored_count)
+    pub fn index_failures_before(&self) -> u32 {
+        self.index_failure_count.saturating_add(self.index_ignored_failure_count)
     }
 }
 
@@ -107,17 +107,18 @@ impl Object for CachedPod {
     /// Excludes restart policy `Always`: the API server rejects Jobs with it, and the restart policy of a Pod never changes.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
-        Some(|head| head.controller().is_none_or(|kind| kind == "Job") || head.has_finalizer(JOB_TRACKING));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| {
+        head.controller_kind().is_none_or(|kind| kind == "Job") || head.has_finalizer(JOB_TRACKING_FINALIZER)
+    });
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    fn keep(&self) -> bool {
+    fn is_cached(&self) -> bool {
         match self.meta().controller() {
-            Some(owner) => self.tracked || (owner.kind == "Job" && self.phase != Phase::Succeeded),
+            Some(owner) => self.has_tracking_finalizer || (owner.kind == "Job" && self.phase != Phase::Succeeded),
             None => true,
         }
     }
@@ -126,7 +127,7 @@ impl Object for CachedPod {
 /// Parses a count in an annotation. An invalid count is 0.
 fn count(meta: &Meta, key: &str) -> u32 {
     let text = meta.annotations.get(key).unwrap_or_default();
-    completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
+    parse_completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
 }
 
 /// Metadata with the grace period of the deletion, which the cache does not keep.
@@ -164,7 +165,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutGrace<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<Str<'de>>()? {
+        while let Some(key) = self.map.next_key::<JsonStr<'de>>()? {
             if &*key != "deletionGracePeriodSeconds" {
                 return seed.deserialize(StrDeserializer::new(&key)).map(Some);
             }
@@ -182,7 +183,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutGrace<'_, A> {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow)]
-    phase: Option<Str<'a>>,
+    phase: Option<JsonStr<'a>>,
     #[serde(borrow)]
     conditions: Option<Vec<WireCondition<'a>>>,
     #[serde(borrow)]
@@ -197,7 +198,7 @@ struct WireCondition<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
-    status: Option<Str<'a>>,
+    status: Option<JsonStr<'a>>,
     #[serde(default, with = "seconds")]
     last_transition_time: Option<Timestamp>,
 }
@@ -206,7 +207,7 @@ struct WireCondition<'a> {
 #[serde(rename_all = "camelCase")]
 struct WireContainer<'a> {
     #[serde(borrow)]
-    name: Option<Str<'a>>,
+    name: Option<JsonStr<'a>>,
     restart_count: Option<i32>,
     state: Option<WireState>,
 }
@@ -243,7 +244,7 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[derive(Deserialize)]
         struct Wire<'a> {
             metadata: WireMeta,
-            spec: Option<pods::Spec>,
+            spec: Option<pods::PodSpec>,
             #[serde(borrow)]
             status: Option<WireStatus<'a>>,
         }
@@ -252,20 +253,20 @@ impl<'de> Deserialize<'de> for CachedPod {
         let grace = grace.filter(|_| meta.is_deleting());
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
         let finished = status.finished(&meta, &spec, grace);
-        let index = meta.annotations.get(COMPLETION_INDEX).and_then(completion_index);
-        let failure_count = count(&meta, INDEX_FAILURE_COUNT);
-        let ignored_count = count(&meta, INDEX_IGNORED_FAILURE_COUNT);
-        let tracked = meta.finalizers.iter().any(|f| *f == JOB_TRACKING);
+        let index = meta.annotations.get(JOB_COMPLETION_INDEX_ANNOTATION).and_then(parse_completion_index);
+        let failure_count = count(&meta, JOB_INDEX_FAILURE_COUNT_ANNOTATION);
+        let ignored_count = count(&meta, JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION);
+        let tracked = meta.finalizers.iter().any(|f| *f == JOB_TRACKING_FINALIZER);
         meta.annotations = common::meta::Annotations::default();
         meta.finalizers = Box::default();
         Ok(Self {
-            tracked,
+            has_tracking_finalizer: tracked,
             index,
-            failure_count,
-            ignored_count,
-            finished,
-            restarted: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
-            evidence: status.evidence(phase),
+            index_failure_count: failure_count,
+            index_ignored_failure_count: ignored_count,
+            finished_at: finished,
+            total_restarts: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
+            failure_evidence: status.evidence(phase),
             pod: Pod::new(meta, spec, &status.pod(phase)),
         })
     }
@@ -288,10 +289,10 @@ impl<'a> WireStatus<'a> {
         self.conditions.iter().flatten().find(|c| c.kind == "Ready")
     }
 
-    fn pod(&self, phase: Phase) -> pods::Status {
+    fn pod(&self, phase: Phase) -> pods::PodStatus {
         let ready = self.ready().filter(|c| c.status.as_deref() == Some("True"));
         let init = self.init().filter(|c| c.restarts() > 0);
-        pods::Status {
+        pods::PodStatus {
             phase,
             readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
             restarts: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
@@ -299,7 +300,7 @@ impl<'a> WireStatus<'a> {
         }
     }
 
-    fn evidence(&self, phase: Phase) -> Evidence {
+    fn evidence(&self, phase: Phase) -> FailureEvidence {
         let exit = |c: &WireContainer<'_>| {
             let code = c.terminated()?.exit_code.filter(|code| *code != 0)?;
             Some((Text::new(c.name()), code))
@@ -309,28 +310,32 @@ impl<'a> WireStatus<'a> {
         let exits = self.all().filter_map(exit).collect();
         if phase == Phase::Failed {
             let conditions = conditions().map(|(kind, status)| (Text::new(kind), Text::new(status))).collect();
-            Evidence { exits, conditions, shared: Labels::empty() }
+            FailureEvidence { container_exit_codes: exits, conditions, shared: Labels::empty() }
         } else {
-            Evidence { exits, conditions: Box::default(), shared: Labels::from_pairs(conditions()) }
+            FailureEvidence {
+                container_exit_codes: exits,
+                conditions: Box::default(),
+                shared: Labels::from_pairs(conditions()),
+            }
         }
     }
 
     /// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready,
     /// was deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
-    fn finished(&self, meta: &Meta, spec: &pods::Spec, grace: Option<i64>) -> Timestamp {
-        let sidecars = self.init().filter(|c| spec.restartable_init.iter().any(|name| **name == *c.name()));
+    fn finished(&self, meta: &Meta, spec: &pods::PodSpec, grace: Option<i64>) -> Timestamp {
+        let sidecars = self.init().filter(|c| spec.restartable_init_names.iter().any(|name| **name == *c.name()));
         let unready = || {
             let ready = self.ready().filter(|c| c.status.as_deref() == Some("False"))?;
             ready.last_transition_time
         };
         let deleted = || {
             let grace = SignedDuration::from_secs(grace.unwrap_or(0));
-            meta.deleted.map(|at| at.checked_sub(grace).unwrap_or(at))
+            meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at))
         };
         latest_end(sidecars, latest_end(self.regular(), None))
             .or_else(unready)
             .or_else(deleted)
-            .or(meta.created)
+            .or(meta.creation_timestamp)
             .unwrap_or(Timestamp::MIN)
     }
 }
@@ -369,17 +374,18 @@ mod tests {
 
     #[test]
     fn a_pod_is_reduced_to_the_fields_that_are_read() {
-        let metadata = json!({"name": "j-x", "uid": "u", "finalizers": ["example.com/x", JOB_TRACKING],
-            "annotations": {COMPLETION_INDEX: "7", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "99999999999", "big": "x"}});
+        let metadata = json!({"name": "j-x", "uid": "u", "finalizers": ["example.com/x", JOB_TRACKING_FINALIZER],
+            "annotations": {JOB_COMPLETION_INDEX_ANNOTATION: "7", JOB_INDEX_FAILURE_COUNT_ANNOTATION: "2", JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION: "99999999999", "big": "x"}});
         let status = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
             "containerStatuses": [ended("c", 5), {"name": "d", "restartCount": 3}], "initContainerStatuses": [{"restartCount": 4}]});
         let pod = pod(&metadata, &json!({}), &status);
-        assert!(pod.tracked && pod.is_terminated_and_tracked());
-        assert_eq!((pod.index, pod.failure_count, pod.ignored_count), (Some(7), 2, 0));
-        assert_eq!((pod.restarted, pod.restarts.regular), (8, 3));
+        assert!(pod.has_tracking_finalizer && pod.is_terminated_and_tracked());
+        assert_eq!((pod.index, pod.index_failure_count, pod.index_ignored_failure_count), (Some(7), 2, 0));
+        assert_eq!((pod.total_restarts, pod.restarts.regular), (8, 3));
         assert!(pod.meta().annotations.is_empty() && pod.meta().finalizers.is_empty());
-        assert_eq!(*pod.evidence.exits, [("c".into(), 1)]);
-        let conditions: Vec<_> = pod.evidence.conditions().map(|(kind, status)| format!("{kind}={status}")).collect();
+        assert_eq!(*pod.failure_evidence.container_exit_codes, [("c".into(), 1)]);
+        let conditions: Vec<_> =
+            pod.failure_evidence.conditions().map(|(kind, status)| format!("{kind}={status}")).collect();
         assert_eq!(conditions, ["DisruptionTarget=True"]);
     }
 
@@ -387,7 +393,11 @@ mod tests {
     #[test]
     fn invalid_indexes_are_ignored() {
         for text in ["", "x", "-1", "1.5", "0x1"] {
-            let pod = pod(&json!({"name": "p", "annotations": {COMPLETION_INDEX: text}}), &json!({}), &json!({}));
+            let pod = pod(
+                &json!({"name": "p", "annotations": {JOB_COMPLETION_INDEX_ANNOTATION: text}}),
+                &json!({}),
+                &json!({}),
+            );
             assert_eq!(pod.index, None, "{text}");
         }
     }
@@ -398,7 +408,7 @@ mod tests {
         let created = json!({"name": "p", "creationTimestamp": at(0).to_string()});
         let sidecar = json!({"initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]});
         let unready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": at(50).to_string()}]);
-        let finished = |metadata: &Value, spec: &Value, status: Value| pod(metadata, spec, &status).finished;
+        let finished = |metadata: &Value, spec: &Value, status: Value| pod(metadata, spec, &status).finished_at;
         let both = json!({"containerStatuses": [ended("a", 10), ended("b", 30)]});
         assert_eq!(finished(&created, &json!({}), both), at(30));
         let with_sidecar =
@@ -436,10 +446,10 @@ mod tests {
                 .map(|kind| json!({"kind": kind, "name": "o", "uid": "u", "controller": true}))
                 .into_iter()
                 .collect();
-            let finalizers = if tracked { json!([JOB_TRACKING]) } else { json!(null) };
+            let finalizers = if tracked { json!([JOB_TRACKING_FINALIZER]) } else { json!(null) };
             let metadata = json!({"name": "p", "ownerReferences": owners, "finalizers": finalizers});
             let pod = pod(&metadata, &json!({}), &json!({ "phase": phase }));
-            assert_eq!(pod.keep(), keep, "{owner:?} {phase} {tracked}");
+            assert_eq!(pod.is_cached(), keep, "{owner:?} {phase} {tracked}");
         }
     }
 }

@@ -4,11 +4,11 @@ use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};
 
 use super::pod::CachedPod;
-use crate::indexes::IndexSet;
+use crate::indexes::CompletionIndexSet;
 
 /// The action of a rule in a failure policy for a failed Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum FailurePolicyAction {
     /// The Job fails.
     FailJob,
     /// The index of the Pod fails.
@@ -19,7 +19,7 @@ pub enum Action {
     Count,
 }
 
-impl Action {
+impl FailurePolicyAction {
     fn parse(text: &str) -> Option<Self> {
         [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count].into_iter().find(|action| action.as_str() == text)
     }
@@ -38,7 +38,7 @@ impl Action {
 /// `spec.podFailurePolicy`: rules that choose an [`Action`] for a failed Pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct FailurePolicy {
+pub struct PodFailurePolicy {
     #[serde(deserialize_with = "null_as_default")]
     rules: Box<[Rule]>,
 }
@@ -48,13 +48,13 @@ pub struct FailurePolicy {
 struct Rule {
     /// `None` for an action unknown to this version. A rule without an action is skipped.
     #[serde(deserialize_with = "known_action")]
-    action: Option<Action>,
+    action: Option<FailurePolicyAction>,
     on_exit_codes: Option<ExitCodes>,
     on_pod_conditions: Option<Box<[Pattern]>>,
 }
 
-fn known_action<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Action>, D::Error> {
-    Ok(Action::parse(&Text::deserialize(deserializer)?))
+fn known_action<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<FailurePolicyAction>, D::Error> {
+    Ok(FailurePolicyAction::parse(&Text::deserialize(deserializer)?))
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -99,15 +99,16 @@ enum Cause<'a> {
     Condition(&'a str),
 }
 
-impl FailurePolicy {
+impl PodFailurePolicy {
     /// Returns the action of the first rule that matches a Pod. Upstream: `pkg/controller/job`, `matchPodFailurePolicy`.
-    pub fn action(&self, pod: &CachedPod) -> Option<Action> {
-        self.find(pod).map(|(_, action, _)| action)
+    pub fn matching_action(&self, pod: &CachedPod) -> Option<FailurePolicyAction> {
+        self.find_matching_rule(pod).map(|(_, action, _)| action)
     }
 
     /// Returns the message for the condition of the Job, if the first rule that matches this Pod makes the Job fail.
-    pub fn fails_job(&self, pod: &CachedPod) -> Option<String> {
-        let (at, action, cause) = self.find(pod).filter(|(_, action, _)| *action == Action::FailJob)?;
+    pub fn job_failure_message(&self, pod: &CachedPod) -> Option<String> {
+        let (at, action, cause) =
+            self.find_matching_rule(pod).filter(|(_, action, _)| *action == FailurePolicyAction::FailJob)?;
         let name = format!("{}/{}", pod.meta().namespace, pod.meta().name);
         let what = match cause {
             Cause::Exit(container, code) => {
@@ -118,12 +119,12 @@ impl FailurePolicy {
         Some(format!("{what} matching {} rule at index {at}", action.as_str()))
     }
 
-    fn find<'a>(&self, pod: &'a CachedPod) -> Option<(usize, Action, Cause<'a>)> {
-        let evidence = &pod.evidence;
+    fn find_matching_rule<'a>(&self, pod: &'a CachedPod) -> Option<(usize, FailurePolicyAction, Cause<'a>)> {
+        let evidence = &pod.failure_evidence;
         self.rules.iter().enumerate().find_map(|(at, rule)| {
             let action = rule.action?;
             let cause = if let Some(codes) = &rule.on_exit_codes {
-                let (container, code) = evidence.exits.iter().find(|exit| codes.matches(exit))?;
+                let (container, code) = evidence.container_exit_codes.iter().find(|exit| codes.matches(exit))?;
                 Cause::Exit(container, *code)
             } else {
                 let patterns = rule.on_pod_conditions.as_ref()?;
@@ -152,15 +153,15 @@ struct SuccessRule {
 impl SuccessPolicy {
     /// Returns the position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
     /// `matchSuccessPolicy`.
-    pub fn met_by(&self, succeeded: &IndexSet, completions: u32) -> Option<usize> {
+    pub fn first_met_rule(&self, succeeded: &CompletionIndexSet, completions: u32) -> Option<usize> {
         if succeeded.is_empty() {
             return None;
         }
         let enough = |count: usize, wanted: Option<i64>| wanted.is_some_and(|wanted| count as i64 >= wanted);
         self.rules.iter().position(|rule| match &rule.succeeded_indexes {
             Some(text) => {
-                let wanted = IndexSet::parse(text, completions);
-                let reached = wanted.overlap(succeeded);
+                let wanted = CompletionIndexSet::parse(text, completions);
+                let reached = wanted.overlap_len(succeeded);
                 !wanted.is_empty() && (reached == wanted.len() || enough(reached, rule.succeeded_count))
             }
             None => enough(succeeded.len(), rule.succeeded_count),
@@ -188,7 +189,7 @@ mod tests {
         json!({"name": name, "state": {"terminated": {"exitCode": code}}})
     }
 
-    fn policy(rules: &Value) -> FailurePolicy {
+    fn policy(rules: &Value) -> PodFailurePolicy {
         serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap()
     }
 
@@ -216,7 +217,7 @@ mod tests {
                     "Container {name} for pod shop/j-x failed with exit code {code} matching FailJob rule at index 0"
                 )
             });
-            assert_eq!(policy(&rules).fails_job(&pod), want, "{rules}");
+            assert_eq!(policy(&rules).job_failure_message(&pod), want, "{rules}");
         }
     }
 
@@ -230,7 +231,7 @@ mod tests {
         for phase in ["Failed", "Running"] {
             status["phase"] = json!(phase);
             let pod = pod(&status);
-            let fails_job = |pattern| policy(&rules(pattern)).fails_job(&pod);
+            let fails_job = |pattern| policy(&rules(pattern)).job_failure_message(&pod);
             assert_eq!(fails_job(json!({"type": "DisruptionTarget", "status": "True"})), Some(text.clone()));
             assert_eq!(fails_job(json!({"type": "DisruptionTarget"})), Some(text.clone()));
             assert_eq!(fails_job(json!({"type": "DisruptionTarget", "status": "False"})), None);
@@ -243,11 +244,14 @@ mod tests {
         let pod = failed(json!({"containerStatuses": [exited("c", 1)]}));
         let rule = |action: &str| json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}});
         let rules = json!([{"action": "Count"}, rule("Explode"), rule("Count"), rule("FailJob")]);
-        assert_eq!(policy(&rules).action(&pod), Some(Action::Count));
-        assert_eq!(policy(&rules).fails_job(&pod), None);
-        assert_eq!(policy(&json!([rule("Count"), rule("Ignore")])).action(&pod), Some(Action::Count));
-        assert_eq!(policy(&json!([])).action(&pod), None);
-        assert_eq!(policy(&json!(null)).action(&pod), None);
+        assert_eq!(policy(&rules).matching_action(&pod), Some(FailurePolicyAction::Count));
+        assert_eq!(policy(&rules).job_failure_message(&pod), None);
+        assert_eq!(
+            policy(&json!([rule("Count"), rule("Ignore")])).matching_action(&pod),
+            Some(FailurePolicyAction::Count)
+        );
+        assert_eq!(policy(&json!([])).matching_action(&pod), None);
+        assert_eq!(policy(&json!(null)).matching_action(&pod), None);
     }
 
     /// JOB-48.
@@ -255,7 +259,7 @@ mod tests {
     fn success_rules_are_met_as_specified() {
         let met = |succeeded: &str, rules: Value| {
             let policy: SuccessPolicy = serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap();
-            policy.met_by(&IndexSet::parse(succeeded, 10), 10)
+            policy.first_met_rule(&CompletionIndexSet::parse(succeeded, 10), 10)
         };
         for (succeeded, rules, want) in [
             ("0,2-4", json!([{"succeededIndexes": "0,2"}]), Some(0)),

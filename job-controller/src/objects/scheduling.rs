@@ -7,7 +7,7 @@ use common::{
     json::Raw,
     meta::Meta,
     object::{Object, Resource},
-    store::{Index, IndexValue},
+    store::{IndexValue, StoreIndex},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub const WORKLOADS: Resource = Resource {
     version: "v1alpha2",
     plural: "workloads",
     kind: "Workload",
-    namespaced: true,
+    is_namespaced: true,
 };
 /// The resource `podgroups` of `scheduling.k8s.io`.
 pub const POD_GROUPS: Resource = Resource {
@@ -28,7 +28,7 @@ pub const POD_GROUPS: Resource = Resource {
     version: "v1alpha2",
     plural: "podgroups",
     kind: "PodGroup",
-    namespaced: true,
+    is_namespaced: true,
 };
 
 /// Templates for the `PodGroups` of one controller, for example a Job.
@@ -44,7 +44,7 @@ pub struct Workload {
 struct WorkloadSpec {
     controller_ref: Option<ControllerRef>,
     #[serde(default)]
-    pod_group_templates: Vec<GroupTemplate>,
+    pod_group_templates: Vec<PodGroupTemplate>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -58,7 +58,7 @@ struct ControllerRef {
 /// The template of one `PodGroup`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GroupTemplate {
+pub struct PodGroupTemplate {
     /// The name, unique within the Workload.
     pub name: Text,
     /// The scheduling policy as raw JSON, which the `PodGroup` copies.
@@ -67,20 +67,21 @@ pub struct GroupTemplate {
 
 impl Workload {
     /// Returns the name of the Job in the controller reference.
-    fn job(&self) -> Option<&Text> {
+    fn referenced_job_name(&self) -> Option<&Text> {
         let of = self.spec.controller_ref.as_ref()?;
         (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
     }
 
     /// Builds the Workload, with one template, that a forecast (a sync without requests) uses instead of the server's answer.
-    pub fn to_be_made(name: &str, template: &str) -> serde_json::Result<Self> {
-        let template = GroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
+    pub fn expected_by_forecast(name: &str, template: &str) -> serde_json::Result<Self> {
+        let template =
+            PodGroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
         let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template] };
         Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
     /// Returns the templates of the Workload's `PodGroups`.
-    pub fn templates(&self) -> &[GroupTemplate] {
+    pub fn templates(&self) -> &[PodGroupTemplate] {
         &self.spec.pod_group_templates
     }
 }
@@ -122,7 +123,7 @@ struct WorkloadRef {
 
 impl PodGroup {
     /// Returns the name of the Workload that contains the group's template.
-    fn workload(&self) -> Option<&Text> {
+    fn referenced_workload_name(&self) -> Option<&Text> {
         let of = self.spec.pod_group_template_ref.as_ref()?.workload.as_ref()?;
         (!of.workload_name.is_empty()).then_some(&of.workload_name)
     }
@@ -138,7 +139,7 @@ impl Object for PodGroup {
 }
 
 /// Returns the value under which [`ByReference`] lists the objects that refer to this name.
-pub(crate) fn named(namespace: &str, name: &str) -> IndexValue {
+pub(crate) fn reference_index_value(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(format!("{namespace}/{name}").as_str().into())
 }
 
@@ -146,15 +147,15 @@ pub(crate) fn named(namespace: &str, name: &str) -> IndexValue {
 #[derive(Clone, Copy, Debug)]
 pub struct ByReference;
 
-impl Index<Workload> for ByReference {
+impl StoreIndex<Workload> for ByReference {
     fn value(meta: &Meta, workload: Option<&Workload>) -> Option<IndexValue> {
-        Some(named(&meta.namespace, workload?.job()?))
+        Some(reference_index_value(&meta.namespace, workload?.referenced_job_name()?))
     }
 }
 
-impl Index<PodGroup> for ByReference {
+impl StoreIndex<PodGroup> for ByReference {
     fn value(meta: &Meta, group: Option<&PodGroup>) -> Option<IndexValue> {
-        Some(named(&meta.namespace, group?.workload()?))
+        Some(reference_index_value(&meta.namespace, group?.referenced_workload_name()?))
     }
 }
 
@@ -173,7 +174,7 @@ mod tests {
             ByReference::value(&workload.metadata, Some(&workload))
         };
         let job = |group: &str, kind: &str, name: &str| of(json!({"apiGroup": group, "kind": kind, "name": name}));
-        assert_eq!(job("batch", "Job", "sum"), Some(named("shop", "sum")));
+        assert_eq!(job("batch", "Job", "sum"), Some(reference_index_value("shop", "sum")));
         assert_eq!(job("batch", "Job", ""), None);
         assert_eq!(job("batch", "CronJob", "sum"), None);
         assert_eq!(job("", "Job", "sum"), None);
@@ -189,7 +190,7 @@ mod tests {
             ByReference::value(&group.metadata, Some(&group))
         };
         let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
-        assert_eq!(of(reference), Some(named("shop", "w")));
+        assert_eq!(of(reference), Some(reference_index_value("shop", "w")));
         assert_eq!(of(json!({"workload": {"workloadName": ""}})), None);
         assert_eq!((of(json!({})), of(json!(null))), (None, None));
     }

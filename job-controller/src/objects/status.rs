@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Condition types in the status of a Job.
-pub mod kinds {
+pub mod condition_types {
     /// The Job has finished successfully.
     pub const COMPLETE: &str = "Complete";
     /// The Job has finished with a failure.
@@ -25,7 +25,7 @@ pub mod kinds {
 /// UIDs of terminated Pods that are not counted yet (`uncountedTerminatedPods`). Each Pod is listed once, and then counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct NamedPods {
+pub struct UncountedTerminatedPods {
     /// UIDs of succeeded Pods that `status.succeeded` does not include yet.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: Vec<Uid>,
@@ -34,7 +34,7 @@ pub struct NamedPods {
     pub failed: Vec<Uid>,
 }
 
-impl NamedPods {
+impl UncountedTerminatedPods {
     /// Returns the number of UIDs in both lists.
     pub fn len(&self) -> usize {
         self.succeeded.len() + self.failed.len()
@@ -49,7 +49,7 @@ impl NamedPods {
 /// The status of a Job with the API's fields. Fields that the API omits are written as null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
+pub struct JobStatus {
     /// Conditions, in the order in which they were first set.
     #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub conditions: Vec<Condition>,
@@ -79,23 +79,24 @@ pub struct Status {
     pub failed_indexes: Option<Box<str>>,
     /// Terminated Pods that the counters do not include yet.
     #[serde(rename = "uncountedTerminatedPods", deserialize_with = "null_as_default")]
-    pub named: NamedPods,
+    pub uncounted_terminated_pods: UncountedTerminatedPods,
 }
 
-impl Status {
+impl JobStatus {
     /// Whether the condition with this type is `True`.
-    pub fn has(&self, kind: &str) -> bool {
+    pub fn has_true_condition(&self, kind: &str) -> bool {
         conditions::is_true(&self.conditions, kind)
     }
 
     /// Whether the condition `Complete` or `Failed` is `True`.
     pub fn is_finished(&self) -> bool {
-        self.finished().is_some()
+        self.finished_condition().is_some()
     }
 
     /// Returns the first condition that is `True` and has the type `Complete` or `Failed`.
-    pub fn finished(&self) -> Option<&Condition> {
-        let terminal = |c: &&Condition| c.is_true() && (c.kind == kinds::COMPLETE || c.kind == kinds::FAILED);
+    pub fn finished_condition(&self) -> Option<&Condition> {
+        let terminal =
+            |c: &&Condition| c.is_true() && (c.kind == condition_types::COMPLETE || c.kind == condition_types::FAILED);
         self.conditions.iter().find(terminal)
     }
 }
@@ -114,7 +115,7 @@ mod tests {
     /// JOB-58.
     #[test]
     fn absent_fields_are_written_as_null() {
-        let written = serde_json::to_value(Status { ready: Some(0), ..Status::default() }).unwrap();
+        let written = serde_json::to_value(JobStatus { ready: Some(0), ..JobStatus::default() }).unwrap();
         assert_eq!(written["ready"], 0);
         assert_eq!(written["uncountedTerminatedPods"], json!({"succeeded": null, "failed": null}));
         for field in [
@@ -139,15 +140,15 @@ mod tests {
             "conditions": [{"type": "Suspended", "status": "False", "lastProbeTime": "2026-11-21T09:40:28Z",
                 "lastTransitionTime": "2026-11-21T09:40:28Z", "reason": "JobResumed", "message": "Job resumed"}],
             "uncountedTerminatedPods": {"succeeded": ["a"], "failed": null}});
-        let status: Status = serde_json::from_value(json.clone()).unwrap();
+        let status: JobStatus = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(&status).unwrap(), json);
     }
 
     #[test]
     fn a_status_of_an_older_server_is_read() {
-        let status: Status = serde_json::from_value(json!({"uncountedTerminatedPods": null, "conditions": null,
+        let status: JobStatus = serde_json::from_value(json!({"uncountedTerminatedPods": null, "conditions": null,
             "active": null, "startTime": null}))
         .unwrap();
-        assert_eq!(status, Status::default());
+        assert_eq!(status, JobStatus::default());
     }
 }

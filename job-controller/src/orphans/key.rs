@@ -10,7 +10,7 @@ use common::{
 
 /// One Pod, or all Pods of one Job, that may carry a leftover finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Orphan {
+pub enum OrphanKey {
     /// The Pod with this name.
     Pod {
         /// `metadata.namespace` of the Pod.
@@ -29,7 +29,7 @@ pub enum Orphan {
     },
 }
 
-impl Orphan {
+impl OrphanKey {
     pub(crate) fn pod(meta: &Meta) -> Self {
         Self::Pod { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
     }
@@ -39,7 +39,7 @@ impl Orphan {
     }
 }
 
-impl fmt::Display for Orphan {
+impl fmt::Display for OrphanKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pod { namespace, name } => write!(f, "{namespace}/{name}"),
@@ -48,7 +48,7 @@ impl fmt::Display for Orphan {
     }
 }
 
-impl QueueKey for Orphan {
+impl QueueKey for OrphanKey {
     fn parse(text: &str) -> Option<Self> {
         let (namespace, rest) = text.split_once('/')?;
         let namespace = Text::new(namespace);

@@ -1,56 +1,59 @@
 //! Builds the snapshot of possible orphans from the caches of the Job loop.
 
 use common::{
-    controller::Observed,
+    controller::Observation,
     meta::Uid,
     store::{ByController, IndexValue},
 };
 
 use super::{
     OrphanController,
-    key::Orphan,
-    snapshot::{Candidate, Snapshot},
+    key::OrphanKey,
+    snapshot::{OrphanCandidate, Snapshot},
 };
-use crate::jobs::snapshot::PodRef;
+use crate::jobs::snapshot::SharedPod;
 
 impl OrphanController {
-    pub(super) fn observe(&self, key: &Orphan) -> Observed<Snapshot> {
+    pub(super) fn observe(&self, key: &OrphanKey) -> Observation<Snapshot> {
         let store = self.0.pods.store();
-        let pods: Vec<PodRef> = match key {
-            Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
-            Orphan::Job { namespace, uid, .. } => {
+        let pods: Vec<SharedPod> = match key {
+            OrphanKey::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
+            OrphanKey::Job { namespace, uid, .. } => {
                 // The sync waits until the cache shows the last removals of finalizers, so that no finalizer is removed twice.
-                if let Some(behind) = self.0.behind(namespace, uid) {
-                    return Observed::behind(behind);
+                if let Some(behind) = self.0.missing_write(namespace, uid) {
+                    return Observation::waiting_for_own_writes(behind);
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-                store.readable_by_index(ByController, &owner)
+                store.list_readable_by_index(ByController, &owner)
             }
         };
         let ended_job = match key {
-            Orphan::Job { namespace, name, uid } if !self.counts(namespace, name, uid) => Some(uid.clone()),
+            OrphanKey::Job { namespace, name, uid } if !self.job_counts_pods(namespace, name, uid) => Some(uid.clone()),
             _ => None,
         };
         if pods.is_empty() && ended_job.is_none() {
-            return Observed::Gone;
+            return Observation::Gone;
         }
-        let candidate = |pod: PodRef| {
+        let candidate = |pod: SharedPod| {
             let meta = pod.meta();
             let is_counted =
-                meta.controller().is_some_and(|owner| self.counts(&meta.namespace, &owner.name, &owner.uid));
-            Candidate { pod, is_counted }
+                meta.controller().is_some_and(|owner| self.job_counts_pods(&meta.namespace, &owner.name, &owner.uid));
+            OrphanCandidate { pod, is_counted_by_job: is_counted }
         };
-        Observed::Ready(Snapshot { pods: pods.into_iter().map(candidate).collect(), ended_job })
+        Observation::Ready(Snapshot {
+            orphan_candidates: pods.into_iter().map(candidate).collect(),
+            ended_job_uid: ended_job,
+        })
     }
 
     /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. An unreadable Job is
     /// assumed to count them.
-    fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
+    fn job_counts_pods(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {
             Ok(Some(job)) => job.metadata.uid == *uid && (job.managed_by.is_some() || !job.is_finished()),
             Ok(None) => false,
-            Err(_) => jobs.peek(namespace, name, |meta| meta.uid == *uid).unwrap_or(false),
+            Err(_) => jobs.with_metadata(namespace, name, |meta| meta.uid == *uid).unwrap_or(false),
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use common::controller::Explain;
 
-use crate::jobs::snapshot::PodRef;
+use crate::jobs::snapshot::SharedPod;
 
 /// The Pods that lose their finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) pods: Vec<PodRef>,
+    pub(crate) pods_to_untrack: Vec<SharedPod>,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len())
+        format!("{} Pods carry the finalizer and have no Job that counts them", self.pods_to_untrack.len())
     }
 }

@@ -2,20 +2,20 @@
 
 use common::meta::Uid;
 
-use crate::jobs::snapshot::PodRef;
+use crate::jobs::snapshot::SharedPod;
 
 /// Pods that may carry a leftover tracking finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) pods: Vec<Candidate>,
+    pub(crate) orphan_candidates: Vec<OrphanCandidate>,
     /// The UID of the Job in the key, if this Job has finished or was deleted; `None` otherwise, and if the key is a Pod.
-    pub(crate) ended_job: Option<Uid>,
+    pub(crate) ended_job_uid: Option<Uid>,
 }
 
 /// A Pod that may carry a leftover finalizer.
 #[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) pod: PodRef,
+pub(crate) struct OrphanCandidate {
+    pub(crate) pod: SharedPod,
     /// Whether the Job in the owner reference counts the Pod.
-    pub(crate) is_counted: bool,
+    pub(crate) is_counted_by_job: bool,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    io::{self, Class, Failed, Request, Requeue, Verb},
+    io::{self, RefusalClass, Request, Requeue, SyncError, Verb},
     meta::Meta,
 };
 use jiff::Timestamp;
@@ -19,63 +19,63 @@ use crate::objects::{JOBS, Job};
 #[derive(Debug)]
 pub enum Note {
     /// The finish time of the Job is in the future.
-    Ahead,
+    FinishTimeInFuture,
     /// The Job was deleted: the time since the end of its time to live, and its finish time.
-    Removed(Duration, Option<Timestamp>),
+    JobDeleted(Duration, Option<Timestamp>),
 }
 
 impl io::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Query = ();
+    type NewState = ();
 }
 
 type Io<'r> = io::Io<'r, Note>;
 
 /// Deletes the Job if the plan says so. Returns when the Job is synced again.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let job = &*snapshot.job;
     match plan {
-        Plan::Wait { is_ahead: true, .. } => io.note(Note::Ahead),
-        Plan::Nothing | Plan::Wait { .. } => {}
-        Plan::Unknown => return Err(no_finish_time(job)),
-        Plan::Remove { .. } => return remove(job, io).await,
+        Plan::WaitForExpiry { is_finish_time_in_future: true, .. } => io.apply_note(Note::FinishTimeInFuture),
+        Plan::KeepJob | Plan::WaitForExpiry { .. } => {}
+        Plan::NoFinishTime => return Err(no_finish_time(job)),
+        Plan::DeleteJob { .. } => return remove(job, io).await,
     }
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 /// Reads a Job from the server and deletes it.
 ///
 /// The cache may be stale: the time to live may have changed, or there may be a new Job with the same name.
-async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, Failed> {
+async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, SyncError> {
     let Meta { namespace, name, .. } = &job.metadata;
-    let read = Request::get(JOBS, namespace, name).because("its time to live may have changed");
+    let read = Request::get(JOBS, namespace, name).with_reason("its time to live may have changed");
     let live = match io.send_and_read::<Job>(read).await {
         Ok(live) => live,
-        Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::AsPlanned),
-        Err(refusal) => return Err(Failed::request("reading the finished Job", &refusal)),
+        Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(Requeue::AfterPlannedDelay),
+        Err(refusal) => return Err(SyncError::from_refusal("reading the finished Job", &refusal)),
     };
     // A forecast (a sync without requests) reads no object, and assumes that the Job is as cached.
     let live = live.as_ref().unwrap_or(job);
     let instead = match decide(live, io.now()) {
-        Plan::Remove { late } => return delete(live, late, io).await,
-        Plan::Unknown => Err(no_finish_time(job)),
-        Plan::Wait { left, .. } => Ok(Requeue::After(left)),
-        Plan::Nothing => Ok(Requeue::AsPlanned),
+        Plan::DeleteJob { time_since_expiry: late } => return delete(live, late, io).await,
+        Plan::NoFinishTime => Err(no_finish_time(job)),
+        Plan::WaitForExpiry { time_to_expiry: left, .. } => Ok(Requeue::After(left)),
+        Plan::KeepJob => Ok(Requeue::AfterPlannedDelay),
     };
-    io.deviate("the Job was recreated, or its time to live has changed");
+    io.explain_deviation("the Job was recreated, or its time to live has changed");
     instead
 }
 
-async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, Failed> {
+async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, SyncError> {
     // If the time to live changes after the read, the version changes, too, and the precondition fails.
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
-    let removed = io.send(delete.doing("remove").because("its time to live has ended")).await;
-    removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
-    io.note(Note::Removed(late, finish_time(live)));
-    Ok(Requeue::AsPlanned)
+    let removed = io.send(delete.with_verb_text("remove").with_reason("its time to live has ended")).await;
+    removed.map_err(|refusal| SyncError::from_refusal("removing the finished Job", &refusal))?;
+    io.apply_note(Note::JobDeleted(late, finish_time(live)));
+    Ok(Requeue::AfterPlannedDelay)
 }
 
-fn no_finish_time(job: &Job) -> Failed {
+fn no_finish_time(job: &Job) -> SyncError {
     let text = format!("unable to find the time when the Job {} finished", job.metadata.key());
-    Failed::new("no_finish_time", text)
+    SyncError::new("no_finish_time", text)
 }

@@ -9,38 +9,43 @@ use crate::objects::Job;
 
 /// Whether and when the time to live deletes a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Expiry {
     /// The Job is not deleted: it has not finished, is already terminating, or has no time to live.
-    Stays,
+    NeverExpires,
     /// The Job has finished, and its status does not contain the finish time.
-    Unknown,
+    NoFinishTime,
     /// The Job is deleted at this time, when its time to live ends.
-    Expires(Timestamp),
+    ExpiresAt(Timestamp),
 }
 
 /// Decides whether and when a Job is deleted.
-pub fn fate(job: &Job) -> Fate {
-    let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
+pub fn decide_expiry(job: &Job) -> Expiry {
+    let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else {
+        return Expiry::NeverExpires;
+    };
     if !job.is_finished() {
-        return Fate::Stays;
+        return Expiry::NeverExpires;
     }
-    let Some(at) = finish_time(job) else { return Fate::Unknown };
-    Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
+    let Some(at) = finish_time(job) else { return Expiry::NoFinishTime };
+    Expiry::ExpiresAt(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
 /// Returns the transition time of the condition `Complete` or `Failed`; `None` without such a time.
 pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
-    job.status.finished()?.last_transition_time
+    job.status.finished_condition()?.last_transition_time
 }
 
 /// Decides the plan for a Job at `now`.
 pub fn decide(job: &Job, now: Timestamp) -> Plan {
-    match fate(job) {
-        Fate::Stays => Plan::Nothing,
-        Fate::Unknown => Plan::Unknown,
-        Fate::Expires(at) => match Duration::try_from(at.duration_since(now)) {
-            Ok(left) if !left.is_zero() => Plan::Wait { left, is_ahead: finish_time(job).is_some_and(|at| at > now) },
-            _ => Plan::Remove { late: now.duration_since(at).unsigned_abs() },
+    match decide_expiry(job) {
+        Expiry::NeverExpires => Plan::KeepJob,
+        Expiry::NoFinishTime => Plan::NoFinishTime,
+        Expiry::ExpiresAt(at) => match Duration::try_from(at.duration_since(now)) {
+            Ok(left) if !left.is_zero() => Plan::WaitForExpiry {
+                time_to_expiry: left,
+                is_finish_time_in_future: finish_time(job).is_some_and(|at| at > now),
+            },
+            _ => Plan::DeleteJob { time_since_expiry: now.duration_since(at).unsigned_abs() },
         },
     }
 }
@@ -50,7 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::world::{at, job};
+    use crate::world::{job, sync_time_plus};
 
     fn with(ttl: Value, conditions: Value) -> Job {
         let mut json = job("j").0;
@@ -60,17 +65,32 @@ mod tests {
     }
 
     fn finished(kind: &str, second: i64) -> Value {
-        json!({"type": kind, "status": "True", "lastTransitionTime": at(second).to_string()})
+        json!({"type": kind, "status": "True", "lastTransitionTime": sync_time_plus(second).to_string()})
     }
 
     /// JOB-62.
     #[test]
     fn a_job_is_deleted_after_its_time_to_live_and_not_before() {
         for (finish, ttl, now, plan) in [
-            (0, 100, at(40), Plan::Wait { left: Duration::from_secs(60), is_ahead: false }),
-            (0, 100, at(100), Plan::Remove { late: Duration::ZERO }),
-            (0, 0, at(0) + Duration::from_millis(200), Plan::Remove { late: Duration::from_millis(200) }),
-            (300, 0, at(0), Plan::Wait { left: Duration::from_secs(300), is_ahead: true }),
+            (
+                0,
+                100,
+                sync_time_plus(40),
+                Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(60), is_finish_time_in_future: false },
+            ),
+            (0, 100, sync_time_plus(100), Plan::DeleteJob { time_since_expiry: Duration::ZERO }),
+            (
+                0,
+                0,
+                sync_time_plus(0) + Duration::from_millis(200),
+                Plan::DeleteJob { time_since_expiry: Duration::from_millis(200) },
+            ),
+            (
+                300,
+                0,
+                sync_time_plus(0),
+                Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(300), is_finish_time_in_future: true },
+            ),
         ] {
             let job = with(json!(ttl), json!([finished("Complete", finish)]));
             assert_eq!(decide(&job, now), plan, "{finish} {ttl} {now}");
@@ -81,21 +101,21 @@ mod tests {
     #[test]
     fn only_finished_jobs_with_a_time_to_live_are_deleted() {
         let done = json!([finished("Failed", 0)]);
-        assert_eq!(fate(&with(json!(null), done.clone())), Fate::Stays);
-        assert_eq!(fate(&with(json!(5), json!([]))), Fate::Stays);
-        assert_eq!(fate(&with(json!(5), json!([finished("SuccessCriteriaMet", 0)]))), Fate::Stays);
-        assert_eq!(fate(&with(json!(5), done.clone())), Fate::Expires(at(5)));
+        assert_eq!(decide_expiry(&with(json!(null), done.clone())), Expiry::NeverExpires);
+        assert_eq!(decide_expiry(&with(json!(5), json!([]))), Expiry::NeverExpires);
+        assert_eq!(decide_expiry(&with(json!(5), json!([finished("SuccessCriteriaMet", 0)]))), Expiry::NeverExpires);
+        assert_eq!(decide_expiry(&with(json!(5), done.clone())), Expiry::ExpiresAt(sync_time_plus(5)));
         let mut going = with(json!(5), done);
-        going.metadata.deleted = Some(at(1));
-        assert_eq!(fate(&going), Fate::Stays);
+        going.metadata.deletion_timestamp = Some(sync_time_plus(1));
+        assert_eq!(decide_expiry(&going), Expiry::NeverExpires);
     }
 
     /// JOB-62.
     #[test]
     fn the_first_end_condition_counts() {
         let both = json!([finished("Complete", 7), finished("Failed", 3)]);
-        assert_eq!(fate(&with(json!(0), both)), Fate::Expires(at(7)));
+        assert_eq!(decide_expiry(&with(json!(0), both)), Expiry::ExpiresAt(sync_time_plus(7)));
         let timeless = json!([{"type": "Complete", "status": "True"}]);
-        assert_eq!(fate(&with(json!(0), timeless)), Fate::Unknown);
+        assert_eq!(decide_expiry(&with(json!(0), timeless)), Expiry::NoFinishTime);
     }
 }

@@ -4,46 +4,46 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use crate::jobs::plan::seconds;
+use crate::jobs::plan::format_whole_seconds;
 
 /// The decision whether a Job is deleted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The Job is not deleted.
-    Nothing,
+    KeepJob,
     /// The sync fails, because the status does not contain the finish time.
-    Unknown,
+    NoFinishTime,
     /// The time to live has not ended yet.
-    Wait {
+    WaitForExpiry {
         /// The time until the end of the time to live, never zero.
-        left: Duration,
+        time_to_expiry: Duration,
         /// Whether the finish time is in the future, because the clock of its writer is ahead.
-        is_ahead: bool,
+        is_finish_time_in_future: bool,
     },
     /// Deletes the Job, if the object on the API server confirms the decision.
-    Remove {
+    DeleteJob {
         /// The time since the end of the time to live.
-        late: Duration,
+        time_since_expiry: Duration,
     },
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        let is_to_stay = *self == Self::Nothing;
+        let is_to_stay = *self == Self::KeepJob;
         if is_to_stay { "the Job is not to be removed" } else { "the Job has finished" }.to_owned()
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         match self {
-            Self::Nothing | Self::Remove { .. } => Vec::new(),
-            Self::Unknown => vec!["the status does not contain the finish time".to_owned()],
-            Self::Wait { left, .. } => {
-                vec![format!("it is removed in {}", seconds(*left))]
+            Self::KeepJob | Self::DeleteJob { .. } => Vec::new(),
+            Self::NoFinishTime => vec!["the status does not contain the finish time".to_owned()],
+            Self::WaitForExpiry { time_to_expiry: left, .. } => {
+                vec![format!("it is removed in {}", format_whole_seconds(*left))]
             }
         }
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        if let Self::Wait { left, .. } = self { Some(*left) } else { None }
+        if let Self::WaitForExpiry { time_to_expiry: left, .. } = self { Some(*left) } else { None }
     }
 }

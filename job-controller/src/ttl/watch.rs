@@ -1,20 +1,20 @@
 //! Handlers that enqueue Jobs with a time to live.
 
 use common::{
-    controller::priority,
+    controller::priority_of_origin,
     meta::Key,
     queue::Queue,
-    store::{Event, Origin},
+    store::{CacheEvent, ChangeOrigin},
 };
 
-use super::decide::{Fate, fate};
+use super::decide::{Expiry, decide_expiry};
 use crate::objects::Job;
 
 /// Enqueues a finished Job with a time to live.
-pub(super) fn on_job(queue: &Queue<Key>, event: &Event<Job>, origin: Origin) {
-    if let Event::Added(job) | Event::Updated { new: job, .. } = event
-        && fate(job) != Fate::Stays
+pub(super) fn on_job(queue: &Queue<Key>, event: &CacheEvent<Job>, origin: ChangeOrigin) {
+    if let CacheEvent::Added(job) | CacheEvent::Updated { new: job, .. } = event
+        && decide_expiry(job) != Expiry::NeverExpires
     {
-        queue.add(job.metadata.key(), priority(origin));
+        queue.add(job.metadata.key(), priority_of_origin(origin));
     }
 }

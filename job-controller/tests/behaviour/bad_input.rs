@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use jiff::SignedDuration;
@@ -16,14 +16,17 @@ use tower::Service as _;
 
 use crate::{
     oracle,
-    world::{FINALIZER, INDEX, ME, NS, Setup, World, finalizers, job, job_with, name, refusal},
+    world::{
+        COMPLETION_INDEX_KEY, CONTROLLER_IDENTITY, ClusterSetup, NAMESPACE, TRACKING_FINALIZER, TestCluster,
+        error_response, finalizers, job, job_with_spec, name,
+    },
 };
 
 /// A function that changes a Job in an answer of the server. Returns whether the field to change was there.
-type Lie = fn(&mut Value) -> bool;
+type AnswerChange = fn(&mut Value) -> bool;
 
 /// Replaces the value `is` of a field by `said`. Returns false if the field has another value.
-fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value) -> bool {
+fn replace_field(job: &mut Value, section: &str, field: &str, is: &Value, said: Value) -> bool {
     let known = job[section].get_mut(field).filter(|known| **known == *is);
     known.is_some_and(|known| {
         *known = said;
@@ -32,12 +35,12 @@ fn instead(job: &mut Value, section: &str, field: &str, is: &Value, said: Value)
 }
 
 /// Removes a field. Returns false if the field is absent.
-fn without(job: &mut Value, section: &str, field: &str) -> bool {
+fn remove_field(job: &mut Value, section: &str, field: &str) -> bool {
     job[section].as_object_mut().is_some_and(|section| section.remove(field).is_some())
 }
 
 /// Changes the Job `bad` wherever it occurs in an answer.
-fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
+fn change_bad_job(value: &mut Value, lies: &[(AnswerChange, AtomicUsize)]) {
     if value["metadata"]["name"] == "bad" && value["spec"]["template"].is_object() {
         for (lie, times) in lies {
             times.fetch_add(usize::from(lie(value)), Ordering::Relaxed);
@@ -45,26 +48,26 @@ fn lie(value: &mut Value, lies: &[(Lie, AtomicUsize)]) {
         return;
     }
     match value {
-        Value::Object(fields) => fields.values_mut().for_each(|value| lie(value, lies)),
-        Value::Array(items) => items.iter_mut().for_each(|value| lie(value, lies)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| change_bad_job(value, lies)),
+        Value::Array(items) => items.iter_mut().for_each(|value| change_bad_job(value, lies)),
         _ => {}
     }
 }
 
 /// The changes of a server's answers, each with the number of times that it was made.
-type Lies = Arc<[(Lie, AtomicUsize)]>;
+type CountedChanges = Arc<[(AnswerChange, AtomicUsize)]>;
 
-fn lies(all: &[Lie]) -> Lies {
+fn counted_changes(all: &[AnswerChange]) -> CountedChanges {
     all.iter().map(|lie| (*lie, AtomicUsize::new(0))).collect()
 }
 
-fn all_told(lies: &Lies) -> bool {
+fn all_applied(lies: &CountedChanges) -> bool {
     lies.iter().all(|(_, times)| times.load(Ordering::Relaxed) > 0)
 }
 
 /// Builds a client of a server that applies these changes to the Job `bad` in its answers.
-fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
-    let (inner, lies) = (sandbox.service(ME), Arc::clone(lies));
+fn changing_client(sandbox: &Sandbox, lies: &CountedChanges) -> kube::Client {
+    let (inner, lies) = (sandbox.service(CONTROLLER_IDENTITY), Arc::clone(lies));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (mut inner, lies) = (inner.clone(), Arc::clone(&lies));
         async move {
@@ -78,7 +81,7 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
                         // The data is one JSON value, or one value per line in a watch.
                         for value in serde_json::Deserializer::from_slice(&data).into_iter::<Value>() {
                             let mut value = value.unwrap();
-                            lie(&mut value, &lies);
+                            change_bad_job(&mut value, &lies);
                             serde_json::to_writer(&mut out, &value).unwrap();
                             out.push(b'\n');
                         }
@@ -92,19 +95,19 @@ fn lying(sandbox: &Sandbox, lies: &Lies) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
+async fn run_with_changes(all: &[AnswerChange], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
     // The answers must be JSON, because they are changed as text.
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
-    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})).await.unwrap();
     sandbox.create(bad).await.unwrap();
-    sandbox.create(job_with("good", &[], json!({"completions": 2, "parallelism": 2}))).await.unwrap();
-    let lies = lies(all);
-    let loops = Loops::start(&lying(&sandbox, &lies), &clock, Settings::new(), job_controller::LOOPS);
+    sandbox.create(job_with_spec("good", &[], json!({"completions": 2, "parallelism": 2}))).await.unwrap();
+    let lies = counted_changes(all);
+    let loops = Loops::start(&changing_client(&sandbox, &lies), &clock, OperatorSettings::new(), job_controller::LOOPS);
     clock.sleep(std::time::Duration::from_mins(1)).await;
-    assert!(all_told(&lies), "{lies:?}");
+    assert!(all_applied(&lies), "{lies:?}");
     let shown = loops.explain(Some("shop/bad"))[0].clone();
-    let pods = sandbox.list("pods", Some(NS)).await.unwrap();
+    let pods = sandbox.list("pods", Some(NAMESPACE)).await.unwrap();
     let of = |job: &str| pods.iter().filter(|p| name(p).starts_with(job)).cloned().collect();
     (shown, of("bad"), of("good"))
 }
@@ -112,15 +115,15 @@ async fn told(all: &[Lie], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
 /// JOB-3, JOB-66.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_job_backs_off_without_affecting_others() {
-    let negative: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!(-77));
-    let text: Lie = |job| instead(job, "spec", "parallelism", &json!(77), json!("many"));
-    let limit: Lie = |job| instead(job, "spec", "backoffLimit", &json!(55), json!(-1));
+    let negative: AnswerChange = |job| replace_field(job, "spec", "parallelism", &json!(77), json!(-77));
+    let text: AnswerChange = |job| replace_field(job, "spec", "parallelism", &json!(77), json!("many"));
+    let limit: AnswerChange = |job| replace_field(job, "spec", "backoffLimit", &json!(55), json!(-1));
     for (lie, error) in
         [(negative, "spec.parallelism is -77"), (text, "invalid type"), (limit, "spec.backoffLimit is -1")]
     {
         let bad =
-            job_with("bad", &[], json!({"parallelism": 77, "backoffLimit": 55, "podReplacementPolicy": "Failed"}));
-        let (shown, bad, good) = told(&[lie], bad).await;
+            job_with_spec("bad", &[], json!({"parallelism": 77, "backoffLimit": 55, "podReplacementPolicy": "Failed"}));
+        let (shown, bad, good) = run_with_changes(&[lie], bad).await;
         assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{error}: {shown}");
         assert!(shown["waiting"][0].as_str().unwrap().contains(error), "{error}: {shown}");
         let failures = shown["lastError"]["failures"].as_u64().unwrap();
@@ -131,14 +134,14 @@ async fn an_invalid_job_backs_off_without_affecting_others() {
 /// JOB-4.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_an_older_server_runs_with_current_defaults() {
-    let old: [Lie; 5] = [
-        |job| without(job, "spec", "completionMode"),
-        |job| without(job, "spec", "suspend"),
-        |job| without(job, "spec", "podReplacementPolicy"),
-        |job| without(job, "spec", "backoffLimit"),
-        |job| without(job, "status", "uncountedTerminatedPods"),
+    let old: [AnswerChange; 5] = [
+        |job| remove_field(job, "spec", "completionMode"),
+        |job| remove_field(job, "spec", "suspend"),
+        |job| remove_field(job, "spec", "podReplacementPolicy"),
+        |job| remove_field(job, "spec", "backoffLimit"),
+        |job| remove_field(job, "status", "uncountedTerminatedPods"),
     ];
-    let (shown, bad, good) = told(&old, job("bad", &[])).await;
+    let (shown, bad, good) = run_with_changes(&old, job("bad", &[])).await;
     assert_eq!((shown["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{shown}");
 }
 
@@ -147,13 +150,15 @@ async fn a_job_of_an_older_server_runs_with_current_defaults() {
 async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
-    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})).await.unwrap();
     sandbox.create(job("bad", &[])).await.unwrap();
-    let lies = lies(&[|job| instead(job, "spec", "completionMode", &json!("NonIndexed"), json!("Fibonacci"))]);
-    let loops = Loops::start(&lying(&sandbox, &lies), &clock, Settings::new(), job_controller::LOOPS);
+    let lies = counted_changes(&[|job| {
+        replace_field(job, "spec", "completionMode", &json!("NonIndexed"), json!("Fibonacci"))
+    }]);
+    let loops = Loops::start(&changing_client(&sandbox, &lies), &clock, OperatorSettings::new(), job_controller::LOOPS);
     clock.sleep(std::time::Duration::from_secs(5)).await;
-    assert!(all_told(&lies));
-    let events = sandbox.list("events", Some(NS)).await.unwrap();
+    assert!(all_applied(&lies));
+    let events = sandbox.list("events", Some(NAMESPACE)).await.unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!(
         (&events[0]["reason"], &events[0]["message"]),
@@ -169,40 +174,44 @@ async fn a_job_with_an_unknown_completion_mode_is_left_alone_and_reported() {
 async fn pods_with_an_invalid_index_are_not_counted() {
     for lie in ["7", "-1", "one", ""] {
         for phase in ["Succeeded", "Failed", "Running"] {
-            let world = World::new().await;
+            let world = TestCluster::new().await;
             world
-                .apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"})))
+                .create_object(job_with_spec(
+                    "sum",
+                    &[],
+                    json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"}),
+                ))
                 .await;
-            world.settle().await;
-            let liar = world.active().await.into_iter().next().unwrap();
-            world.merge("pods", &liar, json!({"metadata": {"annotations": {INDEX: lie}}})).await;
+            world.wait_until_settled().await;
+            let liar = world.active_pod_names().await.into_iter().next().unwrap();
+            world.merge("pods", &liar, json!({"metadata": {"annotations": {COMPLETION_INDEX_KEY: lie}}})).await;
             if phase != "Running" {
-                world.report(&liar, json!({ "phase": phase })).await;
+                world.patch_pod_status(&liar, json!({ "phase": phase })).await;
             }
-            world.wait(30).await;
-            let status = world.status("sum").await;
+            world.wait_seconds(30).await;
+            let status = world.job_status("sum").await;
             let counted = (status.get("succeeded"), status.get("failed"), &status["active"]);
             assert_eq!(counted, (None, None, &json!(2)), "{lie:?} {phase}");
             let pods = world.pods().await;
             for pod in pods.iter().filter(|pod| name(pod) == liar) {
                 assert!(finalizers(pod).is_empty(), "{lie:?} {phase}");
             }
-            oracle::check(&world);
+            oracle::check_all_writes(&world);
         }
     }
 }
 
 /// Makes a Pod fail at this time, as a node with a wrong clock would report it.
-async fn fail(world: &World, pod: &str, at: jiff::Timestamp) {
+async fn fail(world: &TestCluster, pod: &str, at: jiff::Timestamp) {
     let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
-    world.report(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
+    world.patch_pod_status(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
 }
 
 /// Returns two Jobs. In the first, a failure delays the whole Job; in the second, it delays only its index.
 fn delaying() -> [Value; 2] {
     let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
-    [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
+    [job_with_spec("sum", &[], json!({"backoffLimit": 6})), job_with_spec("sum", &[], indexed)]
 }
 
 /// JOB-80.
@@ -210,30 +219,33 @@ fn delaying() -> [Value; 2] {
 async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
     for ahead in [5, 7200] {
         for job in delaying() {
-            let mut world = World::new().await;
-            world.apply(job.clone()).await;
-            world.settle().await;
-            let first = world.active().await.into_iter().next().unwrap();
+            let mut world = TestCluster::new().await;
+            world.create_object(job.clone()).await;
+            world.wait_until_settled().await;
+            let first = world.active_pod_names().await.into_iter().next().unwrap();
             fail(&world, &first, world.clock.now() + SignedDuration::from_secs(ahead)).await;
-            world.wait(2).await;
-            world.forget();
-            world.poke("sum").await;
-            world.wait(6).await;
-            assert!(world.written().is_empty() && world.active().await.is_empty(), "{ahead}: it waits");
+            world.wait_seconds(2).await;
+            world.reset_counts();
+            world.touch_job("sum").await;
+            world.wait_seconds(6).await;
+            assert!(
+                world.writes_of_loops().is_empty() && world.active_pod_names().await.is_empty(),
+                "{ahead}: it waits"
+            );
             let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
             assert!(shown.contains("1 Pods are missing, the next is created in "), "{shown}");
-            world.wait(5).await;
-            assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
-            world.wait(2).await;
-            assert_eq!(world.status("sum").await["failed"], 1, "{ahead}");
+            world.wait_seconds(5).await;
+            assert_eq!(world.job_status("sum").await["active"], 1, "{ahead}");
+            world.wait_seconds(2).await;
+            assert_eq!(world.job_status("sum").await["failed"], 1, "{ahead}");
             // The next process has not seen the end of the second Pod, and must not wait longer either.
-            let second = world.active().await.into_iter().next().unwrap();
+            let second = world.active_pod_names().await.into_iter().next().unwrap();
             fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
-            world.wait(2).await;
-            world.crash();
+            world.wait_seconds(2).await;
+            world.crash_loops();
             world.start();
-            world.wait(23).await;
-            assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
+            world.wait_seconds(23).await;
+            assert_eq!(world.job_status("sum").await["active"], 1, "{ahead}");
         }
     }
 }
@@ -242,32 +254,32 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_finished_before_its_job_started_is_counted_and_delays_nothing() {
     for job in delaying() {
-        let world = World::new().await;
-        world.apply(job).await;
-        world.settle().await;
-        let first = world.active().await.into_iter().next().unwrap();
+        let world = TestCluster::new().await;
+        world.create_object(job).await;
+        world.wait_until_settled().await;
+        let first = world.active_pod_names().await.into_iter().next().unwrap();
         fail(&world, &first, world.clock.now() - SignedDuration::from_hours(2)).await;
-        world.wait(5).await;
-        let status = world.status("sum").await;
+        world.wait_seconds(5).await;
+        let status = world.job_status("sum").await;
         assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(1)));
-        oracle::check(&world);
+        oracle::check_all_writes(&world);
     }
 }
 
 /// JOB-74.
 #[tokio::test(start_paused = true)]
 async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
-    let mut world = World::new().await;
-    world.apply(job("sum", &[("exit", "0"), ("after", "5")])).await;
-    world.wait(2).await;
-    world.crash();
+    let mut world = TestCluster::new().await;
+    world.create_object(job("sum", &[("exit", "0"), ("after", "5")])).await;
+    world.wait_seconds(2).await;
+    world.crash_loops();
     world.clock.skew(SignedDuration::from_secs(-600));
     world.start();
-    world.wait(15).await;
-    let status = world.status("sum").await;
+    world.wait_seconds(15).await;
+    let status = world.job_status("sum").await;
     assert_eq!(world.conditions("sum").await.len(), 2);
     assert_eq!(status["completionTime"], status["startTime"]);
-    oracle::check(&world);
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-84.
@@ -277,14 +289,14 @@ async fn a_terminating_namespace_gets_no_pods_and_no_events() {
         let creates = request.method() == http::Method::POST && request.uri().path().ends_with("/pods");
         creates.then(|| {
             let causes = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
-            refusal(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
+            error_response(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
         })
     });
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
-    world.wait(60).await;
+    let world = TestCluster::with_setup(ClusterSetup { filter: Some(filter), ..ClusterSetup::default() }).await;
+    world.create_object(job_with_spec("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
+    world.wait_seconds(60).await;
     assert!(world.events().await.is_empty());
-    let status = world.status("sum").await;
+    let status = world.job_status("sum").await;
     assert_eq!((status.get("active"), &status["ready"]), (None, &json!(0)));
 }
 
@@ -294,7 +306,7 @@ async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
     let filter = Arc::new(|request: &Request<Bytes>| {
         let patches = request.method() == http::Method::PATCH && request.uri().path().contains("/pods/");
         patches.then(|| {
-            refusal(
+            error_response(
                 422,
                 "Invalid",
                 "Pod \"x\" is invalid: spec: Forbidden: pod updates may not change fields",
@@ -302,16 +314,16 @@ async fn a_pod_whose_finalizer_cannot_be_removed_stays_listed() {
             )
         })
     });
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(job("sum", &[("exit", "0")])).await;
-    world.wait(60).await;
-    let status = world.status("sum").await;
+    let world = TestCluster::with_setup(ClusterSetup { filter: Some(filter), ..ClusterSetup::default() }).await;
+    world.create_object(job("sum", &[("exit", "0")])).await;
+    world.wait_seconds(60).await;
+    let status = world.job_status("sum").await;
     assert_eq!(
         (status.get("succeeded"), status["uncountedTerminatedPods"]["succeeded"].as_array().unwrap().len()),
         (None, 1)
     );
-    assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
+    assert_eq!(finalizers(&world.pods().await[0]), [TRACKING_FINALIZER]);
     let shown = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
     assert!(shown["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{shown}");
-    oracle::check(&world);
+    oracle::check_all_writes(&world);
 }

@@ -2,40 +2,44 @@
 
 use std::time::Duration;
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use sandbox::{Action, Change, Rule};
 use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{FINALIZER, INDEX, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
+    world::{
+        COMPLETION_INDEX_KEY, CONTROLLER_IDENTITY, ClusterSetup, JOBS_RESOURCE, NAMESPACE, TRACKING_FINALIZER,
+        TestCluster, finalizers, job_with_spec, name,
+    },
 };
 
 /// Returns a Job of each kind, with the counts that it must reach in spite of faults; null if they depend on the fault.
-fn sorts() -> Vec<(&'static str, Value, Value)> {
+fn jobs_of_each_kind() -> Vec<(&'static str, Value, Value)> {
     let ok = &[("exit", "0"), ("after", "1")];
     let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];
-    let plain = job_with("sum", ok, json!({"completions": 4, "parallelism": 2}));
-    let indexed = job_with("sum", ok, json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed"}));
-    let per_index = job_with(
+    let plain = job_with_spec("sum", ok, json!({"completions": 4, "parallelism": 2}));
+    let indexed = job_with_spec("sum", ok, json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed"}));
+    let per_index = job_with_spec(
         "sum",
         mixed,
         json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
     );
-    let failing = job_with("sum", &[("exit", "1"), ("after", "1")], json!({"backoffLimit": 1}));
-    let deadline = job_with(
+    let failing = job_with_spec("sum", &[("exit", "1"), ("after", "1")], json!({"backoffLimit": 1}));
+    let deadline = job_with_spec(
         "sum",
         &[("terminate-after", "2")],
         json!({"activeDeadlineSeconds": 5, "parallelism": 2, "completions": 2}),
     );
     let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
-    let fail_job = job_with(
+    let fail_job = job_with_spec(
         "sum",
         &[("exit-index-1", "42"), ("after", "1"), ("terminate-after", "2")],
         json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "podFailurePolicy": policy}),
     );
-    let patient = job_with("sum", ok, json!({"completions": 3, "parallelism": 3, "podReplacementPolicy": "Failed"}));
-    let early = job_with(
+    let patient =
+        job_with_spec("sum", ok, json!({"completions": 3, "parallelism": 3, "podReplacementPolicy": "Failed"}));
+    let early = job_with_spec(
         "sum",
         &[("exit-index-0", "0"), ("exit-index-1", "0"), ("after", "1"), ("terminate-after", "2")],
         json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimit": 0,
@@ -61,19 +65,19 @@ fn counts(job: &Value) -> Value {
 }
 
 /// Returns the counts of a Job in which every created Pod has failed.
-fn everybody_failed(world: &World) -> Value {
+fn counts_with_all_failed(world: &TestCluster) -> Value {
     let writes = world.sandbox.writes().all();
     let pods = writes.iter().filter(|w| w.resource == "pods" && w.change == Change::Added).count();
     if pods == 0 { json!({}) } else { json!({ "failed": pods }) }
 }
 
-async fn finishes(world: &World, what: &str, want: &Value) {
+async fn check_outcome(world: &TestCluster, what: &str, want: &Value) {
     for _ in 0..300 {
-        let job = world.get(JOBS, "sum").await;
+        let job = world.get(JOBS_RESOURCE, "sum").await;
         let list = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed") {
             // All Pods of such a Job have failed, and their number depends on the fault.
-            let want = if want.is_null() { everybody_failed(world) } else { want.clone() };
+            let want = if want.is_null() { counts_with_all_failed(world) } else { want.clone() };
             assert_eq!(counts(&job), want, "{what}");
             // All conditions have the same reason, no matter which process wrote them.
             for (field, reason) in [
@@ -85,14 +89,14 @@ async fn finishes(world: &World, what: &str, want: &Value) {
                 let same = job["spec"][field].is_null() || ends.clone().all(|c| c["reason"] == reason);
                 assert!(same, "{what}: {list:?}");
             }
-            world.settle().await;
+            world.wait_until_settled().await;
             for pod in world.pods().await {
                 assert!(finalizers(&pod).is_empty(), "{what}: {}", name(&pod));
             }
-            oracle::check(world);
+            oracle::check_all_writes(world);
             return;
         }
-        world.wait(2).await;
+        world.wait_seconds(2).await;
     }
     panic!("{what}: does not finish: {:#?}", world.loops.as_ref().unwrap().explain(Some("shop/sum")));
 }
@@ -100,19 +104,19 @@ async fn finishes(world: &World, what: &str, want: &Value) {
 /// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_does_not_change_the_outcome() {
-    for (sort, job, want) in sorts() {
+    for (sort, job, want) in jobs_of_each_kind() {
         for (fault, answered) in [(Action::CutAfter, false), (Action::CutBefore, false), (Action::InternalError, true)]
         {
             for at in 0..40 {
-                let mut world = World::new().await;
+                let mut world = TestCluster::new().await;
                 for verb in ["create", "patch", "delete"] {
                     // Of each kind of request, the one at this position fails. If it gets no answer, the process crashes.
                     for resource in ["pods", "jobs/status"] {
-                        let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
+                        let rule = Rule::new(fault.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource);
                         world.sandbox.faults().add(rule.skip(at).times(1));
                     }
                 }
-                world.apply(job.clone()).await;
+                world.create_object(job.clone()).await;
                 let mut hits = 0;
                 for _ in 0..60 {
                     world.clock.sleep(Duration::from_millis(250)).await;
@@ -120,12 +124,12 @@ async fn a_crash_after_any_write_does_not_change_the_outcome() {
                     if now > hits {
                         hits = now;
                         if !answered {
-                            world.crash();
+                            world.crash_loops();
                             world.start();
                         }
                     }
                 }
-                finishes(&world, &format!("{sort}, {fault:?} at write {at}"), &want).await;
+                check_outcome(&world, &format!("{sort}, {fault:?} at write {at}"), &want).await;
                 if hits == 0 {
                     break;
                 }
@@ -138,13 +142,13 @@ async fn a_crash_after_any_write_does_not_change_the_outcome() {
 #[tokio::test(start_paused = true)]
 async fn a_lagging_cache_does_not_change_the_outcome() {
     for gate in [true, false] {
-        for (sort, job, want) in sorts() {
+        for (sort, job, want) in jobs_of_each_kind() {
             for resource in ["pods", "jobs"] {
-                let settings = Settings::new().with_gate("StaleControllerConsistencyJob", gate);
-                let world = World::with(Setup { settings, ..Setup::default() }).await;
-                world.sandbox.faults().delay_watch(ME, resource, Duration::from_millis(3500));
-                world.apply(job.clone()).await;
-                finishes(&world, &format!("{sort}, {resource} late, gate {gate}"), &want).await;
+                let settings = OperatorSettings::new().with_gate("StaleControllerConsistencyJob", gate);
+                let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
+                world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, resource, Duration::from_millis(3500));
+                world.create_object(job.clone()).await;
+                check_outcome(&world, &format!("{sort}, {resource} late, gate {gate}"), &want).await;
             }
         }
     }
@@ -155,53 +159,57 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
 async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
         // `SidecarContainers` is locked and cannot be switched off: with it, the default settings apply.
-        let settings = Settings::new().with_gate(gate, gate == "SidecarContainers");
-        let world = World::with(Setup { settings, ..Setup::default() }).await;
+        let settings = OperatorSettings::new().with_gate(gate, gate == "SidecarContainers");
+        let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];
         let indexed = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"});
-        world.apply(job_with("sum", &script, indexed)).await;
-        world.settle().await;
-        world.sandbox.faults().delay_watch(ME, "pods", Duration::from_millis(3500));
-        let victim = world.active().await.into_iter().next().unwrap();
-        world.sandbox.delete("pods", Some(NS), &victim).await.unwrap();
-        world.wait(60).await;
-        let status = world.status("sum").await;
+        world.create_object(job_with_spec("sum", &script, indexed)).await;
+        world.wait_until_settled().await;
+        world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_millis(3500));
+        let victim = world.active_pod_names().await.into_iter().next().unwrap();
+        world.sandbox.delete("pods", Some(NAMESPACE), &victim).await.unwrap();
+        world.wait_seconds(60).await;
+        let status = world.job_status("sum").await;
         assert_eq!(counts(&json!({"status": status.clone()})), json!({"failed": 1}), "{gate}");
-        assert_eq!(world.active().await.len(), 2, "{gate}: {status}");
-        oracle::check(&world);
+        assert_eq!(world.active_pod_names().await.len(), 2, "{gate}: {status}");
+        oracle::check_all_writes(&world);
     }
 }
 
 /// JOB-44.
 #[tokio::test(start_paused = true)]
 async fn all_terminating_pods_are_counted_though_one_status_cannot_list_them() {
-    let settings = Settings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
-    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    let settings = OperatorSettings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
+    let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
     let spec = json!({"parallelism": 9, "completions": 9, "completionMode": "Indexed", "backoffLimit": 9,
         "successPolicy": {"rules": [{"succeededIndexes": "8"}]}});
-    world.apply(job_with("sum", &[("terminate-after", "20"), ("after", "1")], spec)).await;
-    world.settle().await;
+    world.create_object(job_with_spec("sum", &[("terminate-after", "20"), ("after", "1")], spec)).await;
+    world.wait_until_settled().await;
     for pod in world.pods().await {
         let pod_name = name(&pod);
-        if pod["metadata"]["annotations"][INDEX] == "8" {
-            world.report(pod_name, json!({"phase": "Succeeded"})).await;
-        } else if pod["metadata"]["annotations"][INDEX] != "7" {
-            world.sandbox.delete("pods", Some(NS), pod_name).await.unwrap();
+        if pod["metadata"]["annotations"][COMPLETION_INDEX_KEY] == "8" {
+            world.patch_pod_status(pod_name, json!({"phase": "Succeeded"})).await;
+        } else if pod["metadata"]["annotations"][COMPLETION_INDEX_KEY] != "7" {
+            world.sandbox.delete("pods", Some(NAMESPACE), pod_name).await.unwrap();
         }
     }
-    finishes(&world, "success with a full list", &json!({"succeeded": 1, "completedIndexes": "8", "failed": 7})).await;
+    check_outcome(&world, "success with a full list", &json!({"succeeded": 1, "completedIndexes": "8", "failed": 7}))
+        .await;
 }
 
 /// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn broken_watches_do_not_change_the_outcome() {
     let mut hits = 0;
-    for (sort, job, want) in sorts() {
+    for (sort, job, want) in jobs_of_each_kind() {
         for fault in [Action::CloseWatch, Action::CutWatch, Action::ExpireWatch, Action::HalfLine, Action::Garbage] {
-            let world = World::new().await;
-            world.sandbox.faults().add(Rule::new(fault.clone()).identity(ME).verb("watch").chance(0.2));
-            world.apply(job.clone()).await;
-            finishes(&world, &format!("{sort}, {fault:?}"), &want).await;
+            let world = TestCluster::new().await;
+            world
+                .sandbox
+                .faults()
+                .add(Rule::new(fault.clone()).identity(CONTROLLER_IDENTITY).verb("watch").chance(0.2));
+            world.create_object(job.clone()).await;
+            check_outcome(&world, &format!("{sort}, {fault:?}"), &want).await;
             hits += world.sandbox.faults().hits(&fault);
         }
     }
@@ -213,34 +221,38 @@ async fn a_crash_while_a_job_is_suspended_and_resumed_does_not_change_the_outcom
     let spec = json!({"completions": 5, "parallelism": 2});
     for fault in [Action::CutAfter, Action::CutBefore] {
         for at in 0..20 {
-            let mut world = World::new().await;
+            let mut world = TestCluster::new().await;
             world
-                .apply(job_with("sum", &[("exit", "0"), ("after", "3"), ("terminate-after", "1")], spec.clone()))
+                .create_object(job_with_spec(
+                    "sum",
+                    &[("exit", "0"), ("after", "3"), ("terminate-after", "1")],
+                    spec.clone(),
+                ))
                 .await;
             world.clock.sleep(Duration::from_millis(1700)).await;
             for verb in ["create", "patch", "delete"] {
                 for resource in ["pods", "jobs/status"] {
-                    let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
+                    let rule = Rule::new(fault.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource);
                     world.sandbox.faults().add(rule.skip(at).times(1));
                 }
             }
             let mut hits = 0;
             for step in 0..60 {
                 match step {
-                    0 => world.change("sum", json!({"suspend": true})).await,
-                    20 => world.change("sum", json!({"suspend": false})).await,
+                    0 => world.patch_job_spec("sum", json!({"suspend": true})).await,
+                    20 => world.patch_job_spec("sum", json!({"suspend": false})).await,
                     _ => {}
                 }
                 world.clock.sleep(Duration::from_millis(250)).await;
                 let now = world.sandbox.faults().hits(&fault);
                 if now > hits {
                     hits = now;
-                    world.crash();
+                    world.crash_loops();
                     world.start();
                 }
             }
             let what = format!("suspended and resumed, {fault:?} at write {at}");
-            finishes(&world, &what, &json!({"succeeded": 5})).await;
+            check_outcome(&world, &what, &json!({"succeeded": 5})).await;
             if hits == 0 {
                 break;
             }
@@ -251,21 +263,21 @@ async fn a_crash_while_a_job_is_suspended_and_resumed_does_not_change_the_outcom
 /// JOB-41.
 #[tokio::test(start_paused = true)]
 async fn frequent_refusals_do_not_change_the_outcome() {
-    for (sort, job, want) in sorts() {
+    for (sort, job, want) in jobs_of_each_kind() {
         for fault in [Action::Conflict, Action::InternalError, Action::Unavailable, Action::CutAfter, Action::Timeout] {
-            let world = World::new().await;
+            let world = TestCluster::new().await;
             for verb in ["patch", "delete", "create"] {
-                let rule = Rule::new(fault.clone()).identity(ME).verb(verb).chance(0.3);
+                let rule = Rule::new(fault.clone()).identity(CONTROLLER_IDENTITY).verb(verb).chance(0.3);
                 for resource in ["pods", "jobs/status"] {
                     world.sandbox.faults().add(rule.clone().resource(resource));
                 }
             }
-            world.apply(job.clone()).await;
+            world.create_object(job.clone()).await;
             for _ in 0..60 {
-                world.wait(5).await;
+                world.wait_seconds(5).await;
             }
             world.sandbox.faults().clear();
-            finishes(&world, &format!("{sort}, {fault:?}"), &want).await;
+            check_outcome(&world, &format!("{sort}, {fault:?}"), &want).await;
         }
     }
 }
@@ -273,96 +285,114 @@ async fn frequent_refusals_do_not_change_the_outcome() {
 /// JOB-22.
 #[tokio::test(start_paused = true)]
 async fn a_create_with_a_lost_answer_makes_no_extra_pod() {
-    let world = World::new().await;
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::CutAfter).identity(ME).verb("create").resource("pods").skip(1).times(1));
-    world.apply(job_with("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
-    world.wait(120).await;
-    assert_eq!((world.active().await.len(), world.peak()), (3, 3));
+    let world = TestCluster::new().await;
+    world.sandbox.faults().add(
+        Rule::new(Action::CutAfter).identity(CONTROLLER_IDENTITY).verb("create").resource("pods").skip(1).times(1),
+    );
+    world.create_object(job_with_spec("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
+    world.wait_seconds(120).await;
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (3, 3));
 }
 
 /// JOB-45.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_cannot_be_removed_delays_only_its_own_count() {
-    let world = World::new().await;
+    let world = TestCluster::new().await;
     world
-        .apply(job_with(
+        .create_object(job_with_spec(
             "sum",
             &[("after", "1"), ("exit", "0")],
             json!({"completions": 3, "parallelism": 3, "completionMode": "NonIndexed"}),
         ))
         .await;
-    world.wait(1).await;
-    let stubborn = world.active().await.into_iter().next().unwrap();
-    let rule =
-        Rule::new(Action::InternalError).identity(ME).verb("patch").resource("pods").object(NS, stubborn.clone());
+    world.wait_seconds(1).await;
+    let stubborn = world.active_pod_names().await.into_iter().next().unwrap();
+    let rule = Rule::new(Action::InternalError)
+        .identity(CONTROLLER_IDENTITY)
+        .verb("patch")
+        .resource("pods")
+        .object(NAMESPACE, stubborn.clone());
     world.sandbox.faults().add(rule);
-    world.wait(20).await;
-    let status = world.status("sum").await;
+    world.wait_seconds(20).await;
+    let status = world.job_status("sum").await;
     assert_eq!(status["succeeded"], 2);
     assert_eq!(status["uncountedTerminatedPods"]["succeeded"].as_array().unwrap().len(), 1);
     assert_eq!(world.conditions("sum").await, ["SuccessCriteriaMet CompletionsReached"]);
     world.sandbox.faults().clear();
-    finishes(&world, "stubborn", &json!({"succeeded": 3})).await;
+    check_outcome(&world, "stubborn", &json!({"succeeded": 3})).await;
 }
 
 /// JOB-42.
 #[tokio::test(start_paused = true)]
 async fn a_listed_pod_counts_even_if_another_writer_removed_its_finalizer() {
-    let world = World::new().await;
-    world.apply(job_with("sum", &[("after", "1"), ("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
-    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("pods"));
-    world.wait(10).await;
+    let world = TestCluster::new().await;
+    world
+        .create_object(job_with_spec(
+            "sum",
+            &[("after", "1"), ("exit", "0")],
+            json!({"completions": 2, "parallelism": 1}),
+        ))
+        .await;
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb("patch").resource("pods"));
+    world.wait_seconds(10).await;
     let pod = world.pods().await[0].clone();
-    assert_eq!(finalizers(&pod), [FINALIZER]);
+    assert_eq!(finalizers(&pod), [TRACKING_FINALIZER]);
     world.merge("pods", name(&pod), json!({"metadata": {"finalizers": null}})).await;
     world.sandbox.faults().clear();
-    finishes(&world, "removed by others", &json!({"succeeded": 2})).await;
+    check_outcome(&world, "removed by others", &json!({"succeeded": 2})).await;
     assert_eq!(world.pods().await.len(), 2);
 }
 
 /// JOB-42.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_finalizer_does_not_count_unless_it_was_listed() {
-    let mut world = World::new().await;
-    world.apply(job_with("sum", &[("after", "5"), ("exit", "0")], json!({"completions": 1}))).await;
-    world.wait(2).await;
-    world.crash();
-    let first = world.active().await.into_iter().next().unwrap();
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("sum", &[("after", "5"), ("exit", "0")], json!({"completions": 1}))).await;
+    world.wait_seconds(2).await;
+    world.crash_loops();
+    let first = world.active_pod_names().await.into_iter().next().unwrap();
     world.merge("pods", &first, json!({"metadata": {"finalizers": null}})).await;
-    world.wait(20).await;
+    world.wait_seconds(20).await;
     world.start();
-    finishes(&world, "removed before", &json!({"succeeded": 1})).await;
+    check_outcome(&world, "removed before", &json!({"succeeded": 1})).await;
     assert_eq!(world.pods().await.len(), 2, "another Pod had to succeed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_neither_deletes_nor_creates_pods() {
-    let mut world = World::new().await;
-    world.apply(job_with("sum", &[], json!({"completions": 5, "parallelism": 5}))).await;
-    world.settle().await;
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("sum", &[], json!({"completions": 5, "parallelism": 5}))).await;
+    world.wait_until_settled().await;
     for _ in 0..3 {
-        world.crash();
+        world.crash_loops();
         world.start();
-        world.settle().await;
+        world.wait_until_settled().await;
     }
-    assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods"), world.active().await.len()), (5, 0, 5));
+    assert_eq!(
+        (
+            world.request_count("create", "pods"),
+            world.request_count("delete", "pods"),
+            world.active_pod_names().await.len()
+        ),
+        (5, 0, 5)
+    );
 }
 
 /// JOB-79.
 #[tokio::test(start_paused = true)]
 async fn a_restart_keeps_the_back_off() {
-    let mut world = World::new().await;
-    world.apply(job_with("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
     // Failures at about 0 s, 10 s and 31 s; the next Pod is due 40 s after the last failure.
-    world.wait(45).await;
-    assert_eq!(world.asked("create", "pods"), 3);
-    world.crash();
+    world.wait_seconds(45).await;
+    assert_eq!(world.request_count("create", "pods"), 3);
+    world.crash_loops();
     world.start();
-    world.wait(15).await;
-    assert_eq!(world.asked("create", "pods"), 3);
-    world.wait(20).await;
-    assert_eq!(world.asked("create", "pods"), 4);
+    world.wait_seconds(15).await;
+    assert_eq!(world.request_count("create", "pods"), 3);
+    world.wait_seconds(20).await;
+    assert_eq!(world.request_count("create", "pods"), 4);
 }

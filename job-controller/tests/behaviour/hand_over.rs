@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{JOBS, ME, NS, World, finalizers, job_with, name},
+    world::{CONTROLLER_IDENTITY, JOBS_RESOURCE, NAMESPACE, TestCluster, finalizers, job_with_spec, name},
 };
 
-struct Line {
+struct RecordedState {
     kind: String,
     removed: bool,
     object: Value,
 }
 
 /// Reads the recorded states of one Job and its Pods, in their order.
-fn recorded(trace: &str, job: &str) -> Vec<Line> {
+fn recorded(trace: &str, job: &str) -> Vec<RecordedState> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../e2e/goldens/traces/{trace}.jsonl"));
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -31,7 +31,7 @@ fn recorded(trace: &str, job: &str) -> Vec<Line> {
     };
     lines
         .filter(concerns)
-        .map(|line| Line {
+        .map(|line| RecordedState {
             kind: line["kind"].as_str().unwrap().to_owned(),
             removed: line["type"] == "DELETED",
             object: line["object"].clone(),
@@ -39,7 +39,7 @@ fn recorded(trace: &str, job: &str) -> Vec<Line> {
         .collect()
 }
 
-fn counts(job: &Value) -> Value {
+fn outcome_of_job(job: &Value) -> Value {
     let mut out = json!({});
     for field in ["succeeded", "failed", "completedIndexes", "failedIndexes"] {
         out[field] = job["status"][field].clone();
@@ -55,7 +55,7 @@ fn replace(value: &Value, with: &BTreeMap<String, String>) -> Value {
 }
 
 /// Returns the Job and its Pods after the last of these recorded states.
-fn state(lines: &[Line]) -> (Value, BTreeMap<String, Value>) {
+fn state(lines: &[RecordedState]) -> (Value, BTreeMap<String, Value>) {
     let (mut job, mut pods) = (Value::Null, BTreeMap::new());
     for line in lines {
         let name = line.object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -72,59 +72,65 @@ fn state(lines: &[Line]) -> (Value, BTreeMap<String, Value>) {
     (job, pods)
 }
 
-fn is_going(pod: &Value) -> bool {
+fn is_terminating(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
-fn is_over(pod: &Value) -> bool {
+fn has_finished(pod: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
 }
 
 /// Creates the Job and its Pods on the server as they are after the last of these recorded states.
-async fn put(world: &World, lines: &[Line]) {
+async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
     let (job, pods) = state(lines);
     let mut fresh = job.clone();
-    fresh["metadata"] = json!({"name": job["metadata"]["name"], "namespace": NS});
+    fresh["metadata"] = json!({"name": job["metadata"]["name"], "namespace": NAMESPACE});
     fresh["status"].take();
     for field in ["selector", "manualSelector"] {
         fresh["spec"].as_object_mut().unwrap().remove(field);
     }
     fresh["spec"]["template"]["metadata"]["labels"].take();
-    let created = world.apply(fresh).await;
+    let created = world.create_object(fresh).await;
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let mut uids = BTreeMap::from([(uid(&job), uid(&created))]);
     for (pod_name, pod) in &pods {
         let spec = &pod["spec"];
         let mut annotations = pod["metadata"]["annotations"].clone();
-        if is_going(pod) {
+        if is_terminating(pod) {
             // The Pod terminates for 8 s, so that it is still terminating when the loops start.
             annotations["sim/terminate-after"] = json!("8");
         }
         let fresh = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": pod_name, "namespace": NS, "labels": pod["metadata"]["labels"],
+            "metadata": {"name": pod_name, "namespace": NAMESPACE, "labels": pod["metadata"]["labels"],
                 "annotations": annotations, "ownerReferences": pod["metadata"]["ownerReferences"],
                 "finalizers": pod["metadata"]["finalizers"]},
             "spec": {"containers": [{"name": "c", "image": "img:1"}], "restartPolicy": "Never", "hostname": spec["hostname"]}});
-        let created = world.apply(replace(&fresh, &uids)).await;
+        let created = world.create_object(replace(&fresh, &uids)).await;
         uids.insert(uid(pod), uid(&created));
-        if is_over(pod) {
+        if has_finished(pod) {
             let statuses = &pod["status"]["containerStatuses"];
-            world.report(pod_name, json!({"phase": pod["status"]["phase"], "containerStatuses": statuses})).await;
+            world
+                .patch_pod_status(pod_name, json!({"phase": pod["status"]["phase"], "containerStatuses": statuses}))
+                .await;
         }
     }
-    let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_going(pod)).map(|(name, _)| name).collect();
+    let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_terminating(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
         // The server deletes a Pod at once if no node runs it yet.
         world.clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     for pod in going {
-        world.sandbox.delete("pods", Some(NS), pod).await.unwrap();
-        assert!(is_going(&world.get("pods", pod).await), "{pod}");
+        world.sandbox.delete("pods", Some(NAMESPACE), pod).await.unwrap();
+        assert!(is_terminating(&world.get("pods", pod).await), "{pod}");
     }
     let status = replace(&job["status"], &uids);
     if status != json!({}) {
         let name = job["metadata"]["name"].as_str().unwrap();
-        world.sandbox.merge(JOBS, Some(NS), name, Some("status"), json!({ "status": status })).await.unwrap();
+        world
+            .sandbox
+            .merge(JOBS_RESOURCE, Some(NAMESPACE), name, Some("status"), json!({ "status": status }))
+            .await
+            .unwrap();
     }
 }
 
@@ -138,10 +144,10 @@ struct Expected {
 }
 
 /// Returns the expected outcome without further user actions: the recorded end, or a suspended Job without Pods.
-fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
+fn expected(name: &str, lines: &[RecordedState], end: &Value, left: usize) -> Expected {
     let (job, pods) = state(lines);
     if job["spec"]["suspend"] == true {
-        let active = pods.values().filter(|pod| !is_over(pod) && !is_going(pod)).count();
+        let active = pods.values().filter(|pod| !has_finished(pod) && !is_terminating(pod)).count();
         let mut counts = json!({"conditions": [["Suspended", "True", "JobSuspended"]]});
         for field in ["succeeded", "failed", "completedIndexes", "failedIndexes"] {
             counts[field].take();
@@ -176,37 +182,38 @@ async fn every_recorded_state_is_taken_over() {
     ] {
         let mut lines = recorded(trace, job);
         // After the end of a Job, only the garbage collector changes its objects.
-        let is_over = |line: &Line| {
+        let is_over = |line: &RecordedState| {
             let list = line.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             line.kind == "jobs" && list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed")
         };
         let over = lines.iter().position(is_over).unwrap();
         lines.truncate(over + 1);
-        let (end, left) = (counts(&lines[over].object), state(&lines).1.len());
+        let (end, left) = (outcome_of_job(&lines[over].object), state(&lines).1.len());
         for upto in 1..=lines.len() {
             let what = format!("{trace} {job}, {upto} of {} states", lines.len());
-            let mut world = World::new().await;
-            world.crash();
+            let mut world = TestCluster::new().await;
+            world.crash_loops();
             // The clock is set to a time after the whole recording.
             world.clock.skew(SignedDuration::from_mins(50));
-            put(&world, &lines[..upto]).await;
+            create_state(&world, &lines[..upto]).await;
             let expected = expected(job, &lines[..upto], &end, left);
             let found = world.pods().await;
-            taken_over_going += found.iter().filter(|pod| is_going(pod)).count();
-            let stays = |pod: &&Value| !is_going(pod) && expected.deletes == 0;
+            taken_over_going += found.iter().filter(|pod| is_terminating(pod)).count();
+            let stays = |pod: &&Value| !is_terminating(pod) && expected.deletes == 0;
             let stay: Vec<&str> = found.iter().filter(stays).map(name).collect();
-            world.forget();
+            world.reset_counts();
             world.start();
-            world.wait(40).await;
+            world.wait_seconds(40).await;
             let pods = world.pods().await;
-            assert_eq!(counts(&world.get(JOBS, job).await), expected.counts, "{what}");
+            assert_eq!(outcome_of_job(&world.get(JOBS_RESOURCE, job).await), expected.counts, "{what}");
             assert_eq!(pods.len(), expected.pods, "{what}: no extra Pod");
             assert!(stay.iter().all(|old| pods.iter().any(|pod| name(pod) == *old)), "{what}: no Pod was restarted");
             assert!(pods.iter().all(|pod| finalizers(pod).is_empty()), "{what}");
-            assert_eq!(world.asked("delete", "pods"), expected.deletes as u64, "{what}");
+            assert_eq!(world.request_count("delete", "pods"), expected.deletes as u64, "{what}");
             if upto == lines.len() {
-                let ours = world.written();
-                let untouched = ours.iter().all(|w| w.identity == ME && w.resource == "pods" || job == "ttl");
+                let ours = world.writes_of_loops();
+                let untouched =
+                    ours.iter().all(|w| w.identity == CONTROLLER_IDENTITY && w.resource == "pods" || job == "ttl");
                 assert!(untouched, "{what}: {ours:?}");
             }
         }
@@ -217,36 +224,36 @@ async fn every_recorded_state_is_taken_over() {
 /// JOB-58.
 #[tokio::test(start_paused = true)]
 async fn a_running_job_is_taken_over_without_a_write() {
-    let mut world = World::new().await;
-    world.apply(job_with("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
     world
-        .apply(job_with(
+        .create_object(job_with_spec(
             "idx",
             &[],
             json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
         ))
         .await;
-    world.apply(job_with("susp", &[], json!({"suspend": true}))).await;
-    world.settle().await;
-    world.crash();
-    world.forget();
+    world.create_object(job_with_spec("susp", &[], json!({"suspend": true}))).await;
+    world.wait_until_settled().await;
+    world.crash_loops();
+    world.reset_counts();
     world.start();
-    world.wait(10).await;
-    assert!(world.written().is_empty(), "{:?}", world.written());
+    world.wait_seconds(10).await;
+    assert!(world.writes_of_loops().is_empty(), "{:?}", world.writes_of_loops());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_writes_nothing_more() {
-    let world = World::new().await;
+    let world = TestCluster::new().await;
     let slow = sandbox::Rule::new(sandbox::Action::Latency(std::time::Duration::from_millis(10)));
-    world.sandbox.faults().add(slow.identity(ME).verb("create"));
-    world.apply(job_with("sum", &[("exit", "0")], json!({"completions": 100, "parallelism": 100}))).await;
+    world.sandbox.faults().add(slow.identity(CONTROLLER_IDENTITY).verb("create"));
+    world.create_object(job_with_spec("sum", &[("exit", "0")], json!({"completions": 100, "parallelism": 100}))).await;
     world.clock.sleep(std::time::Duration::from_millis(35)).await;
     world.loops.as_ref().unwrap().depose();
-    let then = world.written().len();
+    let then = world.writes_of_loops().len();
     assert!(then > 0 && then < 100);
-    world.wait(60).await;
-    assert!(world.written().len() <= then + 8);
-    assert_eq!(world.status("sum").await, json!({}));
-    oracle::check(&world);
+    world.wait_seconds(60).await;
+    assert!(world.writes_of_loops().len() <= then + 8);
+    assert_eq!(world.job_status("sum").await, json!({}));
+    oracle::check_all_writes(&world);
 }

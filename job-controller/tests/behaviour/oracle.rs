@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::world::{FINALIZER, World};
+use crate::world::{TRACKING_FINALIZER, TestCluster};
 
 /// The Pods of one Job, counted from the write log.
 #[derive(Debug, Default)]
-struct Tally {
+struct JobRecount {
     /// UIDs that the status no longer lists, each with the name of the counter that includes the Pod.
     counted: BTreeMap<String, &'static str>,
     interim: Option<String>,
@@ -38,12 +38,12 @@ fn has(status: &Value, kind: &str) -> bool {
 }
 
 /// Panics if a write of the run so far counts a Pod twice, or contradicts the rules for statuses and finalizers.
-pub(crate) fn check(world: &World) {
-    if let Some(loops) = world.loops.as_ref().filter(|_| !world.is_filtered()) {
-        let text = loops.metrics().prometheus();
+pub(crate) fn check_all_writes(world: &TestCluster) {
+    if let Some(loops) = world.loops.as_ref().filter(|_| !world.has_filter()) {
+        let text = loops.metrics().render_prometheus();
         assert!(!text.contains(r#"error="invalid""#), "the server rejected a request as invalid:\n{text}");
     }
-    let mut jobs: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut jobs: BTreeMap<String, JobRecount> = BTreeMap::new();
     let mut pods: BTreeMap<String, (String, Value)> = BTreeMap::new();
     for write in world.sandbox.writes().all() {
         let before = write.before();
@@ -70,13 +70,13 @@ pub(crate) fn check(world: &World) {
         let finalizers = crate::world::finalizers(&pod);
         let phase = pod["status"]["phase"].as_str().unwrap_or_default();
         if let Some(counter) = tally.counted.get(&uid) {
-            assert!(!finalizers.contains(&FINALIZER), "{uid} is counted and still has the finalizer");
+            assert!(!finalizers.contains(&TRACKING_FINALIZER), "{uid} is counted and still has the finalizer");
             assert!(*counter == "failed" || phase == "Succeeded", "{uid} is {phase} and counts as {counter}");
         }
     }
 }
 
-fn check_status(tally: &mut Tally, before: &Value, job: &Value) {
+fn check_status(tally: &mut JobRecount, before: &Value, job: &Value) {
     let status = &job["status"];
     let (succeeded, failed) = (uids(status, "succeeded"), uids(status, "failed"));
     assert!(succeeded.is_disjoint(&failed), "in both lists: {status}");

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::world::{JOBS, NS, World, job, job_with};
+use crate::world::{JOBS_RESOURCE, NAMESPACE, TestCluster, job, job_with_spec};
 
-async fn gone(world: &World, name: &str) -> bool {
+async fn is_deleted(world: &TestCluster, name: &str) -> bool {
     // No garbage collector runs here to complete the foreground deletion, so a deleted Job stays terminating.
-    match world.sandbox.get(JOBS, Some(NS), name).await {
+    match world.sandbox.get(JOBS_RESOURCE, Some(NAMESPACE), name).await {
         Ok(job) => job["metadata"]["deletionTimestamp"].is_string(),
         Err(_) => true,
     }
@@ -15,81 +15,88 @@ async fn gone(world: &World, name: &str) -> bool {
 /// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_is_deleted_after_its_time_to_live() {
-    let world = World::new().await;
-    world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
-    world.apply(job_with("bad", &[("exit", "1")], json!({"ttlSecondsAfterFinished": 30, "backoffLimit": 0}))).await;
-    world.apply(job("stays", &[("exit", "0")])).await;
-    world.apply(job_with("runs", &[], json!({"ttlSecondsAfterFinished": 0}))).await;
-    world.wait(25).await;
+    let world = TestCluster::new().await;
+    world.create_object(job_with_spec("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
+    world
+        .create_object(job_with_spec(
+            "bad",
+            &[("exit", "1")],
+            json!({"ttlSecondsAfterFinished": 30, "backoffLimit": 0}),
+        ))
+        .await;
+    world.create_object(job("stays", &[("exit", "0")])).await;
+    world.create_object(job_with_spec("runs", &[], json!({"ttlSecondsAfterFinished": 0}))).await;
+    world.wait_seconds(25).await;
     for name in ["ok", "bad", "stays", "runs"] {
-        assert!(!gone(&world, name).await, "{name}");
+        assert!(!is_deleted(&world, name).await, "{name}");
     }
-    world.wait(15).await;
-    assert!(gone(&world, "ok").await && gone(&world, "bad").await);
-    assert!(!gone(&world, "stays").await && !gone(&world, "runs").await);
-    let ok = world.get(JOBS, "ok").await;
+    world.wait_seconds(15).await;
+    assert!(is_deleted(&world, "ok").await && is_deleted(&world, "bad").await);
+    assert!(!is_deleted(&world, "stays").await && !is_deleted(&world, "runs").await);
+    let ok = world.get(JOBS_RESOURCE, "ok").await;
     assert_eq!(ok["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    let text = world.loops.as_ref().map(|l| l.metrics().prometheus()).unwrap();
+    let text = world.loops.as_ref().map(|l| l.metrics().render_prometheus()).unwrap();
     assert!(text.contains("ttl_after_finished_controller_job_deletion_duration_seconds_count 2"));
 }
 
 /// JOB-63.
 #[tokio::test(start_paused = true)]
 async fn a_longer_time_to_live_delays_the_deletion_and_none_prevents_it() {
-    let world = World::new().await;
+    let world = TestCluster::new().await;
     for name in ["longer", "for-ever"] {
-        world.apply(job_with(name, &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
+        world.create_object(job_with_spec(name, &[("exit", "0")], json!({"ttlSecondsAfterFinished": 30}))).await;
     }
-    world.wait(20).await;
-    world.change("longer", json!({"ttlSecondsAfterFinished": 100})).await;
-    world.change("for-ever", json!({"ttlSecondsAfterFinished": null})).await;
-    world.wait(60).await;
-    assert!(!gone(&world, "longer").await && !gone(&world, "for-ever").await);
-    world.wait(40).await;
-    assert!(gone(&world, "longer").await && !gone(&world, "for-ever").await);
+    world.wait_seconds(20).await;
+    world.patch_job_spec("longer", json!({"ttlSecondsAfterFinished": 100})).await;
+    world.patch_job_spec("for-ever", json!({"ttlSecondsAfterFinished": null})).await;
+    world.wait_seconds(60).await;
+    assert!(!is_deleted(&world, "longer").await && !is_deleted(&world, "for-ever").await);
+    world.wait_seconds(40).await;
+    assert!(is_deleted(&world, "longer").await && !is_deleted(&world, "for-ever").await);
 }
 
 /// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn a_time_to_live_of_zero_deletes_at_once() {
-    let world = World::new().await;
-    world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
-    world.wait(4).await;
-    assert!(gone(&world, "ok").await);
+    let world = TestCluster::new().await;
+    world.create_object(job_with_spec("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
+    world.wait_seconds(4).await;
+    assert!(is_deleted(&world, "ok").await);
 }
 
 /// JOB-62.
 #[tokio::test(start_paused = true)]
 async fn jobs_that_finished_before_the_start_are_found() {
-    let mut world = World::new().await;
-    world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 10}))).await;
-    world.wait(5).await;
-    world.crash();
-    world.wait(60).await;
-    assert!(!gone(&world, "ok").await);
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 10}))).await;
+    world.wait_seconds(5).await;
+    world.crash_loops();
+    world.wait_seconds(60).await;
+    assert!(!is_deleted(&world, "ok").await);
     world.start();
-    world.wait(2).await;
-    assert!(gone(&world, "ok").await);
+    world.wait_seconds(2).await;
+    assert!(is_deleted(&world, "ok").await);
 }
 
 /// JOB-1.
 #[tokio::test(start_paused = true)]
 async fn each_loop_runs_without_the_other() {
-    use common::settings::Settings;
-    let mut world = World::new().await;
-    world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
-    world.crash();
-    let client = world.sandbox.client(crate::world::ME);
-    world.loops = Some(sandbox::loops::Loops::start(&client, &world.clock, Settings::new(), &[job_controller::JOB]));
-    world.wait(30).await;
+    use common::settings::OperatorSettings;
+    let mut world = TestCluster::new().await;
+    world.create_object(job_with_spec("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
+    world.crash_loops();
+    let client = world.sandbox.client(crate::world::CONTROLLER_IDENTITY);
+    world.loops =
+        Some(sandbox::loops::Loops::start(&client, &world.clock, OperatorSettings::new(), &[job_controller::JOB]));
+    world.wait_seconds(30).await;
     assert_eq!(world.conditions("ok").await.len(), 2);
-    assert!(!gone(&world, "ok").await);
+    assert!(!is_deleted(&world, "ok").await);
     world.loops = Some(sandbox::loops::Loops::start(
         &client,
         &world.clock,
-        Settings::new(),
+        OperatorSettings::new(),
         &[job_controller::TTL_AFTER_FINISHED],
     ));
-    world.wait(2).await;
-    assert!(gone(&world, "ok").await);
+    world.wait_seconds(2).await;
+    assert!(is_deleted(&world, "ok").await);
 }

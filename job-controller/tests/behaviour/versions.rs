@@ -14,69 +14,75 @@ use serde_json::json;
 
 use crate::{
     oracle,
-    world::{FINALIZER, ME, Setup, World, finalizers, job, job_with, name, refusal, stray},
+    world::{
+        CONTROLLER_IDENTITY, ClusterSetup, TRACKING_FINALIZER, TestCluster, error_response, finalizers, job,
+        job_with_spec, name, orphan_pod,
+    },
 };
 
 /// JOB-13, JOB-86.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspended_job() {
-    let world = World::new().await;
-    world.apply(job("sum", &[("exit", "0"), ("after", "10")])).await;
-    world.wait(5).await;
-    world.sandbox.faults().hold_watch(ME, "pods");
-    world.wait(8).await;
-    world.forget();
-    world.change("sum", json!({"suspend": true})).await;
-    world.wait(20).await;
+    let world = TestCluster::new().await;
+    world.create_object(job("sum", &[("exit", "0"), ("after", "10")])).await;
+    world.wait_seconds(5).await;
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
+    world.wait_seconds(8).await;
+    world.reset_counts();
+    world.patch_job_spec("sum", json!({"suspend": true})).await;
+    world.wait_seconds(20).await;
     let pods = world.pods().await;
-    assert_eq!((pods[0]["status"]["phase"].as_str(), finalizers(&pods[0])), (Some("Succeeded"), vec![FINALIZER]));
-    assert_eq!(world.asked("delete", "pods"), 0);
+    assert_eq!(
+        (pods[0]["status"]["phase"].as_str(), finalizers(&pods[0])),
+        (Some("Succeeded"), vec![TRACKING_FINALIZER])
+    );
+    assert_eq!(world.request_count("delete", "pods"), 0);
     // A conflict does not cause a busy loop: the next attempt comes with the newer version, or after some seconds.
-    let attempts = world.asked("patch", "pods");
+    let attempts = world.request_count("patch", "pods");
     assert!((1..=6).contains(&attempts), "{attempts} attempts");
-    world.sandbox.faults().release_watch(ME, "pods");
-    world.settle().await;
-    assert_eq!(world.status("sum").await["succeeded"], 1);
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
+    world.wait_until_settled().await;
+    assert_eq!(world.job_status("sum").await["succeeded"], 1);
     assert_eq!(world.conditions("sum").await.last().unwrap(), "Complete CompletionsReached");
-    oracle::check(&world);
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-55, JOB-86.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
-    let world = World::new().await;
+    let world = TestCluster::new().await;
     let spec = json!({"completions": 2, "parallelism": 2, "activeDeadlineSeconds": 15});
-    world.apply(job_with("sum", &[("exit", "0"), ("after", "10")], spec)).await;
-    world.wait(5).await;
-    world.wait(2).await;
-    world.sandbox.faults().hold_watch(ME, "pods");
-    world.wait(20).await;
-    let attempts = world.asked("delete", "pods");
+    world.create_object(job_with_spec("sum", &[("exit", "0"), ("after", "10")], spec)).await;
+    world.wait_seconds(5).await;
+    world.wait_seconds(2).await;
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
+    world.wait_seconds(20).await;
+    let attempts = world.request_count("delete", "pods");
     assert!((2..=8).contains(&attempts), "{attempts} attempts: refused, and retried only after some seconds");
     assert!(world.conditions("sum").await.is_empty(), "the Job does not end with a cache known to be stale");
-    world.sandbox.faults().release_watch(ME, "pods");
-    world.settle().await;
-    let status = world.status("sum").await;
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
+    world.wait_until_settled().await;
+    let status = world.job_status("sum").await;
     assert_eq!((&status["succeeded"], status.get("failed")), (&json!(2), None));
-    oracle::check(&world);
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-13.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_resolved_soon_when_the_newer_version_is_cached() {
-    let world = World::new().await;
-    world.apply(job("sum", &[("exit", "0"), ("after", "10")])).await;
-    world.wait(5).await;
-    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(2));
-    world.wait(6).await;
+    let world = TestCluster::new().await;
+    world.create_object(job("sum", &[("exit", "0"), ("after", "10")])).await;
+    world.wait_seconds(5).await;
+    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_secs(2));
+    world.wait_seconds(6).await;
     let pod = name(&world.pods().await[0]).to_owned();
     // Another writer changes the Pod just before its finalizer is removed.
     world.clock.sleep(Duration::from_millis(1900)).await;
     world.merge("pods", &pod, json!({"metadata": {"annotations": {"note": "seen"}}})).await;
-    world.wait(4).await;
-    assert_eq!(world.status("sum").await["succeeded"], 1);
-    assert!(world.asked("patch", "pods") <= 2, "{}", world.asked("patch", "pods"));
-    oracle::check(&world);
+    world.wait_seconds(4).await;
+    assert_eq!(world.job_status("sum").await["succeeded"], 1);
+    assert!(world.request_count("patch", "pods") <= 2, "{}", world.request_count("patch", "pods"));
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-13.
@@ -88,37 +94,42 @@ async fn an_unrelated_conflict_is_retried() {
         move |request: &Request<Bytes>| {
             let patches = request.method() == Method::PATCH && request.uri().path().contains("/pods/");
             let first = patches && refused.fetch_add(1, Ordering::Relaxed) < 2;
-            first.then(|| refusal(409, "Conflict", "a webhook has said so", &json!([])))
+            first.then(|| error_response(409, "Conflict", "a webhook has said so", &json!([])))
         }
     };
-    let world = World::with(Setup { filter: Some(Arc::new(filter)), ..Setup::default() }).await;
-    world.apply(job("sum", &[("exit", "0")])).await;
-    world.wait(4).await;
+    let world =
+        TestCluster::with_setup(ClusterSetup { filter: Some(Arc::new(filter)), ..ClusterSetup::default() }).await;
+    world.create_object(job("sum", &[("exit", "0")])).await;
+    world.wait_seconds(4).await;
     assert_eq!(refused.load(Ordering::Relaxed), 1, "the Pod has not changed: the next attempt waits");
-    world.wait(12).await;
-    assert_eq!((refused.load(Ordering::Relaxed), &world.status("sum").await["succeeded"]), (3, &json!(1)));
-    oracle::check(&world);
+    world.wait_seconds(12).await;
+    assert_eq!((refused.load(Ordering::Relaxed), &world.job_status("sum").await["succeeded"]), (3, &json!(1)));
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-13.
 #[tokio::test(start_paused = true)]
 async fn a_pod_selected_again_before_the_cache_shows_it_is_not_released() {
-    let world = World::new().await;
-    let job = world.apply(job("sum", &[])).await;
-    world.settle().await;
+    let world = TestCluster::new().await;
+    let job = world.create_object(job("sum", &[])).await;
+    world.wait_until_settled().await;
     let pod = name(&world.pods().await[0]).to_owned();
     let uid = &job["metadata"]["uid"];
     let relabel =
         |uid: &serde_json::Value| json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": uid}}});
-    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
-    world.forget();
+    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_secs(3));
+    world.reset_counts();
     world.merge("pods", &pod, relabel(&json!("other"))).await;
-    world.wait(2).await;
+    world.wait_seconds(2).await;
     world.merge("pods", &pod, relabel(uid)).await;
-    world.wait(20).await;
-    assert_eq!((world.asked("patch", "pods"), world.written().len()), (1, 0), "the release was refused");
-    assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
-    oracle::check(&world);
+    world.wait_seconds(20).await;
+    assert_eq!(
+        (world.request_count("patch", "pods"), world.writes_of_loops().len()),
+        (1, 0),
+        "the release was refused"
+    );
+    assert_eq!(finalizers(&world.pods().await[0]), [TRACKING_FINALIZER]);
+    oracle::check_all_writes(&world);
 }
 
 /// JOB-84.
@@ -131,22 +142,22 @@ async fn a_job_in_a_terminating_namespace_sends_one_create() {
         tried.fetch_add(usize::from(creates), Ordering::Relaxed);
         creates.then(|| {
             let causes = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
-            refusal(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
+            error_response(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
         })
     });
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
-    world.settle().await;
+    let world = TestCluster::with_setup(ClusterSetup { filter: Some(filter), ..ClusterSetup::default() }).await;
+    world.create_object(job_with_spec("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
+    world.wait_until_settled().await;
     // Each Pod that the namespace controller deletes enqueues the Job.
     for at in 0..5 {
-        let uid = world.get(crate::world::JOBS, "sum").await["metadata"]["uid"].clone();
-        let mut pod = stray(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);
+        let uid = world.get(crate::world::JOBS_RESOURCE, "sum").await["metadata"]["uid"].clone();
+        let mut pod = orphan_pod(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);
         pod["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": uid, "controller": true}]);
-        world.apply(pod).await;
-        world.wait(2).await;
-        world.sandbox.delete("pods", Some(crate::world::NS), &format!("late-{at}")).await.unwrap();
-        world.wait(3).await;
+        world.create_object(pod).await;
+        world.wait_seconds(2).await;
+        world.sandbox.delete("pods", Some(crate::world::NAMESPACE), &format!("late-{at}")).await.unwrap();
+        world.wait_seconds(3).await;
     }
     assert_eq!(tries.load(Ordering::Relaxed), 1);
     let explained = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();

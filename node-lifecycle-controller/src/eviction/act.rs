@@ -7,12 +7,12 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    api::Patch,
+    api::PatchFormat,
     clock::Instant,
     conditions::{self, Condition, TRUE, seconds},
     events::EventType,
     intern::Text,
-    io::{self, Failed, Refusal, Request, Requeue, Role},
+    io::{self, ObjectRole, Refusal, Request, Requeue, SyncError},
     object::Object as _,
     pods::PODS,
 };
@@ -21,86 +21,95 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    decide::{self, DISRUPTION},
-    nodes::View,
-    plan::{Plan, Then},
-    snapshot::{Snapshot, Timer},
+    decide::{self, DISRUPTION_REASON_AND_MESSAGE},
+    nodes::NodeView,
+    plan::{Plan, PodAction},
+    snapshot::{DeletionTimer, Snapshot},
 };
-use crate::objects::{CachedPod, DISRUPTION_TARGET, LEASE_NAMESPACE, LEASES, Lease, NODES, Node, Renewal};
+use crate::objects::{
+    CachedPod, DISRUPTION_TARGET_CONDITION, LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node, RenewTime,
+};
 
 /// Maximum number of attempts to delete a Pod in one sync; upstream's `retries`.
-const ATTEMPTS: usize = 5;
+const MAX_DELETE_ATTEMPTS: usize = 5;
 /// Pause after a failed attempt to delete a Pod, and between two checks whether another sync has read the node.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A change of the controller's memory that a sync requests.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum EvictionNote {
     /// A request failed with this error; the sync attempts the deletion again.
-    Retries(String),
+    AttemptFailed(String),
     /// The plan for the live objects. It replaces the plan for the cached objects, which was to delete the Pod.
-    Revised(Box<Plan>),
+    PlanRevised(Box<Plan>),
     /// The Pod was deleted; its deletion was due at this time.
-    Deleted(Instant),
+    PodDeleted(Instant),
     /// The Pod no longer exists.
-    Gone,
+    PodGone,
     /// This sync starts to read the node with this name.
-    Reads(Text),
+    NodeReadStarted(Text),
     /// State of a node that was read from the server.
-    Node(Arc<Node>),
+    NodeRead(Arc<Node>),
     /// Name of a node, and the renewal time of its Lease on the server; `None` if the Lease does not exist.
-    Lease(Text, Option<Renewal>),
+    LeaseRead(Text, Option<RenewTime>),
     /// The reads of the node with this name and of its Lease are complete; the view is `Unknown` if a read failed.
-    Read(Text, View),
+    NodeReadEnded(Text, NodeView),
 }
 
 /// Current state of the controller's memory, which a sync reads after its snapshot was taken.
-pub(crate) struct Fresh {
+pub(crate) struct CurrentEvictionState {
     /// Timer that is stored under the name of the Pod; it may belong to an earlier Pod.
-    pub(crate) timer: Option<Timer>,
+    pub(crate) timer: Option<DeletionTimer>,
     /// Time at which this state was read.
     pub(crate) now: Instant,
     /// Result of a recent read of the Pod's node.
-    pub(crate) view: View,
+    pub(crate) node_view: NodeView,
     /// Minimum time until heartbeats can confirm the taints of the node; `None` if the taints are confirmed.
-    pub(crate) doubt: Option<Duration>,
+    pub(crate) taints_unconfirmed_for: Option<Duration>,
 }
 
-impl io::Note for Note {
-    type Question = ();
-    type Fresh = Fresh;
+impl io::Note for EvictionNote {
+    type Query = ();
+    type NewState = CurrentEvictionState;
 }
 
-type Io<'r> = io::Io<'r, Note>;
+type Io<'r> = io::Io<'r, EvictionNote>;
 
 /// Executes the plan for one Pod.
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     report_cancellation(snapshot, plan, io);
-    let Then::Delete { since } = plan.then else { return Ok(Requeue::AsPlanned) };
-    let mut deletion = Deletion { snapshot, why: plan.why, since, live: snapshot.clone(), is_reported: false, io };
+    let PodAction::Delete { since } = plan.pod_action else { return Ok(Requeue::AfterPlannedDelay) };
+    let mut deletion = PodDeletion {
+        snapshot,
+        reason: plan.reason,
+        due_since: since,
+        live_snapshot: snapshot.clone(),
+        is_reported: false,
+        io,
+    };
     let mut attempt = 1;
     loop {
-        match deletion.attempt().await {
+        match deletion.attempt_deletion().await {
             Ok(requeue) => return Ok(requeue),
-            Err(refusal) if attempt == ATTEMPTS => {
-                return Err(Failed::request(&format!("delete Pod {}", snapshot.key), &refusal));
+            Err(refusal) if attempt == MAX_DELETE_ATTEMPTS => {
+                return Err(SyncError::from_refusal(&format!("delete Pod {}", snapshot.key), &refusal));
             }
-            Err(refusal) => io.note(Note::Retries(refusal.error.to_string())),
+            Err(refusal) => io.apply_note(EvictionNote::AttemptFailed(refusal.error.to_string())),
         }
-        io.pause(PAUSE).await;
+        io.pause(RETRY_PAUSE).await;
         attempt += 1;
     }
 }
 
 /// Records an Event for a timer that was removed although its Pod was not deleted.
 fn report_cancellation(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) {
-    if plan.cancels {
-        report(snapshot, "Cancelling deletion of", io);
+    if plan.is_timer_cancelled {
+        report_event(snapshot, "Cancelling deletion of", io);
     }
 }
 
-fn report(snapshot: &Snapshot, what: &str, io: Io<'_>) {
-    io.event(EventType::Normal, "TaintManagerEviction", format!("{what} Pod {}", snapshot.key));
+fn report_event(snapshot: &Snapshot, what: &str, io: Io<'_>) {
+    io.record_event(EventType::Normal, "TaintManagerEviction", format!("{what} Pod {}", snapshot.key));
 }
 
 /// A Pod as read from the server, with the conditions that the cache does not store.
@@ -128,155 +137,161 @@ impl<'de> Deserialize<'de> for LivePod {
 }
 
 /// Progress of the deletion of one Pod during a sync.
-struct Deletion<'a> {
+struct PodDeletion<'a> {
     snapshot: &'a Snapshot,
     /// Reason of the deletion according to the cached objects.
-    why: &'static str,
+    reason: &'static str,
     /// Time at which the deletion became due.
-    since: Instant,
+    due_since: Instant,
     /// The snapshot with the objects as read from the server; in a forecast, which reads nothing, with the cached objects.
-    live: Snapshot,
+    live_snapshot: Snapshot,
     is_reported: bool,
     io: Io<'a>,
 }
 
-impl Deletion<'_> {
+impl PodDeletion<'_> {
     /// Deletes the Pod if the live objects confirm the decision. After a refusal by the server, the caller repeats the attempt.
-    async fn attempt(&mut self) -> Result<Requeue, Refusal> {
+    async fn attempt_deletion(&mut self) -> Result<Requeue, Refusal> {
         let io = self.io;
-        let Some(cached) = &self.snapshot.pod else { return Ok(self.gone()) };
+        let Some(cached) = &self.snapshot.pod else { return Ok(self.note_pod_gone()) };
         // The node is read before the Pod: if the taints were removed, the Pod need not be read.
-        if !cached.node.is_empty() {
-            self.know_node(&cached.node).await?;
-            if let Some(requeue) = self.may_stay() {
+        if !cached.node_name.is_empty() {
+            self.refresh_node_taints(&cached.node_name).await?;
+            if let Some(requeue) = self.requeue_if_may_stay() {
                 return Ok(requeue);
             }
         }
         let request = Request::get(PODS, &cached.meta.namespace, &cached.meta.name);
-        let conditions = match io.send_and_read(request.because("it may tolerate the taints of its node by now")).await
-        {
-            Err(refusal) if refusal.error.is_not_found() => return Ok(self.gone()),
-            Err(refusal) => return Err(refusal),
-            Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
-                io.deviate("another Pod has its name");
-                return Ok(self.gone());
-            }
-            Ok(Some(LivePod { pod, conditions })) => {
-                self.live.pod = Some(Arc::new(pod));
-                Some(conditions)
-            }
-            // A forecast sends no request, and assumes that the Pod on the server equals the cached Pod.
-            Ok(None) => None,
-        };
-        if let Some(requeue) = self.may_stay() {
+        let conditions =
+            match io.send_and_read(request.with_reason("it may tolerate the taints of its node by now")).await {
+                Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
+                Err(refusal) => return Err(refusal),
+                Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
+                    io.explain_deviation("another Pod has its name");
+                    return Ok(self.note_pod_gone());
+                }
+                Ok(Some(LivePod { pod, conditions })) => {
+                    self.live_snapshot.pod = Some(Arc::new(pod));
+                    Some(conditions)
+                }
+                // A forecast sends no request, and assumes that the Pod on the server equals the cached Pod.
+                Ok(None) => None,
+            };
+        if let Some(requeue) = self.requeue_if_may_stay() {
             return Ok(requeue);
         }
         if !std::mem::replace(&mut self.is_reported, true) {
-            report(self.snapshot, "Marking for deletion", io);
+            report_event(self.snapshot, "Marking for deletion", io);
         }
-        let Some(pod) = &self.live.pod else { return Ok(self.gone()) };
-        let has_condition = cached.disrupted.is_some();
-        let lacks_condition = conditions.as_deref().map_or(!has_condition, decide::lacks_reason);
+        let Some(pod) = &self.live_snapshot.pod else { return Ok(self.note_pod_gone()) };
+        let has_condition = cached.disrupted_since.is_some();
+        let lacks_condition = conditions.as_deref().map_or(!has_condition, decide::lacks_disruption_condition);
         if lacks_condition == has_condition {
-            io.deviate("its condition DisruptionTarget differs from the cache");
+            io.explain_deviation("its condition DisruptionTarget differs from the cache");
         }
         if lacks_condition {
-            let condition = || condition(pod, conditions.as_deref().unwrap_or_default(), io.now());
-            let body = io.body(|| json!({"status": {"conditions": [condition()]}}));
-            let request = Request::patch(PODS, &pod.meta, Patch::Strategic, body).role(Role::Itself);
-            let request = request.doing("write the condition DisruptionTarget").because(self.why);
+            let condition = || disruption_condition(pod, conditions.as_deref().unwrap_or_default(), io.now());
+            let body = io.encode_body(|| json!({"status": {"conditions": [condition()]}}));
+            let request = Request::patch(PODS, &pod.meta, PatchFormat::Strategic, body).role(ObjectRole::SyncedObject);
+            let request = request.with_verb_text("write the condition DisruptionTarget").with_reason(self.reason);
             io.send(Request { subresource: "status", ..request }).await?;
         }
-        match io.send(Request::delete(PODS, &pod.meta).role(Role::Itself).because(self.why)).await {
-            Ok(_) => io.note(Note::Deleted(self.since)),
-            Err(refusal) if refusal.error.is_not_found() => return Ok(self.gone()),
+        match io.send(Request::delete(PODS, &pod.meta).role(ObjectRole::SyncedObject).with_reason(self.reason)).await {
+            Ok(_) => io.apply_note(EvictionNote::PodDeleted(self.due_since)),
+            Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
             Err(refusal) => return Err(refusal),
         }
-        Ok(Requeue::AsPlanned)
+        Ok(Requeue::AfterPlannedDelay)
     }
 
     /// Updates the taints of the node: reads the node from the server, or uses a read by another sync that is at most 1 s old.
-    async fn know_node(&mut self, node: &Text) -> Result<(), Refusal> {
+    async fn refresh_node_taints(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
-            match io.observe_again(()).map_or(View::Unknown, |fresh| fresh.view) {
-                View::Unknown => break,
-                View::Awaited => io.pause(PAUSE).await,
-                View::Known(taints) => {
-                    io.deviate("its node was read a moment ago for another Pod");
-                    self.live.taints = taints;
+            match io.observe_again(()).map_or(NodeView::NotRead, |fresh| fresh.node_view) {
+                NodeView::NotRead => break,
+                NodeView::BeingRead => io.pause(RETRY_PAUSE).await,
+                NodeView::ReadTaints(taints) => {
+                    io.explain_deviation("its node was read a moment ago for another Pod");
+                    self.live_snapshot.no_execute_taints = taints;
                     return Ok(());
                 }
             }
         }
-        io.note(Note::Reads(node.clone()));
+        io.apply_note(EvictionNote::NodeReadStarted(node.clone()));
         let read = self.read_node(node).await;
-        let view = if read.is_ok() { View::Known(self.live.taints.clone()) } else { View::Unknown };
-        io.note(Note::Read(node.clone(), view));
+        let view = if read.is_ok() {
+            NodeView::ReadTaints(self.live_snapshot.no_execute_taints.clone())
+        } else {
+            NodeView::NotRead
+        };
+        io.apply_note(EvictionNote::NodeReadEnded(node.clone(), view));
         read
     }
 
     async fn read_node(&mut self, node: &Text) -> Result<(), Refusal> {
         let (io, name) = (self.io, Arc::from(&**node));
-        let expected = self.live.taints.clone();
+        let expected = self.live_snapshot.no_execute_taints.clone();
         let request = Request::get(NODES, &"".into(), &name);
-        match io.send_and_read::<Node>(request.because("it must still have the taint")).await {
+        match io.send_and_read::<Node>(request.with_reason("it must still have the taint")).await {
             // A forecast sends no request, and assumes that the node on the server equals the cached node.
             Ok(None) => {}
             Ok(Some(mut node)) => {
-                node.trim();
-                self.live.taints = Some(node.evicting().cloned().collect());
-                io.note(Note::Node(Arc::new(node)));
+                node.drop_unneeded_fields();
+                self.live_snapshot.no_execute_taints = Some(node.no_execute_taints().cloned().collect());
+                io.apply_note(EvictionNote::NodeRead(Arc::new(node)));
             }
-            Err(refusal) if refusal.error.is_not_found() => self.live.taints = None,
+            Err(refusal) if refusal.error.is_not_found() => self.live_snapshot.no_execute_taints = None,
             Err(refusal) => return Err(refusal),
         }
-        let depends_on_lease = decide::depends_on_lease(self.live.taints.as_deref());
-        if decide::depends_on_lease(expected.as_deref()) != depends_on_lease {
-            io.deviate("the taints of its node have changed");
+        let depends_on_lease = decide::has_only_monitor_taints(self.live_snapshot.no_execute_taints.as_deref());
+        if decide::has_only_monitor_taints(expected.as_deref()) != depends_on_lease {
+            io.explain_deviation("the taints of its node have changed");
         }
         if depends_on_lease {
-            let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &name);
+            let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), &name);
             let renewal =
-                match io.send_and_read::<Lease>(request.because("the node may have renewed it meanwhile")).await {
+                match io.send_and_read::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
                     Err(refusal) if refusal.error.is_not_found() => None,
                     Err(refusal) => return Err(refusal),
-                    Ok(lease) => lease.map(|lease| lease.renewed()),
+                    Ok(lease) => lease.map(|lease| lease.renew_time()),
                 };
-            io.note(Note::Lease(node.clone(), renewal));
+            io.apply_note(EvictionNote::LeaseRead(node.clone(), renewal));
         }
         Ok(())
     }
 
     /// Decides again with the live objects and the current timer. Returns the requeue of a Pod that may stay; otherwise `None`.
-    fn may_stay(&mut self) -> Option<Requeue> {
-        if let Some(Fresh { timer, now, doubt, .. }) = self.io.observe_again(()) {
-            (self.live.timer, self.live.now, self.live.doubt) = (timer, now, doubt);
+    fn requeue_if_may_stay(&mut self) -> Option<Requeue> {
+        if let Some(CurrentEvictionState { timer, now, taints_unconfirmed_for: doubt, .. }) = self.io.observe_again(())
+        {
+            (self.live_snapshot.timer, self.live_snapshot.now, self.live_snapshot.taints_unconfirmed_for) =
+                (timer, now, doubt);
         }
-        let plan = decide::decide(&self.live);
-        if matches!(plan.then, Then::Delete { .. }) {
+        let plan = decide::decide(&self.live_snapshot);
+        if matches!(plan.pod_action, PodAction::Delete { .. }) {
             return None;
         }
-        self.io.deviate(plan.why);
+        self.io.explain_deviation(plan.reason);
         report_cancellation(self.snapshot, &plan, self.io);
-        let requeue = plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After);
-        self.io.note(Note::Revised(Box::new(plan)));
+        let requeue = plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After);
+        self.io.apply_note(EvictionNote::PlanRevised(Box::new(plan)));
         Some(requeue)
     }
 
-    fn gone(&self) -> Requeue {
-        self.io.note(Note::Gone);
-        Requeue::AsPlanned
+    fn note_pod_gone(&self) -> Requeue {
+        self.io.apply_note(EvictionNote::PodGone);
+        Requeue::AfterPlannedDelay
     }
 }
 
 /// Builds the condition `DisruptionTarget`. Keeps the transition time of a known condition that is `True`.
-fn condition(pod: &CachedPod, known: &[Condition], now: Timestamp) -> Value {
-    let known = conditions::get(known, DISRUPTION_TARGET).filter(|known| known.is_true());
+fn disruption_condition(pod: &CachedPod, known: &[Condition], now: Timestamp) -> Value {
+    let known = conditions::get(known, DISRUPTION_TARGET_CONDITION).filter(|known| known.is_true());
     let since = known.and_then(|known| known.last_transition_time).unwrap_or(now);
-    let (reason, message) = DISRUPTION;
-    let mut condition = json!({"type": DISRUPTION_TARGET, "status": TRUE, "reason": reason, "message": message,
-        "lastTransitionTime": seconds::text(since)});
+    let (reason, message) = DISRUPTION_REASON_AND_MESSAGE;
+    let mut condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": TRUE, "reason": reason, "message": message,
+        "lastTransitionTime": seconds::format_rfc3339(since)});
     if pod.meta.generation > 0 {
         condition["observedGeneration"] = json!(pod.meta.generation);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{clock::Instant, controller::Explain};
 
-use super::snapshot::Timer;
+use super::snapshot::DeletionTimer;
 
 /// Decision of one sync about a Pod and its timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,19 +12,19 @@ pub(crate) struct Plan {
     /// Time until the timer is due; `None` if the Pod does not wait.
     pub(crate) requeue_after: Option<Duration>,
     /// Whether a timer is removed although its Pod was not deleted; an Event reports this.
-    pub(crate) cancels: bool,
-    pub(crate) then: Then,
+    pub(crate) is_timer_cancelled: bool,
+    pub(crate) pod_action: PodAction,
     /// Reason of the action, shown by `/debug/explain`.
-    pub(crate) why: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 /// Action of a sync on its Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum PodAction {
     /// The Pod stays and has no timer.
-    Nothing,
+    StayWithoutTimer,
     /// The Pod stays until this timer is due.
-    Wait(Timer),
+    StayUntilTimer(DeletionTimer),
     /// The Pod is deleted now.
     Delete {
         /// Time at which the deletion became due.
@@ -34,11 +34,11 @@ pub(crate) enum Then {
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        format!("{}{}", self.why, if self.cancels { "; its timer is cancelled" } else { "" })
+        format!("{}{}", self.reason, if self.is_timer_cancelled { "; its timer is cancelled" } else { "" })
     }
 
-    fn waiting(&self) -> Vec<String> {
-        let Then::Wait(_) = &self.then else { return Vec::new() };
+    fn wait_reasons(&self) -> Vec<String> {
+        let PodAction::StayUntilTimer(_) = &self.pod_action else { return Vec::new() };
         vec!["the Pod is deleted when its timer is due".to_owned()]
     }
 
@@ -47,6 +47,6 @@ impl Explain for Plan {
     }
 
     fn is_notable(&self) -> bool {
-        self.cancels
+        self.is_timer_cancelled
     }
 }

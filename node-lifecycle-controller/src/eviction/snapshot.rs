@@ -17,30 +17,30 @@ pub(crate) struct Snapshot {
     /// The cached Pod; `None` if it does not exist.
     pub(crate) pod: Option<Arc<CachedPod>>,
     /// The `NoExecute` taints of the Pod's node; `None` if the node does not exist or cannot be decoded.
-    pub(crate) taints: Option<Arc<[Taint]>>,
+    pub(crate) no_execute_taints: Option<Arc<[Taint]>>,
     /// Minimum time until heartbeats can confirm the taints of the node, which may be healthy until then. `None` if the taints
     /// are confirmed, and in the first snapshot of a sync, which uses only the cache.
-    pub(crate) doubt: Option<Duration>,
+    pub(crate) taints_unconfirmed_for: Option<Duration>,
     /// The timer of the Pod, or of an earlier Pod with the same name.
-    pub(crate) timer: Option<Timer>,
+    pub(crate) timer: Option<DeletionTimer>,
     pub(crate) now: Instant,
     /// Whether the toleration operators `Lt` and `Gt` are enabled.
-    pub(crate) compares: bool,
+    pub(crate) is_comparison_enabled: bool,
 }
 
 /// The deletion of a Pod at a later time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Timer {
+pub(crate) struct DeletionTimer {
     /// UID of the Pod to delete.
-    pub(crate) pod: Uid,
+    pub(crate) pod_uid: Uid,
     /// Time at which the Pod is to be deleted.
-    pub(crate) due: Instant,
+    pub(crate) due_at: Instant,
     /// True if the deletion was due earlier, and is put off because the node may be healthy.
     pub(crate) is_put_off: bool,
 }
 
-impl Timer {
+impl DeletionTimer {
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.due <= now
+        self.due_at <= now
     }
 }

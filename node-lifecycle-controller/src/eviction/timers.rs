@@ -9,20 +9,20 @@ use common::{
 use parking_lot::Mutex;
 
 use super::{
-    plan::{Plan, Then},
-    snapshot::Timer,
+    plan::{Plan, PodAction},
+    snapshot::DeletionTimer,
 };
 
 /// Timers by namespace and name of their Pod. Clones share the same timers.
 #[derive(Clone, Default)]
-pub(super) struct Timers(Arc<Mutex<HashMap<Key, Timer>>>);
+pub(super) struct DeletionTimers(Arc<Mutex<HashMap<Key, DeletionTimer>>>);
 
-impl Timers {
-    pub(super) fn get(&self, key: &Key) -> Option<Timer> {
+impl DeletionTimers {
+    pub(super) fn get(&self, key: &Key) -> Option<DeletionTimer> {
         self.0.lock().get(key).cloned()
     }
 
-    pub(super) fn has(&self, key: &Key) -> bool {
+    pub(super) fn contains(&self, key: &Key) -> bool {
         self.0.lock().contains_key(key)
     }
 
@@ -32,19 +32,19 @@ impl Timers {
 
     /// Starts or removes the timer of a Pod as the plan requires. The timer of a Pod that is being deleted stays until the
     /// deletion succeeds, so a failed deletion is due again at once.
-    pub(super) fn follow(&self, key: &Key, plan: &Plan) {
+    pub(super) fn apply_plan(&self, key: &Key, plan: &Plan) {
         let mut timers = self.0.lock();
-        match &plan.then {
-            Then::Wait(timer) => _ = timers.insert(key.clone(), timer.clone()),
-            Then::Delete { .. } if !plan.cancels => {}
-            Then::Nothing | Then::Delete { .. } => _ = timers.remove(key),
+        match &plan.pod_action {
+            PodAction::StayUntilTimer(timer) => _ = timers.insert(key.clone(), timer.clone()),
+            PodAction::Delete { .. } if !plan.is_timer_cancelled => {}
+            PodAction::StayWithoutTimer | PodAction::Delete { .. } => _ = timers.remove(key),
         }
     }
 
     /// Removes the timer of a deleted Pod, but not the timer of a later Pod with the same name.
-    pub(super) fn end(&self, key: &Key, pod: Option<&Uid>) {
+    pub(super) fn remove_for_pod(&self, key: &Key, pod: Option<&Uid>) {
         let mut timers = self.0.lock();
-        if timers.get(key).is_some_and(|timer| Some(&timer.pod) == pod) {
+        if timers.get(key).is_some_and(|timer| Some(&timer.pod_uid) == pod) {
             timers.remove(key);
         }
     }

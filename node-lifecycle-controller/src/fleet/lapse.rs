@@ -7,71 +7,71 @@ use common::clock::Instant;
 use crate::objects::NodeReady;
 
 /// Pause after the first denied write of the conditions of a silent node; each further denial doubles the pause.
-const DENIED: Duration = Duration::from_secs(5);
+const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
 
 /// Results of the attempts to set the conditions of a silent node to `Unknown`.
 #[derive(Clone, Default)]
-pub(super) struct LapseAttempts {
+pub(super) struct UnknownConditionWrites {
     /// Whether an attempt has failed since the last heartbeat; if so, the node counts as not ready for its zone.
     pub(super) has_failed: bool,
     /// Time of the last attempt that failed for a reason other than its content. The server may have rejected heartbeats as
     /// well.
-    pub(super) not_taken: Option<Instant>,
+    pub(super) last_unaccepted: Option<Instant>,
     /// The condition `Ready` before a write whose answer was lost and whose effect is unknown.
-    unanswered: Option<NodeReady>,
+    ready_before_unanswered: Option<NodeReady>,
     /// The pause before the next attempt, if the server denied the last attempt because of its content.
-    denied: Option<Pause>,
+    denied_pause: Option<AttemptPause>,
 }
 
 #[derive(Clone, Copy)]
-struct Pause {
+struct AttemptPause {
     until: Instant,
     length: Duration,
 }
 
-impl LapseAttempts {
+impl UnknownConditionWrites {
     /// Records that the server did not accept a write. `unanswered` is the condition `Ready` before the write; it is set if the
     /// answer was lost, so that the write may have taken effect.
-    pub(super) fn not_taken(&mut self, unanswered: Option<NodeReady>, now: Instant) {
+    pub(super) fn record_unaccepted(&mut self, unanswered: Option<NodeReady>, now: Instant) {
         self.has_failed = true;
-        self.not_taken = Some(now);
-        self.unanswered = unanswered.or(self.unanswered);
+        self.last_unaccepted = Some(now);
+        self.ready_before_unanswered = unanswered.or(self.ready_before_unanswered);
     }
 
     /// Records that the server denied a write because of its content. The pause before the next attempt doubles up to
     /// `longest`.
-    pub(super) fn denied(&mut self, longest: Duration, now: Instant) {
-        let length = self.denied.map_or(DENIED, |denied| denied.length * 2).min(longest);
+    pub(super) fn record_denied(&mut self, longest: Duration, now: Instant) {
+        let length = self.denied_pause.map_or(FIRST_DENIED_PAUSE, |denied| denied.length * 2).min(longest);
         self.has_failed = true;
-        self.denied = Some(Pause { until: now + length, length });
+        self.denied_pause = Some(AttemptPause { until: now + length, length });
     }
 
     /// Returns the earliest time of the next attempt; `None` if the attempt may be made at once.
-    pub(super) fn denied_until(&self) -> Option<Instant> {
-        self.denied.map(|denied| denied.until)
+    pub(super) fn next_attempt_at(&self) -> Option<Instant> {
+        self.denied_pause.map(|denied| denied.until)
     }
 
     /// Records a successful write. The effect of an earlier unanswered write no longer matters.
-    pub(super) fn succeeded(&mut self) {
-        self.unanswered = None;
+    pub(super) fn record_success(&mut self) {
+        self.ready_before_unanswered = None;
     }
 
     /// Records that the conditions of the node are now `Unknown`. If this is the effect of an unanswered write, the server
     /// accepts writes, and the function returns the condition `Ready` before that write.
-    pub(super) fn lapse_seen(&mut self) -> Option<NodeReady> {
-        let before = self.unanswered.take()?;
-        (self.not_taken, self.has_failed) = (None, false);
+    pub(super) fn resolve_unanswered(&mut self) -> Option<NodeReady> {
+        let before = self.ready_before_unanswered.take()?;
+        (self.last_unaccepted, self.has_failed) = (None, false);
         Some(before)
     }
 
     /// Records a heartbeat: earlier failures no longer count.
-    pub(super) fn heard(&mut self) {
-        (self.has_failed, self.denied) = (false, None);
+    pub(super) fn record_heartbeat(&mut self) {
+        (self.has_failed, self.denied_pause) = (false, None);
     }
 
     /// Records a status report of the kubelet. A report is a heartbeat, and shows that no unanswered write has taken effect.
-    pub(super) fn reported(&mut self) {
-        self.heard();
-        self.unanswered = None;
+    pub(super) fn record_report(&mut self) {
+        self.record_heartbeat();
+        self.ready_before_unanswered = None;
     }
 }

@@ -4,114 +4,116 @@ use std::sync::Arc;
 
 use common::{clock::Instant, intern::Text};
 
-use super::{lapse::LapseAttempts, zones::Counted};
+use super::{lapse::UnknownConditionWrites, zones::ZoneCounter};
 use crate::{
-    monitor::upkeep::snapshot::Failure,
-    objects::{Node, NodeReady, Renewal},
+    monitor::upkeep::snapshot::ChangeFailure,
+    objects::{Node, NodeReady, RenewTime},
     silence,
 };
 
 /// State, zone, heartbeats and writes of a node, as this process knows them.
 #[derive(Clone)]
-pub(super) struct Record {
+pub(super) struct NodeRecord {
     /// Newest known state, from the cache or from an answer of the server.
     pub(super) node: Arc<Node>,
     pub(super) zone: Text,
     /// Time at which this process received the last heartbeat; for a new node, the creation of the record.
-    pub(super) heard: Instant,
+    pub(super) last_heartbeat: Instant,
     /// Time at which this process received the last status report; `None` if none has arrived since the record was created.
-    pub(super) reported: Option<Instant>,
+    pub(super) last_report: Option<Instant>,
     /// Renewal time of the node's Lease when it was last received; `None` if no Lease is known.
-    pub(super) lease: Option<Renewal>,
+    pub(super) lease_renewal: Option<RenewTime>,
     /// Time after which a pass examines the node even if it has not changed; `None` if there is no such time.
-    pub(super) due: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
     /// Start of the wait for a taint; `None` if the node does not wait.
-    pub(super) waits: Option<Instant>,
+    pub(super) waiting_since: Option<Instant>,
     /// Whether a pass has reported that the node was added.
     pub(super) is_announced: bool,
     /// Failure of the last change of the node; `None` if the change succeeded or is no longer necessary.
-    pub(super) failure: Option<Arc<Failure>>,
-    pub(super) lapse: LapseAttempts,
+    pub(super) last_failure: Option<Arc<ChangeFailure>>,
+    pub(super) condition_writes: UnknownConditionWrites,
 }
 
 /// Difference between two states of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum News {
+enum StateDifference {
     /// The kubelet has reported a status, which is a heartbeat.
-    Report,
+    KubeletReport,
     /// Another writer has changed the condition `Ready` without a report of the kubelet.
-    Condition,
+    ForeignReadyChange,
     /// Neither a report of the kubelet nor a change of `Ready` by another writer.
-    Nothing,
+    NoActivity,
 }
 
-impl News {
+impl StateDifference {
     fn between(known: &Node, node: &Node) -> Self {
-        let is_report = match (known.ready(), node.ready()) {
-            (_, NodeReady::Absent) => false,
+        let is_report = match (known.ready_status(), node.ready_status()) {
+            (_, NodeReady::Missing) => false,
             // The first condition `Ready` comes from the kubelet, except with a reason that only node monitors write.
-            (NodeReady::Absent, _) => !silence::is_lapsed(node),
-            _ => node.reported() != known.reported(),
+            (NodeReady::Missing, _) => !silence::is_marked_silent(node),
+            _ => node.last_heartbeat_time() != known.last_heartbeat_time(),
         };
         if is_report {
-            Self::Report
-        } else if node.ready() != known.ready() && !silence::is_lapsed(node) {
-            Self::Condition
+            Self::KubeletReport
+        } else if node.ready_status() != known.ready_status() && !silence::is_marked_silent(node) {
+            Self::ForeignReadyChange
         } else {
-            Self::Nothing
+            Self::NoActivity
         }
     }
 }
 
-impl Record {
+impl NodeRecord {
     /// Creates the record of a new node. `lease` is the current renewal time of its Lease.
-    pub(super) fn new(node: &Arc<Node>, lease: Option<Renewal>, now: Instant) -> Self {
+    pub(super) fn new(node: &Arc<Node>, lease: Option<RenewTime>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
-            zone: node.zone(),
-            heard: now,
-            reported: None,
-            lease,
-            due: None,
-            waits: None,
+            zone: node.zone_key(),
+            last_heartbeat: now,
+            last_report: None,
+            lease_renewal: lease,
+            deadline: None,
+            waiting_since: None,
             is_announced: false,
-            failure: None,
-            lapse: LapseAttempts::default(),
+            last_failure: None,
+            condition_writes: UnknownConditionWrites::default(),
         }
     }
 
     /// Stores a new state of the node. If the state shows that an unanswered write of this program has taken effect, returns the
     /// condition `Ready` before that write.
-    pub(super) fn see(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReady> {
-        let news = News::between(&self.node, node);
-        (self.node, self.zone) = (Arc::clone(node), node.zone());
-        let before = if silence::is_lapsed(node) { self.lapse.lapse_seen() } else { None };
+    pub(super) fn record_state(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReady> {
+        let news = StateDifference::between(&self.node, node);
+        (self.node, self.zone) = (Arc::clone(node), node.zone_key());
+        let before = if silence::is_marked_silent(node) { self.condition_writes.resolve_unanswered() } else { None };
         if before.is_some() {
-            self.failure = None;
+            self.last_failure = None;
         }
-        if news == News::Report {
-            self.heard = now;
-            self.lapse.reported();
+        if news == StateDifference::KubeletReport {
+            self.last_heartbeat = now;
+            self.condition_writes.record_report();
         }
-        if news != News::Nothing {
-            self.reported = Some(now);
+        if news != StateDifference::NoActivity {
+            self.last_report = Some(now);
         }
         before
     }
 
     /// Returns how the node counts for the state of its zone.
-    pub(super) fn counted(&self) -> Counted {
-        if self.node.is_excluded() {
-            Counted::Excluded
-        } else if self.node.ready() == NodeReady::True && !self.lapse.has_failed {
-            Counted::Ready
+    pub(super) fn zone_counter(&self) -> ZoneCounter {
+        if self.node.is_excluded_from_zone_state() {
+            ZoneCounter::Excluded
+        } else if self.node.ready_status() == NodeReady::True && !self.condition_writes.has_failed {
+            ZoneCounter::Ready
         } else {
-            Counted::NotReady
+            ZoneCounter::NotReady
         }
     }
 
     /// Returns the start of the current grace period: the last heartbeat, or a later write that the server did not accept.
-    pub(super) fn patient_since(&self) -> Instant {
-        self.lapse.not_taken.map_or(self.heard, |not_taken| not_taken.max(self.heard))
+    pub(super) fn grace_start(&self) -> Instant {
+        self.condition_writes
+            .last_unaccepted
+            .map_or(self.last_heartbeat, |not_taken| not_taken.max(self.last_heartbeat))
     }
 }

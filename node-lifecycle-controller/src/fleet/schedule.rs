@@ -4,37 +4,37 @@ use std::collections::BTreeSet;
 
 use common::clock::Instant;
 
-use crate::objects::Name;
+use crate::objects::NodeName;
 
 /// Nodes that have changed since a pass examined them, and the deadlines of nodes.
 ///
 /// A heartbeat does not move the deadline of its node. The pass at the old deadline sets the new deadline, so each node is
 /// examined once per grace period.
 #[derive(Default)]
-pub(super) struct Schedule {
-    changed: BTreeSet<Name>,
-    pub(super) deadlines: BTreeSet<(Instant, Name)>,
+pub(super) struct ExaminationSchedule {
+    changed: BTreeSet<NodeName>,
+    pub(super) deadlines: BTreeSet<(Instant, NodeName)>,
 }
 
-impl Schedule {
+impl ExaminationSchedule {
     /// Returns the nodes that a pass at this time examines.
-    pub(super) fn due(&self, now: Instant) -> BTreeSet<&Name> {
+    pub(super) fn due_nodes(&self, now: Instant) -> BTreeSet<&NodeName> {
         let expired = self.deadlines.iter().take_while(|(due, _)| *due < now).map(|(_, name)| name);
         self.changed.iter().chain(expired).collect()
     }
 
     /// Makes the next pass examine a node.
-    pub(super) fn touch(&mut self, name: &Name) {
+    pub(super) fn add_changed(&mut self, name: &NodeName) {
         self.changed.insert(name.clone());
     }
 
     /// Records that a node was examined, or was deleted: it no longer counts as changed.
-    pub(super) fn examined(&mut self, name: &Name) {
+    pub(super) fn remove_changed(&mut self, name: &NodeName) {
         self.changed.remove(name);
     }
 
     /// Replaces the deadline of a node. `deadline` is the copy in the record of the node.
-    pub(super) fn set_deadline(&mut self, name: &Name, deadline: &mut Option<Instant>, new: Option<Instant>) {
+    pub(super) fn set_deadline(&mut self, name: &NodeName, deadline: &mut Option<Instant>, new: Option<Instant>) {
         if let Some(old) = std::mem::replace(deadline, new) {
             self.deadlines.remove(&(old, name.clone()));
         }

@@ -9,13 +9,13 @@ use std::{
 use common::{intern::Text, pods::Phase};
 
 use super::{
-    plan::{OfNode, Plan, Reason, Victim},
+    plan::{NodeRemovals, Plan, PodRemoval, RemovalReason},
     snapshot::Snapshot,
 };
 use crate::objects::CachedPod;
 
 /// Returns the number of ended Pods above the threshold; 0 if the threshold is 0 or less.
-pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
+pub(crate) fn ended_pods_above_threshold(ended_count: usize, threshold: i64) -> usize {
     match usize::try_from(threshold) {
         Ok(0) | Err(_) => 0,
         Ok(threshold) => ended_count.saturating_sub(threshold),
@@ -24,36 +24,40 @@ pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
 
 /// Decides which Pods a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { missing, quarantine, limits, now, ended_count, .. } = snapshot;
-    let out_of_service = snapshot.terminating.iter().filter(|(node, _)| node.is_out_of_service());
-    let out_of_service = out_of_service
-        .map(|(node, pods)| OfNode { node: Text::new(&node.metadata.name), pods: victims(pods, Reason::OutOfService) });
-    let orphaned =
-        |(node, pods): (&Text, &Vec<_>)| OfNode { node: node.clone(), pods: victims(pods, Reason::Orphaned) };
-    let due: BTreeSet<&Text> = quarantine.due(missing, *now, limits.quarantine_period).collect();
+    let Snapshot { missing_nodes: missing, quarantine, settings: limits, now, ended_count, .. } = snapshot;
+    let out_of_service = snapshot.terminating_out_of_service.iter().filter(|(node, _)| node.is_out_of_service());
+    let out_of_service = out_of_service.map(|(node, pods)| NodeRemovals {
+        node_name: Text::new(&node.metadata.name),
+        removals: removals_for_reason(pods, RemovalReason::OutOfService),
+    });
+    let orphaned = |(node, pods): (&Text, &Vec<_>)| NodeRemovals {
+        node_name: node.clone(),
+        removals: removals_for_reason(pods, RemovalReason::Orphaned),
+    };
+    let due: BTreeSet<&Text> = quarantine.due_nodes(missing, *now, limits.quarantine_period).collect();
     Plan {
-        terminated: victims(&snapshot.ended, Reason::Terminated),
-        excess: excess(*ended_count, limits.threshold),
+        terminated: removals_for_reason(&snapshot.ended_to_remove, RemovalReason::Terminated),
+        ended_to_remove: ended_pods_above_threshold(*ended_count, limits.terminated_pod_threshold),
         out_of_service: out_of_service.collect(),
-        orphaned: snapshot.pods_of_due.iter().map(orphaned).collect(),
-        unscheduled: victims(&snapshot.unscheduled, Reason::Unscheduled),
-        quarantine: quarantine.next(missing, snapshot.pods_of_due.keys(), *now),
-        quarantined: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
-        is_partial: due.len() > snapshot.pods_of_due.len(),
+        orphaned: snapshot.pods_of_due_nodes.iter().map(orphaned).collect(),
+        unscheduled: removals_for_reason(&snapshot.unscheduled, RemovalReason::Unscheduled),
+        quarantine: quarantine.after_pass(missing, snapshot.pods_of_due_nodes.keys(), *now),
+        quarantined_nodes: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
+        is_partial: due.len() > snapshot.pods_of_due_nodes.len(),
         ended_count: *ended_count,
-        limits: *limits,
+        settings: *limits,
     }
 }
 
-fn victims(pods: &[Arc<CachedPod>], reason: Reason) -> Vec<Victim> {
-    pods.iter().map(|pod| Victim { pod: Arc::clone(pod), reason }).collect()
+fn removals_for_reason(pods: &[Arc<CachedPod>], reason: RemovalReason) -> Vec<PodRemoval> {
+    pods.iter().map(|pod| PodRemoval { pod: Arc::clone(pod), reason }).collect()
 }
 
 /// Compares ended Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.
-pub(crate) fn removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
-    let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.evicted;
+pub(crate) fn compare_removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
+    let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.is_evicted;
     let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));
-    let order = order.then_with(|| a.meta.created.cmp(&b.meta.created));
+    let order = order.then_with(|| a.meta.creation_timestamp.cmp(&b.meta.creation_timestamp));
     order.then_with(|| a.meta.name.cmp(&b.meta.name)).then_with(|| a.meta.namespace.as_str().cmp(&b.meta.namespace))
 }
 

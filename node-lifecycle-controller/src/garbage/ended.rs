@@ -2,79 +2,80 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
-use common::{informer::SharedInformer, meta::Meta, pods::Phase, store::Event};
+use common::{informer::SharedInformer, meta::Meta, pods::Phase, store::CacheEvent};
 use parking_lot::Mutex;
 
-use super::decide::removal_order;
+use super::decide::compare_removal_order;
 use crate::objects::CachedPod;
 
 /// The cached Pods that have ended, sorted by the order of removal.
 #[derive(Default)]
-pub(super) struct EndedPods(BTreeSet<Ended>);
+pub(super) struct EndedPods(BTreeSet<ByRemovalOrder>);
 
 /// A Pod that compares by the order of removal, in which namespace and name break all ties.
-struct Ended(Arc<CachedPod>);
+struct ByRemovalOrder(Arc<CachedPod>);
 
-impl Ord for Ended {
+impl Ord for ByRemovalOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
         tests::COMPARISONS.with(|count| count.set(count.get() + 1));
-        removal_order(&self.0, &other.0)
+        compare_removal_order(&self.0, &other.0)
     }
 }
 
-impl PartialOrd for Ended {
+impl PartialOrd for ByRemovalOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ended {
+impl PartialEq for ByRemovalOrder {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Ended {}
+impl Eq for ByRemovalOrder {}
 
 impl EndedPods {
     /// Returns the ended Pods of a cache. A handler of the cache keeps them up to date.
-    pub(super) fn of(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
+    pub(super) fn follow_informer(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
         let followed = Arc::clone(&ended);
-        pods.add_handler(Box::new(move |event, _| followed.lock().follow(event)));
+        pods.add_handler(Box::new(move |event, _| followed.lock().apply_event(event)));
         ended
     }
 
-    fn follow(&mut self, event: &Event<CachedPod>) {
+    fn apply_event(&mut self, event: &CacheEvent<CachedPod>) {
         match event {
-            Event::Added(pod) => self.insert(pod),
-            Event::Updated { old, new } => {
+            CacheEvent::Added(pod) => self.insert(pod),
+            CacheEvent::Updated { old, new } => {
                 self.remove(old);
                 self.insert(new);
             }
-            Event::Deleted(pod) => self.remove(pod),
-            Event::Unreadable(malformed) => self.remove_whatever_it_was(&malformed.meta),
+            CacheEvent::Deleted(pod) => self.remove(pod),
+            CacheEvent::Unreadable(malformed) => self.remove_by_metadata(&malformed.meta),
         }
     }
 
     pub(super) fn insert(&mut self, pod: &Arc<CachedPod>) {
         if pod.has_ended() {
-            self.0.insert(Ended(Arc::clone(pod)));
+            self.0.insert(ByRemovalOrder(Arc::clone(pod)));
         }
     }
 
     fn remove(&mut self, pod: &Arc<CachedPod>) {
         if pod.has_ended() {
-            self.0.remove(&Ended(Arc::clone(pod)));
+            self.0.remove(&ByRemovalOrder(Arc::clone(pod)));
         }
     }
 
     /// Removes a Pod that can no longer be decoded, with only its metadata.
-    fn remove_whatever_it_was(&mut self, meta: &Meta) {
+    fn remove_by_metadata(&mut self, meta: &Meta) {
         for evicted in [false, true] {
-            let pod = CachedPod { meta: meta.clone(), phase: Phase::Failed, evicted, ..CachedPod::default() };
-            self.0.remove(&Ended(Arc::new(pod)));
+            let pod =
+                CachedPod { meta: meta.clone(), phase: Phase::Failed, is_evicted: evicted, ..CachedPod::default() };
+            self.0.remove(&ByRemovalOrder(Arc::new(pod)));
         }
     }
 
@@ -83,8 +84,8 @@ impl EndedPods {
     }
 
     /// Returns at most `count` Pods that follow `last` in the order of removal; `None` starts with the first Pod.
-    pub(super) fn first(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
-        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Ended(Arc::clone(last))));
+    pub(super) fn pods_after(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(ByRemovalOrder(Arc::clone(last))));
         self.0.range((from, Bound::Unbounded)).take(count).map(|ended| Arc::clone(&ended.0)).collect()
     }
 }
@@ -96,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{garbage::snapshot::CHUNK, world};
+    use crate::{garbage::snapshot::MAX_ENDED_PODS_PER_CHUNK, world};
 
     thread_local! {
         pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
@@ -117,22 +118,22 @@ mod tests {
         let mut ended = EndedPods::default();
         let (old, young) = (pod("old", 1, "Succeeded"), pod("young", 2, "Failed"));
         for event in [
-            Event::Added(Arc::clone(&young)),
-            Event::Added(pod("runs", 0, "Running")),
-            Event::Updated { old: pod("old", 1, "Running"), new: Arc::clone(&old) },
+            CacheEvent::Added(Arc::clone(&young)),
+            CacheEvent::Added(pod("runs", 0, "Running")),
+            CacheEvent::Updated { old: pod("old", 1, "Running"), new: Arc::clone(&old) },
         ] {
-            ended.follow(&event);
+            ended.apply_event(&event);
         }
-        assert_eq!((ended.len(), names(&ended.first(5, None))), (2, vec!["old", "young"]));
-        assert_eq!(names(&ended.first(5, Some(&old))), ["young"]);
-        assert_eq!(names(&ended.first(1, None)), ["old"]);
+        assert_eq!((ended.len(), names(&ended.pods_after(5, None))), (2, vec!["old", "young"]));
+        assert_eq!(names(&ended.pods_after(5, Some(&old))), ["young"]);
+        assert_eq!(names(&ended.pods_after(1, None)), ["old"]);
         let mut evicted = CachedPod::clone(&young);
-        evicted.evicted = true;
+        evicted.is_evicted = true;
         let evicted = Arc::new(evicted);
-        ended.follow(&Event::Updated { old: young, new: Arc::clone(&evicted) });
-        assert_eq!(names(&ended.first(5, None)), ["young", "old"], "evicted Pods come first");
-        ended.follow(&Event::Deleted(old));
-        ended.remove_whatever_it_was(&evicted.meta);
+        ended.apply_event(&CacheEvent::Updated { old: young, new: Arc::clone(&evicted) });
+        assert_eq!(names(&ended.pods_after(5, None)), ["young", "old"], "evicted Pods come first");
+        ended.apply_event(&CacheEvent::Deleted(old));
+        ended.remove_by_metadata(&evicted.meta);
         assert_eq!(ended.len(), 0);
     }
 
@@ -148,14 +149,14 @@ mod tests {
         let (mut last, mut steps) = (None, 0);
         loop {
             COMPARISONS.with(|count| count.set(0));
-            let chunk = ended.first(CHUNK, last.as_ref());
+            let chunk = ended.pods_after(MAX_ENDED_PODS_PER_CHUNK, last.as_ref());
             let compared = COMPARISONS.with(Cell::get);
-            assert!(compared <= 400, "{compared} comparisons for {CHUNK} of {} Pods", pods.len());
+            assert!(compared <= 400, "{compared} comparisons for {MAX_ENDED_PODS_PER_CHUNK} of {} Pods", pods.len());
             let held = pods.iter().filter(|pod| Arc::strong_count(pod) > 2).count();
-            assert!(held <= CHUNK + 1, "{held} Pods are referenced by the pass");
-            assert!(chunk.is_sorted_by(|a, b| removal_order(a, b).is_lt()));
+            assert!(held <= MAX_ENDED_PODS_PER_CHUNK + 1, "{held} Pods are referenced by the pass");
+            assert!(chunk.is_sorted_by(|a, b| compare_removal_order(a, b).is_lt()));
             let Some(next) = chunk.last() else { break };
-            assert!(last.is_none_or(|last| removal_order(&last, next).is_lt()));
+            assert!(last.is_none_or(|last| compare_removal_order(&last, next).is_lt()));
             last = Some(Arc::clone(next));
             steps += 1;
             if steps > 3 {

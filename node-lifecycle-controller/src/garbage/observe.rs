@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{clock::Instant, intern::Text};
 
 use super::{
-    decide::excess,
+    decide::ended_pods_above_threshold,
     ended::EndedPods,
-    quarantine::Quarantine,
-    snapshot::{CHUNK, Limits, NODES_PER_PASS, Snapshot},
+    quarantine::NodeQuarantine,
+    snapshot::{MAX_ENDED_PODS_PER_CHUNK, MAX_NODES_PER_PASS, PodGcSettings, Snapshot},
 };
 use crate::{caches::CacheView, objects::CachedPod};
 
@@ -18,25 +18,38 @@ use crate::{caches::CacheView, objects::CachedPod};
 pub(super) fn observe(
     caches: CacheView<'_>,
     ended: &EndedPods,
-    quarantine: Quarantine,
+    quarantine: NodeQuarantine,
     now: Instant,
-    limits: Limits,
+    limits: PodGcSettings,
 ) -> Snapshot {
     let ended_count = ended.len();
-    let ended = ended.first(excess(ended_count, limits.threshold).min(CHUNK), None);
+    let ended = ended.pods_after(
+        ended_pods_above_threshold(ended_count, limits.terminated_pod_threshold).min(MAX_ENDED_PODS_PER_CHUNK),
+        None,
+    );
     let missing = caches.missing_nodes();
     let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
-        .due(&missing, now, limits.quarantine_period)
-        .take(NODES_PER_PASS)
-        .map(|node| (node.clone(), caches.pods_of(node)))
+        .due_nodes(&missing, now, limits.quarantine_period)
+        .take(MAX_NODES_PER_PASS)
+        .map(|node| (node.clone(), caches.pods_on_node(node)))
         .collect();
     let out_of_service = |name: Text| {
         let node = caches.node(&name).filter(|node| node.is_out_of_service())?;
-        Some((node, caches.terminating_pods_of(&name)))
+        Some((node, caches.terminating_pods_on_node(&name)))
     };
     let terminating = caches.nodes_of_terminating_pods().into_iter().filter_map(out_of_service).collect();
-    let unscheduled = caches.terminating_pods_of("");
-    Snapshot { ended, ended_count, terminating, unscheduled, missing, pods_of_due, quarantine, limits, now }
+    let unscheduled = caches.terminating_pods_on_node("");
+    Snapshot {
+        ended_to_remove: ended,
+        ended_count,
+        terminating_out_of_service: terminating,
+        unscheduled,
+        missing_nodes: missing,
+        pods_of_due_nodes: pods_of_due,
+        quarantine,
+        settings: limits,
+        now,
+    }
 }
 
 #[cfg(test)]

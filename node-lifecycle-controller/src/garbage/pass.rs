@@ -6,15 +6,15 @@ use common::queue::QueueKey;
 
 /// Key of the passes; each pass covers all Pods of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Pass;
+pub(crate) struct PassKey;
 
-impl fmt::Display for Pass {
+impl fmt::Display for PassKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("pass")
     }
 }
 
-impl QueueKey for Pass {
+impl QueueKey for PassKey {
     fn parse(text: &str) -> Option<Self> {
         (text == "pass").then_some(Self)
     }

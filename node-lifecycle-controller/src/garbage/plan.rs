@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use common::{controller::Explain, duration, intern::Text};
 
-use super::{quarantine::Quarantine, snapshot::Limits};
+use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
 
 /// Pause before the next pass if the quarantine of more nodes has ended than one pass handles.
-pub(crate) const AT_ONCE: Duration = Duration::from_millis(1);
+pub(crate) const PARTIAL_PASS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Reason of a removal, named as in upstream's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum RemovalReason {
     /// The Pod has ended, and more Pods have ended than are kept.
     Terminated,
     /// The Pod is terminating on a node that is out of service.
@@ -23,7 +23,7 @@ pub(crate) enum Reason {
     Unscheduled,
 }
 
-impl Reason {
+impl RemovalReason {
     /// Returns the value of the metric label `reason`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -35,17 +35,17 @@ impl Reason {
     }
 
     /// Whether the reason for removing `judged` also applies to its live state.
-    pub(crate) fn still_holds(self, judged: &CachedPod, live: &CachedPod) -> bool {
+    pub(crate) fn still_applies(self, judged: &CachedPod, live: &CachedPod) -> bool {
         let holds = match self {
             Self::Terminated => live.has_ended(),
-            Self::OutOfService | Self::Unscheduled => live.meta.is_deleting() && live.node == judged.node,
-            Self::Orphaned => live.node == judged.node,
+            Self::OutOfService | Self::Unscheduled => live.meta.is_deleting() && live.node_name == judged.node_name,
+            Self::Orphaned => live.node_name == judged.node_name,
         };
         holds && live.meta.uid == judged.meta.uid
     }
 
     /// Whether the live state of a node confirms this reason to remove its Pods. `None` means that the node does not exist.
-    pub(crate) fn is_confirmed_by(self, live: Option<&Node>) -> bool {
+    pub(crate) fn is_confirmed_by_node(self, live: Option<&Node>) -> bool {
         match self {
             Self::OutOfService => live.is_some_and(Node::is_out_of_service),
             Self::Orphaned => live.is_none(),
@@ -56,79 +56,79 @@ impl Reason {
 
 /// A Pod that a pass removes, with the reason.
 #[derive(Clone, Debug)]
-pub(crate) struct Victim {
+pub(crate) struct PodRemoval {
     /// The version of the Pod for which the removal was decided.
     pub(crate) pod: Arc<CachedPod>,
-    pub(crate) reason: Reason,
+    pub(crate) reason: RemovalReason,
 }
 
 /// The Pods that a pass removes because of their node. The node is read from the server first.
 #[derive(Clone, Debug)]
-pub(crate) struct OfNode {
-    pub(crate) node: Text,
+pub(crate) struct NodeRemovals {
+    pub(crate) node_name: Text,
     /// Pods to remove if the server confirms the state of the node.
-    pub(crate) pods: Vec<Victim>,
+    pub(crate) removals: Vec<PodRemoval>,
 }
 
 /// The removals of a pass, executed in the order of the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The first ended Pods to remove, at most `CHUNK`.
-    pub(crate) terminated: Vec<Victim>,
+    /// The first ended Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
+    pub(crate) terminated: Vec<PodRemoval>,
     /// Number of all ended Pods to remove, including `terminated`.
-    pub(crate) excess: usize,
+    pub(crate) ended_to_remove: usize,
     /// Terminating Pods on nodes that are out of service.
-    pub(crate) out_of_service: Vec<OfNode>,
+    pub(crate) out_of_service: Vec<NodeRemovals>,
     /// Pods of nodes that do not exist.
-    pub(crate) orphaned: Vec<OfNode>,
+    pub(crate) orphaned: Vec<NodeRemovals>,
     /// Terminating Pods without a node.
-    pub(crate) unscheduled: Vec<Victim>,
+    pub(crate) unscheduled: Vec<PodRemoval>,
     /// The missing nodes after this pass, each with the start of its quarantine.
-    pub(crate) quarantine: Quarantine,
+    pub(crate) quarantine: NodeQuarantine,
     /// Missing nodes whose quarantine has not ended.
-    pub(crate) quarantined: Vec<Text>,
+    pub(crate) quarantined_nodes: Vec<Text>,
     /// Whether the quarantine of more nodes has ended than one pass handles.
     pub(crate) is_partial: bool,
     /// Number of all ended Pods in the cache.
     pub(crate) ended_count: usize,
-    pub(crate) limits: Limits,
+    pub(crate) settings: PodGcSettings,
 }
 
 impl Plan {
     /// Returns the pause before the next pass: 1 ms if nodes are left to the next pass, otherwise the usual period.
-    pub(crate) fn pause(&self) -> Duration {
-        if self.is_partial { AT_ONCE } else { self.limits.period }
+    pub(crate) fn next_pass_pause(&self) -> Duration {
+        if self.is_partial { PARTIAL_PASS_PAUSE } else { self.settings.pass_period }
     }
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        match self.limits.threshold {
-            1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.limits.threshold),
+        match self.settings.terminated_pod_threshold {
+            1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.settings.terminated_pod_threshold),
             _ => "all Pods that have ended are kept".to_owned(),
         }
     }
 
-    fn waiting(&self) -> Vec<String> {
-        let period = duration::format(self.limits.quarantine_period);
+    fn wait_reasons(&self) -> Vec<String> {
+        let period = duration::format(self.settings.quarantine_period);
         let missing =
             |node: &Text| format!("Node {node} is missing; its Pods are removed if it is still missing after {period}");
-        self.quarantined.iter().map(missing).collect()
+        self.quarantined_nodes.iter().map(missing).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        Some(self.pause())
+        Some(self.next_pass_pause())
     }
 }
 
-impl Victim {
+impl PodRemoval {
     /// Returns the reason with the namespace of the Pod, because one pass removes Pods of many namespaces.
-    pub(crate) fn why(&self) -> String {
+    pub(crate) fn reason_text(&self) -> String {
         let why = match self.reason {
-            Reason::Terminated => "more Pods have ended than are kept",
-            Reason::OutOfService => "it is terminating, and its node is out of service",
-            Reason::Orphaned => "its node does not exist",
-            Reason::Unscheduled => "it is terminating and has no node",
+            RemovalReason::Terminated => "more Pods have ended than are kept",
+            RemovalReason::OutOfService => "it is terminating, and its node is out of service",
+            RemovalReason::Orphaned => "its node does not exist",
+            RemovalReason::Unscheduled => "it is terminating and has no node",
         };
         format!("{why} (namespace {})", self.pod.meta.namespace)
     }

@@ -9,11 +9,11 @@ use common::{clock::Instant, intern::Text};
 
 /// The missing nodes to which Pods are assigned, each with the time of the pass that first found it missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
+pub(crate) struct NodeQuarantine(BTreeMap<Text, Instant>);
 
-impl Quarantine {
+impl NodeQuarantine {
     /// Returns the nodes of `missing` that have been missing for at least `period`.
-    pub(crate) fn due<'a>(
+    pub(crate) fn due_nodes<'a>(
         &'a self,
         missing: &'a BTreeSet<Text>,
         now: Instant,
@@ -25,7 +25,7 @@ impl Quarantine {
 
     /// Returns the quarantine after a pass that examined the nodes in `examined`. The quarantine of examined nodes restarts,
     /// newly missing nodes are added, and nodes that exist again are removed.
-    pub(crate) fn next<'a>(
+    pub(crate) fn after_pass<'a>(
         &self,
         missing: &BTreeSet<Text>,
         examined: impl Iterator<Item = &'a Text>,
@@ -43,39 +43,39 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::{set, start};
+    use crate::world::{start_time, text_set};
 
     /// NODE-67.
     #[test]
     fn a_node_is_due_after_it_was_missing_for_the_whole_period() {
-        let origin = start();
+        let origin = start_time();
         let period = Duration::from_secs(40);
-        let mut quarantine = Quarantine::default();
+        let mut quarantine = NodeQuarantine::default();
         let mut pass = |names: &[&str], second| {
-            let (missing, now) = (set(names), origin + Duration::from_secs(second));
-            let due: BTreeSet<Text> = quarantine.due(&missing, now, period).cloned().collect();
-            quarantine = quarantine.next(&missing, due.iter(), now);
+            let (missing, now) = (text_set(names), origin + Duration::from_secs(second));
+            let due: BTreeSet<Text> = quarantine.due_nodes(&missing, now, period).cloned().collect();
+            quarantine = quarantine.after_pass(&missing, due.iter(), now);
             due
         };
-        assert_eq!(pass(&["a"], 0), set(&[]));
-        assert_eq!(pass(&["a", "b"], 20), set(&[]));
-        assert_eq!(pass(&["a", "b"], 40), set(&["a"]));
+        assert_eq!(pass(&["a"], 0), text_set(&[]));
+        assert_eq!(pass(&["a", "b"], 20), text_set(&[]));
+        assert_eq!(pass(&["a", "b"], 40), text_set(&["a"]));
         // The time of "a" restarts after its examination; "b" is new again, because it existed in between.
-        assert_eq!(pass(&["a"], 60), set(&[]));
-        assert_eq!(pass(&["a", "b"], 80), set(&["a"]));
-        assert_eq!(pass(&["b"], 119), set(&[]));
-        assert_eq!(pass(&["b"], 120), set(&["b"]));
+        assert_eq!(pass(&["a"], 60), text_set(&[]));
+        assert_eq!(pass(&["a", "b"], 80), text_set(&["a"]));
+        assert_eq!(pass(&["b"], 119), text_set(&[]));
+        assert_eq!(pass(&["b"], 120), text_set(&["b"]));
     }
 
     /// NODE-72.
     #[test]
     fn a_due_node_that_was_not_examined_stays_due() {
-        let origin = start();
-        let (missing, period) = (set(&["a", "b"]), Duration::from_secs(40));
-        let first = Quarantine::default().next(&missing, [].iter(), origin);
+        let origin = start_time();
+        let (missing, period) = (text_set(&["a", "b"]), Duration::from_secs(40));
+        let first = NodeQuarantine::default().after_pass(&missing, [].iter(), origin);
         let later = origin + period;
-        let next = first.next(&missing, [Text::new("a")].iter(), later);
-        assert_eq!(next.due(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
-        assert_eq!(first.due(&missing, later, period).count(), 2, "a query changes nothing");
+        let next = first.after_pass(&missing, [Text::new("a")].iter(), later);
+        assert_eq!(next.due_nodes(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
+        assert_eq!(first.due_nodes(&missing, later, period).count(), 2, "a query changes nothing");
     }
 }

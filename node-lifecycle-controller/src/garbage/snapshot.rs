@@ -8,43 +8,43 @@ use std::{
 
 use common::{clock::Instant, intern::Text};
 
-use super::quarantine::Quarantine;
+use super::quarantine::NodeQuarantine;
 use crate::objects::{CachedPod, Node};
 
 /// Maximum number of missing nodes whose Pods one pass removes. If there are more, the next pass follows at once.
-pub const NODES_PER_PASS: usize = 100;
+pub const MAX_NODES_PER_PASS: usize = 100;
 /// Number of ended Pods that a pass reads and removes at a time. Limits the memory of a pass that removes many Pods, and the
 /// time of one read of the cache.
-pub(crate) const CHUNK: usize = 500;
+pub(crate) const MAX_ENDED_PODS_PER_CHUNK: usize = 500;
 
 /// The part of the caches that concerns a pass, and the settings of the pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The first ended Pods to remove, at most [`CHUNK`], in the order of removal.
-    pub(crate) ended: Vec<Arc<CachedPod>>,
+    /// The first ended Pods to remove, at most [`MAX_ENDED_PODS_PER_CHUNK`], in the order of removal.
+    pub(crate) ended_to_remove: Vec<Arc<CachedPod>>,
     /// Number of all ended Pods in the cache.
     pub(crate) ended_count: usize,
     /// Nodes that are out of service, each with its terminating Pods.
-    pub(crate) terminating: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
+    pub(crate) terminating_out_of_service: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
     /// Terminating Pods without a node.
     pub(crate) unscheduled: Vec<Arc<CachedPod>>,
     /// Nodes that do not exist although Pods are assigned to them.
-    pub(crate) missing: BTreeSet<Text>,
-    /// Missing nodes whose quarantine has ended, at most [`NODES_PER_PASS`], each with its Pods.
-    pub(crate) pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>>,
+    pub(crate) missing_nodes: BTreeSet<Text>,
+    /// Missing nodes whose quarantine has ended, at most [`MAX_NODES_PER_PASS`], each with its Pods.
+    pub(crate) pods_of_due_nodes: BTreeMap<Text, Vec<Arc<CachedPod>>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
-    pub(crate) quarantine: Quarantine,
-    pub(crate) limits: Limits,
+    pub(crate) quarantine: NodeQuarantine,
+    pub(crate) settings: PodGcSettings,
     pub(crate) now: Instant,
 }
 
 /// Threshold and periods of a pass, from flags and tunes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct PodGcSettings {
     /// Number of ended Pods that are kept; 0 or less keeps all.
-    pub(crate) threshold: i64,
+    pub(crate) terminated_pod_threshold: i64,
     /// Pause between two passes.
-    pub(crate) period: Duration,
+    pub(crate) pass_period: Duration,
     /// How long a node must be missing before its Pods are removed.
     pub(crate) quarantine_period: Duration,
 }

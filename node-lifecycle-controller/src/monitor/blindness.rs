@@ -5,25 +5,25 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, runtime::Context};
+use common::{clock::Instant, runtime::LoopContext};
 use parking_lot::Mutex;
 
-use crate::fleet::Fleet;
+use crate::fleet::NodeRecords;
 
 /// Whether this process is blind: it may have missed heartbeats, so its passes judge no node.
 pub(crate) struct Blindness {
-    context: Context,
-    fleet: Arc<Mutex<Fleet>>,
-    started: Instant,
+    context: LoopContext,
+    node_records: Arc<Mutex<NodeRecords>>,
+    started_at: Instant,
     /// Time since when passes judge no node; `None` if the last pass judged nodes. Before the first pass, the start of this
     /// process.
-    since: Mutex<Option<Instant>>,
+    blind_since: Mutex<Option<Instant>>,
     /// Whether the last pass judged no node; false before the first pass.
-    is_noted: Mutex<bool>,
+    was_last_pass_blind: Mutex<bool>,
 }
 
 /// A difference between two successive passes: only one of the two judged nodes.
-pub(super) enum Change {
+pub(super) enum BlindnessChange {
     /// Passes no longer judge nodes.
     Began,
     /// Passes judge nodes again.
@@ -31,35 +31,47 @@ pub(super) enum Change {
 }
 
 impl Blindness {
-    pub(super) fn new(context: Context, fleet: Arc<Mutex<Fleet>>) -> Self {
-        let started = context.clock.instant();
-        Self { context, fleet, started, since: Mutex::new(Some(started)), is_noted: Mutex::default() }
+    pub(super) fn new(context: LoopContext, fleet: Arc<Mutex<NodeRecords>>) -> Self {
+        let started = context.clock.monotonic_now();
+        Self {
+            context,
+            node_records: fleet,
+            started_at: started,
+            blind_since: Mutex::new(Some(started)),
+            was_last_pass_blind: Mutex::default(),
+        }
     }
 
     /// Records whether a pass at `now` judged no node, and returns the change. `unseen_for` is the age of the last event or
     /// answer from the server; `None` if it is recent.
-    pub(super) fn note(&self, is_blind: bool, unseen_for: Option<Duration>, now: Instant) -> Option<Change> {
-        let mut since = self.since.lock();
-        *since = is_blind.then(|| since.unwrap_or_else(|| earlier(now, unseen_for.unwrap_or_default())));
-        match (std::mem::replace(&mut *self.is_noted.lock(), is_blind), is_blind) {
-            (false, true) => Some(Change::Began),
-            (true, false) => Some(Change::Ended),
+    pub(super) fn record_pass(
+        &self,
+        is_blind: bool,
+        unseen_for: Option<Duration>,
+        now: Instant,
+    ) -> Option<BlindnessChange> {
+        let mut since = self.blind_since.lock();
+        *since =
+            is_blind.then(|| since.unwrap_or_else(|| saturating_sub_duration(now, unseen_for.unwrap_or_default())));
+        match (std::mem::replace(&mut *self.was_last_pass_blind.lock(), is_blind), is_blind) {
+            (false, true) => Some(BlindnessChange::Began),
+            (true, false) => Some(BlindnessChange::Ended),
             _ => None,
         }
     }
 
     /// Returns how long this process has judged no node, or has received neither events nor answers; the longer time counts.
     /// `None` if it judges nodes, and on a standby, which never judges nodes.
-    pub(crate) fn duration(&self) -> Option<Duration> {
-        let from = if self.context.settings.shadow() { self.started } else { self.context.gate.open_since()? };
-        let now = self.context.clock.instant();
-        let unseen = self.fleet.lock().sight.blind_for(now);
-        let noted = self.since.lock().map(|since| now.saturating_duration_since(since));
+    pub(crate) fn blind_duration(&self) -> Option<Duration> {
+        let from = if self.context.settings.is_shadow() { self.started_at } else { self.context.gate.open_since()? };
+        let now = self.context.clock.monotonic_now();
+        let unseen = self.node_records.lock().live_view.blind_for(now);
+        let noted = self.blind_since.lock().map(|since| now.saturating_duration_since(since));
         let longest = noted.max(unseen)?;
         Some(longest.min(now.saturating_duration_since(from)))
     }
 }
 
-fn earlier(now: Instant, by: Duration) -> Instant {
+fn saturating_sub_duration(now: Instant, by: Duration) -> Instant {
     now.checked_sub(by).unwrap_or(now)
 }

@@ -3,71 +3,75 @@
 use common::intern::Text;
 use serde_json::{Map, Value, json};
 
-use super::upkeep::decide::labels;
+use super::upkeep::decide::missing_label_copies;
 use crate::{
     objects::Node,
-    taints::{self, Cause, TaintChange},
+    taints::{self, TaintCause, TaintChange},
 };
 
 /// Purpose of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum NodeChange {
     /// Removes the `NoExecute` taints, so that Pods may stay.
-    Relieve,
+    RemoveNoExecute,
     /// Replaces a `NoExecute` taint that no longer fits the condition `Ready`.
-    Swap,
+    ReplaceNoExecute,
     /// Adds the `NoExecute` taint of a node that has waited for it.
-    Taint,
+    AddNoExecute,
     /// Updates the taints and labels that follow from the conditions and labels of the node.
-    Upkeep,
+    SyncTaintsAndLabels,
 }
 
-impl Change {
+impl NodeChange {
     /// Returns the taints and labels to change for this purpose in this state of the node.
     ///
     /// `is_due` is true if a `NoExecute` taint may be added now.
-    pub(crate) fn edit(self, node: &Node, is_due: bool) -> Edit {
-        let to = |cause: Option<Cause>| cause.map_or_else(TaintChange::default, |cause| taints::to_cause(node, cause));
-        let taints = match self {
-            Self::Relieve => taints::to_reachable(node),
-            Self::Swap => to(Cause::of(node).filter(|cause| taints::has_cause(node, cause.other()))),
-            Self::Taint => to(Cause::of(node).filter(|_| is_due)),
-            Self::Upkeep => taints::by_condition(node),
+    pub(crate) fn required_edit(self, node: &Node, is_due: bool) -> TaintAndLabelEdit {
+        let to = |cause: Option<TaintCause>| {
+            cause.map_or_else(TaintChange::default, |cause| taints::change_to_cause(node, cause))
         };
-        let labels = if self == Self::Upkeep { labels(node) } else { Vec::new() };
-        Edit { taints, labels }
+        let taints = match self {
+            Self::RemoveNoExecute => taints::change_to_reachable(node),
+            Self::ReplaceNoExecute => {
+                to(TaintCause::for_node(node).filter(|cause| taints::has_taint_of_cause(node, cause.opposite())))
+            }
+            Self::AddNoExecute => to(TaintCause::for_node(node).filter(|_| is_due)),
+            Self::SyncTaintsAndLabels => taints::no_schedule_change(node),
+        };
+        let labels = if self == Self::SyncTaintsAndLabels { missing_label_copies(node) } else { Vec::new() };
+        TaintAndLabelEdit { taints, labels }
     }
 
-    pub(crate) fn doing(self) -> &'static str {
+    pub(crate) fn request_text(self) -> &'static str {
         match self {
-            Self::Relieve => "remove the NoExecute taints of",
-            Self::Swap => "replace the NoExecute taint of",
-            Self::Taint => "add the NoExecute taint to",
-            Self::Upkeep => "update taints and labels of",
+            Self::RemoveNoExecute => "remove the NoExecute taints of",
+            Self::ReplaceNoExecute => "replace the NoExecute taint of",
+            Self::AddNoExecute => "add the NoExecute taint to",
+            Self::SyncTaintsAndLabels => "update taints and labels of",
         }
     }
 }
 
 /// Taints and labels that a change modifies.
-pub(crate) struct Edit {
+pub(crate) struct TaintAndLabelEdit {
     taints: TaintChange,
     labels: Vec<(&'static str, Text)>,
 }
 
-impl Edit {
+impl TaintAndLabelEdit {
     pub(crate) fn is_empty(&self) -> bool {
         self.taints.is_empty() && self.labels.is_empty()
     }
 
     /// Returns the strategic merge patch of the edit. `taints` is the current list, `since` the time of added taints.
-    pub(crate) fn patch(&self, taints: &[Value], since: &str) -> Value {
+    pub(crate) fn merge_patch(&self, taints: &[Value], since: &str) -> Value {
         let mut patch = json!({});
         if !self.labels.is_empty() {
             let labels = self.labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
             patch["metadata"]["labels"] = Value::Object(labels.collect::<Map<_, _>>());
         }
         if !self.taints.is_empty() {
-            let taints = taints::applied(taints, &self.taints, since);
+            let taints = taints::apply_change(taints, &self.taints, since);
             patch["spec"]["taints"] = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
         }
         patch

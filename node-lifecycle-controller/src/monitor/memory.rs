@@ -8,141 +8,152 @@ use common::{
     informer::AnyInformer,
     meta::Uid,
     object::Resource,
-    runtime::Context,
+    runtime::LoopContext,
 };
 use parking_lot::Mutex;
 
 use super::{
     blindness::Blindness,
     metrics::MonitorMetrics,
-    notes::{Note, Question},
-    rounds::snapshot::Reports,
-    upkeep::snapshot::Failure,
+    notes::{MonitorNote, MonitorQuery},
+    rounds::snapshot::NodesToReport,
+    upkeep::snapshot::ChangeFailure,
 };
 use crate::{
     caches::Caches,
-    fleet::Fleet,
+    fleet::NodeRecords,
     heartbeats::Heartbeats,
-    objects::{LEASE_NAMESPACE, NODES},
+    objects::{NODE_LEASE_NAMESPACE, NODES},
 };
 
 const NAMESPACES: Resource =
-    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
 
 /// State and clients shared by the three loops.
-pub(crate) struct Monitor {
-    pub(crate) context: Context,
-    pub(crate) fleet: Arc<Mutex<Fleet>>,
+pub(crate) struct NodeMonitor {
+    pub(crate) context: LoopContext,
+    pub(crate) node_records: Arc<Mutex<NodeRecords>>,
     pub(crate) metrics: Arc<MonitorMetrics>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) blindness: Arc<Blindness>,
 }
 
-impl Monitor {
+impl NodeMonitor {
     pub(crate) fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![self.caches.nodes.informer(), self.heartbeats.leases.informer(), self.caches.pods.informer()]
     }
 
     /// Returns the reason why no node is judged; `None` if nodes are judged.
-    pub(super) fn troubles(&self) -> Option<String> {
+    pub(super) fn blindness_reason(&self) -> Option<String> {
         let blind = self
             .blindness
-            .duration()
+            .blind_duration()
             .map(|time| format!("blind for {}", duration::format(Duration::from_secs(time.as_secs()))));
-        match (self.heartbeats.trouble(), blind) {
+        match (self.heartbeats.live_view_problem(), blind) {
             (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
             (trouble, blind) => trouble.or(blind),
         }
     }
 
-    pub(super) fn note(&self, note: Note) {
-        let now = || self.context.clock.instant();
+    pub(super) fn apply_note(&self, note: MonitorNote) {
+        let now = || self.context.clock.monotonic_now();
         match note {
-            Note::Reports(Reports { arrived, departed, lapsed }) => {
+            MonitorNote::ReportNodes(NodesToReport {
+                added_nodes: arrived,
+                removed_nodes: departed,
+                nodes_set_unknown: lapsed,
+            }) => {
                 for (name, uid) in arrived {
                     let message = format!("Node {name} event: Registered Node {name} in Controller");
-                    self.report(&name, uid, "RegisteredNode", message);
+                    self.report_event(&name, uid, "RegisteredNode", message);
                 }
                 for (name, uid) in departed {
                     let message = format!("Node {name} event: Removing Node {name} from Controller");
-                    self.report(&name, uid, "RemovingNode", message);
+                    self.report_event(&name, uid, "RemovingNode", message);
                 }
                 for (name, uid) in lapsed {
-                    self.not_ready(&name, uid);
+                    self.record_not_ready(&name, uid);
                 }
             }
-            Note::NotReady(name, uid) => self.not_ready(&name, uid),
-            Note::Alarm(alarm) => {
+            MonitorNote::BecameNotReady(name, uid) => self.record_not_ready(&name, uid),
+            MonitorNote::ManyNodesTainted(alarm) => {
                 tracing::warn!(
                     logger = "node-controller",
                     alarm,
                     "A large share of nodes has a NoExecute taint or waits for one"
                 );
-                let leases = ObjectRef::bare(NAMESPACES, "", LEASE_NAMESPACE, Uid::default());
+                let leases = ObjectRef::without_version(NAMESPACES, "", NODE_LEASE_NAMESPACE, Uid::default());
                 self.context.recorder.event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
             }
-            Note::Answered => self.fleet.lock().sight.note(now()),
-            Note::Unanswered(error) => {
+            MonitorNote::LeaseReadSucceeded => self.node_records.lock().live_view.record_evidence(now()),
+            MonitorNote::LeaseReadFailed(error) => {
                 tracing::warn!(logger = "node-controller", err = %error, "Cannot read Leases");
             }
-            Note::Seen(node) => self.heartbeats.node_was_read(&node),
-            Note::Renewed(name, renewal) => self.heartbeats.lease_was_read(&name, Some(renewal)),
-            Note::Spared(name, is_unanswered) => self.fleet.lock().spare(&name, is_unanswered, now()),
-            Note::Denied(name) => self.fleet.lock().deny(&name, now()),
-            Note::Changed(name, what, error) => {
+            MonitorNote::NodeStateReceived(node) => self.heartbeats.record_read_node(&node),
+            MonitorNote::LeaseRenewed(name, renewal) => self.heartbeats.record_read_lease(&name, Some(renewal)),
+            MonitorNote::ConditionWriteFailed(name, is_unanswered) => {
+                self.node_records.lock().restart_grace_period(&name, is_unanswered, now())
+            }
+            MonitorNote::ConditionWriteDenied(name) => self.node_records.lock().record_denied_write(&name, now()),
+            MonitorNote::NodeChangeAttempted(name, what, error) => {
                 if let Some(error) = &error {
                     tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to update node");
                 }
-                self.note_write(&name, what, error.as_ref());
+                self.record_write_result(&name, what, error.as_ref());
             }
-            Note::Took(duration) => self.metrics.node_duration.observe(duration.as_secs_f64()),
-            Note::Tainted(name, zone, cause) => {
-                self.note_write(&name, "", None);
-                tracing::info!(logger = "node-controller", node = &*name, taint = cause.key(), "Added taint to node");
-                self.metrics.evicted(&zone);
+            MonitorNote::ActionDuration(duration) => self.metrics.node_update_duration.observe(duration.as_secs_f64()),
+            MonitorNote::NodeTainted(name, zone, cause) => {
+                self.record_write_result(&name, "", None);
+                tracing::info!(
+                    logger = "node-controller",
+                    node = &*name,
+                    taint = cause.taint_key(),
+                    "Added taint to node"
+                );
+                self.metrics.count_eviction(&zone);
             }
-            Note::NotTainted(name, error) => {
-                self.note_write(&name, "add the NoExecute taint", Some(&error));
+            MonitorNote::TaintWriteFailed(name, error) => {
+                self.record_write_result(&name, "add the NoExecute taint", Some(&error));
                 tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to taint node");
-                self.fleet.lock().postpone(&name, now());
+                self.node_records.lock().move_to_queue_end(&name, now());
             }
-            Note::Released(name) => {
-                self.note_write(&name, "", None);
-                self.fleet.lock().release(&name);
+            MonitorNote::TaintUnnecessary(name) => {
+                self.record_write_result(&name, "", None);
+                self.node_records.lock().stop_waiting(&name);
             }
-            // `Rounds` handles this note of a pass itself, and records the duration of the pass.
-            Note::Passed => {}
+            // `RoundsController` handles this note of a pass itself, and records the duration of the pass.
+            MonitorNote::PassFinished => {}
         }
     }
 
-    pub(super) fn answer(&self, question: Question) -> bool {
-        let now = self.context.clock.instant();
-        let fleet = self.fleet.lock();
+    pub(super) fn answer_query(&self, question: MonitorQuery) -> bool {
+        let now = self.context.clock.monotonic_now();
+        let fleet = self.node_records.lock();
         match question {
-            Question::IsSilent(name) => fleet.is_silent(&name, now),
-            Question::MayBeTainted(name) => fleet.may_be_tainted(&name, now),
-            Question::IsNews(name, renewal) => fleet.is_news(&name, renewal),
+            MonitorQuery::IsSilent(name) => fleet.is_silent(&name, now),
+            MonitorQuery::MayBeTainted(name) => fleet.may_be_tainted(&name, now),
+            MonitorQuery::IsNewRenewal(name, renewal) => fleet.is_new_renewal(&name, renewal),
         }
     }
 
     /// Records that the condition `Ready` of a node is no longer `True`, and creates an Event.
-    fn not_ready(&self, name: &str, uid: Uid) {
-        self.fleet.lock().was_lapsed(name);
-        self.report(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
+    fn record_not_ready(&self, name: &str, uid: Uid) {
+        self.node_records.lock().record_conditions_written(name);
+        self.report_event(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
     }
 
-    fn report(&self, name: &str, uid: Uid, reason: &'static str, message: String) {
-        let node = ObjectRef::bare(NODES, "", name, uid);
+    fn report_event(&self, name: &str, uid: Uid, reason: &'static str, message: String) {
+        let node = ObjectRef::without_version(NODES, "", name, uid);
         self.context.recorder.event(&node, EventType::Normal, reason, message);
     }
 
     /// Counts a failed change of a node, and stores it for explanations until a change succeeds.
-    fn note_write(&self, name: &str, what: &str, error: Option<&api::Error>) {
+    fn record_write_result(&self, name: &str, what: &str, error: Option<&api::Error>) {
         let failure = error.map(|error| {
-            self.metrics.write_failed(error);
-            Failure { error: format!("{what}: {error}"), at: self.context.clock.now() }
+            self.metrics.count_failed_write(error);
+            ChangeFailure { error: format!("{what}: {error}"), failed_at: self.context.clock.now() }
         });
-        self.fleet.lock().note_write(name, failure);
+        self.node_records.lock().record_write_result(name, failure);
     }
 }

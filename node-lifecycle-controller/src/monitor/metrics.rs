@@ -9,64 +9,69 @@ use common::{
     api,
     intern::Text,
     metrics::{Counter, Counters, Gauge, Gauges, Histogram, Metrics, Stability, exponential_buckets},
-    runtime::Context,
+    runtime::LoopContext,
 };
 use parking_lot::Mutex;
 
-use crate::disruption::{Count, ZoneStanding};
+use crate::disruption::{NodeCounts, ZoneStatus};
 
 use super::blindness::Blindness;
 
 /// Maximum number of zones with their own value of the label `zone`. Nodes choose their zones, so the number of zones is
 /// unlimited; further zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
 const MAX_ZONES: usize = 256;
-const OTHER_ZONES: &str = "(other zones)";
+const OTHER_ZONES_LABEL: &str = "(other zones)";
 
 /// Whether a zone with a label value of its own has nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Presence {
+enum ZonePresence {
     Present,
     Vanished,
 }
 
 /// Metric families of the node monitor.
 pub(crate) struct MonitorMetrics {
-    health: Gauges,
-    size: Gauges,
-    unhealthy: Gauges,
+    zone_health: Gauges,
+    zone_size: Gauges,
+    unhealthy_nodes_in_zone: Gauges,
     evictions: Counters,
     /// Seconds for the requests of a pass that change one node.
-    pub(crate) node_duration: Histogram,
+    pub(crate) node_update_duration: Histogram,
     /// Seconds from the snapshot of a pass to its last request.
     pub(crate) pass_duration: Histogram,
     /// Counts a node each time a pass examines it.
-    pub(crate) examined: Counter,
+    pub(crate) examined_nodes_total: Counter,
     /// Seconds for which no node has been judged; 0 if nodes are judged, and on a standby.
-    pub(crate) blind: Gauge,
+    pub(crate) blind_seconds: Gauge,
     /// Number of times that passes ceased to judge nodes, because heartbeats may have been missed.
-    pub(crate) blind_times: Counter,
+    pub(crate) blind_total: Counter,
     /// Share of nodes, between 0 and 1, that have a `NoExecute` taint or wait for one that their zone allows.
     pub(crate) tainted_share: Gauge,
     /// Value of the flag `--node-taint-alarm-share`.
-    pub(crate) alarm_share: Gauge,
-    writes_failed: Counters,
+    pub(crate) taint_alarm_share: Gauge,
+    failed_writes_total: Counters,
     /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
-    pub(crate) held: Gauge,
-    known: Mutex<BTreeMap<Text, Presence>>,
+    pub(crate) held_taints: Gauge,
+    zone_presences: Mutex<BTreeMap<Text, ZonePresence>>,
 }
 
 impl MonitorMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let zone_gauge = |name, help| metrics.gauge(name, Stability::Alpha, help, &["zone"]);
-        let own_gauge = |name, help| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
-        let own_counter = |name, help| metrics.counter(name, Stability::Alpha, help, &[]).with(&[]);
+        let own_gauge = |name, help| metrics.gauge(name, Stability::Alpha, help, &[]).with_label_values(&[]);
+        let own_counter = |name, help| metrics.counter(name, Stability::Alpha, help, &[]).with_label_values(&[]);
         let histogram = |name, help, start| {
-            metrics.histogram(name, Stability::Alpha, help, &[], exponential_buckets(start, 4.0, 8)).with(&[])
+            metrics
+                .histogram(name, Stability::Alpha, help, &[], exponential_buckets(start, 4.0, 8))
+                .with_label_values(&[])
         };
         Self {
-            health: zone_gauge("node_collector_zone_health", "Gauge measuring percentage of healthy nodes per zone."),
-            size: zone_gauge("node_collector_zone_size", "Gauge measuring number of registered Nodes per zones."),
-            unhealthy: zone_gauge(
+            zone_health: zone_gauge(
+                "node_collector_zone_health",
+                "Gauge measuring percentage of healthy nodes per zone.",
+            ),
+            zone_size: zone_gauge("node_collector_zone_size", "Gauge measuring number of registered Nodes per zones."),
+            unhealthy_nodes_in_zone: zone_gauge(
                 "node_collector_unhealthy_nodes_in_zone",
                 "Gauge measuring number of not Ready Nodes per zones.",
             ),
@@ -76,7 +81,7 @@ impl MonitorMetrics {
                 "Number of Node evictions that happened since current instance of NodeController started.",
                 &["zone"],
             ),
-            node_duration: histogram(
+            node_update_duration: histogram(
                 "node_collector_update_node_health_duration_seconds",
                 "Duration in seconds for NodeController to update the health of a single node.",
                 0.001,
@@ -86,15 +91,15 @@ impl MonitorMetrics {
                 "Duration in seconds for NodeController to update the health of all nodes.",
                 0.01,
             ),
-            examined: own_counter(
+            examined_nodes_total: own_counter(
                 "nonet_node_monitor_examined_nodes_total",
                 "Nodes that passes examined, because they changed or because their deadline had passed",
             ),
-            blind: own_gauge(
+            blind_seconds: own_gauge(
                 "nonet_node_monitor_blind_seconds",
                 "Seconds for which this process has judged no node, because it has no live view of nodes and Leases; 0 on a standby",
             ),
-            blind_times: own_counter(
+            blind_total: own_counter(
                 "nonet_node_monitor_blind_total",
                 "Number of times this process lost its live view of nodes and Leases",
             ),
@@ -102,92 +107,92 @@ impl MonitorMetrics {
                 "nonet_node_tainted_share",
                 "Share of all nodes that have a NoExecute taint of this program or wait for one that their zone allows",
             ),
-            alarm_share: own_gauge(
+            taint_alarm_share: own_gauge(
                 "nonet_node_taint_alarm_share",
                 "Value of --node-taint-alarm-share, the share of tainted nodes above which an Event is recorded; 0: never",
             ),
-            held: own_gauge(
+            held_taints: own_gauge(
                 "nonet_node_taints_held",
                 "Nodes that get no NoExecute taint because of --node-taint-max-share",
             ),
-            writes_failed: metrics.counter(
+            failed_writes_total: metrics.counter(
                 "nonet_node_writes_failed_total",
                 Stability::Alpha,
                 "Failed changes of conditions and NoExecute taints of nodes, by class of error",
                 &["error"],
             ),
-            known: Mutex::default(),
+            zone_presences: Mutex::default(),
         }
     }
 
     /// Makes every scrape of the metrics update the gauge of blindness first.
-    pub(crate) fn show_blindness(&self, context: &Context, blindness: &Arc<Blindness>) {
-        let blind = self.blind.clone();
+    pub(crate) fn update_blindness_on_scrape(&self, context: &LoopContext, blindness: &Arc<Blindness>) {
+        let blind = self.blind_seconds.clone();
         let blindness = Arc::downgrade(blindness);
         context.metrics.before_scrape(move || {
             let Some(blindness) = blindness.upgrade() else { return };
-            blind.set(blindness.duration().map_or(0.0, |time| time.as_secs_f64()));
+            blind.set(blindness.blind_duration().map_or(0.0, |time| time.as_secs_f64()));
         });
     }
 
-    /// Returns the label value of a zone that has nodes; `OTHER_ZONES` if all values are taken.
-    fn label<'a>(&self, zone: &'a Text) -> &'a str {
-        let mut known = self.known.lock();
+    /// Returns the label value of a zone that has nodes; `OTHER_ZONES_LABEL` if all values are taken.
+    fn zone_label<'a>(&self, zone: &'a Text) -> &'a str {
+        let mut known = self.zone_presences.lock();
         if let Some(presence) = known.get_mut(zone) {
-            *presence = Presence::Present;
+            *presence = ZonePresence::Present;
             return zone;
         }
         if known.len() >= MAX_ZONES {
-            let vanished = known.iter().find(|(_, presence)| **presence == Presence::Vanished);
-            let Some(vanished) = vanished.map(|(zone, _)| zone.clone()) else { return OTHER_ZONES };
+            let vanished = known.iter().find(|(_, presence)| **presence == ZonePresence::Vanished);
+            let Some(vanished) = vanished.map(|(zone, _)| zone.clone()) else { return OTHER_ZONES_LABEL };
             known.remove(&vanished);
-            self.remove(&vanished);
+            self.remove_zone(&vanished);
         }
-        known.insert(zone.clone(), Presence::Present);
-        self.evictions.with(&[zone]).inc_by(0);
+        known.insert(zone.clone(), ZonePresence::Present);
+        self.evictions.with_label_values(&[zone]).inc_by(0);
         zone
     }
 
     /// Removes the label value of a zone from all metrics.
-    fn remove(&self, zone: &str) {
-        for gauges in [&self.health, &self.size, &self.unhealthy] {
+    fn remove_zone(&self, zone: &str) {
+        for gauges in [&self.zone_health, &self.zone_size, &self.unhealthy_nodes_in_zone] {
             gauges.remove(&[zone]);
         }
         self.evictions.remove(&[zone]);
     }
 
     /// Counts a node of this zone that got its `NoExecute` taint.
-    pub(crate) fn evicted(&self, zone: &Text) {
-        self.evictions.with(&[self.label(zone)]).inc();
+    pub(crate) fn count_eviction(&self, zone: &Text) {
+        self.evictions.with_label_values(&[self.zone_label(zone)]).inc();
     }
 
     /// Counts a failed change of a node by the class of its error.
-    pub(crate) fn write_failed(&self, error: &api::Error) {
-        self.writes_failed.with(&[error.label()]).inc();
+    pub(crate) fn count_failed_write(&self, error: &api::Error) {
+        self.failed_writes_total.with_label_values(&[error.label()]).inc();
     }
 
     /// Updates the metrics of zones with nodes, and shows 0 nodes for zones that have lost their last node.
-    pub(crate) fn zones(&self, zones: &BTreeMap<Text, ZoneStanding>, vanished: &BTreeSet<Text>) {
+    pub(crate) fn update_zones(&self, zones: &BTreeMap<Text, ZoneStatus>, vanished: &BTreeSet<Text>) {
         for zone in vanished {
-            if let Some(presence) = self.known.lock().get_mut(zone) {
-                *presence = Presence::Vanished;
-                self.show(zone, Count::default());
+            if let Some(presence) = self.zone_presences.lock().get_mut(zone) {
+                *presence = ZonePresence::Vanished;
+                self.set_zone_gauges(zone, NodeCounts::default());
             }
         }
         for (zone, standing) in zones {
-            let label = self.label(zone);
-            if label != OTHER_ZONES {
-                self.show(label, standing.count);
+            let label = self.zone_label(zone);
+            if label != OTHER_ZONES_LABEL {
+                self.set_zone_gauges(label, standing.node_counts);
             }
         }
     }
 
-    fn show(&self, label: &str, count: Count) {
-        let size = count.size();
+    fn set_zone_gauges(&self, label: &str, count: NodeCounts) {
+        let size = count.total();
         let health = if size == 0 { 100.0 } else { 100.0 * count.ready as f64 / size as f64 };
-        self.health.with(&[label]).set(health);
-        self.size.with(&[label]).set(size as f64);
-        self.unhealthy.with(&[label]).set(count.not_ready as f64);
+        self.zone_health.with_label_values(&[label]).set(health);
+        self.zone_size.with_label_values(&[label]).set(size as f64);
+        self.unhealthy_nodes_in_zone.with_label_values(&[label]).set(count.not_ready as f64);
     }
 }
 
@@ -196,13 +201,13 @@ mod tests {
     use super::*;
     use crate::disruption::ZoneState;
 
-    fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStanding> {
-        let standing = ZoneStanding { state: ZoneState::Normal, count: Count { ready: 1, not_ready: 0 } };
+    fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStatus> {
+        let standing = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 0 } };
         names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), standing)).collect()
     }
 
     fn lines(registry: &Metrics, name: &str) -> Vec<String> {
-        registry.prometheus().lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+        registry.render_prometheus().lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
     }
 
     #[test]
@@ -211,8 +216,8 @@ mod tests {
         let metrics = MonitorMetrics::new(&registry);
         for n in 0..2 * MAX_ZONES {
             let vanished = zones(n.checked_sub(1)).into_keys().collect();
-            metrics.zones(&zones([n]), &vanished);
-            metrics.evicted(&Text::new(&format!("z{n:03}")));
+            metrics.update_zones(&zones([n]), &vanished);
+            metrics.count_eviction(&Text::new(&format!("z{n:03}")));
         }
         for name in ["node_collector_zone_size{", "node_collector_evictions_total{"] {
             let all = lines(&registry, name);
@@ -231,13 +236,13 @@ mod tests {
     fn zones_beyond_the_maximum_share_one_label_value() {
         let registry = Metrics::new();
         let metrics = MonitorMetrics::new(&registry);
-        metrics.zones(&zones(0..MAX_ZONES + 2), &BTreeSet::new());
+        metrics.update_zones(&zones(0..MAX_ZONES + 2), &BTreeSet::new());
         assert_eq!(lines(&registry, "node_collector_zone_size{").len(), MAX_ZONES);
-        metrics.evicted(&Text::new("z256"));
-        assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES)));
+        metrics.count_eviction(&Text::new("z256"));
+        assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES_LABEL)));
         // Zone 7 loses its nodes, and zone 256 gets its label value.
         let vanished = zones([7]).into_keys().collect();
-        metrics.zones(&zones((0..=MAX_ZONES).filter(|n| *n != 7)), &vanished);
+        metrics.update_zones(&zones((0..=MAX_ZONES).filter(|n| *n != 7)), &vanished);
         let sizes = lines(&registry, "node_collector_zone_size{").join(" ");
         assert!(sizes.contains("z256") && !sizes.contains("z007"), "{sizes}");
     }

@@ -4,26 +4,26 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
-    api::{self, Patch},
+    api::{self, PatchFormat},
     conditions::seconds,
-    io::{Class, Request, Role},
+    io::{ObjectRole, RefusalClass, Request},
     object::Object as _,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    change::Change,
-    notes::{Io, Note, Question},
+    change::NodeChange,
+    notes::{Io, MonitorNote, MonitorQuery},
 };
-use crate::objects::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node};
+use crate::objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
 /// Number of nodes whose requests one loop of the node monitor sends concurrently.
-pub(super) const NODE_WORKERS: usize = 8;
+pub(super) const CONCURRENT_NODES: usize = 8;
 /// Maximum number of attempts of one sync to change a node whose version keeps changing. Upstream: `UpdateTaintBackoff`.
-const ATTEMPTS: usize = 5;
+const MAX_CHANGE_ATTEMPTS: usize = 5;
 /// Pause before the next attempt after a conflict; jitter lengthens the pause by up to 100 %.
-const PAUSE: Duration = Duration::from_millis(100);
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// State of a node on the server. The taints are kept as JSON, so that a write preserves fields unknown to this program.
 pub(super) struct LiveNode {
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for LiveNode {
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut node: Node = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        node.trim();
+        node.drop_unneeded_fields();
         let Wire { spec } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         Ok(Self { node: Arc::new(node), taints: spec.taints.unwrap_or_default() })
     }
@@ -53,10 +53,10 @@ impl<'de> Deserialize<'de> for LiveNode {
 
 /// Reads a node from the server and records its state. Returns `None` in a forecast, which sends nothing.
 pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
-    let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
+    let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).with_reason(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
     if let Some(live) = &live {
-        io.note(Note::Seen(Arc::clone(&live.node)));
+        io.apply_note(MonitorNote::NodeStateReceived(Arc::clone(&live.node)));
     }
     Ok(live)
 }
@@ -64,7 +64,7 @@ pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) ->
 /// Reads a node from the server, and makes the change that its state requires. Returns whether the node was changed.
 pub(super) async fn change_node(
     known: &Arc<Node>,
-    change: Change,
+    change: NodeChange,
     why: impl Into<Cow<'static, str>>,
     io: Io<'_>,
 ) -> Result<bool, api::Error> {
@@ -76,52 +76,54 @@ pub(super) async fn change_node(
             live => live?,
         };
         if live.as_ref().is_some_and(|live| live.node.metadata.uid != known.metadata.uid) {
-            io.deviate("another Node has its name");
+            io.explain_deviation("another Node has its name");
             return Ok(false);
         }
         // While the node was read, a heartbeat may have arrived, the live view may be lost, or other nodes may have failed.
-        let may_be_tainted = || io.observe_again(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
-        let is_due = change != Change::Taint || may_be_tainted().unwrap_or(true);
+        let may_be_tainted = || io.observe_again(MonitorQuery::MayBeTainted(Arc::clone(&known.metadata.name)));
+        let is_due = change != NodeChange::AddNoExecute || may_be_tainted().unwrap_or(true);
         // In a forecast, nothing was read, so the cached state of the node is used.
         let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
-        let edit = change.edit(node, is_due);
+        let edit = change.required_edit(node, is_due);
         if edit.is_empty() {
-            io.deviate(format!("Node {} no longer needs a change", node.metadata.name));
+            io.explain_deviation(format!("Node {} no longer needs a change", node.metadata.name));
             return Ok(false);
         }
-        let body = io.body(|| edit.patch(taints, &seconds::text(io.now())));
-        let request = Request::patch(NODES, &node.metadata, Patch::Strategic, body).role(Role::Itself);
-        match io.send_and_read::<LiveNode>(request.doing(change.doing()).because(why.clone())).await {
+        let body = io.encode_body(|| edit.merge_patch(taints, &seconds::format_rfc3339(io.now())));
+        let request =
+            Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).role(ObjectRole::SyncedObject);
+        match io.send_and_read::<LiveNode>(request.with_verb_text(change.request_text()).with_reason(why.clone())).await
+        {
             Ok(changed) => {
                 if let Some(changed) = changed {
-                    io.note(Note::Seen(changed.node));
+                    io.apply_note(MonitorNote::NodeStateReceived(changed.node));
                 }
                 return Ok(true);
             }
-            Err(refusal) if refusal.class == Class::Gone => return Ok(false),
-            Err(refusal) if refusal.class == Class::Changed && attempt < ATTEMPTS => {}
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(false),
+            Err(refusal) if refusal.class == RefusalClass::VersionConflict && attempt < MAX_CHANGE_ATTEMPTS => {}
             Err(refusal) => return Err(refusal.error),
         }
         attempt += 1;
-        io.pause_with_jitter(PAUSE, 1.0).await;
+        io.pause_with_jitter(CONFLICT_PAUSE, 1.0).await;
     }
 }
 
 /// Reads the Lease of a node, and returns whether the server has a renewal that this process has not seen.
-pub(super) async fn has_renewed(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
+pub(super) async fn has_unseen_renewal(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
-    let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), name);
-    let lease = match io.send_and_read::<Lease>(request.because("the node may have renewed it meanwhile")).await {
+    let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), name);
+    let lease = match io.send_and_read::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
         Err(refusal) if refusal.error.is_not_found() => None,
         Err(refusal) => return Err(refusal.error),
         Ok(lease) => lease,
     };
-    io.note(Note::Answered);
-    let Some(renewal) = lease.map(|lease| lease.renewed()) else { return Ok(false) };
-    let is_news = io.observe_again(Question::IsNews(Arc::clone(name), renewal)).unwrap_or(false);
+    io.apply_note(MonitorNote::LeaseReadSucceeded);
+    let Some(renewal) = lease.map(|lease| lease.renew_time()) else { return Ok(false) };
+    let is_news = io.observe_again(MonitorQuery::IsNewRenewal(Arc::clone(name), renewal)).unwrap_or(false);
     if is_news {
-        io.note(Note::Renewed(Arc::clone(name), renewal));
-        io.deviate(format!("Node {name} has renewed its Lease"));
+        io.apply_note(MonitorNote::LeaseRenewed(Arc::clone(name), renewal));
+        io.explain_deviation(format!("Node {name} has renewed its Lease"));
     }
     Ok(is_news)
 }

@@ -4,63 +4,63 @@ use std::{sync::Arc, time::Duration};
 
 use common::{api, intern::Text, io, meta::Uid};
 
-use super::rounds::snapshot::Reports;
+use super::rounds::snapshot::NodesToReport;
 use crate::{
-    objects::{Name, Node, Renewal},
-    taints::Cause,
+    objects::{Node, NodeName, RenewTime},
+    taints::TaintCause,
 };
 
 /// A fact that a sync reports: it changes the memory of the node monitor, or it is logged, counted or recorded as an Event.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum MonitorNote {
     /// Added, removed and silent nodes to record as Events.
-    Reports(Reports),
+    ReportNodes(NodesToReport),
     /// The condition `Ready` of the node with this name and UID was changed from `True` to `Unknown`.
-    NotReady(Name, Uid),
+    BecameNotReady(NodeName, Uid),
     /// A large share of nodes is tainted or waits for a taint; the text is the message of the Event.
-    Alarm(String),
+    ManyNodesTainted(String),
     /// The server answered a read of Leases, which is evidence of a live view of nodes.
-    Answered,
+    LeaseReadSucceeded,
     /// A read of Leases failed with this error.
-    Unanswered(api::Error),
+    LeaseReadFailed(api::Error),
     /// The state of a node in an answer of the server.
-    Seen(Arc<Node>),
+    NodeStateReceived(Arc<Node>),
     /// A renewal time that was read from the server and differs from the recorded one of the node's Lease.
-    Renewed(Name, Renewal),
+    LeaseRenewed(NodeName, RenewTime),
     /// The conditions of a silent node could not be written. The flag is true if the answer was lost and the write may have
     /// taken effect.
-    Spared(Name, bool),
+    ConditionWriteFailed(NodeName, bool),
     /// The server denied the write of the conditions of a silent node because of their content.
-    Denied(Name),
+    ConditionWriteDenied(NodeName),
     /// A change of a node was attempted. The text describes the change; the error is `None` if the change succeeded.
-    Changed(Name, &'static str, Option<api::Error>),
+    NodeChangeAttempted(NodeName, &'static str, Option<api::Error>),
     /// The time that a pass needed for the action on one node.
-    Took(Duration),
+    ActionDuration(Duration),
     /// A node got its `NoExecute` taint; the text is the key of its zone.
-    Tainted(Name, Text, Cause),
+    NodeTainted(NodeName, Text, TaintCause),
     /// A `NoExecute` taint could not be written, so the node moves behind the other waiting nodes of its zone.
-    NotTainted(Name, api::Error),
+    TaintWriteFailed(NodeName, api::Error),
     /// The wait of a node for its `NoExecute` taint ends, because the taint is no longer necessary.
-    Released(Name),
+    TaintUnnecessary(NodeName),
     /// All requests of a pass over nodes have been answered.
-    Passed,
+    PassFinished,
 }
 
 /// A question that a sync asks before a write, because its snapshot may be outdated.
 #[derive(Debug)]
-pub(crate) enum Question {
+pub(crate) enum MonitorQuery {
     /// True if a node has been silent for its grace period, and this process had a live view of nodes for that time.
-    IsSilent(Name),
+    IsSilent(NodeName),
     /// Whether a node may get its `NoExecute` taint, by the current states of the node and of all zones.
-    MayBeTainted(Name),
+    MayBeTainted(NodeName),
     /// Whether a renewal of a node's Lease differs from the recorded one.
-    IsNews(Name, Renewal),
+    IsNewRenewal(NodeName, RenewTime),
 }
 
-impl io::Note for Note {
-    type Question = Question;
-    type Fresh = bool;
+impl io::Note for MonitorNote {
+    type Query = MonitorQuery;
+    type NewState = bool;
 }
 
 /// The access of a sync to the API server and to the memory of the node monitor.
-pub(crate) type Io<'r> = io::Io<'r, Note>;
+pub(crate) type Io<'r> = io::Io<'r, MonitorNote>;

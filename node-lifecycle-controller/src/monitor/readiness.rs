@@ -9,33 +9,33 @@ mod snapshot;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
     pods::PODS,
 };
 use jiff::Timestamp;
 
 use super::{
-    memory::Monitor,
-    notes::{Note, Question},
+    memory::NodeMonitor,
+    notes::{MonitorNote, MonitorQuery},
 };
 
 use plan::Plan;
 use snapshot::Snapshot;
 
 /// The loop that sets the condition `Ready` of Pods to `False` when their node is not ready.
-pub(crate) struct Readiness(pub(super) Arc<Monitor>);
+pub(crate) struct PodReadinessController(pub(super) Arc<NodeMonitor>);
 
-impl Controller for Readiness {
+impl Controller for PodReadinessController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = MonitorNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(&self.0, key))
     }
 
@@ -43,21 +43,21 @@ impl Controller for Readiness {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, MonitorNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         let meta = &snapshot.pod.meta;
         (ObjectRef::new(PODS, meta), meta.uid.clone())
     }
 
-    fn note(&self, _: &Snapshot, note: Note) {
-        self.0.note(note);
+    fn apply_note(&self, _: &Snapshot, note: MonitorNote) {
+        self.0.apply_note(note);
     }
 
-    fn observe_again(&self, _: &Snapshot, question: Question) -> Option<bool> {
-        Some(self.0.answer(question))
+    fn observe_again(&self, _: &Snapshot, question: MonitorQuery) -> Option<bool> {
+        Some(self.0.answer_query(question))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -10,10 +10,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::Uid,
     queue::{Priority, Queue, QueueKey},
 };
@@ -21,24 +21,24 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    blindness::Change,
-    memory::Monitor,
-    notes::{Note, Question},
+    blindness::BlindnessChange,
+    memory::NodeMonitor,
+    notes::{MonitorNote, MonitorQuery},
 };
 
 use plan::{Plan, health, tainting};
-use snapshot::{BrakeLimits, HealthSnapshot, Share, Snapshot, TaintingSnapshot};
+use snapshot::{HealthSnapshot, Snapshot, TaintShareLimits, TaintedShare, TaintingSnapshot};
 
 /// The kinds of rounds. Each kind is one key in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Round {
+pub(crate) enum RoundKind {
     /// A pass over the nodes that changed or are due.
     Health,
     /// The tainting of nodes that wait for a `NoExecute` taint.
     Tainting,
 }
 
-impl Round {
+impl RoundKind {
     pub(super) const ALL: [Self; 2] = [Self::Health, Self::Tainting];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -49,13 +49,13 @@ impl Round {
     }
 }
 
-impl fmt::Display for Round {
+impl fmt::Display for RoundKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl QueueKey for Round {
+impl QueueKey for RoundKind {
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|round| round.as_str() == text)
     }
@@ -66,51 +66,51 @@ impl QueueKey for Round {
 }
 
 /// The loop that runs passes over nodes and taints waiting nodes.
-pub(crate) struct Rounds {
-    pub(super) monitor: Arc<Monitor>,
-    pub(super) queue: Queue<Round>,
-    pub(super) brake: BrakeLimits,
+pub(crate) struct RoundsController {
+    pub(super) monitor: Arc<NodeMonitor>,
+    pub(super) queue: Queue<RoundKind>,
+    pub(super) share_limits: TaintShareLimits,
     /// True from the alarm about tainted nodes until their share no longer exceeds the flag `--node-taint-alarm-share`.
-    pub(super) is_alarmed: Mutex<bool>,
+    pub(super) is_alarm_active: Mutex<bool>,
 }
 
-impl Controller for Rounds {
-    type Key = Round;
+impl Controller for RoundsController {
+    type Key = RoundKind;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = MonitorNote;
 
-    fn observe(&self, round: &Round, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        Ok(Observed::Ready(self.observe(*round)))
+    fn observe(&self, round: &RoundKind, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+        Ok(Observation::Ready(self.observe(*round)))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(_: &Snapshot, plan: &Plan, io: Io<'_, MonitorNote>) -> Result<Requeue, SyncError> {
         act::act(plan, io).await
     }
 
-    fn object(_: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }
 
-    fn note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_note(&self, snapshot: &Snapshot, note: MonitorNote) {
         match (note, snapshot) {
-            (Note::Passed, Snapshot::Health(snapshot)) => {
-                let took = self.monitor.context.clock.instant().saturating_duration_since(snapshot.now);
+            (MonitorNote::PassFinished, Snapshot::Health(snapshot)) => {
+                let took = self.monitor.context.clock.monotonic_now().saturating_duration_since(snapshot.now);
                 self.monitor.metrics.pass_duration.observe(took.as_secs_f64());
             }
-            (note, _) => self.monitor.note(note),
+            (note, _) => self.monitor.apply_note(note),
         }
     }
 
-    fn observe_again(&self, _: &Snapshot, question: Question) -> Option<bool> {
-        Some(self.monitor.answer(question))
+    fn observe_again(&self, _: &Snapshot, question: MonitorQuery) -> Option<bool> {
+        Some(self.monitor.answer_query(question))
     }
 
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+    fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
         match (snapshot, plan) {
             (Snapshot::Health(snapshot), Plan::Health(plan)) => self.record_health(snapshot, plan),
             (Snapshot::Tainting(snapshot), Plan::Tainting(plan)) => self.record_tainting(snapshot, plan),
@@ -123,34 +123,37 @@ impl Controller for Rounds {
     }
 }
 
-impl Rounds {
+impl RoundsController {
     fn record_health(&self, snapshot: &HealthSnapshot, plan: &health::Plan) {
-        let unseen_for = self.monitor.fleet.lock().sight.blind_for(snapshot.now);
-        self.monitor.heartbeats.note_trouble(snapshot.trouble.is_some());
-        let mut fleet = self.monitor.fleet.lock();
-        fleet.passed(plan, snapshot.now);
-        self.monitor.metrics.zones(&fleet.zones.standings(), &fleet.zones.take_vanished());
-        self.monitor.metrics.examined.inc_by(plan.judged.len() as u64);
-        let waiting = fleet.zones.waiting();
+        let unseen_for = self.monitor.node_records.lock().live_view.blind_for(snapshot.now);
+        self.monitor.heartbeats.record_live_view_problem(snapshot.watch_error.is_some());
+        let mut fleet = self.monitor.node_records.lock();
+        fleet.apply_pass(plan, snapshot.now);
+        self.monitor.metrics.update_zones(&fleet.zones.zone_statuses(), &fleet.zones.take_vanished_zones());
+        self.monitor.metrics.examined_nodes_total.inc_by(plan.judged_nodes.len() as u64);
+        let waiting = fleet.zones.waiting_count();
         if waiting > 0 {
-            self.queue.add(Round::Tainting, Priority::Normal);
+            self.queue.add(RoundKind::Tainting, Priority::Normal);
         } else {
-            self.monitor.metrics.held.set(0.0);
+            self.monitor.metrics.held_taints.set(0.0);
         }
-        let share = Share { count: fleet.tainted() + fleet.zones.expected(), nodes: fleet.len() };
-        self.monitor.metrics.tainted_share.set(share.value());
-        if !share.is_alarming(self.brake.alarm) {
-            *self.is_alarmed.lock() = false;
+        let share = TaintedShare {
+            tainted_count: fleet.tainted_count() + fleet.zones.taintable_waiting_count(),
+            total_nodes: fleet.len(),
+        };
+        self.monitor.metrics.tainted_share.set(share.fraction());
+        if !share.is_above_alarm_share(self.share_limits.alarm_share) {
+            *self.is_alarm_active.lock() = false;
         }
         drop(fleet);
-        self.note_blindness(plan.blind.as_deref(), unseen_for, snapshot.now);
+        self.record_blindness(plan.blind_reason.as_deref(), unseen_for, snapshot.now);
     }
 
     /// Counts and logs the loss of this process's live view of nodes, and logs its return.
-    fn note_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
-        match self.monitor.blindness.note(blind.is_some(), unseen_for, now) {
-            Some(Change::Began) => {
-                self.monitor.metrics.blind_times.inc();
+    fn record_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
+        match self.monitor.blindness.record_pass(blind.is_some(), unseen_for, now) {
+            Some(BlindnessChange::Began) => {
+                self.monitor.metrics.blind_total.inc();
                 let why = blind.unwrap_or_default();
                 tracing::warn!(
                     logger = "node-controller",
@@ -158,7 +161,7 @@ impl Rounds {
                     "Nodes are not judged, because there is no live view of them"
                 );
             }
-            Some(Change::Ended) => {
+            Some(BlindnessChange::Ended) => {
                 tracing::info!(logger = "node-controller", "Nodes are judged again, and all grace periods restart");
             }
             None => {}
@@ -166,17 +169,20 @@ impl Rounds {
     }
 
     fn record_tainting(&self, snapshot: &TaintingSnapshot, plan: &tainting::Plan) {
-        let mut fleet = self.monitor.fleet.lock();
-        for chosen in &plan.chosen {
-            fleet.zones.spend(&chosen.zone, snapshot.now);
+        let mut fleet = self.monitor.node_records.lock();
+        for chosen in &plan.nodes_to_taint {
+            fleet.zones.take_token(&chosen.zone_key, snapshot.now);
         }
-        for name in &plan.over {
-            fleet.release(name);
+        for name in &plan.nodes_no_longer_waiting {
+            fleet.stop_waiting(name);
         }
-        let mut is_alarmed = self.is_alarmed.lock();
-        *is_alarmed = plan.alarm.is_some() || (*is_alarmed && plan.is_alarmed);
-        let share = Share { count: snapshot.tainted + plan.expected, nodes: snapshot.nodes };
-        self.monitor.metrics.tainted_share.set(share.value());
-        self.monitor.metrics.held.set(plan.held as f64);
+        let mut is_alarmed = self.is_alarm_active.lock();
+        *is_alarmed = plan.alarm_message.is_some() || (*is_alarmed && plan.is_share_alarming);
+        let share = TaintedShare {
+            tainted_count: snapshot.tainted_count + plan.taintable_waiting_count,
+            total_nodes: snapshot.total_nodes,
+        };
+        self.monitor.metrics.tainted_share.set(share.fraction());
+        self.monitor.metrics.held_taints.set(plan.held_back_count as f64);
     }
 }

@@ -2,76 +2,80 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use common::{controller::Loop, runtime::Running};
+use common::{controller::Loop, runtime::RunningLoop};
 use serde_json::{Value, json};
 
 use super::{
-    readiness::Readiness,
-    rounds::{Round, Rounds},
-    upkeep::Upkeep,
+    readiness::PodReadinessController,
+    rounds::{RoundKind, RoundsController},
+    upkeep::NodeUpkeepController,
 };
 
 /// Maximum number of nodes with a failed change that `/debug/explain` lists.
-const LISTED: usize = 100;
+const MAX_LISTED_FAILURES: usize = 100;
 
 /// The running loops of the node monitor: rounds, upkeep of nodes, and readiness of Pods.
-pub(super) struct Trio {
-    pub(super) rounds: Arc<Loop<Rounds>>,
-    pub(super) nodes: Arc<Loop<Upkeep>>,
-    pub(super) pods: Arc<Loop<Readiness>>,
+pub(super) struct MonitorLoops {
+    pub(super) rounds_loop: Arc<Loop<RoundsController>>,
+    pub(super) upkeep_loop: Arc<Loop<NodeUpkeepController>>,
+    pub(super) readiness_loop: Arc<Loop<PodReadinessController>>,
 }
 
-impl Running for Trio {
-    fn ready(&self) -> Result<(), String> {
-        self.rounds.ready()
+impl RunningLoop for MonitorLoops {
+    fn check_ready(&self) -> Result<(), String> {
+        self.rounds_loop.check_ready()
     }
 
-    fn troubles(&self) -> Option<String> {
-        self.rounds.controller().monitor.troubles()
+    fn problems_besides_readiness(&self) -> Option<String> {
+        self.rounds_loop.controller().monitor.blindness_reason()
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.rounds.debug_queue();
-        out["nodes"] = self.nodes.debug_queue()["queue"].take();
-        out["pods"] = self.pods.debug_queue()["queue"].take();
+        let mut out = self.rounds_loop.debug_queue();
+        out["nodes"] = self.upkeep_loop.debug_queue()["queue"].take();
+        out["pods"] = self.readiness_loop.debug_queue()["queue"].take();
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.rounds.debug_cache()
+        self.rounds_loop.debug_cache()
     }
 
     /// Explains a key: `health` and `tainting` are rounds, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {
-                let mut out = self.rounds.explain(None);
-                let parts = [self.nodes.explain(None), self.pods.explain(None)];
+                let mut out = self.rounds_loop.explain(None);
+                let parts = [self.upkeep_loop.explain(None), self.readiness_loop.explain(None)];
                 for (part, list) in parts.iter().flat_map(|part| [(part, "failing"), (part, "recent")]) {
                     let more = part[list].as_array().into_iter().flatten().cloned();
                     if let Some(all) = out[list].as_array_mut() {
                         all.extend(more);
                     }
                 }
-                let monitor = &self.rounds.controller().monitor;
+                let monitor = &self.rounds_loop.controller().monitor;
                 if let Some(failing) = out["failing"].as_array_mut() {
-                    failing.extend(monitor.fleet.lock().failures(LISTED).into_iter().map(|(node, failure)| {
-                        let error = json!({"error": failure.error, "at": failure.at.to_string()});
-                        json!({"key": &*node, "state": "failing", "lastError": error})
-                    }));
+                    failing.extend(monitor.node_records.lock().failed_writes(MAX_LISTED_FAILURES).into_iter().map(
+                        |(node, failure)| {
+                            let error = json!({"error": failure.error, "at": failure.failed_at.to_string()});
+                            json!({"key": &*node, "state": "failing", "lastError": error})
+                        },
+                    ));
                 }
-                out["blind"] = json!(self.troubles());
+                out["blind"] = json!(self.problems_besides_readiness());
                 out
             }
-            Some(key) if key.contains('/') => self.pods.explain(Some(key)),
-            Some(key) if Round::ALL.iter().any(|round| round.as_str() == key) => self.rounds.explain(Some(key)),
-            Some(key) => self.nodes.explain(Some(key)),
+            Some(key) if key.contains('/') => self.readiness_loop.explain(Some(key)),
+            Some(key) if RoundKind::ALL.iter().any(|round| round.as_str() == key) => {
+                self.rounds_loop.explain(Some(key))
+            }
+            Some(key) => self.upkeep_loop.explain(Some(key)),
         }
     }
 
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            tokio::join!(self.rounds.shutdown(), self.nodes.shutdown(), self.pods.shutdown());
+            tokio::join!(self.rounds_loop.shutdown(), self.upkeep_loop.shutdown(), self.readiness_loop.shutdown());
         })
     }
 }

@@ -9,17 +9,17 @@ pub(crate) mod snapshot;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Observed},
+    controller::{Controller, Observation},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Failed, Io, Requeue},
+    io::{Io, Requeue, SyncError},
     meta::{Key, Uid},
 };
 use jiff::Timestamp;
 
 use super::{
-    memory::Monitor,
-    notes::{Note, Question},
+    memory::NodeMonitor,
+    notes::{MonitorNote, MonitorQuery},
 };
 use crate::objects::NODES;
 
@@ -27,15 +27,15 @@ use plan::Plan;
 use snapshot::Snapshot;
 
 /// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its key is a node.
-pub(crate) struct Upkeep(pub(super) Arc<Monitor>);
+pub(crate) struct NodeUpkeepController(pub(super) Arc<NodeMonitor>);
 
-impl Controller for Upkeep {
+impl Controller for NodeUpkeepController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
-    type Note = Note;
+    type Note = MonitorNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(&self.0, &key.name))
     }
 
@@ -43,21 +43,21 @@ impl Controller for Upkeep {
         decide::decide(snapshot)
     }
 
-    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Result<Requeue, Failed> {
+    async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_, MonitorNote>) -> Result<Requeue, SyncError> {
         act::act(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         let meta = &snapshot.node.metadata;
         (ObjectRef::new(NODES, meta), meta.uid.clone())
     }
 
-    fn note(&self, _: &Snapshot, note: Note) {
-        self.0.note(note);
+    fn apply_note(&self, _: &Snapshot, note: MonitorNote) {
+        self.0.apply_note(note);
     }
 
-    fn observe_again(&self, _: &Snapshot, question: Question) -> Option<bool> {
-        Some(self.0.answer(question))
+    fn observe_again(&self, _: &Snapshot, question: MonitorQuery) -> Option<bool> {
+        Some(self.0.answer_query(question))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -3,86 +3,86 @@
 use std::sync::{Arc, Weak};
 
 use common::{
-    controller::priority,
-    informer::handler,
+    controller::priority_of_origin,
+    informer::method_handler,
     meta::Key,
     object::Object as _,
     queue::Queue,
-    store::{Event, Origin},
+    store::{CacheEvent, ChangeOrigin},
 };
 use parking_lot::Mutex;
 
-use super::upkeep::decide::is_needed;
+use super::upkeep::decide::is_upkeep_needed;
 use crate::{
     caches::Caches,
-    fleet::Fleet,
-    objects::{CachedPod, Name, Node, NodeReady, ReadyCondition},
+    fleet::NodeRecords,
+    objects::{CachedPod, Node, NodeName, NodeReady, PodReadyStatus},
 };
 
 /// Enqueues the nodes and Pods that an event concerns. The reference to the caches is weak, because the caches own the
 /// handlers. `fleet` already contains the new state of a node when the event of the node arrives.
-pub(super) struct Watch {
-    pub(super) fleet: Arc<Mutex<Fleet>>,
+pub(super) struct MonitorHandlers {
+    pub(super) fleet: Arc<Mutex<NodeRecords>>,
     pub(super) caches: Weak<Caches>,
-    pub(super) nodes: Queue<Key>,
-    pub(super) pods: Queue<Key>,
+    pub(super) node_queue: Queue<Key>,
+    pub(super) pod_queue: Queue<Key>,
 }
 
-impl Watch {
+impl MonitorHandlers {
     /// Adds the handlers to the caches of Nodes and Pods.
     pub(super) fn register(self, caches: &Caches) {
         let watch = Arc::new(self);
-        caches.nodes.add_handler(handler(&watch, Self::on_node));
-        caches.pods.add_handler(handler(&watch, Self::on_pod));
+        caches.nodes.add_handler(method_handler(&watch, Self::on_node));
+        caches.pods.add_handler(method_handler(&watch, Self::on_pod));
     }
 
-    fn on_node(&self, event: &Event<Node>, origin: Origin) {
+    fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {
         let (node, was_ready) = match event {
-            Event::Added(node) => (node, true),
-            Event::Updated { old, new } => (new, old.ready() == NodeReady::True),
-            Event::Deleted(_) | Event::Unreadable(_) => return,
+            CacheEvent::Added(node) => (node, true),
+            CacheEvent::Updated { old, new } => (new, old.ready_status() == NodeReady::True),
+            CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => return,
         };
         let name = &node.metadata.name;
         let newest = self.fleet.lock().node(name).map(Arc::clone);
-        if newest.is_some_and(|node| is_needed(&node)) {
-            self.nodes.add(Key::new("", name), priority(origin));
+        if newest.is_some_and(|node| is_upkeep_needed(&node)) {
+            self.node_queue.add(Key::new("", name), priority_of_origin(origin));
         }
         // The kubelet of a silent node cannot mark Pods as not ready, so this program does. A node that is `Unknown` when it is
         // added may have become silent while no process was watching.
-        if was_ready && node.ready() == NodeReady::Unknown {
-            self.mark_pods(name, origin);
+        if was_ready && node.ready_status() == NodeReady::Unknown {
+            self.enqueue_ready_pods(name, origin);
         }
     }
 
-    fn mark_pods(&self, node: &Name, origin: Origin) {
+    fn enqueue_ready_pods(&self, node: &NodeName, origin: ChangeOrigin) {
         let Some(caches) = self.caches.upgrade() else { return };
-        for pod in caches.view().pods_of(node) {
-            if pod.ready == ReadyCondition::Other {
-                self.pods.add(pod.meta().key(), priority(origin));
+        for pod in caches.view().pods_on_node(node) {
+            if pod.ready_status == PodReadyStatus::Other {
+                self.pod_queue.add(pod.meta().key(), priority_of_origin(origin));
             }
         }
     }
 
     /// Enqueues a Pod that was assigned to a node that is not ready. A Pod that existed before this process started is enqueued
     /// only if its node is `Unknown`; on other nodes, the kubelet keeps the condition of the Pod up to date.
-    fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+    fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         let pod = match event {
-            Event::Added(pod) => pod,
-            Event::Updated { old, new } if old.node != new.node => new,
+            CacheEvent::Added(pod) => pod,
+            CacheEvent::Updated { old, new } if old.node_name != new.node_name => new,
             _ => return,
         };
-        if pod.node.is_empty() {
+        if pod.node_name.is_empty() {
             return;
         }
-        let ready = self.fleet.lock().node(&pod.node).map(|node| node.ready());
-        let is_new = matches!(origin, Origin::Watch | Origin::Relist);
+        let ready = self.fleet.lock().node(&pod.node_name).map(|node| node.ready_status());
+        let is_new = matches!(origin, ChangeOrigin::Watch | ChangeOrigin::Relist);
         let is_lost = match ready {
             Some(NodeReady::Unknown) => true,
             Some(NodeReady::False | NodeReady::Other) => is_new,
-            Some(NodeReady::True | NodeReady::Absent) | None => false,
+            Some(NodeReady::True | NodeReady::Missing) | None => false,
         };
         if is_lost {
-            self.pods.add(pod.meta().key(), priority(origin));
+            self.pod_queue.add(pod.meta().key(), priority_of_origin(origin));
         }
     }
 }

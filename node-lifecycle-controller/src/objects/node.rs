@@ -5,45 +5,45 @@ use std::{borrow::Cow, sync::Arc};
 use common::{
     conditions::{self, Condition, FALSE, TRUE, UNKNOWN},
     intern::{Labels, Text},
-    meta::{Annotations, Meta, Owners},
+    meta::{Annotations, Meta, OwnerRefs},
     object::{Object, Resource},
     taints::{NO_EXECUTE, Taint},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 /// The API resource of Nodes, which have no namespace.
-pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 /// The API resource of Leases; a node renews one of them as its heartbeat.
 pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
+    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
 
 /// Namespace of the Leases that nodes renew.
-pub const LEASE_NAMESPACE: &str = "kube-node-lease";
+pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Type of the condition that shows whether a node can run Pods, and whether a Pod can serve requests.
-pub const READY: &str = "Ready";
+pub const READY_CONDITION: &str = "Ready";
 
 /// Key of the taint by which an operator declares that a node is shut down and runs no Pods.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// Label that excludes a node from the counts that decide the state of its zone; the value of the label is ignored.
-const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
+const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 /// Labels with the region of a node; the first label that exists counts, even if its value is empty.
-const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
+const REGION_LABELS: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 /// Labels with the zone of a node; the first label that exists counts, even if its value is empty.
-const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+const ZONE_LABELS: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 
 /// `metadata.name` of a node; clones share the text.
-pub type Name = Arc<str>;
+pub type NodeName = Arc<str>;
 
 /// `spec.renewTime` of a Lease; `None` if it is missing or unreadable.
-pub type Renewal = Option<Timestamp>;
+pub type RenewTime = Option<Timestamp>;
 
 /// Status of the condition `Ready` of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeReady {
     /// The condition is missing.
-    Absent,
+    Missing,
     /// The node can run Pods and needs no `NoExecute` taint.
     True,
     /// The kubelet reports that the node cannot run Pods; the node gets the taint `not-ready`.
@@ -58,7 +58,7 @@ impl NodeReady {
     /// Returns the status for explanations; `none` if the condition is missing.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Absent => "none",
+            Self::Missing => "none",
             Self::True => TRUE,
             Self::False => FALSE,
             Self::Unknown => UNKNOWN,
@@ -97,13 +97,13 @@ impl Node {
     }
 
     /// Returns the taints with the effect `NoExecute`, which evict Pods without a matching toleration.
-    pub fn evicting(&self) -> impl Iterator<Item = &Taint> {
+    pub fn no_execute_taints(&self) -> impl Iterator<Item = &Taint> {
         self.taints().iter().filter(|taint| taint.effect == NO_EXECUTE)
     }
 
     /// Whether the node has the out-of-service taint and is not ready.
     pub fn is_out_of_service(&self) -> bool {
-        !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE)
+        !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE_TAINT)
     }
 
     /// Whether the node is cordoned: `spec.unschedulable` is true.
@@ -118,13 +118,13 @@ impl Node {
 
     /// Whether the condition `Ready` is `True`; false if it is missing.
     pub fn is_ready(&self) -> bool {
-        conditions::is_true(self.conditions(), READY)
+        conditions::is_true(self.conditions(), READY_CONDITION)
     }
 
     /// Returns the status of the condition `Ready`.
-    pub fn ready(&self) -> NodeReady {
-        match conditions::get(self.conditions(), READY).map(|ready| ready.status.as_str()) {
-            None => NodeReady::Absent,
+    pub fn ready_status(&self) -> NodeReady {
+        match conditions::get(self.conditions(), READY_CONDITION).map(|ready| ready.status.as_str()) {
+            None => NodeReady::Missing,
             Some(TRUE) => NodeReady::True,
             Some(FALSE) => NodeReady::False,
             Some(UNKNOWN) => NodeReady::Unknown,
@@ -133,14 +133,14 @@ impl Node {
     }
 
     /// Returns `lastHeartbeatTime` of the condition `Ready`, as text that is only compared for equality.
-    pub fn reported(&self) -> Option<&str> {
-        conditions::get(self.conditions(), READY)?.extra.get("lastHeartbeatTime")?.as_str()
+    pub fn last_heartbeat_time(&self) -> Option<&str> {
+        conditions::get(self.conditions(), READY_CONDITION)?.extra.get("lastHeartbeatTime")?.as_str()
     }
 
     /// Returns the key of the node's zone; empty if the node has neither a region nor a zone.
-    pub fn zone(&self) -> Text {
+    pub fn zone_key(&self) -> Text {
         let label = |keys: [&str; 2]| keys.iter().find_map(|key| self.metadata.labels.get(key)).unwrap_or_default();
-        let (region, zone) = (label(REGION), label(ZONE));
+        let (region, zone) = (label(REGION_LABELS), label(ZONE_LABELS));
         if region.is_empty() && zone.is_empty() {
             return Text::default();
         }
@@ -148,21 +148,21 @@ impl Node {
     }
 
     /// Whether a label excludes the node from the counts that decide the state of its zone.
-    pub fn is_excluded(&self) -> bool {
-        self.metadata.labels.get(EXCLUDE_DISRUPTION).is_some()
+    pub fn is_excluded_from_zone_state(&self) -> bool {
+        self.metadata.labels.get(EXCLUDE_DISRUPTION_LABEL).is_some()
     }
 }
 
 impl Object for Node {
     const RESOURCE: Resource = NODES;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::NODE);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::NODE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
     }
@@ -191,7 +191,7 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
 
 impl Lease {
     /// Returns `spec.renewTime`; `None` if it is missing or unreadable.
-    pub fn renewed(&self) -> Renewal {
+    pub fn renew_time(&self) -> RenewTime {
         self.spec.as_ref()?.renew_time
     }
 }
@@ -199,15 +199,15 @@ impl Lease {
 impl Object for Lease {
     const RESOURCE: Resource = LEASES;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::LEASE);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::LEASE);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = Annotations::default();
-        self.metadata.owners = Owners::default();
+        self.metadata.owners = OwnerRefs::default();
         self.metadata.labels = Labels::default();
         self.metadata.finalizers = Box::default();
     }
@@ -241,22 +241,22 @@ mod tests {
             ),
             (json!({"failure-domain.beta.kubernetes.io/zone": "", "topology.kubernetes.io/zone": "y"}), ""),
         ] {
-            assert_eq!(node(labels.clone()).zone(), zone, "{labels}");
+            assert_eq!(node(labels.clone()).zone_key(), zone, "{labels}");
         }
     }
 
     /// NODE-36.
     #[test]
     fn the_label_excludes_a_node_whatever_its_value() {
-        assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded());
-        assert!(!node(json!({})).is_excluded());
+        assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded_from_zone_state());
+        assert!(!node(json!({})).is_excluded_from_zone_state());
     }
 
     #[test]
     fn a_lease_without_a_readable_time_has_none() {
         let lease = |renewed: Value| {
             let lease = json!({"metadata": {"name": "n"}, "spec": {"renewTime": renewed}});
-            serde_json::from_str::<Lease>(&lease.to_string()).unwrap().renewed()
+            serde_json::from_str::<Lease>(&lease.to_string()).unwrap().renew_time()
         };
         assert_eq!(lease(json!("2026-11-21T09:00:00.000001Z")), Some("2026-11-21T09:00:00.000001Z".parse().unwrap()));
         assert_eq!((lease(json!("soon")), lease(json!(null))), (None, None));

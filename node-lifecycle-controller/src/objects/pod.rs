@@ -3,26 +3,26 @@
 use common::{
     conditions::{FALSE, TRUE, seconds},
     intern::{Labels, Text},
-    json::Str,
-    meta::{Annotations, Meta, Owners},
+    json::JsonStr,
+    meta::{Annotations, Meta, OwnerRefs},
     object::{Object, Resource},
     pods::{PODS, Phase},
-    store::{Index, IndexValue},
+    store::{IndexValue, StoreIndex},
     taints::Tolerations,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 /// Type of the condition that marks a Pod as the target of a disruption, for example of an eviction because of a taint.
-pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+pub const DISRUPTION_TARGET_CONDITION: &str = "DisruptionTarget";
 
 /// Status of the condition `Ready` of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReadyCondition {
+pub enum PodReadyStatus {
     /// The condition is missing.
     #[default]
-    Absent,
+    Missing,
     /// The Pod is already marked as not ready.
     False,
     /// Any status except `False`: the Pod is marked as not ready if its node is not ready.
@@ -66,32 +66,32 @@ pub struct CachedPod {
     /// Metadata without labels, annotations, owners and finalizers, which this program does not read.
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
-    pub node: Text,
+    pub node_name: Text,
     /// `spec.tolerations`, including those that admission added.
     pub tolerations: Tolerations,
     /// `status.phase`; a missing and an unknown phase are not distinguished.
     pub phase: Phase,
     /// Whether `status.reason` is `Evicted`: the kubelet evicted the Pod because of a lack of resources.
-    pub evicted: bool,
+    pub is_evicted: bool,
     /// Status of the first condition `Ready`.
-    pub ready: ReadyCondition,
+    pub ready_status: PodReadyStatus,
     /// Last transition of the condition `DisruptionTarget` if its status is `True`.
-    pub disrupted: DisruptedSince,
+    pub disrupted_since: DisruptedSince,
 }
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
-    type Indexes = (ByNode, TerminatingByNode);
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
+    type Indexes = (PodsByNode, TerminatingPodsByNode);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
     fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.meta.labels = Labels::default();
         self.meta.annotations = Annotations::default();
-        self.meta.owners = Owners::default();
+        self.meta.owners = OwnerRefs::default();
         self.meta.finalizers = Box::default();
     }
 }
@@ -105,21 +105,21 @@ impl CachedPod {
 
 /// Index of the Pods that are assigned to a node, by the name of the node.
 #[derive(Clone, Copy, Debug)]
-pub struct ByNode;
+pub struct PodsByNode;
 
-impl Index<CachedPod> for ByNode {
+impl StoreIndex<CachedPod> for PodsByNode {
     fn value(_: &Meta, pod: Option<&CachedPod>) -> Option<IndexValue> {
-        pod.filter(|pod| !pod.node.is_empty()).map(|pod| IndexValue::Text(pod.node.clone()))
+        pod.filter(|pod| !pod.node_name.is_empty()).map(|pod| IndexValue::Text(pod.node_name.clone()))
     }
 }
 
 /// Index of the terminating Pods by the name of their node; the name is empty for a Pod that has no node.
 #[derive(Clone, Copy, Debug)]
-pub struct TerminatingByNode;
+pub struct TerminatingPodsByNode;
 
-impl Index<CachedPod> for TerminatingByNode {
+impl StoreIndex<CachedPod> for TerminatingPodsByNode {
     fn value(meta: &Meta, pod: Option<&CachedPod>) -> Option<IndexValue> {
-        pod.filter(|_| meta.is_deleting()).map(|pod| IndexValue::Text(pod.node.clone()))
+        pod.filter(|_| meta.is_deleting()).map(|pod| IndexValue::Text(pod.node_name.clone()))
     }
 }
 
@@ -144,9 +144,9 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[derive(Default, Deserialize)]
         struct Status<'a> {
             #[serde(borrow)]
-            phase: Option<Str<'a>>,
+            phase: Option<JsonStr<'a>>,
             #[serde(borrow)]
-            reason: Option<Str<'a>>,
+            reason: Option<JsonStr<'a>>,
             #[serde(borrow)]
             conditions: Option<Vec<Condition<'a>>>,
         }
@@ -154,9 +154,9 @@ impl<'de> Deserialize<'de> for CachedPod {
         #[serde(rename_all = "camelCase")]
         struct Condition<'a> {
             #[serde(borrow, rename = "type")]
-            kind: Option<Str<'a>>,
+            kind: Option<JsonStr<'a>>,
             #[serde(borrow)]
-            status: Option<Str<'a>>,
+            status: Option<JsonStr<'a>>,
             #[serde(default, with = "seconds")]
             last_transition_time: Option<Timestamp>,
         }
@@ -164,19 +164,20 @@ impl<'de> Deserialize<'de> for CachedPod {
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let mut pod = Self {
             meta: metadata,
-            node: spec.node_name,
+            node_name: spec.node_name,
             tolerations: spec.tolerations,
             phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
-            evicted: status.reason.as_deref() == Some("Evicted"),
-            ready: ReadyCondition::Absent,
-            disrupted: DisruptedSince::NEVER,
+            is_evicted: status.reason.as_deref() == Some("Evicted"),
+            ready_status: PodReadyStatus::Missing,
+            disrupted_since: DisruptedSince::NEVER,
         };
         for condition in status.conditions.into_iter().flatten() {
             let (kind, status) = (condition.kind.as_deref(), condition.status.as_deref());
-            if kind == Some("Ready") && pod.ready == ReadyCondition::Absent {
-                pod.ready = if status == Some(FALSE) { ReadyCondition::False } else { ReadyCondition::Other };
-            } else if kind == Some(DISRUPTION_TARGET) && status == Some(TRUE) {
-                pod.disrupted = DisruptedSince::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
+            if kind == Some("Ready") && pod.ready_status == PodReadyStatus::Missing {
+                pod.ready_status = if status == Some(FALSE) { PodReadyStatus::False } else { PodReadyStatus::Other };
+            } else if kind == Some(DISRUPTION_TARGET_CONDITION) && status == Some(TRUE) {
+                pod.disrupted_since =
+                    DisruptedSince::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
             }
         }
         Ok(pod)
@@ -192,9 +193,9 @@ mod tests {
     #[test]
     fn the_condition_counts_while_it_is_true() {
         let pod = |status: &str, since: serde_json::Value| {
-            let condition = json!({"type": DISRUPTION_TARGET, "status": status, "lastTransitionTime": since});
+            let condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": status, "lastTransitionTime": since});
             let pod = json!({"metadata": {"name": "p"}, "status": {"conditions": [condition]}});
-            serde_json::from_str::<CachedPod>(&pod.to_string()).unwrap().disrupted
+            serde_json::from_str::<CachedPod>(&pod.to_string()).unwrap().disrupted_since
         };
         let time: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         assert_eq!(pod("True", json!("2026-11-21T09:00:00Z")).get(), Some(time));

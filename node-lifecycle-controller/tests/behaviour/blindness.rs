@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox::{Action, Rule, loops::Loops};
 use serde_json::json;
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 
 use crate::world::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
@@ -20,7 +20,7 @@ async fn an_outage_of_the_api_server_changes_nothing() {
     let explained = cluster.loops().explain(Some("health")).to_string();
     assert!(explained.contains("this process is blind"), "{explained}");
     assert!(
-        cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 5"),
+        cluster.loops().metrics().render_prometheus().contains("\nnonet_node_monitor_blind_seconds 5"),
         "the metric shows the duration"
     );
     cluster.wait(610).await;
@@ -28,7 +28,7 @@ async fn an_outage_of_the_api_server_changes_nothing() {
     for node in cluster.nodes.names() {
         assert_eq!(cluster.node_writes(&node, since), []);
     }
-    assert!(cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 0\n"));
+    assert!(cluster.loops().metrics().render_prometheus().contains("\nnonet_node_monitor_blind_seconds 0\n"));
 }
 
 /// NODE-19.
@@ -41,7 +41,7 @@ async fn a_node_that_died_with_the_api_server_is_judged_a_grace_period_after_its
     let silent = cluster.until("node-1", 150, |node| status(node, "Ready") == "Unknown").await;
     assert!((45..=95).contains(&silent), "{silent}");
     cluster.wait(1).await;
-    assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
+    assert_eq!(cluster.tainted_nodes().await, ["node-1"]);
 }
 
 /// NODE-18.
@@ -68,7 +68,7 @@ async fn a_new_process_leaves_the_taints_of_silent_nodes_in_place() {
     cluster.start();
     cluster.wait(200).await;
     assert_eq!(cluster.node_writes("node-1", since), []);
-    assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
+    assert_eq!(cluster.tainted_nodes().await, ["node-1"]);
 }
 
 /// NODE-18.
@@ -236,7 +236,7 @@ async fn a_process_that_watches_nodes_but_cannot_watch_leases_reports_how_long_i
 /// NODE-21.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_never_read_leases_is_blind_since_it_started_to_lead() {
-    let mut cluster = Cluster::without_controllers(6, Settings::new()).await;
+    let mut cluster = Cluster::without_controllers(6, OperatorSettings::new()).await;
     cluster.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).resource("leases"));
     cluster.start();
     relabel_for(&cluster, 400).await;
@@ -246,9 +246,13 @@ async fn a_process_that_never_read_leases_is_blind_since_it_started_to_lead() {
 /// NODE-21.
 #[tokio::test(start_paused = true)]
 async fn a_standby_is_not_blind_although_it_judges_no_node() {
-    let cluster = Cluster::without_controllers(6, Settings::new()).await;
-    let standby =
-        Loops::stand_by(&cluster.sandbox.client(ME), &cluster.clock, Settings::new(), node_lifecycle_controller::LOOPS);
+    let cluster = Cluster::without_controllers(6, OperatorSettings::new()).await;
+    let standby = Loops::stand_by(
+        &cluster.sandbox.client(ME),
+        &cluster.clock,
+        OperatorSettings::new(),
+        node_lifecycle_controller::LOOPS,
+    );
     cluster.wait(3600).await;
     assert_eq!((metric(&standby, BLIND), standby.troubles()), ("0".to_owned(), vec![]));
     standby.lead();

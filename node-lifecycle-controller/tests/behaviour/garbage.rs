@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use node_lifecycle_controller::garbage::{
-    NODES_PER_PASS, POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD,
+    MAX_NODES_PER_PASS, POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD,
 };
 use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{ME, NS, World, condition};
+use crate::world::{ME, NS, PodLoopsWorld, condition};
 
 /// NODE-67, NODE-69, NODE-70.
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_node_fail_and_are_removed() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     world.wait(100).await;
@@ -27,7 +27,7 @@ async fn pods_of_a_deleted_node_fail_and_are_removed() {
         .unwrap();
     world.delete("nodes", None, "n").await;
     world.wait(38).await;
-    assert!(!world.is_going("p").await, "the quarantine has not ended");
+    assert!(!world.is_terminating_or_deleted("p").await, "the quarantine has not ended");
     world.wait(45).await;
     let pod = world.get("p").await.unwrap();
     assert!(!pod["metadata"]["deletionTimestamp"].is_null());
@@ -43,7 +43,7 @@ async fn pods_of_a_deleted_node_fail_and_are_removed() {
 /// NODE-67.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_again_in_time_keeps_its_pods() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     world.delete("nodes", None, "n").await;
@@ -60,8 +60,8 @@ async fn a_node_that_exists_again_in_time_keeps_its_pods() {
 /// NODE-65, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_of_too_many_ended_pods_are_removed() {
-    let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
-    let world = World::with(few).await;
+    let few = OperatorSettings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
+    let world = PodLoopsWorld::with(few).await;
     world.node("n", json!([])).await;
     for name in ["a", "b", "c", "d"] {
         world.pod(name, "n", json!([])).await;
@@ -84,8 +84,8 @@ async fn the_oldest_of_too_many_ended_pods_are_removed() {
 /// NODE-65.
 #[tokio::test(start_paused = true)]
 async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
-    let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
-    let mut world = World::with(few).await;
+    let few = OperatorSettings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
+    let mut world = PodLoopsWorld::with(few).await;
     world.crash();
     world.node("n", json!([])).await;
     // A pass reads ended Pods from the cache in chunks of 500, so these Pods need three chunks.
@@ -106,11 +106,11 @@ async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
 /// NODE-66.
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_on_out_of_service_nodes_are_removed() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
     for (node, ready) in [("dead", "Unknown"), ("alive", "True")] {
         world.node(node, out.clone()).await;
-        world.report(node, ready).await;
+        world.set_ready(node, ready).await;
         world.pod(node, node, json!([])).await;
         world.delete("pods", Some(NS), node).await;
     }
@@ -123,7 +123,7 @@ async fn terminating_pods_on_out_of_service_nodes_are_removed() {
 /// NODE-68, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_without_a_node_is_removed() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "p", "namespace": NS, "finalizers": ["example.com/f"]},
         "spec": {"containers": [{"name": "c", "image": "img:1"}]}});
@@ -140,7 +140,7 @@ async fn a_terminating_pod_without_a_node_is_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_explanation_changes_nothing() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     world.delete("nodes", None, "n").await;
@@ -158,8 +158,8 @@ async fn the_period_and_the_quarantine_can_be_set() {
     let short = |name, seconds| (name, TuneValue::Duration(Duration::from_secs(seconds)));
     for (quarantine, period, at_most) in [(3, 1, 5), (0, 1, 3), (60, 1, 62)] {
         let (period, quarantine) = (short(POD_GC_PERIOD.name, period), short(POD_GC_QUARANTINE.name, quarantine));
-        let settings = Settings::new().with_tune(period.0, period.1).with_tune(quarantine.0, quarantine.1);
-        let world = World::with(settings).await;
+        let settings = OperatorSettings::new().with_tune(period.0, period.1).with_tune(quarantine.0, quarantine.1);
+        let world = PodLoopsWorld::with(settings).await;
         world.node("n", json!([])).await;
         world.pod("p", "n", json!([])).await;
         world.delete("nodes", None, "n").await;
@@ -176,7 +176,7 @@ async fn the_period_and_the_quarantine_can_be_set() {
 /// NODE-69, NODE-71.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ended_unseen_keeps_its_phase() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     let keep = json!({"metadata": {"finalizers": ["example.com/f"]}});
@@ -194,7 +194,7 @@ async fn a_pod_that_ended_unseen_keeps_its_phase() {
 /// NODE-71, NODE-90.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_changes_during_its_removal_is_judged_again() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(10))).identity(ME).verb("delete").resource("pods");
@@ -210,7 +210,7 @@ async fn a_pod_that_changes_during_its_removal_is_judged_again() {
     world.node("other", json!([])).await;
     world.pod("p", "other", json!([])).await;
     world.wait(120).await;
-    assert!(!world.is_going("p").await, "the new Pod with this name is not deleted");
+    assert!(!world.is_terminating_or_deleted("p").await, "the new Pod with this name is not deleted");
 }
 
 /// NODE-70.
@@ -218,15 +218,15 @@ async fn a_pod_that_changes_during_its_removal_is_judged_again() {
 async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
     for recovery in ["taint", "report"] {
-        let world = World::new().await;
+        let world = PodLoopsWorld::new().await;
         world.node("n", out.clone()).await;
-        world.report("n", "Unknown").await;
+        world.set_ready("n", "Unknown").await;
         world.pod("p", "n", json!([])).await;
         world.wait(5).await;
         world.sandbox.faults().hold_watch(ME, "nodes");
         match recovery {
             "taint" => world.taint("n", json!([])).await,
-            _ => world.report("n", "True").await,
+            _ => world.set_ready("n", "True").await,
         }
         world.delete("pods", Some(NS), "p").await;
         world.wait(60).await;
@@ -238,8 +238,8 @@ async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
 /// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn many_missing_nodes_are_handled_in_several_passes() {
-    let world = World::new().await;
-    let lost = NODES_PER_PASS + 3;
+    let world = PodLoopsWorld::new().await;
+    let lost = MAX_NODES_PER_PASS + 3;
     for n in 0..lost {
         world.pod(&format!("p{n}"), &format!("lost-{n}"), json!([])).await;
     }
@@ -251,7 +251,7 @@ async fn many_missing_nodes_are_handled_in_several_passes() {
 /// NODE-72.
 #[tokio::test(start_paused = true)]
 async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hour() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     for n in 0..40 {
         world.pod(&format!("p{n}"), &format!("lost-{n}"), json!([])).await;
     }
@@ -276,7 +276,7 @@ async fn slow_reads_of_missing_nodes_do_not_delay_pods_without_a_node_for_an_hou
 /// NODE-64.
 #[tokio::test(start_paused = true)]
 async fn a_pass_without_work_sends_nothing() {
-    let world = World::new().await;
+    let world = PodLoopsWorld::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     world.wait(5).await;

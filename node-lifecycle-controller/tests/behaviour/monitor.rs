@@ -50,7 +50,7 @@ async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
     let pod = cluster.get_pod("p").await.unwrap();
     assert!(!pod["metadata"]["deletionTimestamp"].is_null());
     assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByTaintManager");
-    assert_eq!(cluster.evicted_nodes().await, ["node-1"], "no other node");
+    assert_eq!(cluster.tainted_nodes().await, ["node-1"], "no other node");
 }
 
 /// NODE-25, NODE-51.
@@ -325,7 +325,7 @@ async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_tain
 #[tokio::test(start_paused = true)]
 async fn upstreams_queues_are_served_or_documented() {
     let cluster = Cluster::new(1).await;
-    let (metrics, documentation) = (cluster.loops().metrics().prometheus(), include_str!("../../src/lib.rs"));
+    let (metrics, documentation) = (cluster.loops().metrics().render_prometheus(), include_str!("../../src/lib.rs"));
     let is_served = |queue: &str| metrics.contains(&format!("workqueue_adds_total{{name=\"{queue}\"}}"));
     let upstream = [
         "node_lifecycle_controller",

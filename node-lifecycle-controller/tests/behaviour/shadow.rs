@@ -1,15 +1,15 @@
 //! Shadow mode, in which a process writes nothing: evictions and passes are still decided when they are due.
 
-use common::settings::Settings;
+use common::settings::OperatorSettings;
 use serde_json::json;
 
-use crate::world::{Cluster, ME, NS, World, every, leave};
+use crate::world::{Cluster, ME, NS, PodLoopsWorld, no_execute_taint, tolerate_all};
 
-async fn shadow() -> World {
-    World::with(Settings::new().with_shadow(true)).await
+async fn shadow() -> PodLoopsWorld {
+    PodLoopsWorld::with(OperatorSettings::new().with_shadow(true)).await
 }
 
-fn is_untouched(world: &World) -> bool {
+fn is_untouched(world: &PodLoopsWorld) -> bool {
     world.sandbox.writes().all().iter().all(|write| write.identity != ME)
 }
 
@@ -18,8 +18,8 @@ fn is_untouched(world: &World) -> bool {
 async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted() {
     let world = shadow().await;
     world.node("n", json!([])).await;
-    world.pod("p", "n", json!([every(Some(300))])).await;
-    world.taint("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([tolerate_all(Some(300))])).await;
+    world.taint("n", json!([no_execute_taint("k")])).await;
     let tainted = world.clock.now();
     world.wait(1000).await;
     let plans = world.plans("shop/p");
@@ -28,7 +28,7 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
     let condition = format!("write the condition DisruptionTarget: {why}");
     assert_eq!(actions, &[condition, format!("delete Pod p: {why}")]);
     assert_eq!(at.duration_since(tainted).as_secs(), 300);
-    assert!(!world.is_going("p").await && is_untouched(&world));
+    assert!(!world.is_terminating_or_deleted("p").await && is_untouched(&world));
 }
 
 /// NODE-76.
@@ -36,12 +36,12 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
 async fn the_removal_of_a_taint_in_time_cancels_the_eviction() {
     let world = shadow().await;
     world.node("n", json!([])).await;
-    world.pod("p", "n", json!([every(Some(300))])).await;
-    world.taint("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([tolerate_all(Some(300))])).await;
+    world.taint("n", json!([no_execute_taint("k")])).await;
     world.wait(200).await;
     world.taint("n", json!([])).await;
     world.wait(1).await;
-    world.taint("n", json!([leave("k")])).await;
+    world.taint("n", json!([no_execute_taint("k")])).await;
     let tainted = world.clock.now();
     world.wait(1000).await;
     let plans = world.plans("shop/p");
@@ -63,13 +63,13 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
     assert_eq!(actions, &[format!("set the phase Failed of Pod p: {why}"), format!("delete Pod p: {why}")]);
     let after = at.duration_since(bound).as_secs();
     assert!((40..=60).contains(&after), "{after}");
-    assert!(!world.is_going("p").await && is_untouched(&world));
+    assert!(!world.is_terminating_or_deleted("p").await && is_untouched(&world));
 }
 
 /// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
-    let cluster = Cluster::with(6, Settings::new().with_shadow(true)).await;
+    let cluster = Cluster::with(6, OperatorSettings::new().with_shadow(true)).await;
     cluster.pod("p", "node-1").await;
     cluster.wait(20).await;
     cluster.nodes.set_condition("node-2", "Ready", false).unwrap();
@@ -90,5 +90,5 @@ async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
             <= 1
     );
     assert!(cluster.sandbox.writes().all().iter().all(|write| write.identity != ME));
-    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (0, 0));
+    assert_eq!((cluster.unknown_count().await, cluster.tainted_nodes().await.len()), (0, 0));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use common::{
     clock::Clock,
     runtime::LoopDefinition,
-    settings::{Settings, TuneValue},
+    settings::{OperatorSettings, TuneValue},
 };
 use jiff::Timestamp;
 use node_lifecycle_controller::{eviction, garbage};
@@ -36,23 +36,23 @@ async fn witness(sandbox: Sandbox, clock: Clock) {
 }
 
 /// The loops that delete Pods, without the node monitor.
-const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
+const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP];
 
-pub(crate) struct World {
+pub(crate) struct PodLoopsWorld {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
-    settings: Settings,
+    settings: OperatorSettings,
     definitions: &'static [LoopDefinition],
     loops: Option<Loops>,
 }
 
 /// Builds a `NoExecute` taint with this key and without a value.
-pub(crate) fn leave(key: &str) -> Value {
+pub(crate) fn no_execute_taint(key: &str) -> Value {
     json!({"key": key, "effect": "NoExecute"})
 }
 
 /// Builds a toleration of every taint: for `seconds`, or without a limit for `None`.
-pub(crate) fn every(seconds: Option<i64>) -> Value {
+pub(crate) fn tolerate_all(seconds: Option<i64>) -> Value {
     let mut toleration = json!({"operator": "Exists"});
     if let Some(seconds) = seconds {
         toleration["effect"] = json!("NoExecute");
@@ -61,28 +61,28 @@ pub(crate) fn every(seconds: Option<i64>) -> Value {
     toleration
 }
 
-impl World {
+impl PodLoopsWorld {
     pub(crate) async fn new() -> Self {
-        Self::with(Settings::new()).await
+        Self::with(OperatorSettings::new()).await
     }
 
-    pub(crate) async fn with(settings: Settings) -> Self {
+    pub(crate) async fn with(settings: OperatorSettings) -> Self {
         Self::build(settings, Sandbox::builder(), LOOPS).await
     }
 
     /// Creates a world that runs only these loops.
-    pub(crate) async fn of(loops: &'static [LoopDefinition]) -> Self {
-        Self::build(Settings::new(), Sandbox::builder(), loops).await
+    pub(crate) async fn with_loops(loops: &'static [LoopDefinition]) -> Self {
+        Self::build(OperatorSettings::new(), Sandbox::builder(), loops).await
     }
 
     /// Creates a server that accepts tolerations with the operators `Lt` and `Gt`, and loops whose feature gate for them is
     /// `is_known`.
-    pub(crate) async fn where_tolerations_compare(is_known: bool) -> Self {
-        let gate = eviction::COMPARISON.name;
-        Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
+    pub(crate) async fn with_comparison_gate(is_known: bool) -> Self {
+        let gate = eviction::TAINT_TOLERATION_COMPARISON_OPERATORS.name;
+        Self::build(OperatorSettings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
     }
 
-    async fn build(settings: Settings, sandbox: Builder, definitions: &'static [LoopDefinition]) -> Self {
+    async fn build(settings: OperatorSettings, sandbox: Builder, definitions: &'static [LoopDefinition]) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = sandbox.clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
@@ -114,11 +114,11 @@ impl World {
         self.sandbox.create(node).await.unwrap();
         // Removes the taints that admission adds to a new node.
         self.taint(name, taints).await;
-        self.report(name, "True").await;
+        self.set_ready(name, "True").await;
     }
 
     /// Writes the condition `Ready` of a node, as its kubelet.
-    pub(crate) async fn report(&self, node: &str, ready: &str) {
+    pub(crate) async fn set_ready(&self, node: &str, ready: &str) {
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
         self.sandbox.merge("nodes", None, node, Some("status"), status).await.unwrap();
     }
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Whether the Pod is terminating or does not exist.
-    pub(crate) async fn is_going(&self, pod: &str) -> bool {
+    pub(crate) async fn is_terminating_or_deleted(&self, pod: &str) -> bool {
         self.get(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
     }
 
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Returns the messages of the Events in the namespace `shop`, sorted.
-    pub(crate) async fn notes(&self) -> Vec<String> {
+    pub(crate) async fn event_messages(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NS)).await.unwrap();
         let mut notes: Vec<String> = events.iter().map(|e| e["message"].as_str().unwrap().to_owned()).collect();
         notes.sort();
@@ -202,18 +202,18 @@ pub(crate) struct Cluster {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) nodes: Nodes,
-    settings: Settings,
+    settings: OperatorSettings,
     loops: Option<Loops>,
 }
 
 impl Cluster {
     /// Creates a cluster of `count` nodes `node-0`, `node-1` and so on, distributed over the zones z0, z1 and z2 in turn.
     pub(crate) async fn new(count: u32) -> Self {
-        Self::with(count, Settings::new()).await
+        Self::with(count, OperatorSettings::new()).await
     }
 
     /// Creates a cluster of `count` nodes in the zone `z`.
-    pub(crate) async fn of_one_zone(count: u32, settings: Settings) -> Self {
+    pub(crate) async fn of_one_zone(count: u32, settings: OperatorSettings) -> Self {
         let mut cluster = Self::without_controllers(count, settings).await;
         for node in 0..count {
             cluster.label(&format!("node-{node}"), json!({"topology.kubernetes.io/zone": "z"})).await;
@@ -223,14 +223,14 @@ impl Cluster {
         cluster
     }
 
-    pub(crate) async fn with(count: u32, settings: Settings) -> Self {
+    pub(crate) async fn with(count: u32, settings: OperatorSettings) -> Self {
         let mut cluster = Self::without_controllers(count, settings).await;
         cluster.start();
         cluster.wait(2).await;
         cluster
     }
 
-    pub(crate) async fn without_controllers(count: u32, settings: Settings) -> Self {
+    pub(crate) async fn without_controllers(count: u32, settings: OperatorSettings) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
@@ -328,7 +328,7 @@ impl Cluster {
     }
 
     /// Returns the names of nodes that have a `NoExecute` taint.
-    pub(crate) async fn evicted_nodes(&self) -> Vec<String> {
+    pub(crate) async fn tainted_nodes(&self) -> Vec<String> {
         let nodes = self.sandbox.list("nodes", None).await.unwrap();
         let evicted = nodes.iter().filter(|node| !taints(node, "NoExecute").is_empty());
         evicted.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
@@ -343,14 +343,14 @@ impl Cluster {
 
 /// Returns the value of a metric as text. `name` contains the labels, if the metric has labels.
 pub(crate) fn metric(loops: &Loops, name: &str) -> String {
-    let text = loops.metrics().prometheus();
+    let text = loops.metrics().render_prometheus();
     let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
     line.map_or_else(|| panic!("{name}: {text}"), |line| line[name.len() + 1..].to_owned())
 }
 
 /// Returns the default settings, changed by these flags.
-pub(crate) fn flags(flags: &[(&str, TuneValue)]) -> Settings {
-    flags.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value))
+pub(crate) fn flags(flags: &[(&str, TuneValue)]) -> OperatorSettings {
+    flags.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value))
 }
 
 /// Returns the status of a condition; `none` if it is missing.

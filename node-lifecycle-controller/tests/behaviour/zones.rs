@@ -1,6 +1,6 @@
 //! The rate at which nodes are tainted when many fail, and the limits of tainting.
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use jiff::Timestamp;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ async fn alarms(cluster: &Cluster) -> Vec<String> {
 /// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
-    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
     silence(&cluster, 0..4);
@@ -61,27 +61,27 @@ async fn zones_are_tainted_independently_of_each_other() {
 /// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
-    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
     cluster.wait(20).await;
     silence(&cluster, 0..6);
     cluster.wait(600).await;
-    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
+    assert_eq!((cluster.unknown_count().await, cluster.tainted_nodes().await.len()), (6, 0));
     // One node recovers: 5 of 10 nodes are not ready, which is below the threshold of 55 %.
     cluster.nodes.restore("node-0").unwrap();
     cluster.wait(120).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 5);
+    assert_eq!(cluster.tainted_nodes().await.len(), 5);
 }
 
 /// NODE-42, NODE-84.
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_does_not_make_a_zone_of_silent_nodes_seem_healthy() {
-    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
     cluster.wait(20).await;
     let refused = Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes/status");
     cluster.sandbox.faults().add(refused.times(1));
     silence(&cluster, 0..6);
     cluster.wait(200).await;
-    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
+    assert_eq!((cluster.unknown_count().await, cluster.tainted_nodes().await.len()), (6, 0));
 }
 
 /// NODE-33.
@@ -106,9 +106,9 @@ async fn when_every_node_is_silent_no_node_is_tainted_and_taints_are_removed() {
     cluster.until("node-0", 90, |node| !taints(node, "NoExecute").is_empty()).await;
     silence(&cluster, 1..9);
     cluster.wait(90).await;
-    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (9, 0));
+    assert_eq!((cluster.unknown_count().await, cluster.tainted_nodes().await.len()), (9, 0));
     cluster.wait(600).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 0, "no node is tainted during a total disruption");
+    assert_eq!(cluster.tainted_nodes().await.len(), 0, "no node is tainted during a total disruption");
     // One node recovers: all other nodes get a whole grace period before they are tainted, at the rate of their zone.
     let since = cluster.clock.now();
     cluster.nodes.restore("node-4").unwrap();
@@ -126,8 +126,8 @@ async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
         silence(&cluster, node..node + 1);
     }
     cluster.wait(120).await;
-    assert_eq!(cluster.evicted_nodes().await, ["node-0", "node-3", "node-6"]);
-    let metrics = cluster.loops().metrics().prometheus();
+    assert_eq!(cluster.tainted_nodes().await, ["node-0", "node-3", "node-6"]);
+    let metrics = cluster.loops().metrics().render_prometheus();
     assert!(metrics.contains("node_collector_evictions_total{zone=\"r:\0:z0\"} 3\n"), "{metrics}");
     assert!(metrics.contains("node_collector_zone_health{zone=\"r:\0:z0\"} 0\n"), "{metrics}");
     assert!(metrics.contains("node_collector_zone_size{zone=\"r:\0:z1\"} 3\n"), "{metrics}");
@@ -137,7 +137,7 @@ async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
 /// NODE-36.
 #[tokio::test(start_paused = true)]
 async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
-    let cluster = Cluster::of_one_zone(6, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(6, OperatorSettings::new()).await;
     for node in 0..3 {
         cluster.label(&format!("node-{node}"), json!({"node.kubernetes.io/exclude-disruption": ""})).await;
     }
@@ -145,20 +145,20 @@ async fn excluded_nodes_do_not_affect_the_state_of_their_zone() {
     // Two of the three counted nodes stay ready. With the excluded nodes, four of six nodes are silent.
     silence(&cluster, 0..4);
     cluster.wait(200).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 4);
+    assert_eq!(cluster.tainted_nodes().await.len(), 4);
 }
 
 /// NODE-40.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone() {
-    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
     cluster.wait(20).await;
     silence(&cluster, 0..6);
     cluster.wait(200).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 0, "the zone is partially disrupted");
+    assert_eq!(cluster.tainted_nodes().await.len(), 0, "the zone is partially disrupted");
     cluster.label("node-0", json!({"topology.kubernetes.io/zone": "other"})).await;
     cluster.wait(120).await;
-    assert!(cluster.evicted_nodes().await.contains(&"node-0".to_owned()));
+    assert!(cluster.tainted_nodes().await.contains(&"node-0".to_owned()));
 }
 
 /// NODE-43, NODE-44, NODE-85.
@@ -169,7 +169,7 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
     cluster.wait(20).await;
     silence(&cluster, 0..4);
     cluster.wait(600).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 2);
+    assert_eq!(cluster.tainted_nodes().await.len(), 2);
     assert_eq!(alarms(&cluster).await, [ALARM]);
     // The monitoring alert compares the share with the value of the flag.
     let announced: f32 = cluster.metric("nonet_node_taint_alarm_share").parse().unwrap();
@@ -181,10 +181,10 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
         cluster.nodes.restore(&format!("node-{node}")).unwrap();
     }
     cluster.wait(60).await;
-    assert_eq!((cluster.evicted_nodes().await.len(), gauges()), (0, ["0", "0"].map(str::to_owned)));
+    assert_eq!((cluster.tainted_nodes().await.len(), gauges()), (0, ["0", "0"].map(str::to_owned)));
     silence(&cluster, 4..9);
     cluster.wait(600).await;
-    assert_eq!(cluster.evicted_nodes().await.len(), 2);
+    assert_eq!(cluster.tainted_nodes().await.len(), 2);
     assert_eq!(alarms(&cluster).await.len(), 2, "{:?}", alarms(&cluster).await);
 }
 
@@ -211,7 +211,7 @@ async fn the_alarm_is_written_before_the_first_taint() {
 /// NODE-41.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
-    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
     silence(&cluster, 0..4);
@@ -227,7 +227,7 @@ async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
         cluster.wait(10).await;
     }
     assert_eq!(taint_times(&cluster, since).len(), 3);
-    assert!(!cluster.evicted_nodes().await.contains(&"node-3".to_owned()));
+    assert!(!cluster.tainted_nodes().await.contains(&"node-3".to_owned()));
 }
 
 /// Requests take time, so the state of a zone may change between the choice of a node and the write of its taint.
@@ -235,7 +235,7 @@ async fn a_waiting_node_with_a_new_heartbeat_is_not_tainted() {
 #[tokio::test(start_paused = true)]
 async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
     for others_fail in [false, true] {
-        let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+        let cluster = Cluster::of_one_zone(10, OperatorSettings::new()).await;
         cluster.wait(20).await;
         let slow = Rule::new(Action::Latency(std::time::Duration::from_secs(20))).identity(ME).verb("get");
         cluster.sandbox.faults().add(slow.resource("nodes"));
@@ -249,7 +249,7 @@ async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
             }
         }
         cluster.wait(60).await;
-        assert_eq!(cluster.evicted_nodes().await.is_empty(), others_fail, "{:?}", cluster.evicted_nodes().await);
+        assert_eq!(cluster.tainted_nodes().await.is_empty(), others_fail, "{:?}", cluster.tainted_nodes().await);
     }
 }
 

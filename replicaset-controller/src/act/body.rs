@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 /// A Pod to create. All Pods of one sync are equal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NewPod<'a> {
+pub(super) struct PodToCreate<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: Metadata<'a>,
@@ -25,14 +25,14 @@ struct Metadata<'a> {
     generate_name: String,
     #[serde(skip_serializing_if = "Labels::is_empty")]
     labels: &'a Labels,
-    #[serde(skip_serializing_if = "Annotations::is_empty", serialize_with = "map")]
+    #[serde(skip_serializing_if = "Annotations::is_empty", serialize_with = "serialize_annotations")]
     annotations: Annotations,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     finalizers: Vec<common::intern::Text>,
     owner_references: [OwnerRef; 1],
 }
 
-fn map<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_annotations<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok, S::Error> {
     let mut out = serializer.serialize_map(None)?;
     for (key, value) in annotations.iter() {
         out.serialize_entry(key, value)?;
@@ -48,8 +48,8 @@ pub(super) fn generate_name(owner: &str) -> String {
 /// Builds a Pod from a template: labels, annotations and finalizers of the template's metadata, and its `spec` without decoding.
 ///
 /// Upstream: `pkg/controller`, `GetPodFromTemplate`.
-pub(super) fn body<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> NewPod<'a> {
-    NewPod {
+pub(super) fn pod_to_create<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> PodToCreate<'a> {
+    PodToCreate {
         kind: PODS.kind,
         api_version: PODS.version,
         metadata: Metadata {
@@ -80,7 +80,7 @@ mod tests {
         }));
         let reference =
             OwnerRef { kind: "ReplicaSet".into(), uid: Uid::new("U"), controller: Some(true), ..OwnerRef::default() };
-        let body: Value = serde_json::to_value(body("web", &template, reference)).unwrap();
+        let body: Value = serde_json::to_value(pod_to_create("web", &template, reference)).unwrap();
         assert_eq!(
             body,
             json!({"kind": "Pod", "apiVersion": "v1",
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn fields_missing_in_the_template_are_missing_in_the_pod() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));
-        let body: Value = serde_json::to_value(body("web", &template, OwnerRef::default())).unwrap();
+        let body: Value = serde_json::to_value(pod_to_create("web", &template, OwnerRef::default())).unwrap();
         let metadata = body["metadata"].as_object().unwrap();
         assert_eq!(metadata.keys().collect::<Vec<_>>(), ["generateName", "labels", "ownerReferences"]);
     }

@@ -4,27 +4,30 @@
 //! that must not create or delete Pods, so that it flaps. Upstream also never updates the condition, which may then name a
 //! problem solved long ago (kubernetes/kubernetes#127081). Here the condition is updated when the problem changes. Messages of
 //! refusals contain a new Pod name or the used quota in every attempt; such differences do not count. Updates are at least
-//! [`REFRESH`] apart, because each status write enqueues the set at once, regardless of its back-off.
+//! [`MIN_MESSAGE_AGE`] apart, because each status write enqueues the set at once, regardless of its back-off.
 
 use common::conditions::{self, Condition};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::plan::{Managed, REPLICA_FAILURE};
+use crate::plan::{PodChangesOutcome, REPLICA_FAILURE};
 
 /// Minimum time between two messages of the condition.
-const REFRESH: SignedDuration = SignedDuration::from_mins(1);
+const MIN_MESSAGE_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns the conditions of the status after Pods were created or deleted at `now` with the result `managed`.
-pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Vec<Condition> {
+pub fn updated_conditions(stored: &[Condition], managed: &PodChangesOutcome, now: Timestamp) -> Vec<Condition> {
     let mut list = stored.to_vec();
     match managed {
-        Managed::NotAllowed | Managed::Changed => {}
-        Managed::Done => {
+        PodChangesOutcome::NotAllowed | PodChangesOutcome::PodsHaveChanged => {}
+        PodChangesOutcome::Done => {
             conditions::remove(&mut list, REPLICA_FAILURE);
         }
-        Managed::Failed { reason, message } => {
-            let keep = conditions::get(&list, REPLICA_FAILURE)
-                .is_some_and(|c| c.reason == reason.as_str() && (recent(c, now) || gist(&c.message) == gist(message)));
+        PodChangesOutcome::RequestFailed { reason, message } => {
+            let keep = conditions::get(&list, REPLICA_FAILURE).is_some_and(|c| {
+                c.reason == reason.as_str()
+                    && (is_recent(c, now)
+                        || without_names_and_numbers(&c.message) == without_names_and_numbers(message))
+            });
             if !keep {
                 let failure = Condition::new(REPLICA_FAILURE, conditions::TRUE, reason.as_str(), message, now);
                 conditions::replace(&mut list, failure);
@@ -34,12 +37,12 @@ pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Ve
     list
 }
 
-fn recent(condition: &Condition, now: Timestamp) -> bool {
-    condition.last_transition_time.is_some_and(|since| now.duration_since(since) < REFRESH)
+fn is_recent(condition: &Condition, now: Timestamp) -> bool {
+    condition.last_transition_time.is_some_and(|since| now.duration_since(since) < MIN_MESSAGE_AGE)
 }
 
 /// Returns a message with `*` for names of Pods and `#` for numbers, to compare messages about the same problem.
-fn gist(message: &str) -> String {
+fn without_names_and_numbers(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
     while let Some(c) = rest.chars().next() {
@@ -64,14 +67,14 @@ fn gist(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FailureReason;
+    use crate::plan::FailedOperation;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    fn failed(reason: FailureReason, message: &str) -> Managed {
-        Managed::Failed { reason, message: message.to_owned() }
+    fn failed(reason: FailedOperation, message: &str) -> PodChangesOutcome {
+        PodChangesOutcome::RequestFailed { reason, message: message.to_owned() }
     }
 
     fn quota(pod: &str, used: u32) -> String {
@@ -81,7 +84,7 @@ mod tests {
     }
 
     fn stored(message: &str) -> Vec<Condition> {
-        conditions(&[], &failed(FailureReason::Create, message), at(0))
+        updated_conditions(&[], &failed(FailedOperation::Create, message), at(0))
     }
 
     /// REPLICASET-37.
@@ -96,7 +99,8 @@ mod tests {
             ("ReplicaFailure", "True", "FailedCreate", "no quota")
         );
         assert_eq!(c.last_transition_time, Some(at(0)));
-        let list = conditions(&[list[0].clone(), other.clone()], &failed(FailureReason::Delete, "denied"), at(1));
+        let list =
+            updated_conditions(&[list[0].clone(), other.clone()], &failed(FailedOperation::Delete, "denied"), at(1));
         assert_eq!(list[0], other);
         assert_eq!((&*list[1].reason, &*list[1].message), ("FailedDelete", "denied"));
     }
@@ -105,37 +109,46 @@ mod tests {
     #[test]
     fn the_condition_is_removed_only_after_pods_were_managed() {
         let list = stored("no quota");
-        assert_eq!(conditions(&list, &Managed::NotAllowed, at(9)), list);
-        assert_eq!(conditions(&list, &Managed::Done, at(9)), []);
-        assert_eq!(conditions(&[], &Managed::Done, at(9)), []);
+        assert_eq!(updated_conditions(&list, &PodChangesOutcome::NotAllowed, at(9)), list);
+        assert_eq!(updated_conditions(&list, &PodChangesOutcome::Done, at(9)), []);
+        assert_eq!(updated_conditions(&[], &PodChangesOutcome::Done, at(9)), []);
     }
 
     /// REPLICASET-38.
     #[test]
     fn another_message_for_the_same_problem_changes_nothing() {
         let list = stored(&quota("web-abcde", 3));
-        let again = failed(FailureReason::Create, &quota("web-x7k2p", 14));
-        assert_eq!(conditions(&list, &again, at(3600)), list);
+        let again = failed(FailedOperation::Create, &quota("web-x7k2p", 14));
+        assert_eq!(updated_conditions(&list, &again, at(3600)), list);
     }
 
     /// REPLICASET-77.
     #[test]
     fn another_problem_updates_the_message_at_most_once_a_minute() {
         let list = stored(&quota("web-abcde", 3));
-        let other = failed(FailureReason::Create, "admission webhook \"policy\" denied the request: id 7");
-        assert_eq!(conditions(&list, &other, at(59)), list);
-        let refreshed = conditions(&list, &other, at(60));
+        let other = failed(FailedOperation::Create, "admission webhook \"policy\" denied the request: id 7");
+        assert_eq!(updated_conditions(&list, &other, at(59)), list);
+        let refreshed = updated_conditions(&list, &other, at(60));
         assert_eq!(&*refreshed[0].message, "admission webhook \"policy\" denied the request: id 7");
-        assert_eq!(conditions(&refreshed, &failed(FailureReason::Create, &quota("web-b", 1)), at(61)), refreshed);
+        assert_eq!(
+            updated_conditions(&refreshed, &failed(FailedOperation::Create, &quota("web-b", 1)), at(61)),
+            refreshed
+        );
     }
 
     /// REPLICASET-38.
     #[test]
     fn gists_omit_only_pods_and_numbers() {
-        assert_eq!(gist(&quota("web-x", 3)), gist(&quota("stray", 999)));
-        assert_eq!(gist("used: requests.cpu=500m"), gist("used: requests.cpu=1.5"));
-        assert_ne!(gist("exceeded quota: a"), gist("exceeded quota: b"));
-        assert_ne!(gist(r#"admission webhook "a" denied"#), gist(r#"admission webhook "b" denied"#));
-        assert_eq!(gist("über \"quotes"), "über \"quotes\"");
+        assert_eq!(without_names_and_numbers(&quota("web-x", 3)), without_names_and_numbers(&quota("stray", 999)));
+        assert_eq!(
+            without_names_and_numbers("used: requests.cpu=500m"),
+            without_names_and_numbers("used: requests.cpu=1.5")
+        );
+        assert_ne!(without_names_and_numbers("exceeded quota: a"), without_names_and_numbers("exceeded quota: b"));
+        assert_ne!(
+            without_names_and_numbers(r#"admission webhook "a" denied"#),
+            without_names_and_numbers(r#"admission webhook "b" denied"#)
+        );
+        assert_eq!(without_names_and_numbers("über \"quotes"), "über \"quotes\"");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use common::pods::{Candidate, Phase, rank_for_deletion};
+use common::pods::{DeletionCandidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
 use super::rank;
 use crate::{
-    plan::{Manage, Victim, Why},
+    plan::{DeletionReason, PodChanges, Victim},
     pod_cache::CachedPod,
     snapshot::{PodRef, Snapshot},
 };
@@ -16,30 +16,33 @@ use crate::{
 ///
 /// A plan never both creates and deletes, and never exceeds `burst-replicas`. A set with failing Pods creates none during its
 /// back-off. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
-pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
+pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&PodRef]) -> PodChanges {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
-        return Manage::NotAllowed("its selector is invalid".to_owned());
+        return PodChanges::NotAllowed("its selector is invalid".to_owned());
     }
-    if snapshot.owner.deleting {
-        return Manage::NotAllowed("it is being deleted".to_owned());
+    if snapshot.owner.is_deleting {
+        return PodChanges::NotAllowed("it is being deleted".to_owned());
     }
-    if let Some(blocked) = &snapshot.blocked {
-        return Manage::NotAllowed(blocked.why.clone());
+    if let Some(blocked) = &snapshot.unobserved_write {
+        return PodChanges::NotAllowed(blocked.write_description.clone());
     }
     if claimed.len() < set.replicas {
         let missing = set.replicas - claimed.len();
-        if snapshot.terminating_namespace {
-            return Manage::NotAllowed("its namespace is terminating".to_owned());
+        if snapshot.is_namespace_terminating {
+            return PodChanges::NotAllowed("its namespace is terminating".to_owned());
         }
-        return match (template_problem(snapshot), snapshot.failing) {
-            (Some(problem), _) => Manage::Impossible(problem),
-            (None, Some(failing)) => Manage::Later(failing),
-            (None, None) => Manage::Create { count: missing.min(snapshot.limits.burst), missing },
+        return match (template_problem(snapshot), snapshot.failed_pod_backoff) {
+            (Some(problem), _) => PodChanges::UnusableTemplate(problem),
+            (None, Some(failing)) => PodChanges::DelayedAfterFailures(failing),
+            (None, None) => PodChanges::Create {
+                pods_to_create: missing.min(snapshot.decision_settings.burst_replicas),
+                missing_pods: missing,
+            },
         };
     }
     let surplus = claimed.len() - set.replicas;
-    if surplus == 0 { Manage::Nothing } else { choose(snapshot, claimed, surplus) }
+    if surplus == 0 { PodChanges::NoChange } else { choose_victims(snapshot, claimed, surplus) }
 }
 
 /// Returns the reason why a Pod from the template would not belong to the set, so that replacements would be created for ever.
@@ -51,52 +54,58 @@ fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     (!snapshot.set.selector.matches(labels)).then_some("the selector does not match the labels of the template")
 }
 
-fn choose(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> Manage {
-    let count = surplus.min(snapshot.limits.burst);
+fn choose_victims(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> PodChanges {
+    let count = surplus.min(snapshot.decision_settings.burst_replicas);
     if count >= claimed.len() {
-        let victims = claimed.iter().map(|pod| Victim { pod: Arc::clone(pod), why: Why::NoneWanted }).collect();
-        return Manage::Delete { victims, surplus, age_ratios: Vec::new() };
+        let victims = claimed
+            .iter()
+            .map(|pod| Victim { pod: Arc::clone(pod), deletion_reason: DeletionReason::AllPodsDeleted })
+            .collect();
+        return PodChanges::Delete { victims, surplus_pods: surplus, age_ratios: Vec::new() };
     }
-    let cost = |pod: &CachedPod| if snapshot.limits.deletion_cost { pod.deletion_cost() } else { 0 };
-    let colocated = |pod: &CachedPod| snapshot.colocated.get(&pod.node).copied().unwrap_or(0);
-    let mut candidates: Vec<Candidate<'_>> =
-        claimed.iter().map(|pod| Candidate { pod, cost: cost(pod), colocated: colocated(pod) }).collect();
-    let order = if snapshot.limits.reranks {
-        rank::rerank(&mut candidates, snapshot.now)
+    let cost = |pod: &CachedPod| if snapshot.decision_settings.uses_deletion_cost { pod.deletion_cost() } else { 0 };
+    let colocated = |pod: &CachedPod| snapshot.colocated_pods_by_node.get(&pod.node).copied().unwrap_or(0);
+    let mut candidates: Vec<DeletionCandidate<'_>> = claimed
+        .iter()
+        .map(|pod| DeletionCandidate { pod, deletion_cost: cost(pod), colocated_pods: colocated(pod) })
+        .collect();
+    let order = if snapshot.decision_settings.reranks_chosen_pods {
+        rank::rank_with_falling_counts(&mut candidates, snapshot.now)
     } else {
         rank_for_deletion(&candidates, snapshot.now)
     };
     let (chosen, kept) = order.split_at(count.min(order.len()));
     let kept = kept.first().map(|at| &candidates[*at]);
-    let victim = |at: &usize| Victim { pod: Arc::clone(claimed[*at]), why: why(&candidates[*at], kept) };
+    let victim =
+        |at: &usize| Victim { pod: Arc::clone(claimed[*at]), deletion_reason: deletion_reason(&candidates[*at], kept) };
     let victims = chosen.iter().map(victim).collect();
     let age_ratios = age_ratios(claimed, chosen.iter().map(|at| claimed[*at]), snapshot.now);
-    Manage::Delete { victims, surplus, age_ratios }
+    PodChanges::Delete { victims, surplus_pods: surplus, age_ratios }
 }
 
 /// Returns the first rule that ranks the chosen Pod before the first Pod that stays.
-fn why(chosen: &Candidate<'_>, kept: Option<&Candidate<'_>>) -> Why {
-    let Some(kept) = kept else { return Why::NoneWanted };
+fn deletion_reason(chosen: &DeletionCandidate<'_>, kept: Option<&DeletionCandidate<'_>>) -> DeletionReason {
+    let Some(kept) = kept else { return DeletionReason::AllPodsDeleted };
     let (a, b) = (chosen.pod, kept.pod);
     if a.node.is_empty() && !b.node.is_empty() {
-        Why::Unassigned
+        DeletionReason::NotAssignedToNode
     } else if a.phase != b.phase && a.phase != Phase::Running {
-        Why::Phase(a.phase)
+        DeletionReason::PhaseNotRunning(a.phase)
     } else if !a.is_ready() && b.is_ready() {
-        Why::NotReady
-    } else if chosen.cost < kept.cost {
-        Why::Cost(chosen.cost)
-    } else if chosen.colocated > kept.colocated {
-        Why::Colocated(chosen.colocated)
+        DeletionReason::NotReady
+    } else if chosen.deletion_cost < kept.deletion_cost {
+        DeletionReason::LowerDeletionCost(chosen.deletion_cost)
+    } else if chosen.colocated_pods > kept.colocated_pods {
+        DeletionReason::ColocatedPods(chosen.colocated_pods)
     } else {
-        Why::Age
+        DeletionReason::AgeRestartsOrUid
     }
 }
 
 /// Returns the ages of the chosen ready Pods, as whole multiples of the youngest ready Pod's age.
 fn age_ratios<'a>(all: &[&PodRef], chosen: impl Iterator<Item = &'a PodRef>, now: Timestamp) -> Vec<u64> {
     let age = |pod: &CachedPod| {
-        let created = pod.meta().created.filter(|_| pod.is_ready())?;
+        let created = pod.meta().creation_timestamp.filter(|_| pod.is_ready())?;
         u64::try_from(now.duration_since(created).as_millis().max(0)).ok()
     };
     let youngest = all.iter().filter_map(|pod| age(pod)).min().unwrap_or(0).max(1);

@@ -5,20 +5,20 @@ use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
-use common::pods::{Candidate, Phase, rank_for_deletion};
+use common::pods::{DeletionCandidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
 /// The inputs of deletion rules 1 to 4: assigned to a node, phase, ready, cost. The Pod with the lowest value is deleted first.
-type Class = (bool, u8, bool, i32);
+type DeletionClass = (bool, u8, bool, i32);
 
-fn class(candidate: &Candidate<'_>) -> Class {
+fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
     let pod = candidate.pod;
     let phase = match pod.phase {
         Phase::Running => 2,
         Phase::Unknown => 1,
         Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Other => 0,
     };
-    (!pod.node.is_empty(), phase, pod.is_ready(), candidate.cost)
+    (!pod.node.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
 }
 
 /// Returns the deletion order as indexes of `candidates`. Sets `colocated` of each candidate to the count of its node at its
@@ -27,12 +27,14 @@ fn class(candidate: &Candidate<'_>) -> Class {
 /// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that node
 /// it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty the
 /// fullest node (kubernetes/kubernetes#102948).
-pub(super) fn rerank(candidates: &mut [Candidate<'_>], now: Timestamp) -> Vec<usize> {
-    let level: Vec<Candidate<'_>> = candidates.iter().map(|c| Candidate { colocated: 0, ..*c }).collect();
+pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
+    let level: Vec<DeletionCandidate<'_>> =
+        candidates.iter().map(|c| DeletionCandidate { colocated_pods: 0, ..*c }).collect();
     let by_age = rank_for_deletion(&level, now);
-    let mut counts: BTreeMap<&str, usize> = candidates.iter().map(|c| (c.pod.node.as_str(), c.colocated)).collect();
+    let mut counts: BTreeMap<&str, usize> =
+        candidates.iter().map(|c| (c.pod.node.as_str(), c.colocated_pods)).collect();
     let mut order = Vec::with_capacity(by_age.len());
-    for equals in by_age.chunk_by(|a, b| class(&level[*a]) == class(&level[*b])) {
+    for equals in by_age.chunk_by(|a, b| deletion_class(&level[*a]) == deletion_class(&level[*b])) {
         let mut nodes: BTreeMap<&str, VecDeque<(usize, usize)>> = BTreeMap::new();
         for (place, at) in equals.iter().enumerate() {
             nodes.entry(level[*at].pod.node.as_str()).or_default().push_back((place, *at));
@@ -47,7 +49,7 @@ pub(super) fn rerank(candidates: &mut [Candidate<'_>], now: Timestamp) -> Vec<us
             let Some(pods) = nodes.get_mut(node) else { continue };
             let Some((_, at)) = pods.pop_front() else { continue };
             order.push(at);
-            candidates[at].colocated = count;
+            candidates[at].colocated_pods = count;
             counts.insert(node, count.saturating_sub(1));
             turns.extend(turn(&counts, node, pods));
         }

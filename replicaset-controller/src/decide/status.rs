@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::failure;
 use crate::{
     objects::Status,
-    plan::Managed,
+    plan::PodChangesOutcome,
     snapshot::{PodRef, Snapshot},
 };
 
@@ -13,21 +13,24 @@ use crate::{
 ///
 /// The counts do not reflect the creations and deletions of this sync. Upstream: `pkg/controller/replicaset`,
 /// `calculateStatus`.
-pub fn status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &Managed, now: Timestamp) -> Status {
+pub fn compute_status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &PodChangesOutcome, now: Timestamp) -> Status {
     let set = &snapshot.set;
     let stored = &set.status;
-    let count = |counts: &dyn Fn(&PodRef) -> bool| number(claimed.iter().filter(|pod| counts(pod)).count());
+    let count = |counts: &dyn Fn(&PodRef) -> bool| to_replica_count(claimed.iter().filter(|pod| counts(pod)).count());
     Status {
-        replicas: number(claimed.len()),
+        replicas: to_replica_count(claimed.len()),
         fully_labeled_replicas: count(&|pod| pod.meta().labels.contains_all(&set.template_labels)),
         ready_replicas: count(&|pod| pod.is_ready()),
         available_replicas: count(&|pod| pod.is_available(set.min_ready_seconds, now)),
-        terminating_replicas: snapshot.limits.counts_terminating.then_some(number(snapshot.terminating)),
+        terminating_replicas: snapshot
+            .decision_settings
+            .counts_terminating
+            .then_some(to_replica_count(snapshot.terminating_pods)),
         observed_generation: set.metadata.generation,
-        conditions: failure::conditions(&stored.conditions, managed, now),
+        conditions: failure::updated_conditions(&stored.conditions, managed, now),
     }
 }
 
-fn number(count: usize) -> i32 {
+fn to_replica_count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -13,48 +13,50 @@ use super::*;
 use crate::{
     ReplicaController,
     kind::ReplicaSets,
-    plan::{Manage, Why},
-    snapshot::{Failing, Limits},
-    world::{PodBuilder, World, ago, now, pod, pods, world},
+    plan::{DeletionReason, PodChanges},
+    snapshot::{DecisionSettings, FailedPodBackoff},
+    world::{PodBuilder, SnapshotBuilder, now, pod_builder, ready_pods, set_with_pods, time_before_now},
 };
 
-fn plan(world: &World) -> Plan {
+fn plan(world: &SnapshotBuilder) -> Plan {
     decide(&world.snapshot())
 }
 
 /// Returns whether the status is the only write of the plan.
-fn writes_status(world: &World) -> bool {
+fn writes_status(world: &SnapshotBuilder) -> bool {
     explained(world).actions == ["write the status"]
 }
 
 /// Returns the explanation of the plan, including its forecast requests.
-fn explained(world: &World) -> Explanation {
+fn explained(world: &SnapshotBuilder) -> Explanation {
     let snapshot = world.snapshot();
     Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain()
 }
 
 /// Returns a short text for the decision about the number of Pods.
-fn deed(world: &World) -> String {
-    match plan(world).manage {
-        Manage::Nothing => "nothing".to_owned(),
-        Manage::NotAllowed(_) => "not allowed".to_owned(),
-        Manage::Impossible(problem) => problem.to_owned(),
-        Manage::Later(failing) => format!("later: {}", failing.left.as_secs()),
-        Manage::Create { count, missing } => format!("create {count} of {missing}"),
-        Manage::Delete { victims, surplus, .. } => format!("delete {} of {surplus}", victims.len()),
+fn deed(world: &SnapshotBuilder) -> String {
+    match plan(world).pod_changes {
+        PodChanges::NoChange => "nothing".to_owned(),
+        PodChanges::NotAllowed(_) => "not allowed".to_owned(),
+        PodChanges::UnusableTemplate(problem) => problem.to_owned(),
+        PodChanges::DelayedAfterFailures(failing) => format!("later: {}", failing.remaining_delay.as_secs()),
+        PodChanges::Create { pods_to_create: count, missing_pods: missing } => format!("create {count} of {missing}"),
+        PodChanges::Delete { victims, surplus_pods: surplus, .. } => format!("delete {} of {surplus}", victims.len()),
     }
 }
 
-fn victims(world: &World) -> Vec<String> {
-    match plan(world).manage {
-        Manage::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
+fn victims(world: &SnapshotBuilder) -> Vec<String> {
+    match plan(world).pod_changes {
+        PodChanges::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
         other => panic!("{other:?}"),
     }
 }
 
-fn whys(world: &World) -> Vec<String> {
-    match plan(world).manage {
-        Manage::Delete { victims, .. } => victims.iter().map(|v| format!("{}: {}", v.pod.meta().name, v.why)).collect(),
+fn whys(world: &SnapshotBuilder) -> Vec<String> {
+    match plan(world).pod_changes {
+        PodChanges::Delete { victims, .. } => {
+            victims.iter().map(|v| format!("{}: {}", v.pod.meta().name, v.deletion_reason)).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -73,7 +75,7 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
         (5, 5, "nothing"),
         (0, 0, "nothing"),
     ] {
-        assert_eq!(deed(&world(wanted, pods(active))), want, "{active} of {wanted}");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active))), want, "{active} of {wanted}");
     }
 }
 
@@ -81,18 +83,18 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
 #[test]
 fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
-        assert_eq!(deed(&world(wanted, pods(active)).blocked()), "not allowed");
-        assert_eq!(deed(&world(wanted, pods(active)).deleting()), "not allowed");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_unobserved_write()), "not allowed");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).deleting()), "not allowed");
     }
 }
 
 /// REPLICASET-39, REPLICASET-80.
 #[test]
 fn no_pod_is_created_that_the_selector_would_not_match() {
-    let mut unlabelled = world(1, []);
+    let mut unlabelled = set_with_pods(1, []);
     unlabelled.set["spec"]["template"]["metadata"]["labels"] = json!({});
     assert_eq!(deed(&unlabelled), "no labels");
-    let mut stranger = world(1, []);
+    let mut stranger = set_with_pods(1, []);
     stranger.set["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
     assert_eq!(deed(&stranger), "the selector does not match the labels of the template");
     stranger.set["spec"]["replicas"] = json!(0);
@@ -102,10 +104,12 @@ fn no_pod_is_created_that_the_selector_would_not_match() {
 /// REPLICASET-49.
 #[test]
 fn a_set_with_an_invalid_selector_is_left_alone() {
-    let mut broken = world(3, pods(1));
+    let mut broken = set_with_pods(3, ready_pods(1));
     broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
     let plan = plan(&broken);
-    assert!(plan.set.selector.problem().is_some() && plan.adopt.is_empty() && plan.release.is_empty());
+    assert!(
+        plan.set.selector.problem().is_some() && plan.orphans_to_adopt.is_empty() && plan.pods_to_release.is_empty()
+    );
     let told = explained(&broken);
     assert!(told.actions.is_empty());
     assert_eq!(told.waiting, ["selector: \"Gt\" is not a valid label selector operator"]);
@@ -114,19 +118,27 @@ fn a_set_with_an_invalid_selector_is_left_alone() {
 /// REPLICASET-20.
 #[test]
 fn finished_and_terminating_pods_do_not_count() {
-    let found =
-        [pod("a"), pod("b").deleting(), pod("c").phase("Failed"), pod("d").phase("Succeeded"), pod("e").phase("")];
-    assert_eq!(deed(&world(3, found)), "create 1 of 1");
+    let found = [
+        pod_builder("a"),
+        pod_builder("b").deleting(),
+        pod_builder("c").phase("Failed"),
+        pod_builder("d").phase("Succeeded"),
+        pod_builder("e").phase(""),
+    ];
+    assert_eq!(deed(&set_with_pods(3, found)), "create 1 of 1");
 }
 
 /// REPLICASET-8, REPLICASET-9, REPLICASET-10.
 #[test]
 fn an_adopted_pod_counts_and_a_released_one_does_not() {
-    let found = [pod("a"), pod("b").orphan(), pod("c").labels(json!({"app": "other"}))];
-    let plan = plan(&world(3, found));
+    let found = [pod_builder("a"), pod_builder("b").orphan(), pod_builder("c").labels(json!({"app": "other"}))];
+    let plan = plan(&set_with_pods(3, found));
     let names = |pods: &[PodRef]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
-    assert_eq!((names(&plan.adopt), names(&plan.release)), (vec!["b".to_owned()], vec!["c".to_owned()]));
-    assert!(matches!(plan.manage, Manage::Create { count: 1, .. }));
+    assert_eq!(
+        (names(&plan.orphans_to_adopt), names(&plan.pods_to_release)),
+        (vec!["b".to_owned()], vec!["c".to_owned()])
+    );
+    assert!(matches!(plan.pod_changes, PodChanges::Create { pods_to_create: 1, .. }));
     assert_eq!(plan.status.replicas, 2);
 }
 
@@ -134,17 +146,17 @@ fn an_adopted_pod_counts_and_a_released_one_does_not() {
 #[test]
 fn pods_are_deleted_in_the_order_of_the_rules() {
     let found = [
-        pod("g"),
-        pod("f").cost("-1"),
-        pod("e").unready(),
-        pod("d").phase("Unknown"),
-        pod("c").phase("Pending"),
-        pod("b").node(""),
-        pod("a").node("").phase("Pending"),
+        pod_builder("g"),
+        pod_builder("f").cost("-1"),
+        pod_builder("e").unready(),
+        pod_builder("d").phase("Unknown"),
+        pod_builder("c").phase("Pending"),
+        pod_builder("b").node(""),
+        pod_builder("a").node("").phase("Pending"),
     ];
-    assert_eq!(victims(&world(1, found.clone())), ["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(victims(&set_with_pods(1, found.clone())), ["a", "b", "c", "d", "e", "f"]);
     assert_eq!(
-        whys(&world(1, found)),
+        whys(&set_with_pods(1, found)),
         [
             "a: it is not assigned to a node",
             "b: it is not assigned to a node",
@@ -159,10 +171,10 @@ fn pods_are_deleted_in_the_order_of_the_rules() {
 /// REPLICASET-25.
 #[test]
 fn deletion_costs_count_only_with_their_gate() {
-    let found = [pod("a").cost("5"), pod("b").cost("-5"), pod("c").cost("+10")];
-    let mut world = world(1, found);
+    let found = [pod_builder("a").cost("5"), pod_builder("b").cost("-5"), pod_builder("c").cost("+10")];
+    let mut world = set_with_pods(1, found);
     assert_eq!(victims(&world), ["b", "c"]);
-    world.limits.deletion_cost = false;
+    world.decision_settings.uses_deletion_cost = false;
     // All times of the Pods are equal, so the UIDs decide.
     assert_eq!(victims(&world), ["a", "b"]);
 }
@@ -170,9 +182,14 @@ fn deletion_costs_count_only_with_their_gate() {
 /// REPLICASET-23.
 #[test]
 fn the_fullest_node_is_emptied() {
-    let found = (0..5).map(|n| pod(&format!("{n}")).node(if n < 3 { "A" } else { "B" }).ready(30 + n).created(30 + n));
-    let mut world = world(2, found);
-    world.colocated = BTreeMap::from([("A".into(), 3), ("B".into(), 2)]);
+    let found = (0..5).map(|n| {
+        pod_builder(&format!("{n}"))
+            .node(if n < 3 { "A" } else { "B" })
+            .ready_for_seconds(30 + n)
+            .created_seconds_ago(30 + n)
+    });
+    let mut world = set_with_pods(2, found);
+    world.colocated_pods_by_node = BTreeMap::from([("A".into(), 3), ("B".into(), 2)]);
     let mut names = victims(&world);
     names.sort();
     assert_eq!(names, ["0", "1", "2"]);
@@ -183,62 +200,76 @@ fn the_fullest_node_is_emptied() {
 #[test]
 fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
     for (a, b, first) in [
-        (pod("a").ready(40), pod("b").ready(30), "b"),
-        (pod("b").ready(40), pod("a").ready(60), "a"),
-        (pod("a").ready(30).created(172_800), pod("b").ready(30).created(3600), "b"),
-        (pod("a").ready(10), pod("b").ready_since_ever(), "b"),
+        (pod_builder("a").ready_for_seconds(40), pod_builder("b").ready_for_seconds(30), "b"),
+        (pod_builder("b").ready_for_seconds(40), pod_builder("a").ready_for_seconds(60), "a"),
+        (
+            pod_builder("a").ready_for_seconds(30).created_seconds_ago(172_800),
+            pod_builder("b").ready_for_seconds(30).created_seconds_ago(3600),
+            "b",
+        ),
+        (pod_builder("a").ready_for_seconds(10), pod_builder("b").ready_without_time(), "b"),
     ] {
-        assert_eq!(victims(&world(1, [a, b])), [first]);
+        assert_eq!(victims(&set_with_pods(1, [a, b])), [first]);
     }
 }
 
 /// REPLICASET-27.
 #[test]
 fn deleting_all_pods_needs_no_ranking() {
-    let found = [pod("b"), pod("a").node("")];
-    let plan = plan(&world(0, found));
-    let Manage::Delete { victims, age_ratios, .. } = plan.manage else { panic!() };
-    assert!(victims.iter().all(|v| v.why == Why::NoneWanted) && age_ratios.is_empty());
+    let found = [pod_builder("b"), pod_builder("a").node("")];
+    let plan = plan(&set_with_pods(0, found));
+    let PodChanges::Delete { victims, age_ratios, .. } = plan.pod_changes else { panic!() };
+    assert!(victims.iter().all(|v| v.deletion_reason == DeletionReason::AllPodsDeleted) && age_ratios.is_empty());
 }
 
 /// REPLICASET-71.
 #[test]
 fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
-    let ratios = |found: Vec<PodBuilder>, wanted| match plan(&world(wanted, found)).manage {
-        Manage::Delete { age_ratios, .. } => age_ratios,
+    let ratios = |found: Vec<PodBuilder>, wanted| match plan(&set_with_pods(wanted, found)).pod_changes {
+        PodChanges::Delete { age_ratios, .. } => age_ratios,
         other => panic!("{other:?}"),
     };
     // Pod `a` has the lowest cost and is three times as old as Pod `b`. The unready Pod `c` does not count.
-    let found = vec![pod("a").created(100).cost("-1"), pod("b").created(30), pod("c").created(5).unready()];
+    let found = vec![
+        pod_builder("a").created_seconds_ago(100).cost("-1"),
+        pod_builder("b").created_seconds_ago(30),
+        pod_builder("c").created_seconds_ago(5).unready(),
+    ];
     assert_eq!(ratios(found, 1), [3]);
     // Ages of zero, or in the future, count as a millisecond, so that nothing is divided by zero.
-    assert_eq!(ratios(vec![pod("a").created(0).cost("-1"), pod("b").created(0)], 1), [0]);
-    assert_eq!(ratios(vec![pod("a").created(2).cost("-1"), pod("b").created(-7)], 1), [2000]);
+    assert_eq!(
+        ratios(vec![pod_builder("a").created_seconds_ago(0).cost("-1"), pod_builder("b").created_seconds_ago(0)], 1),
+        [0]
+    );
+    assert_eq!(
+        ratios(vec![pod_builder("a").created_seconds_ago(2).cost("-1"), pod_builder("b").created_seconds_ago(-7)], 1),
+        [2000]
+    );
 }
 
 /// REPLICASET-30, REPLICASET-31.
 #[test]
 fn the_status_counts_pods_by_class() {
-    let mut world = world(
+    let mut world = set_with_pods(
         6,
         [
-            pod("a"),
-            pod("b").ready(10),
-            pod("c").unready(),
-            pod("d").labels(json!({"app": "web", "tier": "front"})),
-            pod("e").deleting(),
-            pod("f").deleting().phase("Failed"),
-            pod("g").deleting().labels(json!({"app": "other"})),
-            pod("h").deleting().orphan(),
+            pod_builder("a"),
+            pod_builder("b").ready_for_seconds(10),
+            pod_builder("c").unready(),
+            pod_builder("d").labels(json!({"app": "web", "tier": "front"})),
+            pod_builder("e").deleting(),
+            pod_builder("f").deleting().phase("Failed"),
+            pod_builder("g").deleting().labels(json!({"app": "other"})),
+            pod_builder("h").deleting().orphan(),
         ],
     )
-    .min_ready(30);
+    .with_min_ready_seconds(30);
     world.set["spec"]["template"]["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
     world.set["metadata"]["generation"] = json!(7);
     let status = plan(&world).status;
     assert_eq!((status.replicas, status.fully_labeled_replicas, status.ready_replicas), (4, 1, 3));
     assert_eq!((status.available_replicas, status.terminating_replicas, status.observed_generation), (2, Some(1), 7));
-    world.limits.counts_terminating = false;
+    world.decision_settings.counts_terminating = false;
     assert_eq!(plan(&world).status.terminating_replicas, None);
 }
 
@@ -247,13 +278,13 @@ fn the_status_counts_pods_by_class() {
 fn a_count_that_the_server_drops_does_not_cause_a_write() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "observedGeneration": 1});
-    let mut world = world(1, pods(1)).stored(stored.clone());
+    let mut world = set_with_pods(1, ready_pods(1)).with_stored_status(stored.clone());
     assert!(writes_status(&world));
-    world.limits.terminating_dropped = true;
+    world.decision_settings.drops_terminating_replicas = true;
     assert!(!writes_status(&world));
     let mut other = stored;
     other["readyReplicas"] = json!(0);
-    let world = world.stored(other);
+    let world = world.with_stored_status(other);
     assert!(writes_status(&world));
     assert_eq!(plan(&world).status.terminating_replicas, Some(0), "the count is written with other changes");
 }
@@ -263,7 +294,7 @@ fn a_count_that_the_server_drops_does_not_cause_a_write() {
 fn a_status_is_written_only_if_something_changed() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1});
-    let settled = world(1, pods(1)).stored(stored.clone());
+    let settled = set_with_pods(1, ready_pods(1)).with_stored_status(stored.clone());
     assert!(explained(&settled).actions.is_empty());
     for (field, value) in [
         ("replicas", json!(2)),
@@ -277,7 +308,7 @@ fn a_status_is_written_only_if_something_changed() {
     ] {
         let mut stored = stored.clone();
         stored[field] = value.clone();
-        assert!(writes_status(&world(1, pods(1)).stored(stored)), "{field} = {value}");
+        assert!(writes_status(&set_with_pods(1, ready_pods(1)).with_stored_status(stored)), "{field} = {value}");
     }
 }
 
@@ -285,47 +316,59 @@ fn a_status_is_written_only_if_something_changed() {
 #[test]
 fn the_failure_condition_is_removed_only_after_managing() {
     let failing = json!({"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]});
-    let conditions = |world: World| plan(&world).status.conditions.len();
-    assert_eq!(conditions(world(1, pods(1)).stored(failing.clone())), 0);
-    assert_eq!(conditions(world(1, pods(1)).stored(failing.clone()).blocked()), 1);
-    assert_eq!(conditions(world(1, pods(1)).stored(failing).deleting()), 1);
+    let conditions = |world: SnapshotBuilder| plan(&world).status.conditions.len();
+    assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone())), 0);
+    assert_eq!(
+        conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_unobserved_write()),
+        1
+    );
+    assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing).deleting()), 1);
 }
 
 /// REPLICASET-36.
 #[test]
 fn the_next_check_is_due_when_a_pod_becomes_available() {
     let check = |found: &[PodBuilder], min_ready, late: i64| {
-        let snapshot = world(found.len(), found.iter().cloned()).min_ready(min_ready).snapshot();
+        let snapshot = set_with_pods(found.len(), found.iter().cloned()).with_min_ready_seconds(min_ready).snapshot();
         let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().collect();
-        let status = status::status(&snapshot, &claimed, &Managed::Done, now());
+        let status = status::compute_status(&snapshot, &claimed, &PodChangesOutcome::Done, now());
         let available = status.available_replicas;
-        let wait = timer::next_check(&snapshot, &claimed, &status, now(), ago(-late));
+        let wait = timer::time_until_next_available(&snapshot, &claimed, &status, now(), time_before_now(-late));
         (available, wait.map(|d| d.as_secs()))
     };
-    let three = [pod("a").ready(10), pod("b").ready(25), pod("c").ready(40)];
+    let three = [
+        pod_builder("a").ready_for_seconds(10),
+        pod_builder("b").ready_for_seconds(25),
+        pod_builder("c").ready_for_seconds(40),
+    ];
     assert_eq!(check(&three, 30, 0), (1, Some(5)));
     assert_eq!(check(&three, 30, 3), (1, Some(2)));
     assert_eq!(check(&three, 30, 9), (1, Some(0)));
     assert_eq!(check(&three, 0, 0), (3, None));
-    assert_eq!(check(&[pod("a").ready(30)], 30, 0), (1, None));
-    assert_eq!(check(&[pod("a").ready_since_ever()], 30, 0), (0, Some(30)));
-    assert_eq!(check(&[pod("a").unready()], 30, 0), (0, None));
+    assert_eq!(check(&[pod_builder("a").ready_for_seconds(30)], 30, 0), (1, None));
+    assert_eq!(check(&[pod_builder("a").ready_without_time()], 30, 0), (0, Some(30)));
+    assert_eq!(check(&[pod_builder("a").unready()], 30, 0), (0, None));
 }
 
 /// REPLICASET-56.
 #[test]
 fn an_explanation_gives_reasons() {
-    let found = [pod("a").ready(10), pod("b").unready(), pod("c").orphan(), pod("d").deleting()];
-    let told = explained(&world(4, found).min_ready(30));
+    let found = [
+        pod_builder("a").ready_for_seconds(10),
+        pod_builder("b").unready(),
+        pod_builder("c").orphan(),
+        pod_builder("d").deleting(),
+    ];
+    let told = explained(&set_with_pods(4, found).with_min_ready_seconds(30));
     assert_eq!(told.situation, "4 Pods wanted: 3 active, 2 ready, 1 available, 1 terminating");
     assert_eq!(told.waiting, ["1 of 3 Pods are not ready: b", "1 ready Pods are not available yet, the next in 20s"]);
     assert_eq!(
         told.actions,
         ["adopt Pod c: the selector matches it and it has no controller", "create 1 Pod", "write the status"]
     );
-    let told = explained(&world(3, pods(1)).blocked());
+    let told = explained(&set_with_pods(3, ready_pods(1)).with_unobserved_write());
     assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
-    let told = explained(&world(0, pods(40)));
+    let told = explained(&set_with_pods(0, ready_pods(40)));
     assert_eq!(told.actions.len(), 11);
     assert_eq!(told.actions[10], "... and 31 more");
 }
@@ -337,11 +380,11 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
     let of = prop::sample::select(vec!["own", "own", "own", "orphan", "other", "strange"]);
     (phases, ages, 0..4u8, of, 0..8u8, any::<bool>(), -2..3i32).prop_map(
         |(phase, age, ready, of, going, assigned, cost)| {
-            let pod = pod("").created(age).phase(phase).cost(&cost.to_string());
+            let pod = pod_builder("").created_seconds_ago(age).phase(phase).cost(&cost.to_string());
             let pod = match ready {
                 0 => pod.unready(),
-                1 => pod.ready_since_ever(),
-                _ => pod.ready(age),
+                1 => pod.ready_without_time(),
+                _ => pod.ready_for_seconds(age),
             };
             let pod = match of {
                 "orphan" => pod.orphan(),
@@ -371,7 +414,7 @@ fn class(pod: &PodRef) -> (bool, u8, bool) {
     (!pod.node.is_empty(), phase, pod.is_ready())
 }
 
-fn any_world() -> impl Strategy<Value = World> {
+fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
     let flags = (0..12u8, 0..6u8, 0..6u8, 0..60i32);
     // Options of the operator, with their default or another value.
     let options = (any::<bool>(), prop::option::of(1..60u64), (0..9usize, 0..9usize));
@@ -381,13 +424,19 @@ fn any_world() -> impl Strategy<Value = World> {
                 pod.0["metadata"]["name"] = json!(format!("p{at:02}"));
                 pod.0["metadata"]["uid"] = json!(format!("{:02}", (at * 5) % 14));
             }
-            let mut world = world(wanted, found).min_ready(min_ready);
-            world.limits = Limits { burst, deletion_cost: cost > 0, reranks, ..world.limits };
-            world.failing = failing.map(|left| Failing { pods: 2, left: Duration::from_secs(left) });
-            world.colocated = BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
-            world.terminating_namespace = deleting == 1;
+            let mut world = set_with_pods(wanted, found).with_min_ready_seconds(min_ready);
+            world.decision_settings = DecisionSettings {
+                burst_replicas: burst,
+                uses_deletion_cost: cost > 0,
+                reranks_chosen_pods: reranks,
+                ..world.decision_settings
+            };
+            world.failed_pod_backoff =
+                failing.map(|left| FailedPodBackoff { failed_pods: 2, remaining_delay: Duration::from_secs(left) });
+            world.colocated_pods_by_node = BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
+            world.is_namespace_terminating = deleting == 1;
             let world = if deleting == 0 { world.deleting() } else { world };
-            if blocked == 0 { world.blocked() } else { world }
+            if blocked == 0 { world.with_unobserved_write() } else { world }
         },
     )
 }
@@ -401,15 +450,15 @@ proptest! {
         let snapshot = world.snapshot();
         let plan = decide(&snapshot);
         let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
-        let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.limits.burst);
-        match &plan.manage {
-            Manage::Later(_) => prop_assert!(snapshot.failing.is_some() && active < wanted),
-            Manage::Create { count, missing } => {
-                prop_assert!(snapshot.failing.is_none() && !snapshot.terminating_namespace);
+        let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.decision_settings.burst_replicas);
+        match &plan.pod_changes {
+            PodChanges::DelayedAfterFailures(_) => prop_assert!(snapshot.failed_pod_backoff.is_some() && active < wanted),
+            PodChanges::Create { pods_to_create: count, missing_pods: missing } => {
+                prop_assert!(snapshot.failed_pod_backoff.is_none() && !snapshot.is_namespace_terminating);
                 prop_assert_eq!(*missing, wanted - active);
                 prop_assert_eq!(*count, burst.min(*missing));
             }
-            Manage::Delete { victims, surplus, .. } => {
+            PodChanges::Delete { victims, surplus_pods: surplus, .. } => {
                 prop_assert_eq!(*surplus, active - wanted);
                 prop_assert_eq!(victims.len(), burst.min(*surplus));
                 let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
@@ -421,17 +470,17 @@ proptest! {
                     prop_assert!(victims.iter().all(|v| class(&v.pod) <= kept));
                 }
             }
-            Manage::Nothing => prop_assert_eq!(active, wanted),
-            Manage::NotAllowed(_) => {
-                let refused = snapshot.terminating_namespace && active < wanted;
-                prop_assert!(snapshot.owner.deleting || snapshot.blocked.is_some() || refused);
+            PodChanges::NoChange => prop_assert_eq!(active, wanted),
+            PodChanges::NotAllowed(_) => {
+                let refused = snapshot.is_namespace_terminating && active < wanted;
+                prop_assert!(snapshot.owner.is_deleting || snapshot.unobserved_write.is_some() || refused);
             }
-            Manage::Impossible(_) => prop_assert!(false),
+            PodChanges::UnusableTemplate(_) => prop_assert!(false),
         }
-        if snapshot.owner.deleting {
-            prop_assert!(plan.adopt.is_empty() && plan.release.is_empty());
+        if snapshot.owner.is_deleting {
+            prop_assert!(plan.orphans_to_adopt.is_empty() && plan.pods_to_release.is_empty());
         }
-        for pod in plan.adopt.iter().chain(&plan.release) {
+        for pod in plan.orphans_to_adopt.iter().chain(&plan.pods_to_release) {
             prop_assert!(pod.is_active());
             prop_assert!(pod.meta().controller().is_none_or(|c| c.uid == snapshot.owner.uid));
         }
@@ -449,17 +498,17 @@ proptest! {
             (Just(w), pods)
         }),
     ) {
-        let other = World { pods: shuffled, ..world.clone() };
+        let other = SnapshotBuilder { pods: shuffled, ..world.clone() };
         let (a, b) = (plan(&world), plan(&other));
         prop_assert_eq!(&a.status, &b.status);
-        let names = |manage: &Manage| match manage {
-            Manage::Delete { victims, .. } => {
+        let names = |manage: &PodChanges| match manage {
+            PodChanges::Delete { victims, .. } => {
                 let mut names: Vec<String> = victims.iter().map(|v| v.pod.meta().name.to_string()).collect();
                 names.sort();
                 format!("delete {names:?}")
             }
             other => format!("{other:?}"),
         };
-        prop_assert_eq!(names(&a.manage), names(&b.manage));
+        prop_assert_eq!(names(&a.pod_changes), names(&b.pod_changes));
     }
 }

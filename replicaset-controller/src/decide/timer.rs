@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     objects::Status,
-    plan::Manage,
+    plan::PodChanges,
     snapshot::{PodRef, Snapshot},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// If no ready Pod has a transition time, the next check is due after `minReadySeconds`, repeatedly.
 /// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
-pub fn next_check(
+pub fn time_until_next_available(
     snapshot: &Snapshot,
     claimed: &[&PodRef],
     status: &Status,
@@ -35,8 +35,9 @@ pub fn next_check(
 
 /// Returns the time until the first of these events: a Pod becomes available, the back-off after failed Pods ends, or this
 /// process stops waiting for its caches to show its writes.
-pub fn requeue_after(snapshot: &Snapshot, manage: &Manage, available_in: Option<Duration>) -> Option<Duration> {
-    let allowed = if let Manage::Later(failing) = manage { Some(failing.left) } else { None };
-    let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);
+pub fn requeue_after(snapshot: &Snapshot, manage: &PodChanges, available_in: Option<Duration>) -> Option<Duration> {
+    let allowed =
+        if let PodChanges::DelayedAfterFailures(failing) = manage { Some(failing.remaining_delay) } else { None };
+    let blocked = snapshot.unobserved_write.as_ref().map(|blocked| blocked.max_wait);
     [available_in, allowed, blocked].into_iter().flatten().min()
 }

@@ -2,13 +2,13 @@ use common::{
     api::Api,
     clock::Clock,
     events::Recorder,
-    gate::gate,
-    meta::Version,
+    gate::closed_gate,
+    meta::ResourceVersion,
     metrics::Metrics,
     pods::PODS,
-    queue::{Backoff, Queue},
-    runtime::Context,
-    settings::{Settings, TuneValue},
+    queue::{BackoffSettings, Queue},
+    runtime::LoopContext,
+    settings::{OperatorSettings, TuneValue},
 };
 use serde_json::{Value, json};
 
@@ -16,55 +16,55 @@ use super::*;
 use crate::{
     decide,
     kind::{ReplicaSets, ReplicationControllers},
-    objects::Set,
-    world::{PodBuilder, now, pod, web},
+    objects::CachedSet,
+    world::{PodBuilder, now, pod_builder, web_set_json},
 };
 
 /// Returns a controller with an API server that never answers; tests fill its caches directly.
-fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
+fn controller<K: SetKind>(settings: OperatorSettings) -> ReplicaController<K> {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     let clock = Clock::simulated(now(), 0);
-    let (_, gate) = gate(clock.clone());
+    let (_, gate) = closed_gate(clock.clone());
     let client = kube::Client::new(silent, "default");
-    let context = Context {
+    let context = LoopContext {
         api: Api::new(client, clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::silent("test", clock.clone()),
+        recorder: Recorder::discarding("test", clock.clone()),
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        accounts: None,
-        sampler: None,
-        shared: common::runtime::Shared::default(),
+        account_observer: None,
+        write_sampler: None,
+        shared_values: common::runtime::SharedValues::default(),
         clock: clock.clone(),
         gate,
     };
-    ReplicaController::new(context, Queue::new(clock, Backoff::default(), None))
+    ReplicaController::new(context, Queue::new(clock, BackoffSettings::default(), None))
 }
 
-impl<K: Kind> ReplicaController<K> {
+impl<K: SetKind> ReplicaController<K> {
     fn know(&self, sets: &[Value], pods: &[PodBuilder], version: u64) {
-        let version = Version::parse(&version.to_string());
-        let sets: Vec<Set<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
+        let version = ResourceVersion::parse(&version.to_string());
+        let sets: Vec<CachedSet<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
         // The stores are emptied first, because an object at a known version would be skipped.
-        self.sets.store().fill(Vec::new(), version);
-        self.pods.store().fill(Vec::new(), version);
-        self.sets.store().fill(sets, version);
-        self.pods.store().fill(pods.iter().map(PodBuilder::build).collect(), version);
+        self.sets.store().replace_for_tests(Vec::new(), version);
+        self.pods.store().replace_for_tests(Vec::new(), version);
+        self.sets.store().replace_for_tests(sets, version);
+        self.pods.store().replace_for_tests(pods.iter().map(PodBuilder::build).collect(), version);
     }
 
     fn ready(&self) -> Snapshot {
         match self.observe(&Key::new("shop", "web"), now()) {
-            Ok(Observed::Ready(snapshot)) => snapshot,
-            Ok(Observed::Waiting { why, .. }) => panic!("waiting: {why}"),
-            Ok(Observed::Gone) => panic!("gone"),
+            Ok(Observation::Ready(snapshot)) => snapshot,
+            Ok(Observation::Waiting { why, .. }) => panic!("waiting: {why}"),
+            Ok(Observation::Gone) => panic!("gone"),
             Err(error) => panic!("{error}"),
         }
     }
 
     fn waits_for(&self) -> Option<String> {
         match self.observe(&Key::new("shop", "web"), now()) {
-            Ok(Observed::Waiting { why, .. }) => Some(why),
+            Ok(Observation::Waiting { why, .. }) => Some(why),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ fn names(pods: &[PodRef]) -> Vec<&str> {
 
 /// Returns a set with this name that selects `app=<label>`.
 fn sibling(name: &str, label: &str) -> Value {
-    let mut set = web(1);
+    let mut set = web_set_json(1);
     set["metadata"]["name"] = json!(name);
     set["metadata"]["uid"] = json!(format!("u-{name}"));
     set["spec"]["selector"] = json!({"matchLabels": {"app": label}});
@@ -93,139 +93,147 @@ fn owned(mut set: Value) -> Value {
 /// REPLICASET-8.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    let mut elsewhere = pod("elsewhere").orphan();
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    let mut elsewhere = pod_builder("elsewhere").orphan();
     elsewhere.0["metadata"]["namespace"] = json!("other");
     let found = [
-        pod("a"),
-        pod("b").orphan(),
-        pod("c").orphan().labels(json!({"app": "db"})),
-        pod("d").owner("ReplicaSet", "web", "u-other"),
-        pod("e").deleting(),
-        pod("f").labels(json!({"app": "db"})),
+        pod_builder("a"),
+        pod_builder("b").orphan(),
+        pod_builder("c").orphan().labels(json!({"app": "db"})),
+        pod_builder("d").owner("ReplicaSet", "web", "u-other"),
+        pod_builder("e").deleting(),
+        pod_builder("f").labels(json!({"app": "db"})),
         elsewhere,
     ];
-    controller.know(&[web(3)], &found, 9);
+    controller.know(&[web_set_json(3)], &found, 9);
     let snapshot = controller.ready();
     assert_eq!(names(&snapshot.claims.keep), ["a"]);
     assert_eq!(names(&snapshot.claims.adopt), ["b"]);
     assert_eq!(names(&snapshot.claims.release), ["f"]);
-    assert_eq!((snapshot.terminating, snapshot.blocked), (1, None));
+    assert_eq!((snapshot.terminating_pods, snapshot.unobserved_write), (1, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_set_is_reported_as_gone() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observed::Gone)));
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observation::Gone)));
 }
 
 /// REPLICASET-40, REPLICASET-72.
 #[tokio::test(start_paused = true)]
 async fn a_sync_waits_until_own_writes_are_seen() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    controller.know(&[web(3)], &[pod("a")], 9);
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.created(&uid, PODS, &Uid::new("b"), Version::parse("10"));
+    controller.ledger.record_create(&uid, PODS, &Uid::new("b"), ResourceVersion::parse("10"));
     assert_eq!(
         controller.waits_for().as_deref(),
         Some("read version: 9 is not as new as written version: 10 for group resource pods")
     );
     let key = Key::new("shop", "web");
-    let Ok(Observed::Waiting { stale, .. }) = controller.observe(&key, now()) else { panic!("the sync does not wait") };
+    let Ok(Observation::Waiting { stale_resource: stale, .. }) = controller.observe(&key, now()) else {
+        panic!("the sync does not wait")
+    };
     assert_eq!(stale, Some(PODS), "the skipped sync is counted by resource");
-    controller.know(&[web(3)], &[pod("a"), pod("b")], 10);
+    controller.know(&[web_set_json(3)], &[pod_builder("a"), pod_builder("b")], 10);
     assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
 }
 
 /// REPLICASET-60, REPLICASET-64.
 #[tokio::test(start_paused = true)]
 async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_controllers() {
-    let off = controller::<ReplicaSets>(Settings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
-    let fifo = controller::<ReplicaSets>(Settings::new().with_gate("AtomicFIFO", false));
+    let off =
+        controller::<ReplicaSets>(OperatorSettings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
+    let fifo = controller::<ReplicaSets>(OperatorSettings::new().with_gate("AtomicFIFO", false));
     for controller in [off, fifo] {
-        controller.know(&[web(3)], &[pod("a")], 9);
-        controller.ledger.created(&Uid::new("u-web"), PODS, &Uid::new("b"), Version::parse("10"));
+        controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
+        controller.ledger.record_create(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
         let snapshot = controller.ready();
-        assert!(snapshot.blocked.is_some());
-        assert!(!decide::decide(&snapshot).manage.acts());
+        assert!(snapshot.unobserved_write.is_some());
+        assert!(!decide::decide(&snapshot).pod_changes.changes_pods());
     }
-    let rc = controller::<ReplicationControllers>(Settings::new());
-    let mut object = web(3);
+    let rc = controller::<ReplicationControllers>(OperatorSettings::new());
+    let mut object = web_set_json(3);
     object["spec"]["selector"] = json!({"app": "web"});
     rc.know(&[object], &[], 9);
-    rc.ledger.created(&Uid::new("u-web"), PODS, &Uid::new("b"), Version::parse("10"));
-    assert!(rc.ready().blocked.is_some());
+    rc.ledger.record_create(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+    assert!(rc.ready().unobserved_write.is_some());
 }
 
 /// REPLICASET-41.
 #[tokio::test(start_paused = true)]
 async fn unseen_deletions_and_lost_creations_block_only_managing() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    controller.know(&[web(3)], &[pod("a"), pod("b")], 9);
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    controller.know(&[web_set_json(3)], &[pod_builder("a"), pod_builder("b")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.deleted(&uid, PODS, "shop", "a", &Uid::new("a"));
-    let blocked = controller.ready().blocked.unwrap();
-    assert_eq!(blocked.why, "1 deleted pods are not terminating in the cache yet");
-    controller.know(&[web(3)], &[pod("a").deleting(), pod("b")], 9);
-    assert_eq!(controller.ready().blocked, None);
-    let before = controller.children(&"shop".into(), &uid);
-    controller.ledger.lost_create(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
-    let blocked = controller.ready().blocked.unwrap();
-    assert_eq!(blocked.why, "1 pods may have been created by requests that were not answered");
-    controller.know(&[web(3)], &[pod("b"), pod("c")], 9);
-    assert_eq!(controller.ready().blocked, None);
+    controller.ledger.record_delete(&uid, PODS, "shop", "a", &Uid::new("a"));
+    let blocked = controller.ready().unobserved_write.unwrap();
+    assert_eq!(blocked.write_description, "1 deleted pods are not terminating in the cache yet");
+    controller.know(&[web_set_json(3)], &[pod_builder("a").deleting(), pod_builder("b")], 9);
+    assert_eq!(controller.ready().unobserved_write, None);
+    let before = controller.owned_pods(&"shop".into(), &uid);
+    controller.ledger.record_lost_create(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
+    let blocked = controller.ready().unobserved_write.unwrap();
+    assert_eq!(blocked.write_description, "1 pods may have been created by requests that were not answered");
+    controller.know(&[web_set_json(3)], &[pod_builder("b"), pod_builder("c")], 9);
+    assert_eq!(controller.ready().unobserved_write, None);
 }
 
 /// REPLICASET-26.
 #[tokio::test(start_paused = true)]
 async fn pods_of_siblings_are_counted_by_node() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    let of_db = |name: &str| pod(name).owner("ReplicaSet", "db", "u-db").labels(json!({"app": "db"}));
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    let of_db = |name: &str| pod_builder(name).owner("ReplicaSet", "db", "u-db").labels(json!({"app": "db"}));
     let found = [
-        pod("a").node("A"),
-        pod("b").node("A"),
+        pod_builder("a").node("A"),
+        pod_builder("b").node("A"),
         of_db("c").node("A"),
         of_db("d").node("B"),
         of_db("e").node("B").deleting(),
-        pod("f").node("B").orphan().labels(json!({"app": "db"})),
-        pod("g").node("A").owner("ReplicaSet", "alone", "u-alone"),
+        pod_builder("f").node("B").orphan().labels(json!({"app": "db"})),
+        pod_builder("g").node("A").owner("ReplicaSet", "alone", "u-alone"),
     ];
-    let sets = [owned(web(1)), owned(sibling("db", "db")), sibling("alone", "web")];
+    let sets = [owned(web_set_json(1)), owned(sibling("db", "db")), sibling("alone", "web")];
     controller.know(&sets, &found, 9);
     let on = |pairs: &[(&str, usize)]| pairs.iter().map(|(n, c)| (Text::new(n), *c)).collect::<BTreeMap<_, _>>();
-    assert_eq!(controller.ready().colocated, on(&[("A", 3), ("B", 2)]));
+    assert_eq!(controller.ready().colocated_pods_by_node, on(&[("A", 3), ("B", 2)]));
     // Without an owner there are no siblings, and without surplus Pods nothing is counted.
-    controller.know(&[web(1)], &found, 9);
-    assert!(controller.ready().colocated.is_empty());
-    controller.know(&[owned(web(2))], &found, 9);
-    assert!(controller.ready().colocated.is_empty());
+    controller.know(&[web_set_json(1)], &found, 9);
+    assert!(controller.ready().colocated_pods_by_node.is_empty());
+    controller.know(&[owned(web_set_json(2))], &found, 9);
+    assert!(controller.ready().colocated_pods_by_node.is_empty());
 }
 
 /// Returns the counts by node for a set with surplus Pods. `on` is the value of `rank-by-own-pods`.
-fn counts<K: Kind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text, usize> {
-    let controller = controller::<K>(Settings::new().with_tune("rank-by-own-pods", TuneValue::Switch(on)));
+fn counts<K: SetKind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text, usize> {
+    let controller = controller::<K>(OperatorSettings::new().with_tune("rank-by-own-pods", TuneValue::Switch(on)));
     controller.know(std::slice::from_ref(set), found, 9);
-    controller.ready().colocated
+    controller.ready().colocated_pods_by_node
 }
 
 /// REPLICASET-26, REPLICASET-70.
 #[tokio::test(start_paused = true)]
 async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
-    let found = [pod("a").node("A"), pod("b").node("A").orphan(), pod("c").node("B"), pod("d").node("B").deleting()];
+    let found = [
+        pod_builder("a").node("A"),
+        pod_builder("b").node("A").orphan(),
+        pod_builder("c").node("B"),
+        pod_builder("d").node("B").deleting(),
+    ];
     let own = BTreeMap::from([(Text::new("A"), 2), (Text::new("B"), 1)]);
-    assert_eq!(counts::<ReplicaSets>(true, &web(1), &found), own);
-    assert_eq!(counts::<ReplicaSets>(false, &web(1), &found), BTreeMap::new());
+    assert_eq!(counts::<ReplicaSets>(true, &web_set_json(1), &found), own);
+    assert_eq!(counts::<ReplicaSets>(false, &web_set_json(1), &found), BTreeMap::new());
     assert_eq!(
-        counts::<ReplicaSets>(true, &web(3), &found),
+        counts::<ReplicaSets>(true, &web_set_json(3), &found),
         BTreeMap::new(),
         "without surplus Pods nothing is counted"
     );
     // For a set with an owner, the option `rank-by-own-pods` makes no difference.
-    assert_eq!(counts::<ReplicaSets>(true, &owned(web(1)), &found), own);
-    assert_eq!(counts::<ReplicaSets>(false, &owned(web(1)), &found), own);
+    assert_eq!(counts::<ReplicaSets>(true, &owned(web_set_json(1)), &found), own);
+    assert_eq!(counts::<ReplicaSets>(false, &owned(web_set_json(1)), &found), own);
     let of_rc: Vec<PodBuilder> =
         found.into_iter().map(|pod| pod.owner("ReplicationController", "web", "u-web")).collect();
-    for mut rc in [web(1), owned(web(1))] {
+    for mut rc in [web_set_json(1), owned(web_set_json(1))] {
         rc["spec"]["selector"] = json!({"app": "web"});
         assert_eq!(counts::<ReplicationControllers>(true, &rc, &of_rc), own);
         assert_eq!(counts::<ReplicationControllers>(false, &rc, &of_rc), BTreeMap::new());
@@ -235,25 +243,25 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
 /// REPLICASET-63.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_count_is_remembered_for_ten_minutes() {
-    let controller = controller::<ReplicaSets>(Settings::new());
-    controller.know(&[web(0)], &[], 9);
-    assert!(!controller.ready().limits.terminating_dropped);
-    controller.note_terminating(false);
-    assert!(controller.ready().limits.terminating_dropped);
-    let mut kept = web(0);
+    let controller = controller::<ReplicaSets>(OperatorSettings::new());
+    controller.know(&[web_set_json(0)], &[], 9);
+    assert!(!controller.ready().decision_settings.drops_terminating_replicas);
+    controller.record_terminating_replicas_kept(false);
+    assert!(controller.ready().decision_settings.drops_terminating_replicas);
+    let mut kept = web_set_json(0);
     kept["status"] = json!({"replicas": 0, "terminatingReplicas": 0});
     controller.know(&[kept], &[], 9);
-    assert!(!controller.ready().limits.terminating_dropped);
-    controller.know(&[web(0)], &[], 9);
-    controller.context.clock.sleep(crate::TERMINATING_UNKNOWN).await;
-    assert!(!controller.ready().limits.terminating_dropped);
+    assert!(!controller.ready().decision_settings.drops_terminating_replicas);
+    controller.know(&[web_set_json(0)], &[], 9);
+    controller.context.clock.sleep(crate::TERMINATING_REPLICAS_RETRY_PERIOD).await;
+    assert!(!controller.ready().decision_settings.drops_terminating_replicas);
 }
 
 /// Returns the time of 200 observations and decisions, the shortest of ten measurements.
 fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
     let clock = Clock::system();
     let once = || {
-        let start = clock.instant();
+        let start = clock.monotonic_now();
         for _ in 0..200 {
             let plan = decide::decide(&controller.ready());
             assert_eq!(plan.status.replicas, 5);
@@ -267,14 +275,14 @@ fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
 /// REPLICASET-57.
 #[tokio::test]
 async fn a_sync_among_ten_thousand_sets_costs_as_much_as_alone() {
-    let own: Vec<PodBuilder> = (0..5).map(|n| pod(&format!("own-{n}"))).collect();
-    let alone = controller::<ReplicaSets>(Settings::new());
-    alone.know(&[owned(web(4))], &own, 9);
-    let crowded = controller::<ReplicaSets>(Settings::new());
+    let own: Vec<PodBuilder> = (0..5).map(|n| pod_builder(&format!("own-{n}"))).collect();
+    let alone = controller::<ReplicaSets>(OperatorSettings::new());
+    alone.know(&[owned(web_set_json(4))], &own, 9);
+    let crowded = controller::<ReplicaSets>(OperatorSettings::new());
     let others = (0..10_000).map(|n| sibling(&format!("s{n}"), &format!("s{n}")));
-    let sets: Vec<Value> = std::iter::once(owned(web(4))).chain(others).collect();
+    let sets: Vec<Value> = std::iter::once(owned(web_set_json(4))).chain(others).collect();
     let strangers = (0..10_000).map(|n| {
-        pod(&format!("p{n}"))
+        pod_builder(&format!("p{n}"))
             .owner("ReplicaSet", &format!("s{n}"), &format!("u-s{n}"))
             .labels(json!({"app": format!("s{n}")}))
     });

@@ -1,23 +1,23 @@
 use common::{
     clock::Clock,
-    meta::{Uid, Version},
-    object::Malformed,
-    queue::Backoff,
+    meta::{ResourceVersion, Uid},
+    object::MalformedObject,
+    queue::BackoffSettings,
 };
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     kind::ReplicaSets,
-    world::{PodBuilder, pod, web},
+    world::{PodBuilder, pod_builder, web_set_json},
 };
 
 struct Fixture {
-    watch: Watch<ReplicaSets>,
+    watch: EventHandlers<ReplicaSets>,
 }
 
-fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> Set<ReplicaSets> {
-    let mut object = web(1);
+fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> CachedSet<ReplicaSets> {
+    let mut object = web_set_json(1);
     object["metadata"]["name"] = json!(name);
     object["metadata"]["uid"] = json!(uid);
     object["spec"]["selector"] = selector.clone();
@@ -28,25 +28,25 @@ fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> Set<ReplicaSe
 /// Returns handlers with three sets: `web` and `slow` select `app=web`, `db` selects `app=db`. `slow` has `minReadySeconds` 30.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(crate::world::now(), 0);
-    let sets: Arc<Store<Set<ReplicaSets>>> = Arc::default();
+    let sets: Arc<Store<CachedSet<ReplicaSets>>> = Arc::default();
     let app = |app: &str| json!({"matchLabels": {"app": app}});
-    sets.fill(
+    sets.replace_for_tests(
         vec![
             set("web", "u-web", &app("web"), 0),
             set("slow", "u-slow", &app("web"), 30),
             set("db", "u-db", &app("db"), 0),
         ],
-        Version::parse("9"),
+        ResourceVersion::parse("9"),
     );
     let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
     Fixture {
-        watch: Watch {
-            refused: TerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
-            queue: Queue::new(clock.clone(), Backoff::default(), None),
+        watch: EventHandlers {
+            sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
+            queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
             sets,
             ledger,
-            batch: Duration::from_secs(3),
-            backoff: Some(PodBackoff::new(clock)),
+            debounce_period: Duration::from_secs(3),
+            backoff_of_sets: Some(PodBackoff::new(clock)),
         },
     }
 }
@@ -54,28 +54,28 @@ fn fixture() -> Fixture {
 impl Fixture {
     /// Returns the keys that are due now, and the delayed keys with their seconds.
     fn queued(&self) -> Vec<String> {
-        let state = self.watch.queue.state(10);
+        let state = self.watch.queue.debug_state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
         state.waiting.into_iter().map(|key| key.replace("shop/", "")).chain(later).collect()
     }
 }
 
 fn added(pod: &PodBuilder) -> Vec<String> {
-    told(&Event::Added(Arc::new(pod.build())))
+    told(&CacheEvent::Added(Arc::new(pod.build())))
 }
 
 fn deleted(pod: &PodBuilder) -> Vec<String> {
-    told(&Event::Deleted(Arc::new(pod.build())))
+    told(&CacheEvent::Deleted(Arc::new(pod.build())))
 }
 
 fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
     let new = new.clone().version(2);
-    told(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) })
+    told(&CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) })
 }
 
-fn told(event: &Event<CachedPod>) -> Vec<String> {
+fn told(event: &CacheEvent<CachedPod>) -> Vec<String> {
     let fixture = fixture();
-    fixture.watch.on_pod(event, Origin::Watch);
+    fixture.watch.on_pod_event(event, ChangeOrigin::Watch);
     fixture.queued()
 }
 
@@ -84,17 +84,21 @@ const NONE: [&str; 0] = [];
 /// REPLICASET-4, REPLICASET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_enqueues_the_set_that_controls_it() {
-    assert_eq!(added(&pod("a")), ["web"]);
-    assert_eq!(added(&pod("a").deleting()), ["web"]);
-    assert_eq!(deleted(&pod("a")), ["web"]);
-    assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "a change without effect on counts is debounced");
-    assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
-    assert_eq!(deleted(&pod("a").deleting()), ["web"]);
+    assert_eq!(added(&pod_builder("a")), ["web"]);
+    assert_eq!(added(&pod_builder("a").deleting()), ["web"]);
+    assert_eq!(deleted(&pod_builder("a")), ["web"]);
+    assert_eq!(
+        updated(&pod_builder("a"), &pod_builder("a")),
+        ["shop/web in 3"],
+        "a change without effect on counts is debounced"
+    );
+    assert_eq!(updated(&pod_builder("a"), &pod_builder("a").deleting()), ["web"]);
+    assert_eq!(deleted(&pod_builder("a").deleting()), ["web"]);
 }
 
 /// Returns the set `web` with this `spec.replicas` and `status.replicas`.
-fn sized(replicas: usize, counted: i32, version: &str, generation: i64) -> Set<ReplicaSets> {
-    let mut object = web(replicas);
+fn sized(replicas: usize, counted: i32, version: &str, generation: i64) -> CachedSet<ReplicaSets> {
+    let mut object = web_set_json(replicas);
     object["metadata"]["uid"] = json!("u-web");
     object["metadata"]["resourceVersion"] = json!(version);
     object["metadata"]["generation"] = json!(generation);
@@ -108,22 +112,22 @@ async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_
     let status = |pods: usize, generation: i64, version: &str, origin| {
         let fixture = fixture();
         let (old, new) = (sized(pods, 0, "10", 1), sized(pods, 0, version, generation));
-        fixture.watch.on_set(&Event::Updated { old: Arc::new(old), new: Arc::new(new) }, origin);
+        fixture.watch.on_set_event(&CacheEvent::Updated { old: Arc::new(old), new: Arc::new(new) }, origin);
         fixture.queued()
     };
-    assert_eq!(status(99, 1, "11", Origin::Watch), ["web"]);
-    assert_eq!(status(100, 1, "11", Origin::Watch), ["shop/web in 3"]);
-    assert_eq!(status(100, 2, "11", Origin::Watch), ["web"], "the spec has changed");
-    assert_eq!(status(100, 1, "10", Origin::Resync), ["web"]);
+    assert_eq!(status(99, 1, "11", ChangeOrigin::Watch), ["web"]);
+    assert_eq!(status(100, 1, "11", ChangeOrigin::Watch), ["shop/web in 3"]);
+    assert_eq!(status(100, 2, "11", ChangeOrigin::Watch), ["web"], "the spec has changed");
+    assert_eq!(status(100, 1, "10", ChangeOrigin::Resync), ["web"]);
     let ended = |pods: usize, pod: &PodBuilder| {
         let fixture = fixture();
-        fixture.watch.sets.fill(vec![sized(pods, 0, "10", 1)], Version::parse("10"));
-        fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch);
+        fixture.watch.sets.replace_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
+        fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Watch);
         fixture.queued()
     };
-    assert_eq!(ended(99, &pod("a").deleting()), ["web"]);
-    assert_eq!(ended(100, &pod("a").deleting()), ["shop/web in 3"]);
-    assert_eq!(ended(100, &pod("a")), ["web"], "the number of active Pods has changed");
+    assert_eq!(ended(99, &pod_builder("a").deleting()), ["web"]);
+    assert_eq!(ended(100, &pod_builder("a").deleting()), ["shop/web in 3"]);
+    assert_eq!(ended(100, &pod_builder("a")), ["web"], "the number of active Pods has changed");
 }
 
 /// REPLICASET-78.
@@ -132,9 +136,12 @@ async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();
         let large = sized(wanted, counted, "10", 1);
-        fixture.watch.sets.fill(vec![large], Version::parse("10"));
-        let (old, new) = (pod("a"), pod("a").version(2));
-        fixture.watch.on_pod(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) }, Origin::Watch);
+        fixture.watch.sets.replace_for_tests(vec![large], ResourceVersion::parse("10"));
+        let (old, new) = (pod_builder("a"), pod_builder("a").version(2));
+        fixture.watch.on_pod_event(
+            &CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) },
+            ChangeOrigin::Watch,
+        );
         assert_eq!(fixture.queued(), [format!("shop/web in {seconds}")], "{wanted} wanted, {counted} counted");
     }
 }
@@ -143,9 +150,9 @@ async fn the_debounce_grows_with_the_size_of_the_set() {
 #[tokio::test(start_paused = true)]
 async fn an_unresolved_owner_reference_enqueues_nothing() {
     for stranger in [
-        pod("a").owner("ReplicationController", "web", "u-web"),
-        pod("a").owner("ReplicaSet", "web", "u-other"),
-        pod("a").owner("ReplicaSet", "gone", "u-web"),
+        pod_builder("a").owner("ReplicationController", "web", "u-web"),
+        pod_builder("a").owner("ReplicaSet", "web", "u-other"),
+        pod_builder("a").owner("ReplicaSet", "gone", "u-web"),
     ] {
         assert_eq!(added(&stranger), NONE);
         assert_eq!(deleted(&stranger), NONE);
@@ -156,17 +163,17 @@ async fn an_unresolved_owner_reference_enqueues_nothing() {
 /// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_enqueues_every_set_that_selects_it() {
-    assert_eq!(added(&pod("a").orphan()), ["slow", "web"]);
-    assert_eq!(added(&pod("a").orphan().labels(json!({}))), NONE);
-    assert_eq!(added(&pod("a").orphan().labels(json!({"app": "other"}))), NONE);
-    assert_eq!(added(&pod("a").orphan().deleting()), NONE);
-    assert_eq!(deleted(&pod("a").orphan()), NONE);
+    assert_eq!(added(&pod_builder("a").orphan()), ["slow", "web"]);
+    assert_eq!(added(&pod_builder("a").orphan().labels(json!({}))), NONE);
+    assert_eq!(added(&pod_builder("a").orphan().labels(json!({"app": "other"}))), NONE);
+    assert_eq!(added(&pod_builder("a").orphan().deleting()), NONE);
+    assert_eq!(deleted(&pod_builder("a").orphan()), NONE);
 }
 
 /// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
-    let orphan = pod("a").orphan();
+    let orphan = pod_builder("a").orphan();
     assert_eq!(updated(&orphan, &orphan.clone().unready()), NONE);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"}))), ["db"]);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).deleting()), NONE);
@@ -175,7 +182,7 @@ async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
 /// REPLICASET-4.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_a_new_owner_enqueues_both_owners() {
-    let (mine, theirs) = (pod("a"), pod("a").owner("ReplicaSet", "db", "u-db"));
+    let (mine, theirs) = (pod_builder("a"), pod_builder("a").owner("ReplicaSet", "db", "u-db"));
     assert_eq!(updated(&mine, &theirs), ["db", "web"]);
     assert_eq!(updated(&mine, &theirs.deleting()), ["db", "web"]);
     assert_eq!(updated(&mine, &mine.clone().orphan()), ["slow", "web"]);
@@ -187,32 +194,32 @@ async fn a_pod_with_a_new_owner_enqueues_both_owners() {
 /// REPLICASET-6.
 #[tokio::test(start_paused = true)]
 async fn an_update_without_a_new_version_enqueues_nothing() {
-    let same = Arc::new(pod("a").build());
-    assert_eq!(told(&Event::Updated { old: Arc::clone(&same), new: same }), NONE);
+    let same = Arc::new(pod_builder("a").build());
+    assert_eq!(told(&CacheEvent::Updated { old: Arc::clone(&same), new: same }), NONE);
 }
 
 /// REPLICASET-7.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_ready_enqueues_its_set_again_when_available() {
-    let slow = pod("a").owner("ReplicaSet", "slow", "u-slow");
+    let slow = pod_builder("a").owner("ReplicaSet", "slow", "u-slow");
     assert_eq!(updated(&slow.clone().unready(), &slow), ["slow", "shop/slow in 30"]);
     assert_eq!(updated(&slow, &slow), ["shop/slow in 3"]);
     assert_eq!(updated(&slow, &slow.clone().unready()), ["shop/slow in 3"]);
-    assert_eq!(updated(&pod("a").unready(), &pod("a")), ["shop/web in 3"]);
+    assert_eq!(updated(&pod_builder("a").unready(), &pod_builder("a")), ["shop/web in 3"]);
 }
 
 /// REPLICASET-4.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_pod_enqueues_its_set() {
-    let meta = pod("a").build().meta().clone();
-    assert_eq!(told(&Event::Unreadable(Arc::new(Malformed { meta, error: "no".to_owned() }))), ["web"]);
+    let meta = pod_builder("a").build().meta().clone();
+    assert_eq!(told(&CacheEvent::Unreadable(Arc::new(MalformedObject { meta, error: "no".to_owned() }))), ["web"]);
 }
 
 /// REPLICASET-6.
 #[tokio::test(start_paused = true)]
 async fn the_initial_list_of_pods_enqueues_nothing() {
     let fixture = fixture();
-    fixture.watch.on_pod(&Event::Added(Arc::new(pod("a").build())), Origin::Initial);
+    fixture.watch.on_pod_event(&CacheEvent::Added(Arc::new(pod_builder("a").build())), ChangeOrigin::Initial);
     assert_eq!(fixture.queued(), NONE);
 }
 
@@ -221,15 +228,17 @@ async fn the_initial_list_of_pods_enqueues_nothing() {
 async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     let fixture = fixture();
     let set = Arc::new(set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0));
-    let uid = &set.set().metadata.uid;
-    for event in [Event::Added(Arc::clone(&set)), Event::Updated { old: Arc::clone(&set), new: Arc::clone(&set) }] {
-        fixture.watch.on_set(&event, Origin::Resync);
+    let uid = &set.replica_set().metadata.uid;
+    for event in
+        [CacheEvent::Added(Arc::clone(&set)), CacheEvent::Updated { old: Arc::clone(&set), new: Arc::clone(&set) }]
+    {
+        fixture.watch.on_set_event(&event, ChangeOrigin::Resync);
         assert_eq!(fixture.queued(), ["web"]);
-        let key = fixture.watch.queue.next().await.unwrap();
-        fixture.watch.queue.done(&key);
+        let key = fixture.watch.queue.next_key().await.unwrap();
+        fixture.watch.queue.mark_done(&key);
     }
-    fixture.watch.ledger.wrote(uid, common::pods::PODS, Version::parse("99"));
-    fixture.watch.on_set(&Event::Deleted(set), Origin::Watch);
+    fixture.watch.ledger.record_write(uid, common::pods::PODS, ResourceVersion::parse("99"));
+    fixture.watch.on_set_event(&CacheEvent::Deleted(set), ChangeOrigin::Watch);
     assert_eq!(fixture.queued(), ["web"]);
     assert!(fixture.watch.ledger.is_empty());
 }
@@ -237,32 +246,32 @@ async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
 /// Lets Pod `a` fail and its replacement `b` appear, calls `happens` with `b`, and returns whether the set is in back-off then.
 fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let fixture = fixture();
-    let backoff = fixture.watch.backoff.clone().unwrap();
-    let tell = |event| fixture.watch.on_pod(&event, Origin::Watch);
-    tell(Event::Deleted(Arc::new(pod("a").unready().build())));
-    backoff.replacing(&Uid::new("u-web"));
-    let replacement = pod("b").unready();
-    tell(Event::Added(Arc::new(replacement.build())));
+    let backoff = fixture.watch.backoff_of_sets.clone().unwrap();
+    let tell = |event| fixture.watch.on_pod_event(&event, ChangeOrigin::Watch);
+    tell(CacheEvent::Deleted(Arc::new(pod_builder("a").unready().build())));
+    backoff.record_creation(&Uid::new("u-web"));
+    let replacement = pod_builder("b").unready();
+    tell(CacheEvent::Added(Arc::new(replacement.build())));
     happens(&fixture, &replacement);
-    backoff.failing(&Uid::new("u-web")).is_some()
+    backoff.current_backoff(&Uid::new("u-web")).is_some()
 }
 
 fn gone(pod: PodBuilder) -> impl FnOnce(&Fixture, &PodBuilder) {
-    move |fixture, _| fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch)
+    move |fixture, _| fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Watch)
 }
 
 /// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
     for (pod, failed) in [
-        (pod("b").unready(), true),
-        (pod("b").phase("Pending").unready(), true),
-        (pod("b"), false),
-        (pod("b").unready().deleting(), false),
-        (pod("b").unready().node(""), false),
-        (pod("b").unready().orphan(), false),
-        (pod("b").unready().owner("ReplicaSet", "db", "u-db"), false),
-        (pod("c").unready(), false),
+        (pod_builder("b").unready(), true),
+        (pod_builder("b").phase("Pending").unready(), true),
+        (pod_builder("b"), false),
+        (pod_builder("b").unready().deleting(), false),
+        (pod_builder("b").unready().node(""), false),
+        (pod_builder("b").unready().orphan(), false),
+        (pod_builder("b").unready().owner("ReplicaSet", "db", "u-db"), false),
+        (pod_builder("c").unready(), false),
     ] {
         assert_eq!(waits(gone(pod.clone())), failed, "{pod:?}");
     }
@@ -272,7 +281,7 @@ async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_missing_from_a_later_list_has_not_failed() {
     assert!(!waits(|fixture, pod| {
-        fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Relist);
+        fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Relist);
     }));
 }
 
@@ -280,21 +289,21 @@ async fn a_pod_missing_from_a_later_list_has_not_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_ready_pod_or_the_deletion_of_the_set_ends_the_back_off() {
     let fail = |fixture: &Fixture, pod: &PodBuilder| gone(pod.clone())(fixture, pod);
-    let ready = || Arc::new(pod("c").version(2).build());
-    let update = |old: PodBuilder| Event::Updated { old: Arc::new(old.build()), new: ready() };
+    let ready = || Arc::new(pod_builder("c").version(2).build());
+    let update = |old: PodBuilder| CacheEvent::Updated { old: Arc::new(old.build()), new: ready() };
     assert!(waits(|fixture, pod| {
         fail(fixture, pod);
-        fixture.watch.on_pod(&update(crate::world::pod("c")), Origin::Watch);
+        fixture.watch.on_pod_event(&update(crate::world::pod_builder("c")), ChangeOrigin::Watch);
     }));
-    for event in [update(pod("c").unready()), Event::Added(ready())] {
+    for event in [update(pod_builder("c").unready()), CacheEvent::Added(ready())] {
         assert!(!waits(|fixture, pod| {
             fail(fixture, pod);
-            fixture.watch.on_pod(&event, Origin::Watch);
+            fixture.watch.on_pod_event(&event, ChangeOrigin::Watch);
         }));
     }
     assert!(!waits(|fixture, pod| {
         fail(fixture, pod);
         let web = set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0);
-        fixture.watch.on_set(&Event::Deleted(Arc::new(web)), Origin::Watch);
+        fixture.watch.on_set_event(&CacheEvent::Deleted(Arc::new(web)), ChangeOrigin::Watch);
     }));
 }

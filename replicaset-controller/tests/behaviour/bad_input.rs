@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use sandbox::{ConnectionCut, Sandbox, loops::Loops};
 use serde_json::json;
 use tower::Service as _;
 
-use crate::world::{ME, NS, set};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, replica_set};
 
 /// Returns a client that replaces text in the server's answers. `says` has pairs of original and replacement.
 fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> kube::Client {
-    let inner = sandbox.service(ME);
+    let inner = sandbox.service(CONTROLLER_IDENTITY);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let mut inner = inner.clone();
         async move {
@@ -49,14 +49,17 @@ async fn a_malformed_set_backs_off_alone() {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         // Answers must be JSON, because they are changed as text.
         let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
-        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-        let mut bad = set("bad", 77);
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
+        let mut bad = replica_set("bad", 77);
         bad["spec"]["minReadySeconds"] = json!(55);
         sandbox.create(bad).await.unwrap();
-        sandbox.create(set("good", 3)).await.unwrap();
-        let loops = Loops::start(&lying(&sandbox, says), &clock, Settings::new(), replicaset_controller::LOOPS);
+        sandbox.create(replica_set("good", 3)).await.unwrap();
+        let loops = Loops::start(&lying(&sandbox, says), &clock, OperatorSettings::new(), replicaset_controller::LOOPS);
         clock.sleep(std::time::Duration::from_mins(1)).await;
-        let pods = sandbox.list("pods", Some(NS)).await.unwrap();
+        let pods = sandbox.list("pods", Some(NAMESPACE)).await.unwrap();
         assert_eq!(pods.len(), 3, "{says:?}");
         let told = loops.explain(Some("shop/bad"))[0].clone();
         assert_eq!(told["state"], "failing", "{says:?} {told}");
@@ -64,7 +67,7 @@ async fn a_malformed_set_backs_off_alone() {
         // The back-off doubles from 5 ms, so that few attempts happen in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{told}");
-        assert_eq!(sandbox.requests().count(Some(ME), Some("create"), Some("pods")), 3);
+        assert_eq!(sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some("create"), Some("pods")), 3);
     }
 }
 
@@ -73,21 +76,21 @@ async fn a_malformed_set_backs_off_alone() {
 async fn a_malformed_pod_stops_its_own_set_and_no_other() {
     let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
     let sandbox = Sandbox::builder().clock(clock.clone()).protobuf(false).build();
-    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})).await.unwrap();
     let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}});
-    let mut bad = set("bad", 2);
+    let mut bad = replica_set("bad", 2);
     bad["spec"]["template"]["spec"]["containers"][0]["resources"] = resources.clone();
     sandbox.create(bad).await.unwrap();
-    let mut orphan = crate::world::stray("orphan", "good");
+    let mut orphan = crate::world::orphan_pod("orphan", "good");
     orphan["spec"]["containers"][0]["resources"] = resources;
     sandbox.create(orphan).await.unwrap();
-    sandbox.create(set("good", 3)).await.unwrap();
+    sandbox.create(replica_set("good", 3)).await.unwrap();
     let client = Arc::new(lying(&sandbox, &[("\"qosClass\":\"Guaranteed\"", "\"conditions\":7")]));
-    let loops = Loops::start(&client, &clock, Settings::new(), replicaset_controller::LOOPS);
+    let loops = Loops::start(&client, &clock, OperatorSettings::new(), replicaset_controller::LOOPS);
     clock.sleep(std::time::Duration::from_mins(1)).await;
     let count =
         |app: &str, pods: &[serde_json::Value]| pods.iter().filter(|p| p["metadata"]["labels"]["app"] == app).count();
-    let pods = sandbox.list("pods", Some(NS)).await.unwrap();
+    let pods = sandbox.list("pods", Some(NAMESPACE)).await.unwrap();
     // The malformed orphan is not adopted and blocks nothing.
     assert_eq!((count("bad", &pods), count("good", &pods)), (2, 4));
     assert_eq!(loops.explain(Some("shop/bad"))[0]["state"], "failing");

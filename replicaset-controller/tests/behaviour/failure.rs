@@ -9,35 +9,38 @@ use http::Method;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};
+use crate::world::{
+    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, RequestFilter, TestCluster, WorldSetup, refusal_response,
+    replica_set,
+};
 
 /// A filter that refuses creations of Pods while `on` is true, and counts them.
-pub(crate) struct Refuser {
-    pub(crate) on: Arc<AtomicBool>,
-    tries: Arc<AtomicU64>,
+pub(crate) struct PodCreationRefuser {
+    pub(crate) is_refusing: Arc<AtomicBool>,
+    refusal_count: Arc<AtomicU64>,
 }
 
-impl Refuser {
-    pub(crate) fn new(message: impl Fn(u64) -> String + Send + Sync + 'static, causes: Value) -> (Self, Filter) {
+impl PodCreationRefuser {
+    pub(crate) fn new(message: impl Fn(u64) -> String + Send + Sync + 'static, causes: Value) -> (Self, RequestFilter) {
         let (on, tries) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
-        let this = Self { on: Arc::clone(&on), tries: Arc::clone(&tries) };
-        let filter: Filter = Arc::new(move |request| {
+        let this = Self { is_refusing: Arc::clone(&on), refusal_count: Arc::clone(&tries) };
+        let filter: RequestFilter = Arc::new(move |request| {
             let pods = request.method() == Method::POST && request.uri().path().ends_with("/pods");
             if !pods || !on.load(Ordering::Relaxed) {
                 return None;
             }
             let try_ = tries.fetch_add(1, Ordering::Relaxed);
-            Some(refusal(403, "Forbidden", &message(try_), &causes))
+            Some(refusal_response(403, "Forbidden", &message(try_), &causes))
         });
         (this, filter)
     }
 
     fn tries(&self) -> u64 {
-        self.tries.swap(0, Ordering::Relaxed)
+        self.refusal_count.swap(0, Ordering::Relaxed)
     }
 }
 
-pub(crate) fn quota(try_: u64) -> String {
+pub(crate) fn quota_message(try_: u64) -> String {
     format!(
         "pods \"web-{try_:05}\" is forbidden: exceeded quota: q, requested: pods=1, used: pods={try_}, limited: pods=3"
     )
@@ -46,13 +49,13 @@ pub(crate) fn quota(try_: u64) -> String {
 /// REPLICASET-18, REPLICASET-22, REPLICASET-37, REPLICASET-38, REPLICASET-46.
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_quota_costs_one_request_per_back_off() {
-    let (quota, filter) = Refuser::new(quota, json!([]));
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(set("web", 10)).await;
+    let (quota, filter) = PodCreationRefuser::new(quota_message, json!([]));
+    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    world.create_object(replica_set("web", 10)).await;
     // Attempts: immediately, again after the status write, after 5 ms, and then after 20 ms, 40 ms, ... 20.48 s.
-    world.wait(80).await;
+    world.wait_seconds(80).await;
     assert_eq!(quota.tries(), 3 + 11);
-    let conditions = world.conditions("web").await;
+    let conditions = world.conditions_of_set("web").await;
     assert_eq!(conditions.len(), 1);
     let c = &conditions[0];
     assert_eq!(
@@ -63,28 +66,30 @@ async fn an_exceeded_quota_costs_one_request_per_back_off() {
         c["message"],
         "pods \"web-00000\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=3"
     );
-    assert_eq!(world.asked("patch", "replicasets.apps/status"), 1);
-    let events = world.events().await;
+    assert_eq!(world.request_count("patch", "replicasets.apps/status"), 1);
+    let events = world.event_texts().await;
     assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"web-0000")), "{events:?}");
     let told = world.loops.as_ref().unwrap().explain(Some("shop/web"));
     assert!(told[0]["waiting"].to_string().contains("FailedCreate: pods"), "{told}");
-    quota.on.store(false, Ordering::Relaxed);
-    world.poke(SETS, "web").await;
-    world.settle().await;
-    assert_eq!((world.active().await.len(), world.peak()), (10, 10));
-    assert!(world.conditions("web").await.is_empty());
+    quota.is_refusing.store(false, Ordering::Relaxed);
+    world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
+    world.wait_until_settled().await;
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (10, 10));
+    assert!(world.conditions_of_set("web").await.is_empty());
 }
 
 /// REPLICASET-77.
 #[tokio::test(start_paused = true)]
 async fn a_failure_with_changing_messages_backs_off() {
-    let (webhook, filter) =
-        Refuser::new(|n| format!("admission webhook said {}", ["ah", "oh", "uh"][n as usize % 3]), json!([]));
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(set("web", 1)).await;
-    world.wait(600).await;
+    let (webhook, filter) = PodCreationRefuser::new(
+        |n| format!("admission webhook said {}", ["ah", "oh", "uh"][n as usize % 3]),
+        json!([]),
+    );
+    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    world.create_object(replica_set("web", 1)).await;
+    world.wait_seconds(600).await;
     // The first 17 back-offs take 655 s. The message is updated at most once a minute, and each update causes one more attempt.
-    let (tries, writes) = (webhook.tries(), world.asked("patch", "replicasets.apps/status"));
+    let (tries, writes) = (webhook.tries(), world.request_count("patch", "replicasets.apps/status"));
     assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
 }
 
@@ -92,30 +97,37 @@ async fn a_failure_with_changing_messages_backs_off() {
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_is_not_a_failure() {
     let cause = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
-    let (going, filter) = Refuser::new(|_| "forbidden: namespace is being terminated".to_owned(), cause);
-    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
-    world.apply(set("web", 3)).await;
-    world.wait(60).await;
+    let (going, filter) = PodCreationRefuser::new(|_| "forbidden: namespace is being terminated".to_owned(), cause);
+    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    world.create_object(replica_set("web", 3)).await;
+    world.wait_seconds(60).await;
     assert_eq!(going.tries(), 1);
-    assert!(world.conditions("web").await.is_empty() && world.events().await.is_empty());
+    assert!(world.conditions_of_set("web").await.is_empty() && world.event_texts().await.is_empty());
     // The set creates Pods again five minutes after the refusal.
-    going.on.store(false, Ordering::Relaxed);
-    world.wait(240).await;
-    world.poke(SETS, "web").await;
-    world.settle().await;
-    assert_eq!(world.active().await.len(), 3);
+    going.is_refusing.store(false, Ordering::Relaxed);
+    world.wait_seconds(240).await;
+    world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
+    world.wait_until_settled().await;
+    assert_eq!(world.active_pod_names().await.len(), 3);
 }
 
 /// REPLICASET-42.
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_not_repeated() {
     for (action, skip) in [(Action::CutAfter, 0), (Action::CutAfter, 1), (Action::CutAfter, 4)] {
-        let world = World::new().await;
-        world.sandbox.faults().add(Rule::new(action).identity(ME).verb("create").resource("pods").skip(skip).times(1));
-        world.apply(set("web", 7)).await;
-        world.settle().await;
-        assert_eq!((world.active().await.len(), world.peak(), world.asked("create", "pods")), (7, 7, 7), "{skip}");
-        assert!(world.conditions("web").await.is_empty());
+        let world = TestCluster::new().await;
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(action).identity(CONTROLLER_IDENTITY).verb("create").resource("pods").skip(skip).times(1));
+        world.create_object(replica_set("web", 7)).await;
+        world.wait_until_settled().await;
+        assert_eq!(
+            (world.active_pod_names().await.len(), world.max_live_pods(), world.request_count("create", "pods")),
+            (7, 7, 7),
+            "{skip}"
+        );
+        assert!(world.conditions_of_set("web").await.is_empty());
     }
 }
 
@@ -123,47 +135,52 @@ async fn a_creation_without_an_answer_is_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_is_awaited_for_a_minute() {
     for action in [Action::CutBefore, Action::InternalError, Action::Timeout] {
-        let world = World::new().await;
-        world.sandbox.faults().add(Rule::new(action.clone()).identity(ME).verb("create").resource("pods").times(1));
-        world.apply(set("web", 3)).await;
-        world.wait(60).await;
-        assert_eq!((world.asked("create", "pods"), world.active().await.len()), (1, 0), "{action:?}");
-        assert_eq!(world.conditions("web").await.len(), 1);
-        world.wait(10).await;
-        world.settle().await;
-        assert_eq!((world.active().await.len(), world.peak()), (3, 3), "{action:?}");
-        assert!(world.conditions("web").await.is_empty());
+        let world = TestCluster::new().await;
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(action.clone()).identity(CONTROLLER_IDENTITY).verb("create").resource("pods").times(1));
+        world.create_object(replica_set("web", 3)).await;
+        world.wait_seconds(60).await;
+        assert_eq!((world.request_count("create", "pods"), world.active_pod_names().await.len()), (1, 0), "{action:?}");
+        assert_eq!(world.conditions_of_set("web").await.len(), 1);
+        world.wait_seconds(10).await;
+        world.wait_until_settled().await;
+        assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (3, 3), "{action:?}");
+        assert!(world.conditions_of_set("web").await.is_empty());
     }
 }
 
 /// REPLICASET-47.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_asked_again_after_retry_after() {
-    let world = World::new().await;
-    world
-        .sandbox
-        .faults()
-        .add(Rule::new(Action::TooManyRequests(3)).identity(ME).verb("create").resource("pods").times(1));
-    world.apply(set("web", 2)).await;
-    world.wait(2).await;
-    assert_eq!(world.active().await.len(), 0);
-    world.settle().await;
-    assert_eq!((world.active().await.len(), world.asked("create", "pods")), (2, 3));
-    assert!(world.events().await.iter().all(|e| e.starts_with("Normal")));
+    let world = TestCluster::new().await;
+    world.sandbox.faults().add(
+        Rule::new(Action::TooManyRequests(3)).identity(CONTROLLER_IDENTITY).verb("create").resource("pods").times(1),
+    );
+    world.create_object(replica_set("web", 2)).await;
+    world.wait_seconds(2).await;
+    assert_eq!(world.active_pod_names().await.len(), 0);
+    world.wait_until_settled().await;
+    assert_eq!((world.active_pod_names().await.len(), world.request_count("create", "pods")), (2, 3));
+    assert!(world.event_texts().await.iter().all(|e| e.starts_with("Normal")));
 }
 
 /// REPLICASET-29, REPLICASET-37.
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_is_reported_and_retried() {
-    let world = World::new().await;
-    world.apply(set("web", 2)).await;
-    world.settle().await;
-    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("delete").resource("pods").times(3));
-    world.scale("web", 1).await;
-    world.wait(1).await;
-    assert_eq!(world.active().await.len(), 1);
+    let world = TestCluster::new().await;
+    world.create_object(replica_set("web", 2)).await;
+    world.wait_until_settled().await;
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb("delete").resource("pods").times(3));
+    world.set_replicas("web", 1).await;
+    world.wait_seconds(1).await;
+    assert_eq!(world.active_pod_names().await.len(), 1);
     let seen: Vec<Value> = world
-        .written()
+        .own_writes()
         .iter()
         .filter(|w| w.resource == "replicasets")
         .filter_map(|w| Some(w.after()?["status"]["conditions"][0].clone()))
@@ -171,46 +188,46 @@ async fn a_refused_deletion_is_reported_and_retried() {
         .collect();
     assert_eq!(seen[0]["reason"], "FailedDelete");
     assert!(seen[0]["message"].as_str().unwrap().starts_with("unable to delete pods: "), "{seen:?}");
-    assert!(world.events().await.iter().any(|e| e.starts_with("Warning FailedDelete Error deleting: ")));
-    assert!(world.conditions("web").await.is_empty());
-    assert_eq!(world.asked("delete", "pods"), 4);
+    assert!(world.event_texts().await.iter().any(|e| e.starts_with("Warning FailedDelete Error deleting: ")));
+    assert!(world.conditions_of_set("web").await.is_empty());
+    assert_eq!(world.request_count("delete", "pods"), 4);
 }
 
 /// REPLICASET-28, REPLICASET-74.
 #[tokio::test(start_paused = true)]
 async fn deleting_a_missing_pod_is_not_a_failure() {
-    let world = World::new().await;
-    world.apply(set("web", 2)).await;
-    world.settle().await;
-    let names: Vec<String> = world.active().await.into_iter().collect();
+    let world = TestCluster::new().await;
+    world.create_object(replica_set("web", 2)).await;
+    world.wait_until_settled().await;
+    let names: Vec<String> = world.active_pod_names().await.into_iter().collect();
     // Both Pods are gone, and a stray Pod has the name of one of them; the cache shows neither change.
-    world.sandbox.faults().hold_watch(ME, "pods");
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
     for name in &names {
-        world.sandbox.delete("pods", Some(NS), name).await.unwrap();
+        world.sandbox.delete("pods", Some(NAMESPACE), name).await.unwrap();
     }
-    world.wait(1).await;
-    world.apply(crate::world::stray(&names[0], "other")).await;
-    world.forget();
-    world.scale("web", 0).await;
-    world.wait(1).await;
-    assert!(world.asked("delete", "pods") >= 2);
-    assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
-    world.sandbox.faults().release_watch(ME, "pods");
-    world.settle().await;
-    assert!(world.conditions("web").await.is_empty());
-    assert!(world.events().await.iter().all(|e| !e.contains("Delet")));
-    assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
+    world.wait_seconds(1).await;
+    world.create_object(crate::world::orphan_pod(&names[0], "other")).await;
+    world.clear_logs();
+    world.set_replicas("web", 0).await;
+    world.wait_seconds(1).await;
+    assert!(world.request_count("delete", "pods") >= 2);
+    assert_eq!(world.active_pod_names().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
+    world.wait_until_settled().await;
+    assert!(world.conditions_of_set("web").await.is_empty());
+    assert!(world.event_texts().await.iter().all(|e| !e.contains("Delet")));
+    assert_eq!(world.active_pod_names().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
 }
 
 /// REPLICASET-50.
 #[tokio::test(start_paused = true)]
 async fn a_set_reaches_its_size_after_an_outage_of_a_minute() {
-    let world = World::new().await;
-    world.apply(set("web", 50)).await;
+    let world = TestCluster::new().await;
+    world.create_object(replica_set("web", 50)).await;
     world.clock.sleep(std::time::Duration::from_millis(1)).await;
     world.sandbox.faults().go_down_for(std::time::Duration::from_mins(1));
-    world.wait(200).await;
-    world.settle().await;
-    assert_eq!((world.active().await.len(), world.peak()), (50, 50));
-    assert_eq!(world.get(SETS, "web").await["status"]["readyReplicas"], 50);
+    world.wait_seconds(200).await;
+    world.wait_until_settled().await;
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (50, 50));
+    assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"]["readyReplicas"], 50);
 }

@@ -2,34 +2,34 @@
 
 use std::time::Duration;
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use sandbox::{Action, Rule};
 
-use crate::world::{ME, SETS, Setup, World, name, set};
+use crate::world::{CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, TestCluster, WorldSetup, object_name, replica_set};
 
 const ORDINARY: usize = 100;
 
 /// Returns the time until each of a hundred ReplicaSets has its two Pods.
 async fn time_needed(greedy: bool) -> Duration {
-    let settings = Settings::new().with_tune("burst-replicas", TuneValue::Count(100));
-    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    let settings = OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(100));
+    let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
     // With slow requests, all workers are busy.
-    world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(ME));
+    world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(CONTROLLER_IDENTITY));
     if greedy {
-        world.apply(set("greedy", i32::MAX as usize)).await;
-        world.wait(1).await;
+        world.create_object(replica_set("greedy", i32::MAX as usize)).await;
+        world.wait_seconds(1).await;
     }
-    let began = world.clock.instant();
+    let began = world.clock.monotonic_now();
     for at in 0..ORDINARY {
-        world.apply(set(&format!("web-{at}"), 2)).await;
+        world.create_object(replica_set(&format!("web-{at}"), 2)).await;
     }
     for _ in 0..600 {
         world.clock.sleep(Duration::from_millis(100)).await;
-        let objects = world.sandbox.list(SETS, Some(crate::world::NS)).await.unwrap();
-        let done = |object: &&serde_json::Value| name(object) != "greedy" && object["status"]["replicas"] == 2;
+        let objects = world.sandbox.list(REPLICA_SET_RESOURCE, Some(crate::world::NAMESPACE)).await.unwrap();
+        let done = |object: &&serde_json::Value| object_name(object) != "greedy" && object["status"]["replicas"] == 2;
         if objects.iter().filter(done).count() == ORDINARY {
-            let took = world.clock.instant() - began;
-            let pods = world.active().await;
+            let took = world.clock.monotonic_now() - began;
+            let pods = world.active_pod_names().await;
             assert_eq!(pods.iter().filter(|pod| !pod.starts_with("greedy-")).count(), 2 * ORDINARY);
             assert_eq!(greedy, pods.iter().any(|pod| pod.starts_with("greedy-")));
             return took;

@@ -6,19 +6,23 @@ use std::{
     time::Duration,
 };
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use serde_json::{Value, json};
 
 use crate::{
-    failure::{Refuser, quota},
-    world::{NS, RCS, SETS, Setup, World, name, rc, set},
+    failure::{PodCreationRefuser, quota_message},
+    world::{
+        NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, WorldSetup, object_name,
+        replica_set, replication_controller,
+    },
 };
 
 const ON: TuneValue = TuneValue::Switch(true);
 
-async fn tuned(tunes: &[(&str, TuneValue)]) -> World {
-    let settings = tunes.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value));
-    World::with(Setup { settings, ..Setup::default() }).await
+async fn tuned(tunes: &[(&str, TuneValue)]) -> TestCluster {
+    let settings =
+        tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+    TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await
 }
 
 /// Returns the set with a template for Pods that every node rejects.
@@ -28,9 +32,9 @@ fn turned_away(mut set: Value) -> Value {
 }
 
 /// Returns the rounds of creations: seconds since the first one, with the number of Pods.
-async fn rounds(world: &World) -> Vec<(i64, usize)> {
+async fn rounds(world: &TestCluster) -> Vec<(i64, usize)> {
     let mut rounds: BTreeMap<i64, usize> = BTreeMap::new();
-    for pod in world.pods().await {
+    for pod in world.list_pods().await {
         let created: jiff::Timestamp = pod["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
         *rounds.entry(created.as_second()).or_default() += 1;
     }
@@ -41,10 +45,16 @@ async fn rounds(world: &World) -> Vec<(i64, usize)> {
 /// REPLICASET-66.
 #[tokio::test(start_paused = true)]
 async fn rejected_pods_are_replaced_with_a_growing_delay() {
-    for kind in [SETS, RCS] {
+    for kind in [REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE] {
         let world = tuned(&[("failed-pod-backoff", ON)]).await;
-        world.apply(turned_away(if kind == SETS { set("web", 3) } else { rc("web", 3) })).await;
-        world.wait(240).await;
+        world
+            .create_object(turned_away(if kind == REPLICA_SET_RESOURCE {
+                replica_set("web", 3)
+            } else {
+                replication_controller("web", 3)
+            }))
+            .await;
+        world.wait_seconds(240).await;
         let rounds = rounds(&world).await;
         let (at, pods): (Vec<i64>, Vec<usize>) = rounds.into_iter().unzip();
         // The first replacements are created within the same second as the first Pods.
@@ -54,7 +64,7 @@ async fn rejected_pods_are_replaced_with_a_growing_delay() {
         for (wait, want) in waits.iter().zip([1, 2, 4, 8, 16, 32, 60, 60]) {
             assert!((want..=want + 1).contains(wait), "{waits:?}");
         }
-        let index = usize::from(kind == RCS);
+        let index = usize::from(kind == REPLICATION_CONTROLLER_RESOURCE);
         let told = world.loops.as_ref().unwrap().explain(Some("shop/web"));
         let waiting = told[index]["waiting"][0].as_str().unwrap();
         assert!(waiting.starts_with("30 Pods failed without ever being ready: next creation in "), "{told}");
@@ -66,7 +76,7 @@ async fn rejected_pods_are_replaced_with_a_growing_delay() {
 async fn by_default_rejected_pods_are_replaced_without_delay() {
     // The node takes 0.1 s to reject each Pod. With immediate rejections, virtual time would not pass.
     let slowly = || {
-        let mut web = turned_away(set("web", 1));
+        let mut web = turned_away(replica_set("web", 1));
         let script = &mut web["spec"]["template"]["metadata"]["annotations"];
         script["sim/never-ready"] = json!("true");
         script["sim/after"] = json!("0.1");
@@ -74,9 +84,9 @@ async fn by_default_rejected_pods_are_replaced_without_delay() {
     };
     for (tunes, most) in [(vec![], 100..=120), (vec![("failed-pod-backoff", ON)], 5..=5)] {
         let world = tuned(&tunes).await;
-        world.apply(slowly()).await;
-        world.wait(12).await;
-        let made = world.pods().await.len();
+        world.create_object(slowly()).await;
+        world.wait_seconds(12).await;
+        let made = world.list_pods().await.len();
         assert!(most.contains(&made), "{made} {tunes:?}");
     }
 }
@@ -85,32 +95,34 @@ async fn by_default_rejected_pods_are_replaced_without_delay() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_becomes_ready_ends_the_back_off() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
-    world.apply(turned_away(set("web", 2))).await;
-    world.wait(40).await;
+    world.create_object(turned_away(replica_set("web", 2))).await;
+    world.wait_seconds(40).await;
     // The back-off still lasts half a minute. It does not delay an adoption, and the adopted Pod is ready.
-    let made = world.pods().await.len();
-    world.merge(SETS, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}})).await;
-    world.wait(5).await;
-    assert_eq!(world.pods().await.len(), made);
-    world.apply(crate::world::stray("good", "web")).await;
-    world.wait(1).await;
-    assert_eq!((world.active().await.len(), world.pods().await.len()), (2, made + 2));
+    let made = world.list_pods().await.len();
+    world
+        .merge_patch(REPLICA_SET_RESOURCE, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}}))
+        .await;
+    world.wait_seconds(5).await;
+    assert_eq!(world.list_pods().await.len(), made);
+    world.create_object(crate::world::orphan_pod("good", "web")).await;
+    world.wait_seconds(1).await;
+    assert_eq!((world.active_pod_names().await.len(), world.list_pods().await.len()), (2, made + 2));
 }
 
 /// REPLICASET-67.
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_replaced_at_once() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
-    let mut web = set("web", 2);
+    let mut web = replica_set("web", 2);
     web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/never-ready": "true"});
-    world.apply(web).await;
-    world.settle().await;
+    world.create_object(web).await;
+    world.wait_until_settled().await;
     for round in 1..=8 {
-        for pod in world.active().await {
-            world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+        for pod in world.active_pod_names().await {
+            world.sandbox.delete("pods", Some(NAMESPACE), &pod).await.unwrap();
         }
-        world.wait(1).await;
-        assert_eq!((world.active().await.len(), world.asked("create", "pods")), (2, 2 + 2 * round));
+        world.wait_seconds(1).await;
+        assert_eq!((world.active_pod_names().await.len(), world.request_count("create", "pods")), (2, 2 + 2 * round));
     }
 }
 
@@ -118,11 +130,11 @@ async fn deleted_pods_are_replaced_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
-    let mut web = set("web", 2);
+    let mut web = replica_set("web", 2);
     web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "Evicted", "sim/after": "5"});
-    world.apply(web).await;
-    world.wait(60).await;
-    let made = world.pods().await.len();
+    world.create_object(web).await;
+    world.wait_seconds(60).await;
+    let made = world.list_pods().await.len();
     assert!((22..=24).contains(&made), "{made}");
 }
 
@@ -130,13 +142,13 @@ async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_starts_without_a_back_off() {
     let mut world = tuned(&[("failed-pod-backoff", ON)]).await;
-    world.apply(turned_away(set("web", 1))).await;
-    world.wait(40).await;
-    let made = world.pods().await.len();
-    world.crash();
-    world.start();
+    world.create_object(turned_away(replica_set("web", 1))).await;
+    world.wait_seconds(40).await;
+    let made = world.list_pods().await.len();
+    world.crash_loops();
+    world.start_loops();
     world.clock.sleep(Duration::from_millis(900)).await;
-    assert_eq!(world.pods().await.len(), made + 2, "its first Pod and the replacement");
+    assert_eq!(world.list_pods().await.len(), made + 2, "its first Pod and the replacement");
 }
 
 /// REPLICASET-46.
@@ -147,14 +159,16 @@ async fn free_quota_is_noticed_within_the_maximum_back_off() {
         // With the default maximum, the next attempt follows after eleven minutes.
         (vec![], 300, 0),
     ] {
-        let (refuser, filter) = Refuser::new(quota, json!([]));
-        let settings = tunes.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value));
-        let world = World::with(Setup { settings, filter: Some(filter), ..Setup::default() }).await;
-        world.apply(set("web", 2)).await;
-        world.wait(700).await;
-        refuser.on.store(false, Ordering::Relaxed);
-        world.wait(by).await;
-        assert_eq!(world.active().await.len(), then, "{tunes:?}");
+        let (refuser, filter) = PodCreationRefuser::new(quota_message, json!([]));
+        let settings =
+            tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+        let world =
+            TestCluster::with_setup(WorldSetup { settings, filter: Some(filter), ..WorldSetup::default() }).await;
+        world.create_object(replica_set("web", 2)).await;
+        world.wait_seconds(700).await;
+        refuser.is_refusing.store(false, Ordering::Relaxed);
+        world.wait_seconds(by).await;
+        assert_eq!(world.active_pod_names().await.len(), then, "{tunes:?}");
     }
 }
 
@@ -168,23 +182,27 @@ async fn left(
 ) -> BTreeMap<String, usize> {
     let world = Arc::new(tuned(tunes).await);
     for (at, node) in nodes.iter().enumerate() {
-        let mut pod = crate::world::stray(&format!("p{at}"), "web");
+        let mut pod = crate::world::orphan_pod(&format!("p{at}"), "web");
         pod["spec"]["nodeName"] = json!(node);
-        world.apply(pod).await;
+        world.create_object(pod).await;
     }
-    world.wait(1).await;
-    let mut web = if kind == SETS { set("web", nodes.len()) } else { rc("web", nodes.len()) };
+    world.wait_seconds(1).await;
+    let mut web = if kind == REPLICA_SET_RESOURCE {
+        replica_set("web", nodes.len())
+    } else {
+        replication_controller("web", nodes.len())
+    };
     if owned {
         web["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}]);
     }
-    world.apply(web).await;
-    world.settle().await;
-    world.merge(kind, "web", json!({"spec": {"replicas": left}})).await;
-    world.settle().await;
-    let active = world.active().await;
+    world.create_object(web).await;
+    world.wait_until_settled().await;
+    world.merge_patch(kind, "web", json!({"spec": {"replicas": left}})).await;
+    world.wait_until_settled().await;
+    let active = world.active_pod_names().await;
     let mut on = BTreeMap::new();
-    for pod in world.pods().await.iter().filter(|pod| active.contains(name(pod))) {
+    for pod in world.list_pods().await.iter().filter(|pod| active.contains(object_name(pod))) {
         *on.entry(pod["spec"]["nodeName"].as_str().unwrap().to_owned()).or_insert(0) += 1;
     }
     on
@@ -199,10 +217,13 @@ fn on(nodes: &[(&str, usize)]) -> BTreeMap<String, usize> {
 async fn a_scale_down_empties_the_fullest_node_or_balances_nodes() {
     let nodes = ["node-0", "node-0", "node-0", "node-0", "node-1", "node-1", "node-1", "node-2"];
     let rerank = ("rerank-as-pods-are-chosen", ON);
-    assert_eq!(left(&[], SETS, true, &nodes, 4).await, on(&[("node-1", 3), ("node-2", 1)]));
-    let levelled = left(&[rerank], SETS, true, &nodes, 4).await;
+    assert_eq!(left(&[], REPLICA_SET_RESOURCE, true, &nodes, 4).await, on(&[("node-1", 3), ("node-2", 1)]));
+    let levelled = left(&[rerank], REPLICA_SET_RESOURCE, true, &nodes, 4).await;
     assert!(levelled.len() == 3 && levelled.values().all(|n| *n <= 2), "{levelled:?}");
-    assert_eq!(left(&[rerank], SETS, true, &nodes, 3).await, on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)]));
+    assert_eq!(
+        left(&[rerank], REPLICA_SET_RESOURCE, true, &nodes, 3).await,
+        on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)])
+    );
 }
 
 /// REPLICASET-70.
@@ -210,7 +231,7 @@ async fn a_scale_down_empties_the_fullest_node_or_balances_nodes() {
 async fn sets_without_siblings_rank_by_their_own_pods_if_enabled() {
     let nodes = ["node-1", "node-2", "node-0", "node-0", "node-0"];
     let (own, rerank) = (("rank-by-own-pods", ON), ("rerank-as-pods-are-chosen", ON));
-    for kind in [SETS, RCS] {
+    for kind in [REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE] {
         assert_eq!(left(&[own], kind, false, &nodes, 2).await, on(&[("node-1", 1), ("node-2", 1)]), "{kind}");
         let levelled = on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)]);
         assert_eq!(left(&[own, rerank], kind, false, &nodes, 3).await, levelled, "{kind}");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, settings::OperatorSettings};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loops::Loops, nodes::Nodes};
@@ -11,58 +11,61 @@ use serde_json::{Value, json};
 use tower::Service as _;
 
 /// Identity of the loops under test at the sandbox.
-pub(crate) const ME: &str = "controllers";
+pub(crate) const CONTROLLER_IDENTITY: &str = "controllers";
 /// Namespace of all test objects.
-pub(crate) const NS: &str = "shop";
+pub(crate) const NAMESPACE: &str = "shop";
 /// Resource names of ReplicaSets and ReplicationControllers.
-pub(crate) const SETS: &str = "replicasets.apps";
-pub(crate) const RCS: &str = "replicationcontrollers";
+pub(crate) const REPLICA_SET_RESOURCE: &str = "replicasets.apps";
+pub(crate) const REPLICATION_CONTROLLER_RESOURCE: &str = "replicationcontrollers";
 
 /// A function that sees each request before the server and may answer it.
-pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
+pub(crate) type RequestFilter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) loops: Option<Loops>,
     _nodes: Nodes,
-    filter: Option<Filter>,
-    settings: Settings,
+    filter: Option<RequestFilter>,
+    settings: OperatorSettings,
 }
 
-pub(crate) struct Setup {
+pub(crate) struct WorldSetup {
     pub(crate) builder: Builder,
-    pub(crate) settings: Settings,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) settings: OperatorSettings,
+    pub(crate) filter: Option<RequestFilter>,
 }
 
-impl Default for Setup {
+impl Default for WorldSetup {
     fn default() -> Self {
-        Self { builder: Sandbox::builder(), settings: Settings::new(), filter: None }
+        Self { builder: Sandbox::builder(), settings: OperatorSettings::new(), filter: None }
     }
 }
 
-impl World {
+impl TestCluster {
     pub(crate) async fn new() -> Self {
-        Self::with(Setup::default()).await
+        Self::with_setup(WorldSetup::default()).await
     }
 
-    pub(crate) async fn with(setup: Setup) -> Self {
+    pub(crate) async fn with_setup(setup: WorldSetup) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = setup.builder.clock(clock.clone()).build();
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
-        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        sandbox
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
+            .await
+            .unwrap();
         let mut world =
             Self { sandbox, clock, loops: None, _nodes: nodes, filter: setup.filter, settings: setup.settings };
-        world.start();
-        world.settle().await;
-        world.forget();
+        world.start_loops();
+        world.wait_until_settled().await;
+        world.clear_logs();
         world
     }
 
     /// Starts the loops as a new process.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start_loops(&mut self) {
         self.loops =
             Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), replicaset_controller::LOOPS));
     }
@@ -70,18 +73,18 @@ impl World {
     /// Starts the loops as a new process in shadow mode, and clears the logs of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
         self.settings = self.settings.clone().with_shadow(true);
-        self.start();
-        self.forget();
+        self.start_loops();
+        self.clear_logs();
     }
 
     /// Ends the loops without a shutdown, as in a crash.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash_loops(&mut self) {
         self.loops = None;
     }
 
     fn client(&self) -> kube::Client {
-        let Some(filter) = self.filter.clone() else { return self.sandbox.client(ME) };
-        let inner = self.sandbox.service(ME);
+        let Some(filter) = self.filter.clone() else { return self.sandbox.client(CONTROLLER_IDENTITY) };
+        let inner = self.sandbox.service(CONTROLLER_IDENTITY);
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let (filter, mut inner) = (Arc::clone(&filter), inner.clone());
             async move {
@@ -97,15 +100,15 @@ impl World {
         kube::Client::new(service, "default")
     }
 
-    pub(crate) async fn wait(&self, seconds: u64) {
+    pub(crate) async fn wait_seconds(&self, seconds: u64) {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
     /// Waits until nothing has been written for two seconds.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         for _ in 0..2000 {
             let writes = self.sandbox.writes().count();
-            self.wait(2).await;
+            self.wait_seconds(2).await;
             if self.sandbox.writes().count() == writes {
                 return;
             }
@@ -114,60 +117,60 @@ impl World {
     }
 
     /// Clears the logs of requests and writes.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_logs(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
     }
 
     /// Returns the number of requests of the loops under test since the last [`World::forget`].
-    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
-        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
     /// Returns the writes of the loops under test, except Events, since the last [`World::forget`].
-    pub(crate) fn written(&self) -> Vec<Arc<Write>> {
+    pub(crate) fn own_writes(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
-        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+        all.into_iter().filter(|w| w.identity == CONTROLLER_IDENTITY && w.resource != "events").collect()
     }
 
-    pub(crate) async fn apply(&self, object: Value) -> Value {
+    pub(crate) async fn create_object(&self, object: Value) -> Value {
         self.sandbox.create(object).await.unwrap()
     }
 
-    pub(crate) async fn merge(&self, resource: &str, name: &str, patch: Value) -> Value {
-        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
+    pub(crate) async fn merge_patch(&self, resource: &str, name: &str, patch: Value) -> Value {
+        self.sandbox.merge(resource, Some(NAMESPACE), name, None, patch).await.unwrap()
     }
 
-    pub(crate) async fn get(&self, resource: &str, name: &str) -> Value {
-        self.sandbox.get(resource, Some(NS), name).await.unwrap()
+    pub(crate) async fn get_object(&self, resource: &str, name: &str) -> Value {
+        self.sandbox.get(resource, Some(NAMESPACE), name).await.unwrap()
     }
 
     /// Changes an unused annotation, so that the event enqueues the set.
-    pub(crate) async fn poke(&self, resource: &str, name: &str) {
+    pub(crate) async fn touch_annotation(&self, resource: &str, name: &str) {
         let text = self.clock.now().to_string();
-        self.merge(resource, name, json!({"metadata": {"annotations": {"poke": text}}})).await;
+        self.merge_patch(resource, name, json!({"metadata": {"annotations": {"poke": text}}})).await;
     }
 
-    pub(crate) async fn scale(&self, name: &str, replicas: usize) {
-        self.merge(SETS, name, json!({"spec": {"replicas": replicas}})).await;
+    pub(crate) async fn set_replicas(&self, name: &str, replicas: usize) {
+        self.merge_patch(REPLICA_SET_RESOURCE, name, json!({"spec": {"replicas": replicas}})).await;
     }
 
-    pub(crate) async fn pods(&self) -> Vec<Value> {
-        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    pub(crate) async fn list_pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NAMESPACE)).await.unwrap()
     }
 
     /// Returns the names of the Pods that have not finished and are not terminating.
-    pub(crate) async fn active(&self) -> BTreeSet<String> {
+    pub(crate) async fn active_pod_names(&self) -> BTreeSet<String> {
         let live = |pod: &Value| {
             pod["metadata"]["deletionTimestamp"].is_null()
                 && !["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or(""))
         };
-        self.pods().await.iter().filter(|pod| live(pod)).map(|pod| name(pod).to_owned()).collect()
+        self.list_pods().await.iter().filter(|pod| live(pod)).map(|pod| object_name(pod).to_owned()).collect()
     }
 
     /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
-    pub(crate) async fn events(&self) -> Vec<String> {
-        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+    pub(crate) async fn event_texts(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         let mut out: Vec<String> = events
             .iter()
             .map(|e| {
@@ -183,12 +186,12 @@ impl World {
         out
     }
 
-    pub(crate) async fn conditions(&self, set: &str) -> Vec<Value> {
-        self.get(SETS, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
+    pub(crate) async fn conditions_of_set(&self, set: &str) -> Vec<Value> {
+        self.get_object(REPLICA_SET_RESOURCE, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
     }
 
     /// Returns the maximum number of Pods that existed at one time and were not terminating, from the log of writes.
-    pub(crate) fn peak(&self) -> usize {
+    pub(crate) fn max_live_pods(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
             let going = write.after().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
@@ -204,14 +207,14 @@ impl World {
 }
 
 /// Returns a refusal in the form of an API server's answer.
-pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
+pub(crate) fn refusal_response(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "details": {"causes": causes}, "code": code});
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {}).boxed_unsync();
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }
 
-pub(crate) fn name(object: &Value) -> &str {
+pub(crate) fn object_name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
@@ -220,17 +223,17 @@ pub(crate) fn pod_spec() -> Value {
 }
 
 /// Returns a ReplicaSet that selects `app=<name>`.
-pub(crate) fn set(name: &str, replicas: usize) -> Value {
+pub(crate) fn replica_set(name: &str, replicas: usize) -> Value {
     json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": NS},
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}},
     })
 }
 
 /// Returns a ReplicationController that selects `app=<name>`.
-pub(crate) fn rc(name: &str, replicas: usize) -> Value {
-    let mut rc = set(name, replicas);
+pub(crate) fn replication_controller(name: &str, replicas: usize) -> Value {
+    let mut rc = replica_set(name, replicas);
     rc["apiVersion"] = json!("v1");
     rc["kind"] = json!("ReplicationController");
     rc["spec"]["selector"] = json!({"app": name});
@@ -238,11 +241,11 @@ pub(crate) fn rc(name: &str, replicas: usize) -> Value {
 }
 
 /// Returns a Pod without a controller and with this value of the label `app`.
-pub(crate) fn stray(name: &str, app: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": app}}, "spec": pod_spec()})
+pub(crate) fn orphan_pod(name: &str, app: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}}, "spec": pod_spec()})
 }
 
-pub(crate) fn owners(pod: &Value) -> Vec<String> {
+pub(crate) fn owner_names(pod: &Value) -> Vec<String> {
     let refs = pod["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     refs.iter().map(|r| format!("{} {}", r["kind"].as_str().unwrap(), r["name"].as_str().unwrap())).collect()
 }

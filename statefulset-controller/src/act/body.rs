@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{
     decide::revisions,
-    objects::{CLAIMS, ClaimTemplate, HASH_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL, StatefulSet},
+    objects::{
+        CLAIMS, ClaimTemplate, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_HASH_LABEL, REVISION_LABEL, StatefulSet,
+    },
     snapshot::Snapshot,
 };
 
@@ -45,15 +47,15 @@ pub(super) fn pod(
     let mut spec = template.get_mut("spec").map(Value::take).unwrap_or_default();
     let spec_fields = object(&mut spec)?;
     spec_fields.insert("hostname".to_owned(), name.into());
-    spec_fields.insert("subdomain".to_owned(), set.service.as_str().into());
-    if set.service.is_empty() {
+    spec_fields.insert("subdomain".to_owned(), set.service_name.as_str().into());
+    if set.service_name.is_empty() {
         spec_fields.remove("subdomain");
     }
-    if !set.claims.is_empty() {
-        let own = set.claims.iter().map(
+    if !set.claim_templates.is_empty() {
+        let own = set.claim_templates.iter().map(
             |claim| json!({"name": claim.name, "persistentVolumeClaim": {"claimName": set.claim_name(claim, ordinal)}}),
         );
-        let names: BTreeSet<&str> = set.claims.iter().map(|claim| claim.name.as_str()).collect();
+        let names: BTreeSet<&str> = set.claim_templates.iter().map(|claim| claim.name.as_str()).collect();
         let is_own = |volume: &Value| volume["name"].as_str().is_some_and(|name| names.contains(name));
         let others = spec_fields.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
         let volumes = own.chain(others.into_iter().filter(|volume| !is_own(volume))).collect();
@@ -63,7 +65,7 @@ pub(super) fn pod(
 }
 
 /// Returns the labels with the Pod's name and ordinal. The ordinal is omitted if its digits exceed an `i32`.
-pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
+pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
     let mut labels = json!({POD_NAME_LABEL: name});
     if let Some(ordinal) = ordinal {
         labels[POD_INDEX_LABEL] = json!(ordinal.to_string());
@@ -73,7 +75,7 @@ pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
 
 /// Makes the claim `name`; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
-    let mut claim = template.raw.value().ok()?;
+    let mut claim = template.raw.parse_value().ok()?;
     let fields = claim.as_object_mut()?;
     fields.insert("apiVersion".to_owned(), CLAIMS.version.into());
     fields.insert("kind".to_owned(), CLAIMS.kind.into());
@@ -102,7 +104,8 @@ pub(super) fn revision(
 ) -> serde_json::Result<Box<RawValue>> {
     let hash = revisions::hash(&snapshot.template, collisions);
     let annotations = &snapshot.set.metadata.annotations;
-    NewRevision { name, number, hash: (HASH_LABEL, &hash), annotations }.body(&snapshot.owner, &snapshot.template)
+    NewRevision { name, number, hash_label: (REVISION_HASH_LABEL, &hash), annotations }
+        .body(&snapshot.owner, &snapshot.template)
 }
 
 #[cfg(test)]

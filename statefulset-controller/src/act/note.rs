@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     objects::CachedPod,
-    plan::{Problem, Unavailable},
+    plan::{UnavailablePods, UnmanagedReason},
     reports::TakenName,
     snapshot::PodRef,
 };
@@ -16,13 +16,13 @@ use crate::{
 #[derive(Debug)]
 pub enum Note {
     /// The set is not managed, and the reason is logged.
-    Problem(Problem),
+    UnmanagedReason(UnmanagedReason),
     /// The number of unavailable Pods and its limit, for the metrics.
-    Rollout(Unavailable),
+    RolloutProgress(UnavailablePods),
     /// Names of the claims that must be deleted before Pods can be created.
     AwaitedClaims(Vec<String>),
     /// An Event reported this claim mismatch at this time.
-    Reported(String, Timestamp),
+    MismatchReported(String, Timestamp),
     /// An orphan, or a Pod of this set, that lacks the watched label and has the name of a Pod to create.
     HiddenPod(Box<CachedPod>),
     /// A creation was refused because the name of the Pod is taken.
@@ -32,23 +32,23 @@ pub enum Note {
         /// Time of the refusal.
         at: Timestamp,
         /// Whether the sync reports the Pod that holds the name.
-        examined: bool,
+        is_reported: bool,
     },
 }
 
 /// The cached Pod and the earlier refusals for the name of a Pod to create.
 #[derive(Debug)]
-pub struct Namesake {
+pub struct NamesakeLookup {
     /// The cached Pod with the name. The cache holds only Pods with the watched label, and no Pods of other kinds of
     /// controllers.
     pub cached: Option<PodRef>,
     /// The earlier refusals; `None` before the first one.
-    pub taken: Option<TakenName>,
+    pub refused_creations: Option<TakenName>,
 }
 
 impl io::Note for Note {
-    type Question = Arc<str>;
-    type Fresh = Namesake;
+    type Query = Arc<str>;
+    type NewState = NamesakeLookup;
 }
 
 pub(super) type Io<'r> = io::Io<'r, Note>;

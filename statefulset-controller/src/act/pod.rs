@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use common::{
-    api::Patch,
+    api::PatchFormat,
     events::EventType,
-    io::{Class, Failed, Refusal, Request},
+    io::{Refusal, RefusalClass, Request, SyncError},
     meta::{Meta, OwnerRef, Uid},
     pods::PODS,
 };
@@ -13,17 +13,20 @@ use serde_json::{Value, json};
 
 use super::{
     body,
-    note::{Io, Namesake, Note},
-    request::{refused, retried, role},
+    note::{Io, NamesakeLookup, Note},
+    request::{request_failure, with_retry_policy, write_role},
     templates::Templates,
 };
 use crate::{
     decide::{
-        retention::Owners,
-        scaling::{MAX_CLAIM_WRITES, ownership},
+        retention::ClaimOwners,
+        scaling::{MAX_CLAIM_WRITES, ownership_changes},
     },
     objects::{CLAIMS, CachedPod},
-    plan::{Claims, Occasion, Ownership, Repair, Why, Work, Wrong, revisions::RevisionRole},
+    plan::{
+        DeletionReason, OwnershipChanges, PodErrors, PodWork, Repair, RepairOccasion, UnusableClaims,
+        revisions::RevisionRole,
+    },
     snapshot::{PodRef, Snapshot},
 };
 
@@ -32,13 +35,13 @@ const MAX_NAMED_PROBLEMS: usize = 10;
 
 /// The verb in the text of an Event about a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
+enum EventVerb {
     Create,
     Update,
     Delete,
 }
 
-impl Verb {
+impl EventVerb {
     fn reasons(self) -> [&'static str; 2] {
         match self {
             Self::Create => ["SuccessfulCreate", "FailedCreate"],
@@ -49,36 +52,38 @@ impl Verb {
 }
 
 /// The failed work on a Pod's claims, and the class of the refusal if a request was refused.
-struct Trouble {
-    failed: Failed,
-    class: Option<Class>,
+struct ClaimFailure {
+    failed: SyncError,
+    class: Option<RefusalClass>,
 }
 
 /// Returns whether an Event reports a refusal of this class. A terminating namespace refuses Events as well, so none is sent.
-fn is_worth_an_event(class: Option<Class>) -> bool {
-    class != Some(Class::NamespaceTerminating)
+fn is_worth_an_event(class: Option<RefusalClass>) -> bool {
+    class != Some(RefusalClass::NamespaceTerminating)
 }
 
 /// Sends the requests of one piece of work on a Pod.
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
-    work: &Work,
+    work: &PodWork,
     templates: &Templates<'_>,
     io: Io<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), SyncError> {
     let name = match work {
-        Work::Create { ordinal, .. } | Work::CreateClaims { ordinal, .. } => snapshot.set.pod_name(*ordinal).into(),
-        Work::Delete { pod, .. } | Work::Repair(Repair { pod, .. }) => Arc::clone(&pod.meta().name),
+        PodWork::Create { ordinal, .. } | PodWork::CreateClaims { ordinal, .. } => {
+            snapshot.set.pod_name(*ordinal).into()
+        }
+        PodWork::Delete { pod, .. } | PodWork::Repair(Repair { pod, .. }) => Arc::clone(&pod.meta().name),
     };
     let on_pod = WorkOnPod { snapshot, name, io };
     match work {
-        Work::Create { ordinal, claims, role } => {
+        PodWork::Create { ordinal, claims, role } => {
             on_pod.create_claims_of_new_pod(claims).await?;
             on_pod.create(*ordinal, *role, templates).await
         }
-        Work::CreateClaims { claims, .. } => on_pod.create_claims_of_new_pod(claims).await,
-        Work::Delete { pod, why } => on_pod.delete(pod, *why).await,
-        Work::Repair(repair) => on_pod.repair(repair).await,
+        PodWork::CreateClaims { claims, .. } => on_pod.create_claims_of_new_pod(claims).await,
+        PodWork::Delete { pod, why } => on_pod.delete(pod, *why).await,
+        PodWork::Repair(repair) => on_pod.repair(repair).await,
     }
 }
 
@@ -90,67 +95,68 @@ struct WorkOnPod<'a> {
 
 impl WorkOnPod<'_> {
     /// Records an Event about the Pod. Upstream: `recordPodEvent`.
-    fn report(&self, verb: Verb, error: Option<&str>) {
+    fn report(&self, verb: EventVerb, error: Option<&str>) {
         let what = format!("{verb:?} Pod {} in StatefulSet {}", self.name, self.snapshot.set.metadata.name);
         let [good, bad] = verb.reasons();
         match error {
-            None => self.io.event(EventType::Normal, good, format!("{what} successful")),
-            Some(error) => self.io.event(EventType::Warning, bad, format!("{what} failed error: {error}")),
+            None => self.io.record_event(EventType::Normal, good, format!("{what} successful")),
+            Some(error) => self.io.record_event(EventType::Warning, bad, format!("{what} failed error: {error}")),
         }
     }
 
     /// Returns the failure of a refused request for the Pod itself. A conflict is not reported: the cache will soon show the
     /// newer Pod, and the next sync decides again.
-    fn refused(&self, verb: Verb, what: &str, refusal: &Refusal) -> Failed {
-        if refusal.class != Class::Changed && is_worth_an_event(Some(refusal.class)) {
+    fn refused(&self, verb: EventVerb, what: &str, refusal: &Refusal) -> SyncError {
+        if refusal.class != RefusalClass::VersionConflict && is_worth_an_event(Some(refusal.class)) {
             self.report(verb, Some(&refusal.error.to_string()));
         }
-        refused(&format!("{what} Pod {}", self.name), refusal)
+        request_failure(&format!("{what} Pod {}", self.name), refusal)
     }
 
     /// Returns the failure of the work on claims. Records an Event about the failure if `is_reported`.
-    fn failed(&self, verb: Verb, Trouble { failed, .. }: Trouble, is_reported: bool) -> Failed {
+    fn failed(&self, verb: EventVerb, ClaimFailure { failed, .. }: ClaimFailure, is_reported: bool) -> SyncError {
         if is_reported {
             self.report(verb, Some(&failed.to_string()));
         }
         failed
     }
 
-    async fn create_claims_of_new_pod(&self, claims: &Claims) -> Result<(), Failed> {
+    async fn create_claims_of_new_pod(&self, claims: &UnusableClaims) -> Result<(), SyncError> {
         self.create_claims(claims).await.map_err(|trouble| {
             let is_reported = is_worth_an_event(trouble.class);
-            self.failed(Verb::Create, trouble, is_reported)
+            self.failed(EventVerb::Create, trouble, is_reported)
         })
     }
 
     /// Creates the missing claims. Every claim is tried; the error names all claims that failed or are terminating.
     ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
-    async fn create_claims(&self, claims: &Claims) -> Result<(), Trouble> {
+    async fn create_claims(&self, claims: &UnusableClaims) -> Result<(), ClaimFailure> {
         let Self { snapshot, name: pod, io } = self;
         let set = &snapshot.set;
         let set_name = &set.metadata.name;
         let mut problems = Vec::new();
         let mut first_refusal = None;
         for (template, name) in &claims.missing {
-            let Some(claim) = set.claims.get(*template).and_then(|template| body::claim(set, template, name)) else {
-                return Err(Trouble {
-                    failed: Failed::new("template", format!("cannot make claim {name}")),
+            let Some(claim) = set.claim_templates.get(*template).and_then(|template| body::claim(set, template, name))
+            else {
+                return Err(ClaimFailure {
+                    failed: SyncError::new("template", format!("cannot make claim {name}")),
                     class: None,
                 });
             };
-            let body = io.body(|| claim);
+            let body = io.encode_body(|| claim);
             let request = Request::create(CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
-            let Err(refusal) = io.send(request.role(role(snapshot))).await else {
+            let Err(refusal) = io.send(request.role(write_role(snapshot))).await else {
                 let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
-                io.event(EventType::Normal, "SuccessfulCreate", message);
+                io.record_event(EventType::Normal, "SuccessfulCreate", message);
                 continue;
             };
             let error = &refusal.error;
-            if refusal.class != Class::Taken && is_worth_an_event(Some(refusal.class)) {
+            if refusal.class != RefusalClass::NameTaken && is_worth_an_event(Some(refusal.class)) {
                 let message =
                     format!("Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}");
-                io.event(EventType::Warning, "FailedCreate", message);
+                io.record_event(EventType::Warning, "FailedCreate", message);
             }
             problems.push(format!("failed to create PVC {name}: {error}"));
             first_refusal.get_or_insert(refusal);
@@ -170,49 +176,50 @@ impl WorkOnPod<'_> {
         };
         let label = first_refusal.as_ref().map_or("gone", |refusal| refusal.error.label());
         let class = first_refusal.map(|refusal| refusal.class);
-        Err(Trouble { failed: retried(Failed::new(label, text), class), class })
+        Err(ClaimFailure { failed: with_retry_policy(SyncError::new(label, text), class), class })
     }
 
     /// Creates the Pod, and writes the owner references of the claims that existed before.
     ///
     /// The owner references are written even if the server refuses the Pod: if a quota refuses the Pod permanently, the claims
     /// must still be deleted with the set. Upstream: `CreateStatefulPod`.
-    async fn create(&self, ordinal: i32, revision: RevisionRole, templates: &Templates<'_>) -> Result<(), Failed> {
+    async fn create(&self, ordinal: i32, revision: RevisionRole, templates: &Templates<'_>) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
         let Snapshot { set, owner, .. } = snapshot;
         let usable = templates.get(revision, name);
-        let (from, template) = usable.inspect_err(|failed| self.report(Verb::Create, Some(&failed.to_string())))?;
-        let body = io.body(|| body::pod(set, owner, ordinal, template.clone(), from));
+        let (from, template) =
+            usable.inspect_err(|failed| self.report(EventVerb::Create, Some(&failed.to_string())))?;
+        let body = io.encode_body(|| body::pod(set, owner, ordinal, template.clone(), from));
         let why = match revision {
             RevisionRole::Current => "from the current revision",
             RevisionRole::Update => "from the update revision",
         };
-        let request = Request::create(PODS, &owner.namespace, name, body).role(role(snapshot)).because(why);
+        let request = Request::create(PODS, &owner.namespace, name, body).role(write_role(snapshot)).with_reason(why);
         let (uid, created) = match io.send(request).await {
             Ok(created) => {
                 // The creation is reported first, because the owner references may meet a conflict with the volume binder.
-                self.report(Verb::Create, None);
+                self.report(EventVerb::Create, None);
                 (created.fields.uid, Ok(()))
             }
-            Err(refusal) if refusal.class == Class::Taken => {
+            Err(refusal) if refusal.class == RefusalClass::NameTaken => {
                 self.examine_namesake(&refusal).await;
-                return Err(refused(&format!("cannot create Pod {name}"), &refusal));
+                return Err(request_failure(&format!("cannot create Pod {name}"), &refusal));
             }
             Err(refusal) => {
                 if is_worth_an_event(Some(refusal.class)) {
-                    self.report(Verb::Create, Some(&refusal.error.to_string()));
+                    self.report(EventVerb::Create, Some(&refusal.error.to_string()));
                 }
-                (Uid::default(), Err(refused(&format!("cannot create Pod {name}"), &refusal)))
+                (Uid::default(), Err(request_failure(&format!("cannot create Pod {name}"), &refusal)))
             }
         };
         // Claims that this sync created get their owner references in a later sync, after the first event of the Pod. The
         // volume binder writes the claims now, and either write could meet a conflict.
-        let mut ownership = ownership(snapshot, ordinal, &Owners::new(set, name, &uid, false));
+        let mut ownership = ownership_changes(snapshot, ordinal, &ClaimOwners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
         ownership.owners.truncate(MAX_CLAIM_WRITES);
-        let owned = self.own_claims(&ownership).await.map_err(|trouble| {
-            let is_reported = trouble.class != Some(Class::Changed) && is_worth_an_event(trouble.class);
-            self.failed(Verb::Update, trouble, is_reported)
+        let owned = self.write_claim_owners(&ownership).await.map_err(|trouble| {
+            let is_reported = trouble.class != Some(RefusalClass::VersionConflict) && is_worth_an_event(trouble.class);
+            self.failed(EventVerb::Update, trouble, is_reported)
         });
         created.and(owned)
     }
@@ -224,29 +231,31 @@ impl WorkOnPod<'_> {
     /// refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
-        let Some(Namesake { cached, taken }) = io.observe_again(Arc::clone(name)) else { return };
+        let Some(NamesakeLookup { cached, refused_creations: taken }) = io.observe_again(Arc::clone(name)) else {
+            return;
+        };
         let at = io.now();
-        let is_reported = taken.is_some_and(|taken| taken.is_due(at));
-        io.note(Note::NameTaken { pod: Arc::clone(name), at, examined: is_reported });
+        let is_reported = taken.is_some_and(|taken| taken.is_report_due(at));
+        io.apply_note(Note::NameTaken { pod: Arc::clone(name), at, is_reported });
         let report = |namesake: &Meta| {
-            if let Some(holder) = self.holder(namesake).filter(|_| is_reported) {
-                self.report(Verb::Create, Some(&format!("{} and {holder}", refusal.error)));
+            if let Some(holder) = self.describe_holder(namesake).filter(|_| is_reported) {
+                self.report(EventVerb::Create, Some(&format!("{} and {holder}", refusal.error)));
             }
         };
         if let Some(pod) = cached {
             return report(pod.meta());
         }
-        let request = Request::get(PODS, &snapshot.owner.namespace, name).because("its name is taken");
+        let request = Request::get(PODS, &snapshot.owner.namespace, name).with_reason("its name is taken");
         let Ok(Some(pod)) = io.send_and_read::<CachedPod>(request).await else { return };
         report(pod.meta());
         let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
-        if pod.is_unlabelled() && !pod.meta().controller().is_some_and(is_foreign) {
-            io.note(Note::HiddenPod(Box::new(pod)));
+        if pod.lacks_name_label() && !pod.meta().controller().is_some_and(is_foreign) {
+            io.apply_note(Note::HiddenPod(Box::new(pod)));
         }
     }
 
     /// Describes the Pod that has the name of the Pod to create; `None` if the set controls it or will adopt it.
-    fn holder(&self, namesake: &Meta) -> Option<String> {
+    fn describe_holder(&self, namesake: &Meta) -> Option<String> {
         let Snapshot { set, owner, .. } = self.snapshot;
         match namesake.controller() {
             Some(controller) if controller.uid == owner.uid => None,
@@ -260,47 +269,51 @@ impl WorkOnPod<'_> {
     ///
     /// Each write has the version of the cached claim as a precondition, so a reference that another client added since is not
     /// lost.
-    async fn own_claims(&self, Ownership { owners, conflicting }: &Ownership) -> Result<(), Trouble> {
+    async fn write_claim_owners(
+        &self,
+        OwnershipChanges { owners, conflicting }: &OwnershipChanges,
+    ) -> Result<(), ClaimFailure> {
         let Self { snapshot, io, .. } = self;
         for claim in conflicting {
             let message = format!(
                 "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
             );
-            io.event(EventType::Warning, "ConflictingController", message);
+            io.record_event(EventType::Warning, "ConflictingController", message);
         }
         for (claim, owners) in owners {
-            let body = io.body(|| {
+            let body = io.encode_body(|| {
                 let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
                 json!({"metadata": {"ownerReferences": owners}})
             });
-            let request = Request::patch(CLAIMS, &claim.metadata, Patch::Merge, body).role(role(snapshot));
-            if let Err(refusal) = io.send(request.doing("change the owner references of")).await {
+            let request = Request::patch(CLAIMS, &claim.metadata, PatchFormat::Merge, body).role(write_role(snapshot));
+            if let Err(refusal) = io.send(request.with_verb_text("change the owner references of")).await {
                 let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
-                return Err(Trouble { failed: refused(&what, &refusal), class: Some(refusal.class) });
+                return Err(ClaimFailure { failed: request_failure(&what, &refusal), class: Some(refusal.class) });
             }
         }
         Ok(())
     }
 
-    async fn repair(&self, repair: &Repair) -> Result<(), Failed> {
-        let Repair { pod, ordinal, claims, ownership, wrong, occasion } = repair;
+    async fn repair(&self, repair: &Repair) -> Result<(), SyncError> {
+        let Repair { pod, ordinal, claims, ownership, pod_errors: wrong, occasion } = repair;
         self.create_claims(claims).await.map_err(|trouble| {
-            let is_reported = *occasion == Occasion::Wanted && trouble.class != Some(Class::Changed);
-            self.failed(Verb::Update, trouble, is_reported)
+            let is_reported =
+                *occasion == RepairOccasion::InRange && trouble.class != Some(RefusalClass::VersionConflict);
+            self.failed(EventVerb::Update, trouble, is_reported)
         })?;
-        self.own_claims(ownership).await.map_err(|trouble| {
+        self.write_claim_owners(ownership).await.map_err(|trouble| {
             // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event about
             // the denial.
-            let is_reported = (*occasion != Occasion::Condemned || trouble.failed.is_denied())
-                && trouble.class != Some(Class::Changed);
-            self.failed(Verb::Update, trouble, is_reported)
+            let is_reported = (*occasion != RepairOccasion::Condemned || trouble.failed.is_denied())
+                && trouble.class != Some(RefusalClass::VersionConflict);
+            self.failed(EventVerb::Update, trouble, is_reported)
         })?;
         match wrong {
             Some(wrong) => self.update(pod, *ordinal, wrong).await,
             None => {
                 // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
-                if *occasion == Occasion::Wanted && !ownership.owners.is_empty() {
-                    self.report(Verb::Update, None);
+                if *occasion == RepairOccasion::InRange && !ownership.owners.is_empty() {
+                    self.report(EventVerb::Update, None);
                 }
                 Ok(())
             }
@@ -308,31 +321,33 @@ impl WorkOnPod<'_> {
     }
 
     /// Writes the identity labels of a Pod, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
-    async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &Wrong) -> Result<(), Failed> {
+    async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &PodErrors) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
         if wrong.name {
             // Upstream updates a Pod with the name that the Pod should have, and the server finds no such Pod.
             let wanted = snapshot.set.pod_name(ordinal);
             let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
-            self.report(Verb::Update, Some(&text));
-            return Err(Failed::new("name", format!("cannot update Pod {name}: {text}")));
+            self.report(EventVerb::Update, Some(&text));
+            return Err(SyncError::new("name", format!("cannot update Pod {name}: {text}")));
         }
-        let body = io.body(|| mended(pod.meta(), ordinal, wrong));
+        let body = io.encode_body(|| repair_patch(pod.meta(), ordinal, wrong));
         let lacks = if wrong.labels { "it lacks labels of its identity" } else { "it lacks volumes of its claims" };
-        let request = Request::patch(PODS, pod.meta(), Patch::Strategic, body).role(role(snapshot));
-        let updated = io.send(request.doing("update").because(lacks)).await;
-        updated.map_err(|refusal| self.refused(Verb::Update, "cannot update", &refusal))?;
-        self.report(Verb::Update, None);
+        let request = Request::patch(PODS, pod.meta(), PatchFormat::Strategic, body).role(write_role(snapshot));
+        let updated = io.send(request.with_verb_text("update").with_reason(lacks)).await;
+        updated.map_err(|refusal| self.refused(EventVerb::Update, "cannot update", &refusal))?;
+        self.report(EventVerb::Update, None);
         Ok(())
     }
 
     /// Deletes the Pod with its uid and version as preconditions; upstream deletes any Pod of that name. A deleted Pod is no
     /// error. Upstream: `DeleteStatefulPod`.
-    async fn delete(&self, pod: &PodRef, why: Why) -> Result<(), Failed> {
-        match self.io.send(Request::delete(PODS, pod.meta()).because(why.to_string())).await {
-            Err(refusal) if !refusal.error.is_not_found() => Err(self.refused(Verb::Delete, "cannot delete", &refusal)),
+    async fn delete(&self, pod: &PodRef, why: DeletionReason) -> Result<(), SyncError> {
+        match self.io.send(Request::delete(PODS, pod.meta()).with_reason(why.to_string())).await {
+            Err(refusal) if !refusal.error.is_not_found() => {
+                Err(self.refused(EventVerb::Delete, "cannot delete", &refusal))
+            }
             _ => {
-                self.report(Verb::Delete, None);
+                self.report(EventVerb::Delete, None);
                 Ok(())
             }
         }
@@ -340,10 +355,10 @@ impl WorkOnPod<'_> {
 }
 
 /// Returns the patch that corrects labels and volumes of a Pod.
-fn mended(meta: &Meta, ordinal: i32, wrong: &Wrong) -> Value {
+fn repair_patch(meta: &Meta, ordinal: i32, wrong: &PodErrors) -> Value {
     let mut patch = json!({});
     if wrong.labels {
-        patch["metadata"]["labels"] = body::identity(&meta.name, Some(ordinal));
+        patch["metadata"]["labels"] = body::identity_labels(&meta.name, Some(ordinal));
     }
     if !wrong.volumes.is_empty() {
         let volume = |(name, claim): &(String, String)| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use common::{
-    io::{Failed, Request},
+    io::{Request, SyncError},
     revision::{CONTROLLER_REVISIONS, RevisionWithData},
 };
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{body, note::Io};
 use crate::{
     plan::{
-        Phase, Work,
-        revisions::{Revision, RevisionRole, Revisions, Source},
+        Phase, PodWork,
+        revisions::{Revision, RevisionRole, Revisions, TemplateSource},
     },
     snapshot::{RevisionRef, Snapshot},
 };
@@ -34,10 +34,15 @@ enum Template {
 
 impl<'r> Templates<'r> {
     /// Reads the templates of all revisions from which the phase creates Pods.
-    pub(super) async fn of(phase: &Phase, snapshot: &Snapshot, revisions: &'r Revisions, io: Io<'_>) -> Self {
+    pub(super) async fn read_for_phase(
+        phase: &Phase,
+        snapshot: &Snapshot,
+        revisions: &'r Revisions,
+        io: Io<'_>,
+    ) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
-            let Work::Create { role, .. } = work else { continue };
+            let PodWork::Create { role, .. } = work else { continue };
             let revision = revisions.get(*role);
             if !by_name.contains_key(&*revision.name) {
                 by_name.insert(&*revision.name, template(snapshot, revision, io).await);
@@ -47,13 +52,13 @@ impl<'r> Templates<'r> {
     }
 
     /// Returns the name and the template of the revision with this role. `pod` is the Pod to create, for the error message.
-    pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), Failed> {
+    pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), SyncError> {
         let revision: &'r str = &self.revisions.get(role).name;
         match self.by_name.get(revision) {
             Some(Template::Usable(template)) => Ok((revision, template)),
-            Some(Template::Unread(label, text)) => Err(Failed::new(label, text.clone())),
+            Some(Template::Unread(label, text)) => Err(SyncError::new(label, text.clone())),
             Some(Template::Malformed) | None => {
-                Err(Failed::new("template", format!("cannot make Pod {pod} from revision {revision}")))
+                Err(SyncError::new("template", format!("cannot make Pod {pod} from revision {revision}")))
             }
         }
     }
@@ -61,11 +66,11 @@ impl<'r> Templates<'r> {
 
 async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Template {
     let template = match &revision.source {
-        Source::Stored(stored) => match read(stored, io).await {
+        TemplateSource::Stored(stored) => match read(stored, io).await {
             Ok(template) => template,
             Err((label, text)) => return Template::Unread(label, text),
         },
-        source => source.known(),
+        source => source.template_in_set(),
     };
     let makes_pods =
         |template: &Value| body::pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some();
@@ -75,7 +80,8 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
 /// Reads a revision from the server, and returns its Pod template.
 async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
     let name = &cached.meta.name;
-    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are created from it");
+    let request =
+        Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).with_reason("Pods are created from it");
     match io.send_and_read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
         // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),

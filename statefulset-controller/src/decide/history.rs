@@ -11,8 +11,8 @@ use crate::{
 /// Returns the oldest unused revisions beyond `spec.revisionHistoryLimit`. Upstream: `truncateHistory`.
 ///
 /// A revision is in use if it is the current or the update revision, or if the status or a Pod names it.
-pub fn forget(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
-    let Ok(limit) = usize::try_from(set.history) else { return Vec::new() };
+pub fn revisions_to_delete(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
+    let Ok(limit) = usize::try_from(set.revision_history_limit) else { return Vec::new() };
     let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision()).collect();
     live.extend([&*revisions.current.name, &*revisions.update.name]);
     live.extend([&*set.status.current_revision, &*set.status.update_revision]);

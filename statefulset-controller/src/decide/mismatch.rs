@@ -6,7 +6,7 @@
 use common::intern::Text;
 
 use crate::{
-    plan::mismatch::{Mismatch, Mismatches},
+    plan::mismatch::{ClaimMismatch, ClaimMismatches},
     snapshot::Snapshot,
 };
 
@@ -14,9 +14,9 @@ use crate::{
 pub const MAX_MISMATCHES: usize = 10;
 
 /// Compares the claims of the Pods in range with their templates.
-pub fn mismatches(snapshot: &Snapshot) -> Mismatches {
-    let (set, mut found) = (&snapshot.set, Mismatches::default());
-    for template in &set.claims {
+pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
+    let (set, mut found) = (&snapshot.set, ClaimMismatches::default());
+    for template in &set.claim_templates {
         // Claims are sorted by name, so the claims of a template are adjacent and each is compared once.
         let prefix = format!("{}-{}-", template.name, set.metadata.name);
         let of_template = snapshot.claims.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
@@ -25,7 +25,8 @@ pub fn mismatches(snapshot: &Snapshot) -> Mismatches {
                 continue;
             }
             let ordinal: Option<i32> = name.get(prefix.len()..).and_then(|digits| digits.parse().ok());
-            let is_wanted = |ordinal: &i32| set.wants(*ordinal) && set.claim_name(template, *ordinal) == *name;
+            let is_wanted =
+                |ordinal: &i32| set.contains_ordinal(*ordinal) && set.claim_name(template, *ordinal) == *name;
             if ordinal.as_ref().is_some_and(is_wanted)
                 && let Some(shortfall) = claim.spec.shortfall(&template.spec)
             {
@@ -36,22 +37,22 @@ pub fn mismatches(snapshot: &Snapshot) -> Mismatches {
     found
 }
 
-fn add(mismatches: &mut Mismatches, template: &Text, claim: &str, shortfall: String) {
-    let Mismatches { listed, unlisted } = mismatches;
-    let same = |known: &&mut Mismatch| known.template == *template && known.shortfall == shortfall;
+fn add(mismatches: &mut ClaimMismatches, template: &Text, claim: &str, shortfall: String) {
+    let ClaimMismatches { listed, unlisted_count: unlisted } = mismatches;
+    let same = |known: &&mut ClaimMismatch| known.template == *template && known.shortfall == shortfall;
     if let Some(known) = listed.iter_mut().find(same) {
-        known.others += 1;
+        known.other_claims += 1;
     } else if listed.len() < MAX_MISMATCHES {
-        listed.push(Mismatch { template: template.clone(), claim: claim.to_owned(), shortfall, others: 0 });
+        listed.push(ClaimMismatch { template: template.clone(), claim: claim.to_owned(), shortfall, other_claims: 0 });
     } else {
         *unlisted += 1;
     }
 }
 
 /// Returns the differences to report: at most [`MAX_MISMATCHES`] in an hour, and each difference once in an hour.
-pub fn to_report(mismatches: &Mismatches, snapshot: &Snapshot) -> Vec<Mismatch> {
-    let reported = &snapshot.reported;
-    let room = MAX_MISMATCHES.saturating_sub(reported.count_since(snapshot.now));
-    let is_new = |mismatch: &&Mismatch| !reported.has_lately(&mismatch.difference(), snapshot.now);
+pub fn unreported_mismatches(mismatches: &ClaimMismatches, snapshot: &Snapshot) -> Vec<ClaimMismatch> {
+    let reported = &snapshot.reported_mismatches;
+    let room = MAX_MISMATCHES.saturating_sub(reported.recent_count(snapshot.now));
+    let is_new = |mismatch: &&ClaimMismatch| !reported.was_reported_recently(&mismatch.difference(), snapshot.now);
     mismatches.listed.iter().filter(is_new).take(room).cloned().collect()
 }

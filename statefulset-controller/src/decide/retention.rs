@@ -8,12 +8,12 @@ use common::{
     pods::PODS,
 };
 
-use crate::objects::{CLAIMS, Keep, Retention, STATEFUL_SETS, StatefulSet};
+use crate::objects::{CLAIMS, ClaimRetention, ClaimRetentionPolicy, STATEFUL_SETS, StatefulSet};
 
 /// The owner references that a set and one of its Pods can have in a claim.
 #[derive(Clone, Debug)]
-pub struct Owners {
-    retention: Retention,
+pub struct ClaimOwners {
+    retention: ClaimRetentionPolicy,
     condemned: bool,
     set: OwnerRef,
     pod: OwnerRef,
@@ -36,14 +36,14 @@ fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
 
 /// The result of a comparison of a claim's owner references with the retention policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct OwnershipVerdict {
     /// Whether the claim has an unexpected owner. The retention policy is then ignored, and references of this set are removed.
     pub conflicting: bool,
     /// The new owner references; `None` if nothing is to be written.
-    pub change: Option<Vec<OwnerRef>>,
+    pub new_owners: Option<Vec<OwnerRef>>,
 }
 
-impl Owners {
+impl ClaimOwners {
     /// Makes the owner references to a set and to its Pod. `condemned` is true if the Pod is out of range.
     pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
         let meta = &set.metadata;
@@ -56,21 +56,21 @@ impl Owners {
     }
 
     /// Returns whether the set must own the claim, and whether the Pod must own the claim.
-    fn wanted(&self) -> (bool, bool) {
-        let goes_with_pod = self.retention.when_scaled == Keep::Delete && self.condemned;
-        (self.retention.when_deleted == Keep::Delete && !goes_with_pod, goes_with_pod)
+    fn wanted_owners(&self) -> (bool, bool) {
+        let goes_with_pod = self.retention.when_scaled == ClaimRetention::Delete && self.condemned;
+        (self.retention.when_deleted == ClaimRetention::Delete && !goes_with_pod, goes_with_pod)
     }
 
     /// Compares the owner references of a claim with the retention policy.
-    pub fn judge(&self, owners: &[OwnerRef]) -> Verdict {
+    pub fn judge_references(&self, owners: &[OwnerRef]) -> OwnershipVerdict {
         let conflicting = self.is_conflicting(owners);
         let change = (!self.are_up_to_date(owners, conflicting)).then(|| self.changed(owners, conflicting));
-        Verdict { conflicting, change: change.filter(|change| change != owners) }
+        OwnershipVerdict { conflicting, new_owners: change.filter(|change| change != owners) }
     }
 
     /// Returns whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
     fn is_conflicting(&self, owners: &[OwnerRef]) -> bool {
-        self.retention != Retention::default()
+        self.retention != ClaimRetentionPolicy::default()
             && owners.iter().any(|owner| {
                 if is_named(owner, &self.set) {
                     owner.uid != self.set.uid
@@ -95,14 +95,14 @@ impl Owners {
             return has == (false, false);
         }
         let mut ours = owners.iter().filter(|owner| owner.uid == self.set.uid || owner.uid == self.pod.uid);
-        ours.all(OwnerRef::is_controller) && has == self.wanted()
+        ours.all(OwnerRef::is_controller) && has == self.wanted_owners()
     }
 
     fn changed(&self, owners: &[OwnerRef], conflicting: bool) -> Vec<OwnerRef> {
         let ours = |owner: &&OwnerRef| is_named(owner, &self.set) || is_named(owner, &self.pod);
         let mut changed: Vec<OwnerRef> = owners.iter().filter(|owner| !ours(owner)).cloned().collect();
         if !conflicting {
-            let (set, pod) = self.wanted();
+            let (set, pod) = self.wanted_owners();
             for (expected, wanted) in [(&self.set, set), (&self.pod, pod)] {
                 if wanted && changed.iter().all(|owner| owner.uid != expected.uid) {
                     changed.push(expected.clone());
@@ -116,22 +116,23 @@ impl Owners {
 /// Returns whether a claim is about to be deleted with an earlier Pod of this name. The next Pod must not use such a claim.
 ///
 /// Always false if `whenScaled` is `Retain`.
-pub fn is_stale(retention: Retention, owners: &[OwnerRef], pod: &str) -> bool {
+pub fn is_claim_stale(retention: ClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
         owner.api_version == CLAIMS.version && owner.kind == PODS.kind && owner.name == *pod && !owner.uid.is_empty()
     };
-    retention.when_scaled != Keep::Retain && owners.iter().any(earlier)
+    retention.when_scaled != ClaimRetention::Retain && owners.iter().any(earlier)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RETAIN: Retention = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Retain };
+    const RETAIN: ClaimRetentionPolicy =
+        ClaimRetentionPolicy { when_deleted: ClaimRetention::Retain, when_scaled: ClaimRetention::Retain };
 
-    fn owners(retention: Retention, condemned: bool) -> Owners {
+    fn owners(retention: ClaimRetentionPolicy, condemned: bool) -> ClaimOwners {
         let uid = |text| Uid::new(text);
-        Owners {
+        ClaimOwners {
             retention,
             condemned,
             set: reference("apps/v1", "StatefulSet", "web", &uid("SET")),
@@ -151,10 +152,10 @@ mod tests {
         OwnerRef { controller, ..reference("example.com/v1", "Backup", "b", &Uid::new("B")) }
     }
 
-    fn all() -> impl Iterator<Item = (Retention, bool)> {
-        let keeps = [Keep::Retain, Keep::Delete];
+    fn all() -> impl Iterator<Item = (ClaimRetentionPolicy, bool)> {
+        let keeps = [ClaimRetention::Retain, ClaimRetention::Delete];
         let retentions = keeps.into_iter().flat_map(move |when_deleted| {
-            keeps.into_iter().map(move |when_scaled| Retention { when_deleted, when_scaled })
+            keeps.into_iter().map(move |when_scaled| ClaimRetentionPolicy { when_deleted, when_scaled })
         });
         retentions.flat_map(|retention| [(retention, false), (retention, true)])
     }
@@ -163,9 +164,9 @@ mod tests {
     #[test]
     fn the_retention_policy_determines_the_owners() {
         let wanted = |deleted, scaled, condemned| {
-            owners(Retention { when_deleted: deleted, when_scaled: scaled }, condemned).wanted()
+            owners(ClaimRetentionPolicy { when_deleted: deleted, when_scaled: scaled }, condemned).wanted_owners()
         };
-        use Keep::{Delete, Retain};
+        use ClaimRetention::{Delete, Retain};
         for condemned in [false, true] {
             assert_eq!(wanted(Retain, Retain, condemned), (false, false));
             assert_eq!(wanted(Delete, Retain, condemned), (true, false));
@@ -193,8 +194,12 @@ mod tests {
         for (retention, condemned) in all() {
             for list in &lists {
                 let owners = owners(retention, condemned);
-                if let Some(changed) = owners.judge(list).change {
-                    assert_eq!(owners.judge(&changed).change, None, "{retention:?} {condemned} {list:?}");
+                if let Some(changed) = owners.judge_references(list).new_owners {
+                    assert_eq!(
+                        owners.judge_references(&changed).new_owners,
+                        None,
+                        "{retention:?} {condemned} {list:?}"
+                    );
                     let foreign = |list: &[OwnerRef]| list.iter().filter(|o| o.kind == "Backup").count();
                     assert_eq!(foreign(&changed), foreign(list), "foreign owners stay");
                 }
@@ -205,49 +210,52 @@ mod tests {
     /// STATEFULSET-46.
     #[test]
     fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
-        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Delete };
+        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Delete };
         for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
-            let verdict = owners(policy, false).judge(&list);
-            assert_eq!(verdict, Verdict { conflicting: true, change: None }, "{list:?}");
+            let verdict = owners(policy, false).judge_references(&list);
+            assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: None }, "{list:?}");
         }
-        assert_eq!(owners(RETAIN, false).judge(&[set("OLD")]), Verdict { conflicting: false, change: None });
+        assert_eq!(
+            owners(RETAIN, false).judge_references(&[set("OLD")]),
+            OwnershipVerdict { conflicting: false, new_owners: None }
+        );
     }
 
     /// STATEFULSET-45.
     #[test]
     fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
-        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
-        let verdict = owners(policy, false).judge(&[other(Some(true)), set("SET")]);
-        assert_eq!(verdict, Verdict { conflicting: true, change: Some(vec![other(Some(true))]) });
-        let verdict = owners(policy, false).judge(&[other(Some(true))]);
-        assert_eq!(verdict, Verdict { conflicting: true, change: None });
+        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
+        let verdict = owners(policy, false).judge_references(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: Some(vec![other(Some(true))]) });
+        let verdict = owners(policy, false).judge_references(&[other(Some(true))]);
+        assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: None });
         // If all claims are retained, another controller is no conflict.
-        let verdict = owners(RETAIN, false).judge(&[other(Some(true)), set("SET")]);
-        assert_eq!(verdict, Verdict { conflicting: false, change: Some(vec![other(Some(true))]) });
+        let verdict = owners(RETAIN, false).judge_references(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, OwnershipVerdict { conflicting: false, new_owners: Some(vec![other(Some(true))]) });
     }
 
     #[test]
     fn a_reference_without_controller_is_made_a_controller_reference() {
-        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
+        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
         let weak = OwnerRef { controller: None, ..set("SET") };
-        assert_eq!(owners(policy, false).judge(&[weak]).change, Some(vec![set("SET")]));
+        assert_eq!(owners(policy, false).judge_references(&[weak]).new_owners, Some(vec![set("SET")]));
     }
 
     #[test]
     fn a_uid_under_another_name_is_not_written_twice() {
-        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
+        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
         // A change would be empty and repeated at every sync, so there is none.
-        assert_eq!(owners(policy, false).judge(&[odd]).change, None);
+        assert_eq!(owners(policy, false).judge_references(&[odd]).new_owners, None);
     }
 
     /// STATEFULSET-42.
     #[test]
     fn a_claim_that_is_deleted_with_an_earlier_pod_is_stale() {
-        let policy = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Delete };
-        assert!(is_stale(policy, &[pod("OLD")], "web-0"));
-        assert!(!is_stale(policy, &[pod("OLD")], "web-1"));
-        assert!(!is_stale(policy, &[set("SET")], "web-0"));
-        assert!(!is_stale(RETAIN, &[pod("OLD")], "web-0"));
+        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Retain, when_scaled: ClaimRetention::Delete };
+        assert!(is_claim_stale(policy, &[pod("OLD")], "web-0"));
+        assert!(!is_claim_stale(policy, &[pod("OLD")], "web-1"));
+        assert!(!is_claim_stale(policy, &[set("SET")], "web-0"));
+        assert!(!is_claim_stale(RETAIN, &[pod("OLD")], "web-0"));
     }
 }

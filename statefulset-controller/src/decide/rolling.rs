@@ -1,17 +1,17 @@
 //! Rolling updates: outdated Pods are deleted, and the next sync creates them from the update revision.
 
-use common::{intstr::Round, io::Pace};
+use common::{intstr::Round, io::GroupConcurrency};
 
-use super::situation::Situation;
+use super::situation::PodsByOrdinal;
 use crate::{
-    objects::{StatefulSet, Update},
-    plan::{Phase, Reconcile, Unavailable, Why, Work},
+    objects::{StatefulSet, UpdateStrategy},
+    plan::{DeletionReason, Phase, PodPlan, PodWork, UnavailablePods},
     snapshot::PodRef,
 };
 
 /// Returns how many Pods may be unavailable during a rolling update, at least 1. A percentage is rounded down.
 pub fn max_unavailable(set: &StatefulSet) -> i32 {
-    let Update::Rolling(Some(rolling)) = &set.update else { return 1 };
+    let UpdateStrategy::RollingUpdate(Some(rolling)) = &set.update else { return 1 };
     let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Round::Down).ok());
     limit.unwrap_or(1).max(1)
 }
@@ -19,27 +19,27 @@ pub fn max_unavailable(set: &StatefulSet) -> i32 {
 /// Deletes outdated Pods by descending ordinal, and none below the partition.
 ///
 /// Upstream: `updateStatefulSetAfterInvariantEstablished`.
-pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
-    if situation.set().update == Update::OnDelete {
+pub fn plan_rolling_update(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
+    if situation.set().update == UpdateStrategy::OnDelete {
         return;
     }
-    let victims = if situation.snapshot.limits.max_unavailable {
+    let victims = if situation.snapshot.features.max_unavailable {
         within_limit(situation, plan)
     } else {
         highest(situation, plan).into_iter().collect()
     };
-    let work: Vec<Work> = victims
+    let work: Vec<PodWork> = victims
         .into_iter()
-        .map(|pod| Work::Delete { why: Why::Outdated { is_current: situation.is_current(&pod) }, pod })
+        .map(|pod| PodWork::Delete { why: DeletionReason::Outdated { is_current: situation.is_current(&pod) }, pod })
         .collect();
     if !work.is_empty() {
-        plan.phases.push(Phase { pace: Pace::InOrder, work });
+        plan.phases.push(Phase { pace: GroupConcurrency::Sequential, work });
     }
 }
 
 /// Returns the outdated Pod with the highest ordinal; `None` if a Pod with a higher ordinal is unavailable.
-fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
-    for (ordinal, pod) in situation.descending(situation.lowest_updated()) {
+fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<PodRef> {
+    for (ordinal, pod) in situation.descending_ordinals(situation.lowest_updatable_ordinal()) {
         match pod {
             Some(pod) if situation.is_outdated(pod) => return Some(pod.clone()),
             Some(pod) if !situation.is_unavailable(pod) => {}
@@ -58,19 +58,19 @@ fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
 /// As in upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not
 /// ready serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409). Such a Pod is deleted
 /// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit leaves.
-fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> {
+fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<PodRef> {
     let limit = i64::from(max_unavailable(situation.set()));
     let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();
     let unavailable =
-        situation.missing + situation.present().filter(|pod| situation.is_unavailable(pod)).count() as i64;
-    let broken = situation.present().filter(is_broken).count() as i64;
+        situation.missing_count + situation.pods_in_range().filter(|pod| situation.is_unavailable(pod)).count() as i64;
+    let broken = situation.pods_in_range().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
-    plan.unavailable = Some(Unavailable { limit: max_unavailable(situation.set()), now: Some(now) });
+    plan.unavailable = Some(UnavailablePods { limit: max_unavailable(situation.set()), now: Some(now) });
     // The remaining numbers of deletions: of ready Pods, and of all Pods.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);
-    let lowest = situation.lowest_updated();
-    let candidates = situation.wanted.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
+    let lowest = situation.lowest_updatable_ordinal();
+    let candidates = situation.slots_in_range.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
     let (mut victims, mut waiting) = (Vec::new(), 0);
     for pod in candidates.filter_map(|slot| slot.pod.as_ref()).filter(|pod| situation.is_outdated(pod)) {
         let ready = pod.is_ready();

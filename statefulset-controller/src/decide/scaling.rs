@@ -6,15 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use common::{io::Pace, pods::Phase as PodPhase};
+use common::{io::GroupConcurrency, pods::Phase as PodPhase};
 
 use super::{
-    retention::Owners,
-    situation::{self, Situation, Slot},
+    retention::ClaimOwners,
+    situation::{self, OrdinalSlot, PodsByOrdinal},
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero},
-    plan::{Claims, Occasion, Ownership, Phase, Reconcile, Repair, Why, Work, Wrong, revisions::RevisionRole},
+    objects::{POD_NAME_LABEL, StatefulSet, UpdateStrategy, has_leading_zero},
+    plan::{
+        DeletionReason, OwnershipChanges, Phase, PodErrors, PodPlan, PodWork, Repair, RepairOccasion, UnusableClaims,
+        revisions::RevisionRole,
+    },
     snapshot::{PodRef, Snapshot},
 };
 
@@ -26,66 +29,66 @@ pub const MAX_CLAIM_WRITES: usize = 100;
 const MAX_BATCH_SIZE: usize = 500;
 
 /// Whether the sync continues with the next Pod or phase. Has an effect only with `OrderedReady`.
-type Flow = ControlFlow<()>;
+type SyncFlow = ControlFlow<()>;
 
-fn pace(set: &StatefulSet) -> Pace {
-    if set.is_monotonic() { Pace::InOrder } else { Pace::SlowStart(MAX_BATCH_SIZE) }
+fn pace(set: &StatefulSet) -> GroupConcurrency {
+    if set.is_ordered_ready() { GroupConcurrency::Sequential } else { GroupConcurrency::SlowStart(MAX_BATCH_SIZE) }
 }
 
 /// Adds a phase for `work`, and returns whether the next phase follows in the same sync.
-fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> Flow {
+fn add_phase(plan: &mut PodPlan, set: &StatefulSet, work: Vec<PodWork>, flow: SyncFlow) -> SyncFlow {
     if !work.is_empty() {
         plan.phases.push(Phase { pace: pace(set), work });
     }
-    if set.is_monotonic() { flow } else { Continue(()) }
+    if set.is_ordered_ready() { flow } else { Continue(()) }
 }
 
 /// Adds the label of the Pod's name to Pods that lack it, before any other work: the watch does not show changes of such Pods.
 ///
 /// Upstream adds the label once the Pod is ready and its turn has come: `processReplica`, `updateIdentity`.
-pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
+pub fn label_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
     let mut work = Vec::new();
-    for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
+    for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.lacks_name_label()) {
         let Some(ordinal) = pod.ordinal() else { continue };
-        work.push(Work::Repair(Repair {
+        work.push(PodWork::Repair(Repair {
             pod: pod.clone(),
             ordinal,
-            claims: Claims::default(),
-            ownership: Ownership::default(),
-            wrong: Some(Wrong { labels: true, ..Wrong::default() }),
-            occasion: Occasion::Wanted,
+            claims: UnusableClaims::default(),
+            ownership: OwnershipChanges::default(),
+            pod_errors: Some(PodErrors { labels: true, ..PodErrors::default() }),
+            occasion: RepairOccasion::InRange,
         }));
     }
     if !work.is_empty() {
-        plan.phases.push(Phase { pace: Pace::AtOnce, work });
+        plan.phases.push(Phase { pace: GroupConcurrency::AllConcurrent, work });
     }
 }
 
 /// Creates a Pod for every ordinal in range, and repairs the Pods that exist, by ascending ordinal.
 ///
 /// With `OrderedReady`, the first unavailable Pod ends the sync. Upstream: `processReplica`.
-pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
+pub fn plan_pods_in_range(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> SyncFlow {
     let set = situation.set();
     let (mut work, mut flow) = (Vec::new(), Continue(()));
-    for pod in &situation.shadowed {
+    for pod in &situation.shadowed_pods {
         plan.waiting.push(|| format!("Pod {} is ignored: another Pod has its ordinal", pod.meta().name));
     }
-    for slot in &situation.wanted {
+    for slot in &situation.slots_in_range {
         flow = match &slot.pod {
             None => missing(situation, slot.ordinal, plan, &mut work),
             Some(pod) => present(situation, slot, pod, plan, &mut work),
         };
-        if flow.is_break() && set.is_monotonic() {
+        if flow.is_break() && set.is_ordered_ready() {
             break;
         }
     }
-    if !set.is_monotonic() {
-        plan.deferred += situation.deferred;
+    if !set.is_ordered_ready() {
+        plan.deferred_count += situation.deferred_count;
     }
-    end(plan, set, work, flow)
+    add_phase(plan, set, work, flow)
 }
 
-fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: &mut Vec<Work>) -> Flow {
+fn missing(situation: &PodsByOrdinal<'_>, ordinal: i32, plan: &mut PodPlan, work: &mut Vec<PodWork>) -> SyncFlow {
     let (snapshot, set) = (situation.snapshot, situation.set());
     let pod = || set.pod_name(ordinal);
     if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
@@ -94,22 +97,28 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
         plan.claims_to_await.push(claim);
         return Break(());
     }
-    let claims = needed(snapshot, ordinal);
+    let claims = unusable_claims(snapshot, ordinal);
     for claim in &claims.terminating {
         plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
         plan.claims_to_await.push(claim.clone());
     }
-    if claims.deferred > 0 {
-        plan.waiting.push(|| format!("{} claims of Pod {} are left to the next syncs", claims.deferred, pod()));
-        plan.deferred += 1;
-        work.push(Work::CreateClaims { ordinal, claims });
+    if claims.deferred_count > 0 {
+        plan.waiting.push(|| format!("{} claims of Pod {} are left to the next syncs", claims.deferred_count, pod()));
+        plan.deferred_count += 1;
+        work.push(PodWork::CreateClaims { ordinal, claims });
     } else {
-        work.push(Work::Create { ordinal, claims, role: situation.revision_for(ordinal) });
+        work.push(PodWork::Create { ordinal, claims, role: situation.revision_for(ordinal) });
     }
     Break(())
 }
 
-fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reconcile, work: &mut Vec<Work>) -> Flow {
+fn present(
+    situation: &PodsByOrdinal<'_>,
+    slot: &OrdinalSlot,
+    pod: &PodRef,
+    plan: &mut PodPlan,
+    work: &mut Vec<PodWork>,
+) -> SyncFlow {
     let set = situation.set();
     let name = &pod.meta().name;
     if pod.phase.is_terminal() {
@@ -117,44 +126,52 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
             plan.waiting
                 .push(|| format!("Pod {name} has finished and is terminating: it is replaced after its deletion"));
         } else {
-            work.push(Work::Delete { pod: pod.clone(), why: Why::Finished });
+            work.push(PodWork::Delete { pod: pod.clone(), why: DeletionReason::Finished });
         }
         return Break(());
     }
     let pending = pod.phase == PodPhase::Pending;
-    let wrong = is_wrong(set, slot.ordinal, pod);
+    let wrong = pod_errors_of(set, slot.ordinal, pod);
     if pending {
         // Missing claims keep a Pod pending. With `OrderedReady`, all other repairs wait until the Pod is ready.
-        let claims = needed(situation.snapshot, slot.ordinal);
+        let claims = unusable_claims(situation.snapshot, slot.ordinal);
         plan.claims_to_await.extend(claims.terminating.iter().cloned());
-        let wrong = wrong.clone().filter(|_| !set.is_monotonic());
-        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Pending, (plan, work));
+        let wrong = wrong.clone().filter(|_| !set.is_ordered_ready());
+        repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::Pending, (plan, work));
     }
-    if set.is_monotonic()
+    if set.is_ordered_ready()
         && let Some(problem) = blocking(situation, pod)
     {
         if !pending {
             // The owner references do not wait for readiness: a Pod may never become ready, and its claims must be deleted with
             // the set.
-            repair(situation, pod, slot.ordinal, Claims::default(), None, Occasion::Wanted, (plan, work));
+            repair(
+                situation,
+                pod,
+                slot.ordinal,
+                UnusableClaims::default(),
+                None,
+                RepairOccasion::InRange,
+                (plan, work),
+            );
         }
         plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
         if is_stuck(situation, slot, pod) {
-            let why = Why::Stuck { is_current: situation.is_current(pod) };
-            work.push(Work::Delete { pod: pod.clone(), why });
+            let why = DeletionReason::Stuck { is_current: situation.is_current(pod) };
+            work.push(PodWork::Delete { pod: pod.clone(), why });
         }
         return Break(());
     }
     if !pending {
         let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.volumes.is_empty());
-        let claims = if lacks { needed(situation.snapshot, slot.ordinal) } else { Claims::default() };
-        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Wanted, (plan, work));
+        let claims = if lacks { unusable_claims(situation.snapshot, slot.ordinal) } else { UnusableClaims::default() };
+        repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::InRange, (plan, work));
     }
     Continue(())
 }
 
 /// Returns the reason why a Pod blocks other Pods with `OrderedReady`; `None` if it does not.
-fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
+fn blocking(situation: &PodsByOrdinal<'_>, pod: &PodRef) -> Option<&'static str> {
     if pod.meta().is_deleting() {
         Some("is terminating")
     } else if !pod.is_running_and_ready() {
@@ -171,26 +188,26 @@ fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
 /// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum while
 /// a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion to
 /// users; its documentation calls this a forced rollback.
-fn is_stuck(situation: &Situation<'_>, slot: &Slot, pod: &PodRef) -> bool {
+fn is_stuck(situation: &PodsByOrdinal<'_>, slot: &OrdinalSlot, pod: &PodRef) -> bool {
     let gave_up = |pod: &PodRef| situation.is_outdated(pod) && pod.was_never_ready();
-    situation.snapshot.limits.replaces_stuck_pods
-        && matches!(situation.set().update, Update::Rolling(_))
+    situation.snapshot.features.replaces_stuck_pods
+        && matches!(situation.set().update, UpdateStrategy::RollingUpdate(_))
         && situation.revision_for(slot.ordinal) == RevisionRole::Update
         && gave_up(pod)
         && situation
-            .descending(i64::from(slot.ordinal) + 1)
+            .descending_ordinals(i64::from(slot.ordinal) + 1)
             .all(|(_, above)| above.is_some_and(|above| !situation.is_unavailable(above) || gave_up(above)))
 }
 
 /// Returns the claims of an ordinal that are missing or terminating.
-fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
+fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
     let set = &snapshot.set;
-    let mut claims = Claims::default();
-    for (at, template) in set.claims.iter().enumerate() {
+    let mut claims = UnusableClaims::default();
+    for (at, template) in set.claim_templates.iter().enumerate() {
         let name = set.claim_name(template, ordinal);
         match snapshot.claims.get(&name) {
             None if claims.missing.len() < MAX_CLAIM_WRITES => claims.missing.push((at, name)),
-            None => claims.deferred += 1,
+            None => claims.deferred_count += 1,
             Some(claim) if claim.metadata.is_deleting() => claims.terminating.push(name),
             Some(_) => {}
         }
@@ -201,54 +218,63 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
 /// Returns the errors in the Pod of an ordinal; `None` if the Pod is correct. Upstream: `identityMatches`, `storageMatches`.
 ///
 /// A missing label with the Pod's name is not an error here: the adoption or [`label`] adds it.
-fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
+fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<PodErrors> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
-    let claims = set.claims.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
-    let volumes: Vec<_> = claims.filter(|(volume, claim)| pod.claim(volume) != Some(claim.as_str())).collect();
-    (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })
+    let claims =
+        set.claim_templates.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
+    let volumes: Vec<_> =
+        claims.filter(|(volume, claim)| pod.claim_of_volume(volume) != Some(claim.as_str())).collect();
+    (name || labels || !volumes.is_empty()).then_some(PodErrors { name, labels, volumes })
 }
 
 /// Returns the changes of the owner references of an ordinal's existing claims.
-pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownership {
-    let (set, mut ownership) = (&snapshot.set, Ownership::default());
-    for template in &set.claims {
+pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &ClaimOwners) -> OwnershipChanges {
+    let (set, mut ownership) = (&snapshot.set, OwnershipChanges::default());
+    for template in &set.claim_templates {
         let name = set.claim_name(template, ordinal);
         let Some(claim) = snapshot.claims.get(&name) else { continue };
-        let verdict = owners.judge(&claim.metadata.owners);
+        let verdict = owners.judge_references(&claim.metadata.owners);
         if verdict.conflicting {
             ownership.conflicting.push(name);
         }
-        ownership.owners.extend(verdict.change.map(|change| (claim.clone(), change)));
+        ownership.owners.extend(verdict.new_owners.map(|change| (claim.clone(), change)));
     }
     ownership
 }
 
 /// Adds a [`Repair`] to the work if the Pod or its claims need one.
 fn repair(
-    situation: &Situation<'_>,
+    situation: &PodsByOrdinal<'_>,
     pod: &PodRef,
     ordinal: i32,
-    claims: Claims,
-    wrong: Option<Wrong>,
-    occasion: Occasion,
-    (plan, work): (&mut Reconcile, &mut Vec<Work>),
+    claims: UnusableClaims,
+    wrong: Option<PodErrors>,
+    occasion: RepairOccasion,
+    (plan, work): (&mut PodPlan, &mut Vec<PodWork>),
 ) {
     let (set, meta) = (situation.set(), pod.meta());
-    let owners_to_be = Owners::new(set, &meta.name, &meta.uid, occasion == Occasion::Condemned);
-    let mut ownership = ownership(situation.snapshot, ordinal, &owners_to_be);
-    let Ownership { owners, conflicting } = &mut ownership;
-    if claims.deferred > 0 || owners.len() > MAX_CLAIM_WRITES {
+    let owners_to_be = ClaimOwners::new(set, &meta.name, &meta.uid, occasion == RepairOccasion::Condemned);
+    let mut ownership = ownership_changes(situation.snapshot, ordinal, &owners_to_be);
+    let OwnershipChanges { owners, conflicting } = &mut ownership;
+    if claims.deferred_count > 0 || owners.len() > MAX_CLAIM_WRITES {
         owners.truncate(MAX_CLAIM_WRITES);
-        plan.deferred += 1;
+        plan.deferred_count += 1;
     }
     // Upstream reports a conflicting owner each time it processes the owner references of the claims: at each sync of a pending
     // Pod, and otherwise only when the references change.
-    if owners.is_empty() && occasion != Occasion::Pending {
+    if owners.is_empty() && occasion != RepairOccasion::Pending {
         conflicting.clear();
     }
     if !claims.are_usable() || wrong.is_some() || !owners.is_empty() || !conflicting.is_empty() {
-        work.push(Work::Repair(Repair { pod: pod.clone(), ordinal, claims, ownership, wrong, occasion }));
+        work.push(PodWork::Repair(Repair {
+            pod: pod.clone(),
+            ordinal,
+            claims,
+            ownership,
+            pod_errors: wrong,
+            occasion,
+        }));
     }
 }
 
@@ -256,37 +282,45 @@ fn repair(
 ///
 /// With `OrderedReady`, one Pod is deleted at a time: an available Pod, or the Pod that blocks all others. Upstream:
 /// `processCondemned`.
-pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
+pub fn plan_condemned_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> SyncFlow {
     let set = situation.set();
     let (mut claims, mut unprepared) = (Vec::new(), BTreeSet::new());
-    for (ordinal, pod) in &situation.condemned {
-        let deferred = plan.deferred;
-        repair(situation, pod, *ordinal, Claims::default(), None, Occasion::Condemned, (plan, &mut claims));
-        if plan.deferred > deferred {
+    for (ordinal, pod) in &situation.condemned_pods {
+        let deferred = plan.deferred_count;
+        repair(
+            situation,
+            pod,
+            *ordinal,
+            UnusableClaims::default(),
+            None,
+            RepairOccasion::Condemned,
+            (plan, &mut claims),
+        );
+        if plan.deferred_count > deferred {
             unprepared.insert(*ordinal);
         }
     }
-    let _ = end(plan, set, claims, Continue(()));
+    let _ = add_phase(plan, set, claims, Continue(()));
     let first = situation.first_unavailable_condemned().cloned();
     let is_first = |pod: &PodRef| first.as_ref().is_some_and(|first| Arc::ptr_eq(first, pod));
     let (mut work, mut flow) = (Vec::new(), Continue(()));
-    for (ordinal, pod) in &situation.condemned {
+    for (ordinal, pod) in &situation.condemned_pods {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
-        } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
+        } else if set.is_ordered_ready() && blocking(situation, pod).is_some() && !is_first(pod) {
             plan.waiting
                 .push(|| format!("Pod {name} is not deleted: it and a Pod with a lower ordinal are unavailable"));
         } else if unprepared.contains(ordinal) {
             plan.waiting
                 .push(|| format!("Pod {name} is not deleted: not all of its claims have their owner references yet"));
         } else {
-            work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });
+            work.push(PodWork::Delete { pod: pod.clone(), why: DeletionReason::Condemned });
         }
         flow = Break(());
-        if set.is_monotonic() {
+        if set.is_ordered_ready() {
             break;
         }
     }
-    end(plan, set, work, flow)
+    add_phase(plan, set, work, flow)
 }

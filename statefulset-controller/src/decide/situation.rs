@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::retention;
 use crate::{
-    objects::{StatefulSet, Update, has_leading_zero},
+    objects::{StatefulSet, UpdateStrategy, has_leading_zero},
     plan::revisions::{RevisionRole, Revisions},
     snapshot::{PodRef, Snapshot},
 };
@@ -16,7 +16,7 @@ pub const MAX_CLAIMS_PER_SYNC: usize = 5000;
 
 /// An ordinal in range, with its Pod if the Pod exists.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct OrdinalSlot {
     /// An ordinal of the set's range.
     pub ordinal: i32,
     /// The Pod of the ordinal; `None` if it does not exist.
@@ -25,23 +25,23 @@ pub struct Slot {
 
 /// The Pods of a set by ordinal, with the snapshot and the revisions of the sync.
 #[derive(Clone, Debug)]
-pub struct Situation<'a> {
+pub struct PodsByOrdinal<'a> {
     /// The snapshot of the sync.
     pub snapshot: &'a Snapshot,
     /// The current and the update revision.
     pub revisions: &'a Revisions,
     /// All Pods of the set, adopted Pods included.
-    pub claimed: &'a [PodRef],
+    pub claimed_pods: &'a [PodRef],
     /// The ordinals in range that have a Pod or are among [`missing_ordinals`], ascending.
-    pub wanted: Vec<Slot>,
+    pub slots_in_range: Vec<OrdinalSlot>,
     /// Number of ordinals in range that have no Pod and are left to later syncs.
-    pub deferred: i64,
+    pub deferred_count: i64,
     /// Number of ordinals in range that have no Pod.
-    pub missing: i64,
+    pub missing_count: i64,
     /// Pods out of range, by descending ordinal. Pods without an ordinal are ignored.
-    pub condemned: Vec<(i32, PodRef)>,
+    pub condemned_pods: Vec<(i32, PodRef)>,
     /// Pods in range whose ordinal another Pod has, such as `web-01` beside `web-1`. They are ignored.
-    pub shadowed: Vec<PodRef>,
+    pub shadowed_pods: Vec<PodRef>,
 }
 
 /// Returns the ordinals in range without a Pod that one sync handles, ascending.
@@ -60,16 +60,16 @@ pub fn missing_ordinals(
         missing.push(ordinal);
         if created {
             creates += 1;
-            claims += set.claims.len();
+            claims += set.claim_templates.len();
         }
-        if set.is_monotonic() || creates >= MAX_CREATES_PER_SYNC || claims >= MAX_CLAIMS_PER_SYNC {
+        if set.is_ordered_ready() || creates >= MAX_CREATES_PER_SYNC || claims >= MAX_CLAIMS_PER_SYNC {
             break;
         }
     }
     missing
 }
 
-impl<'a> Situation<'a> {
+impl<'a> PodsByOrdinal<'a> {
     /// Divides the Pods into Pods in range, Pods out of range and Pods with the ordinal of another Pod. Sorts them by ordinal.
     pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
@@ -77,7 +77,7 @@ impl<'a> Situation<'a> {
         let (mut condemned, mut shadowed) = (Vec::new(), Vec::new());
         for pod in claimed {
             let Some(ordinal) = pod.ordinal() else { continue };
-            if set.wants(ordinal) {
+            if set.contains_ordinal(ordinal) {
                 // Upstream keeps the Pod that its cache lists last.
                 let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
                 let other = present.get(&ordinal).copied();
@@ -98,11 +98,20 @@ impl<'a> Situation<'a> {
         let count = i64::from(*range.end()) - i64::from(*range.start()) + 1;
         let missing = count - present.len() as i64;
         let deferred = missing - absent.len() as i64;
-        let mut wanted: Vec<Slot> =
-            present.into_iter().map(|(ordinal, pod)| Slot { ordinal, pod: Some(pod.clone()) }).collect();
-        wanted.extend(absent.into_iter().map(|ordinal| Slot { ordinal, pod: None }));
+        let mut wanted: Vec<OrdinalSlot> =
+            present.into_iter().map(|(ordinal, pod)| OrdinalSlot { ordinal, pod: Some(pod.clone()) }).collect();
+        wanted.extend(absent.into_iter().map(|ordinal| OrdinalSlot { ordinal, pod: None }));
         wanted.sort_by_key(|slot| slot.ordinal);
-        Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned, shadowed }
+        Self {
+            snapshot,
+            revisions,
+            claimed_pods: claimed,
+            slots_in_range: wanted,
+            deferred_count: deferred,
+            missing_count: missing,
+            condemned_pods: condemned,
+            shadowed_pods: shadowed,
+        }
     }
 
     /// Returns the set of the snapshot.
@@ -111,20 +120,20 @@ impl<'a> Situation<'a> {
     }
 
     /// Returns the Pods in range, by ascending ordinal.
-    pub fn present(&self) -> impl DoubleEndedIterator<Item = &PodRef> {
-        self.wanted.iter().filter_map(|slot| slot.pod.as_ref())
+    pub fn pods_in_range(&self) -> impl DoubleEndedIterator<Item = &PodRef> {
+        self.slots_in_range.iter().filter_map(|slot| slot.pod.as_ref())
     }
 
     /// Returns the Pod of an ordinal in range, if the Pod exists.
     fn pod(&self, ordinal: i32) -> Option<&PodRef> {
-        let at = self.wanted.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
-        self.wanted.get(at)?.pod.as_ref()
+        let at = self.slots_in_range.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
+        self.slots_in_range.get(at)?.pod.as_ref()
     }
 
     /// Returns the ordinals in range from the highest down to `lowest`, with their Pods.
     ///
     /// A caller must stop at the first ordinal without a Pod, so that its work depends on the number of Pods.
-    pub fn descending(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&PodRef>)> {
+    pub fn descending_ordinals(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&PodRef>)> {
         let range = self.set().ordinals();
         let lowest = i64::from(*range.start()).max(lowest);
         let ordinals = (lowest..=i64::from(*range.end())).rev().filter_map(|ordinal| i32::try_from(ordinal).ok());
@@ -132,7 +141,7 @@ impl<'a> Situation<'a> {
     }
 
     /// Returns the lowest ordinal that a rolling update may replace: the start of the range plus the partition.
-    pub fn lowest_updated(&self) -> i64 {
+    pub fn lowest_updatable_ordinal(&self) -> i64 {
         let set = self.set();
         i64::from(set.start) + i64::from(set.partition())
     }
@@ -153,11 +162,11 @@ impl<'a> Situation<'a> {
     /// Returns the blocking Pod out of range with the lowest ordinal; `None` if a Pod in range is missing or blocks.
     pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
         // If a Pod in range is missing, `wanted` contains the first missing ordinal, which blocks the Pods out of range.
-        let blocks = |slot: &Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
-        if self.wanted.iter().any(blocks) {
+        let blocks = |slot: &OrdinalSlot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
+        if self.slots_in_range.iter().any(blocks) {
             return None;
         }
-        self.condemned.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(_, pod)| pod)
+        self.condemned_pods.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(_, pod)| pod)
     }
 
     /// Returns the revision from which the Pod of an ordinal is created. Upstream: `newVersionedStatefulSetPod`.
@@ -165,9 +174,9 @@ impl<'a> Situation<'a> {
         let set = self.set();
         let below = |count: i32| i64::from(ordinal) < i64::from(set.start) + i64::from(count);
         let stays = match &set.update {
-            Update::OnDelete => false,
-            Update::Rolling(Some(rolling)) => below(rolling.partition),
-            Update::Rolling(None) => below(set.status.current_replicas),
+            UpdateStrategy::OnDelete => false,
+            UpdateStrategy::RollingUpdate(Some(rolling)) => below(rolling.partition),
+            UpdateStrategy::RollingUpdate(None) => below(set.status.current_replicas),
         };
         if stays { RevisionRole::Current } else { RevisionRole::Update }
     }
@@ -193,9 +202,9 @@ impl<'a> Situation<'a> {
 pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
     let set = &snapshot.set;
     let pod = set.pod_name(ordinal);
-    let mut names = set.claims.iter().map(|template| set.claim_name(template, ordinal));
+    let mut names = set.claim_templates.iter().map(|template| set.claim_name(template, ordinal));
     names.find(|name| {
         let claim = snapshot.claims.get(name);
-        claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &pod))
+        claim.is_some_and(|claim| retention::is_claim_stale(set.retention, &claim.metadata.owners, &pod))
     })
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use common::pods::next_availability_check;
 use jiff::Timestamp;
 
-use super::situation::Situation;
+use super::situation::PodsByOrdinal;
 use crate::{
-    objects::{StatefulSet, Status, Update},
+    objects::{StatefulSet, Status, UpdateStrategy},
     snapshot::PodRef,
 };
 
 /// Counts the Pods in range and out of range. For a terminating set, counts all Pods.
-pub fn count(situation: &Situation<'_>) -> Status {
+pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
     let set = situation.set();
     let revisions = situation.revisions;
     let mut status = Status {
@@ -22,9 +22,9 @@ pub fn count(situation: &Situation<'_>) -> Status {
         collision_count: Some(revisions.collisions),
         ..Status::default()
     };
-    let numbered = situation.present().chain(situation.condemned.iter().map(|(_, pod)| pod));
+    let numbered = situation.pods_in_range().chain(situation.condemned_pods.iter().map(|(_, pod)| pod));
     let pods: Vec<&PodRef> =
-        if situation.snapshot.owner.deleting { situation.claimed.iter().collect() } else { numbered.collect() };
+        if situation.snapshot.owner.is_deleting { situation.claimed_pods.iter().collect() } else { numbered.collect() };
     for pod in pods {
         let terminating = pod.meta().is_deleting();
         let ready = pod.is_running_and_ready();
@@ -41,13 +41,13 @@ pub fn count(situation: &Situation<'_>) -> Status {
 /// Lowers `currentReplicas` by the number of Pods of the current revision that were deleted for an update.
 ///
 /// Upstream subtracts every deletion, regardless of the revision, and may get below zero, which the server refuses.
-pub fn lowered(counted: &Status, deletions: i32) -> Status {
+pub fn with_lowered_current_replicas(counted: &Status, deletions: i32) -> Status {
     Status { current_replicas: counted.current_replicas.saturating_sub(deletions).max(0), ..counted.clone() }
 }
 
 /// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`.
-pub fn complete(set: &StatefulSet, status: &Status) -> Status {
-    let done = matches!(set.update, Update::Rolling(_))
+pub fn complete_rollout(set: &StatefulSet, status: &Status) -> Status {
+    let done = matches!(set.update, UpdateStrategy::RollingUpdate(_))
         && status.updated_replicas == status.replicas
         && status.ready_replicas == status.replicas
         && status.replicas == set.replicas;
@@ -63,7 +63,7 @@ pub fn complete(set: &StatefulSet, status: &Status) -> Status {
 ///
 /// `at` is the time at which the status counted the available Pods. With a later time, a Pod that becomes available in between
 /// would be neither counted nor checked again.
-pub fn next_check(
+pub fn time_to_availability(
     set: &StatefulSet,
     claimed: &[PodRef],
     status: &Status,

@@ -8,7 +8,7 @@ use common::{
     meta::{Annotations, Meta},
     object::{Object, Resource},
     quantity::Quantity,
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class"
 
 /// The fields of a PersistentVolumeClaim that the controller reads.
 #[derive(Debug, Deserialize)]
-pub struct Claim {
+pub struct CachedClaim {
     /// Metadata, without labels, annotations and finalizers.
     pub metadata: Meta,
     /// The requested storage, access modes, storage class and volume mode.
@@ -28,16 +28,16 @@ pub struct Claim {
     pub spec: ClaimSpec,
 }
 
-impl Object for Claim {
+impl Object for CachedClaim {
     const RESOURCE: Resource = CLAIMS;
     type Indexes = ();
-    const PROTOBUF: Option<&'static Message> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         let annotations = &self.metadata.annotations;
         self.spec.storage_class =
             self.spec.storage_class.take().or_else(|| annotations.get(STORAGE_CLASS_ANNOTATION).map(Text::new));
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn the_storage_class_is_read_from_its_old_annotation() {
         let json = json!({"metadata": {"name": "c", "annotations": {STORAGE_CLASS_ANNOTATION: "fast"}}, "spec": {}});
-        let mut claim: Claim = serde_json::from_str(&json.to_string()).unwrap();
-        claim.trim();
+        let mut claim: CachedClaim = serde_json::from_str(&json.to_string()).unwrap();
+        claim.drop_unneeded_fields();
         assert_eq!(claim.spec.storage_class.as_deref(), Some("fast"));
         assert_eq!(claim.metadata.annotations.get(STORAGE_CLASS_ANNOTATION), None);
     }

@@ -6,12 +6,12 @@ use common::{
     conditions::seconds,
     head::Head,
     intern::Text,
-    json::Str,
+    json::JsonStr,
     meta::{Annotations, Meta},
     object::{Object, Resource},
-    pods::{PODS, Phase, Pod, Readiness, Spec, Status},
+    pods::{PODS, Phase, Pod, PodSpec, PodStatus, Readiness},
     store::{ByController, OrphansByNamespace},
-    wire::{Message, messages},
+    wire::{MessageSchema, messages},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
@@ -52,7 +52,7 @@ impl CachedPod {
     }
 
     /// Returns the name of the claim that the volume mounts; `None` if no volume of this name mounts a claim.
-    pub fn claim(&self, volume: &str) -> Option<&str> {
+    pub fn claim_of_volume(&self, volume: &str) -> Option<&str> {
         let at = self.claims.binary_search_by(|(name, _)| name.as_str().cmp(volume)).ok()?;
         self.claims.get(at).map(|(_, claim)| claim.as_str())
     }
@@ -71,7 +71,7 @@ impl CachedPod {
     }
 
     /// Returns whether the Pod lacks `statefulset.kubernetes.io/pod-name`, the label by which Pods are watched.
-    pub fn is_unlabelled(&self) -> bool {
+    pub fn lacks_name_label(&self) -> bool {
         self.pod.meta.labels.get(POD_NAME_LABEL).is_none()
     }
 
@@ -89,15 +89,15 @@ impl CachedPod {
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
-    const PROTOBUF: Option<&'static Message> = Some(&messages::POD);
-    const CONCERNS: Option<fn(&Head<'_>) -> bool> =
-        Some(|head| head.controller().is_none_or(|kind| kind == STATEFUL_SETS.kind));
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
+    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+        Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.pod.meta.annotations = Annotations::default();
         self.pod.meta.finalizers = Box::default();
     }
@@ -140,8 +140,8 @@ impl<'de> Deserialize<'de> for CachedPod {
         let status = status.unwrap_or_default();
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
         let never_ready = status.was_never_ready();
-        let status = Status { phase, readiness: status.readiness(), ..Status::default() };
-        Ok(Self { pod: Pod::new(metadata, Spec::default(), &status), claims: claims.into(), never_ready })
+        let status = PodStatus { phase, readiness: status.readiness(), ..PodStatus::default() };
+        Ok(Self { pod: Pod::new(metadata, PodSpec::default(), &status), claims: claims.into(), never_ready })
     }
 }
 
@@ -150,7 +150,7 @@ impl<'de> Deserialize<'de> for CachedPod {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow, default)]
-    phase: Option<Str<'a>>,
+    phase: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
     conditions: Option<Vec<WireCondition<'a>>>,
     #[serde(default, with = "seconds")]
@@ -163,7 +163,7 @@ struct WireCondition<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    status: Option<Str<'a>>,
+    status: Option<JsonStr<'a>>,
     #[serde(default, with = "seconds")]
     last_transition_time: Option<Timestamp>,
 }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn only_pods_of_sets_and_orphans_are_cached() {
         for (owner, keep) in [(Some("StatefulSet"), true), (None, true), (Some("ReplicaSet"), false)] {
-            assert_eq!(pod(owner, json!({})).keep(), keep, "{owner:?}");
+            assert_eq!(pod(owner, json!({})).is_cached(), keep, "{owner:?}");
         }
     }
 
@@ -226,7 +226,10 @@ mod tests {
     fn claims_are_found_by_the_name_of_their_volume() {
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}, {"name": "tmp", "emptyDir": {}}]);
         let pod = pod(None, json!({ "volumes": volumes }));
-        assert_eq!((pod.claim("data"), pod.claim("tmp"), pod.claim("x")), (Some("data-web-0"), None, None));
+        assert_eq!(
+            (pod.claim_of_volume("data"), pod.claim_of_volume("tmp"), pod.claim_of_volume("x")),
+            (Some("data-web-0"), None, None)
+        );
     }
 
     #[test]
@@ -234,7 +237,7 @@ mod tests {
         let volume =
             |n: usize| json!({"name": format!("v{n}"), "persistentVolumeClaim": {"claimName": format!("c{n}")}});
         let pod = pod(None, json!({"volumes": (0..40).rev().map(volume).collect::<Vec<_>>()}));
-        assert!((0..40).all(|n| pod.claim(&format!("v{n}")) == Some(format!("c{n}").as_str())));
+        assert!((0..40).all(|n| pod.claim_of_volume(&format!("v{n}")) == Some(format!("c{n}").as_str())));
     }
 
     /// STATEFULSET-68.

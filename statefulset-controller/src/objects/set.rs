@@ -32,17 +32,17 @@ pub struct StatefulSet {
     /// `spec.template` with the bytes that the server sent.
     pub template: Raw,
     /// `spec.volumeClaimTemplates` in their order.
-    pub claims: Vec<ClaimTemplate>,
+    pub claim_templates: Vec<ClaimTemplate>,
     /// The subdomain of the Pods (`spec.serviceName`).
-    pub service: Text,
+    pub service_name: Text,
     /// The order of creations and deletions (`spec.podManagementPolicy`). Unknown values count as `OrderedReady`.
-    pub management: Management,
+    pub management: PodManagementPolicy,
     /// `spec.updateStrategy`. Unknown types count as `RollingUpdate`.
-    pub update: Update,
+    pub update: UpdateStrategy,
     /// How many unused revisions are kept (`spec.revisionHistoryLimit`), 10 by default. A negative number keeps all.
-    pub history: i32,
+    pub revision_history_limit: i32,
     /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
-    pub retention: Retention,
+    pub retention: ClaimRetentionPolicy,
     /// The status in the cache, zero and empty if the set has no status yet.
     pub status: Status,
 }
@@ -60,7 +60,7 @@ pub struct ClaimTemplate {
 
 /// The order in which Pods are created and deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Management {
+pub enum PodManagementPolicy {
     /// One Pod after the other, each after the Pods before it are available.
     OrderedReady,
     /// All Pods at the same time.
@@ -69,17 +69,17 @@ pub enum Management {
 
 /// The way in which a changed template reaches existing Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Update {
+pub enum UpdateStrategy {
     /// Users delete Pods, and the controller creates the replacements from the new template.
     OnDelete,
     /// The controller replaces outdated Pods. `None` if `rollingUpdate` is not set.
-    Rolling(Option<Rolling>),
+    RollingUpdate(Option<RollingUpdate>),
 }
 
 /// The limits of a rolling update (`spec.updateStrategy.rollingUpdate`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Rolling {
+pub struct RollingUpdate {
     /// The number of Pods, counted from the lowest ordinal, that keep the current revision. 0 by default.
     #[serde(deserialize_with = "null_as_default")]
     pub partition: i32,
@@ -89,7 +89,7 @@ pub struct Rolling {
 
 /// What happens to a claim when its Pod or its set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum ClaimRetention {
     /// The claim is kept.
     #[default]
     Retain,
@@ -99,11 +99,11 @@ pub enum Keep {
 
 /// What happens to claims (`spec.persistentVolumeClaimRetentionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
+pub struct ClaimRetentionPolicy {
     /// What happens to the claims when the set is deleted.
-    pub when_deleted: Keep,
+    pub when_deleted: ClaimRetention,
     /// What happens to the claims of a Pod when a scale-down deletes the Pod.
-    pub when_scaled: Keep,
+    pub when_scaled: ClaimRetention,
 }
 
 /// The fields of a set's `status` that this controller writes.
@@ -140,7 +140,7 @@ pub struct Status {
 
 impl Status {
     /// Returns whether this status must be written over `stored`. A different collision count alone is no reason to write.
-    pub fn differs(&self, stored: &Self) -> bool {
+    pub fn differs_from(&self, stored: &Self) -> bool {
         let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
         self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
     }
@@ -157,8 +157,8 @@ fn none_as_zero<S: Serializer>(n: &Option<i32>, serializer: S) -> Result<S::Ok, 
 
 impl StatefulSet {
     /// Returns whether each Pod waits for the Pods before it (`OrderedReady`).
-    pub fn is_monotonic(&self) -> bool {
-        self.management == Management::OrderedReady
+    pub fn is_ordered_ready(&self) -> bool {
+        self.management == PodManagementPolicy::OrderedReady
     }
 
     /// Returns the `replicas` ordinals from `start` on.
@@ -171,7 +171,7 @@ impl StatefulSet {
     }
 
     /// Returns whether the ordinal is in [`ordinals`](Self::ordinals).
-    pub fn wants(&self, ordinal: i32) -> bool {
+    pub fn contains_ordinal(&self, ordinal: i32) -> bool {
         self.ordinals().contains(&ordinal)
     }
 
@@ -188,8 +188,8 @@ impl StatefulSet {
     /// Returns the number of Pods, counted from the lowest ordinal, that a rolling update does not replace.
     pub fn partition(&self) -> i32 {
         match &self.update {
-            Update::Rolling(Some(rolling)) => rolling.partition,
-            Update::Rolling(None) | Update::OnDelete => 0,
+            UpdateStrategy::RollingUpdate(Some(rolling)) => rolling.partition,
+            UpdateStrategy::RollingUpdate(None) | UpdateStrategy::OnDelete => 0,
         }
     }
 }
@@ -202,7 +202,7 @@ impl Object for StatefulSet {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
     }
 }
@@ -252,7 +252,7 @@ struct WireUpdate {
     #[serde(default, rename = "type")]
     kind: Text,
     #[serde(default)]
-    rolling_update: Option<Rolling>,
+    rolling_update: Option<RollingUpdate>,
 }
 
 #[derive(Deserialize)]
@@ -289,26 +289,27 @@ impl Wire {
         }
         let claims = spec.volume_claim_templates.unwrap_or_default().into_iter().map(claim_template);
         let update = match spec.update_strategy {
-            Some(update) if &*update.kind == "OnDelete" => Update::OnDelete,
-            Some(update) => Update::Rolling(update.rolling_update),
-            None => Update::Rolling(None),
+            Some(update) if &*update.kind == "OnDelete" => UpdateStrategy::OnDelete,
+            Some(update) => UpdateStrategy::RollingUpdate(update.rolling_update),
+            None => UpdateStrategy::RollingUpdate(None),
         };
-        if let Update::Rolling(Some(Rolling { partition: partition @ ..0, .. })) = update {
+        if let UpdateStrategy::RollingUpdate(Some(RollingUpdate { partition: partition @ ..0, .. })) = update {
             return Err(format!("spec.updateStrategy.rollingUpdate.partition is {partition}"));
         }
         // Unknown values count as the values that delete less: `OrderedReady`, and `Retain` for both events.
         let parallel = &*spec.pod_management_policy == "Parallel";
-        let retention = spec.persistent_volume_claim_retention_policy.map_or_else(Retention::default, |policy| {
-            let known = |word: &Text| match word.as_str() {
-                "Delete" => Some(Keep::Delete),
-                "Retain" => Some(Keep::Retain),
-                _ => None,
-            };
-            match (known(&policy.when_deleted), known(&policy.when_scaled)) {
-                (Some(when_deleted), Some(when_scaled)) => Retention { when_deleted, when_scaled },
-                _ => Retention::default(),
-            }
-        });
+        let retention =
+            spec.persistent_volume_claim_retention_policy.map_or_else(ClaimRetentionPolicy::default, |policy| {
+                let known = |word: &Text| match word.as_str() {
+                    "Delete" => Some(ClaimRetention::Delete),
+                    "Retain" => Some(ClaimRetention::Retain),
+                    _ => None,
+                };
+                match (known(&policy.when_deleted), known(&policy.when_scaled)) {
+                    (Some(when_deleted), Some(when_scaled)) => ClaimRetentionPolicy { when_deleted, when_scaled },
+                    _ => ClaimRetentionPolicy::default(),
+                }
+            });
         Ok(StatefulSet {
             metadata,
             replicas,
@@ -316,11 +317,11 @@ impl Wire {
             min_ready_seconds,
             selector,
             template,
-            claims: claims.collect::<Result<_, _>>()?,
-            service: spec.service_name,
-            management: if parallel { Management::Parallel } else { Management::OrderedReady },
+            claim_templates: claims.collect::<Result<_, _>>()?,
+            service_name: spec.service_name,
+            management: if parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady },
             update,
-            history: spec.revision_history_limit.unwrap_or(10),
+            revision_history_limit: spec.revision_history_limit.unwrap_or(10),
             retention,
             status: status.unwrap_or_default(),
         })

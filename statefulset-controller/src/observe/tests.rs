@@ -3,19 +3,19 @@ use common::{
     clock::Clock,
     controller::Controller as _,
     events::Recorder,
-    gate::gate,
-    meta::{Meta, Version},
+    gate::closed_gate,
+    meta::{Meta, ResourceVersion},
     metrics::Metrics,
-    queue::{Backoff, Queue},
-    runtime::{Context, Shared},
-    settings::Settings,
+    queue::{BackoffSettings, Queue},
+    runtime::{LoopContext, SharedValues},
+    settings::OperatorSettings,
 };
 use serde_json::json;
 
 use super::*;
 use crate::{
     objects::CLAIMS,
-    world::{empty, now},
+    world::{empty_set, now},
 };
 
 /// Returns a controller whose caches the test fills. Its API server never answers.
@@ -24,37 +24,37 @@ fn controller() -> StatefulSetController {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     let clock = Clock::simulated(now(), 0);
-    let (_, gate) = gate(clock.clone());
-    let context = Context {
+    let (_, gate) = closed_gate(clock.clone());
+    let context = LoopContext {
         api: Api::new(kube::Client::new(silent, "default"), clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::silent("test", clock.clone()),
-        settings: Arc::new(Settings::new()),
+        recorder: Recorder::discarding("test", clock.clone()),
+        settings: Arc::new(OperatorSettings::new()),
         metrics: Metrics::new(),
-        accounts: None,
-        sampler: None,
-        shared: Shared::default(),
+        account_observer: None,
+        write_sampler: None,
+        shared_values: SharedValues::default(),
         clock: clock.clone(),
         gate,
     };
-    StatefulSetController::new(context, Queue::new(clock, Backoff::default(), None))
+    StatefulSetController::new(context, Queue::new(clock, BackoffSettings::default(), None))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_template_is_parsed_once_until_it_changes() {
     let controller = controller();
-    let mut set = empty(3).set;
+    let mut set = empty_set(3).set;
     let mut template = |version: u64| {
         set["metadata"]["resourceVersion"] = json!(version.to_string());
         set["status"] = json!({"replicas": version});
         if version > 2 {
             set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:b");
         }
-        controller
-            .sets
-            .store()
-            .fill(vec![serde_json::from_str(&set.to_string()).unwrap()], Version::parse(&version.to_string()));
+        controller.sets.store().replace_for_tests(
+            vec![serde_json::from_str(&set.to_string()).unwrap()],
+            ResourceVersion::parse(&version.to_string()),
+        );
         match controller.observe(&Key::new("shop", "web"), now()) {
-            Ok(Observed::Ready(snapshot)) => snapshot.template,
+            Ok(Observation::Ready(snapshot)) => snapshot.template,
             _ => panic!("the caches allow a decision"),
         }
     };
@@ -67,13 +67,13 @@ async fn a_template_is_parsed_once_until_it_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
     let (controller, key) = (controller(), Key::new("shop", "web"));
-    let set = serde_json::from_str(&empty(3).set.to_string()).unwrap();
-    controller.sets.store().fill(vec![set], Version::parse("5"));
-    controller.claims.store().fill(Vec::new(), Version::parse("8"));
-    controller.ledger.wrote(&Uid::new("SET"), CLAIMS, Version::parse("9"));
-    let claim = Meta { namespace: "shop".into(), resource_version: Version::parse("9"), ..Meta::default() };
-    assert!(matches!(controller.observe(&key, now()), Ok(Observed::Waiting { .. })));
+    let set = serde_json::from_str(&empty_set(3).set.to_string()).unwrap();
+    controller.sets.store().replace_for_tests(vec![set], ResourceVersion::parse("5"));
+    controller.claims.store().replace_for_tests(Vec::new(), ResourceVersion::parse("8"));
+    controller.ledger.record_write(&Uid::new("SET"), CLAIMS, ResourceVersion::parse("9"));
+    let claim = Meta { namespace: "shop".into(), resource_version: ResourceVersion::parse("9"), ..Meta::default() };
+    assert!(matches!(controller.observe(&key, now()), Ok(Observation::Waiting { .. })));
     assert!(controller.awaited_writes.take(CLAIMS, &claim).is_empty());
-    controller.waiting(&key);
+    controller.on_waiting(&key);
     assert_eq!(controller.awaited_writes.take(CLAIMS, &claim), [key]);
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use super::{Plan, mismatch::Mismatches};
+use super::{Plan, mismatch::ClaimMismatches};
 
 impl Explain for Plan {
     fn situation(&self) -> String {
         if self.problem.is_some() {
             return String::new();
         }
-        let counted = &self.reconcile.counted;
+        let counted = &self.reconcile.counted_status;
         format!(
             "{} Pods wanted: {} exist, {} ready, {} available; {} of revision {}, {} of revision {}",
             self.set.replicas,
@@ -25,15 +25,15 @@ impl Explain for Plan {
         )
     }
 
-    fn waiting(&self) -> Vec<String> {
+    fn wait_reasons(&self) -> Vec<String> {
         if let Some(problem) = &self.problem {
             return vec![problem.to_string()];
         }
         let mut waiting = self.reconcile.waiting.clone().into_vec();
-        if self.reconcile.deferred > 0 {
-            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred));
+        if self.reconcile.deferred_count > 0 {
+            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred_count));
         }
-        let Mismatches { listed, unlisted } = &self.mismatches;
+        let ClaimMismatches { listed, unlisted_count: unlisted } = &self.mismatches;
         waiting.extend(listed.iter().map(ToString::to_string));
         if *unlisted > 0 {
             waiting.push(format!("{unlisted} more claims do not match their volumeClaimTemplates"));

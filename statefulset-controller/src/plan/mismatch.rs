@@ -6,16 +6,16 @@ use common::intern::Text;
 
 /// The claims of Pods in range that do not match their templates, grouped by difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mismatches {
+pub struct ClaimMismatches {
     /// The differences, at most [`MAX_MISMATCHES`](crate::decide::mismatch::MAX_MISMATCHES).
-    pub listed: Vec<Mismatch>,
+    pub listed: Vec<ClaimMismatch>,
     /// Number of claims whose difference is not listed.
-    pub unlisted: usize,
+    pub unlisted_count: usize,
 }
 
 /// Claims that differ from their template in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub struct ClaimMismatch {
     /// `metadata.name` of the claim template.
     pub template: Text,
     /// Name of the first claim with this difference.
@@ -23,19 +23,19 @@ pub struct Mismatch {
     /// The difference in words.
     pub shortfall: String,
     /// Number of other claims of the template with the same difference.
-    pub others: usize,
+    pub other_claims: usize,
 }
 
-impl Mismatch {
+impl ClaimMismatch {
     /// Returns the template and the difference, without the names of claims: one report covers all claims with this difference.
     pub fn difference(&self) -> String {
         format!("{}: {}", self.template, self.shortfall)
     }
 }
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for ClaimMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { template, claim, shortfall, others } = self;
+        let Self { template, claim, shortfall, other_claims: others } = self;
         write!(
             f,
             "PersistentVolumeClaim {claim} does not match volumeClaimTemplate {template} and is used as it is: {shortfall}"

@@ -16,7 +16,7 @@ pub struct Revisions {
     /// The stored revisions, oldest first.
     pub stored: Vec<RevisionRef>,
     /// The write that precedes the work on Pods.
-    pub step: Step,
+    pub revision_write: RevisionWrite,
     /// The revision of Pods before the rolling update.
     pub current: Revision,
     /// The revision of the set's template.
@@ -46,7 +46,7 @@ pub enum RevisionRole {
 
 /// The write of a revision that precedes the work on Pods.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum RevisionWrite {
     /// The revisions are as needed.
     Nothing,
     /// An earlier revision equals the template and becomes the newest.
@@ -69,12 +69,12 @@ pub struct Revision {
     /// `metadata.name`, which Pods have in the label `controller-revision-hash`.
     pub name: Text,
     /// The place where the Pod template is found.
-    pub source: Source,
+    pub source: TemplateSource,
 }
 
 /// The place where a revision's Pod template is found.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum TemplateSource {
     /// The stored revision. The template is read from the server, because the cache keeps only a digest of the data.
     Stored(RevisionRef),
     /// The set, because the stored revision holds the same template.
@@ -82,32 +82,34 @@ pub enum Source {
     /// The set, because this sync stores the revision.
     Template(Arc<PodTemplate>),
     /// No place: only the status of a terminating set names the revision, and its template is unknown.
-    Recorded,
+    OnlyNameKnown,
 }
 
 impl Revision {
     /// Creates a [`Revision`] from a stored revision. `template` is the template of the set.
-    pub fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
-        let source = if revision.holds(template.data()) {
-            Source::StoredTemplate(Arc::clone(template))
+    pub fn from_stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
+        let source = if revision.has_data(template.data()) {
+            TemplateSource::StoredTemplate(Arc::clone(template))
         } else {
-            Source::Stored(Arc::clone(revision))
+            TemplateSource::Stored(Arc::clone(revision))
         };
         Self { name: Text::new(&revision.meta.name), source }
     }
 
     /// Creates the revision `name` of the set's template.
-    pub fn of_template(template: &Arc<PodTemplate>, name: &str) -> Self {
-        Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
+    pub fn from_template(template: &Arc<PodTemplate>, name: &str) -> Self {
+        Self { name: Text::new(name), source: TemplateSource::Template(Arc::clone(template)) }
     }
 }
 
-impl Source {
+impl TemplateSource {
     /// Returns the Pod template if the set holds it; `None` if it must be read from the server.
-    pub fn known(&self) -> Option<Value> {
+    pub fn template_in_set(&self) -> Option<Value> {
         match self {
-            Self::StoredTemplate(template) | Self::Template(template) => revision::template_in(template.data().bytes()),
-            Self::Stored(_) | Self::Recorded => None,
+            Self::StoredTemplate(template) | Self::Template(template) => {
+                revision::extract_template(template.data().bytes())
+            }
+            Self::Stored(_) | Self::OnlyNameKnown => None,
         }
     }
 }

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use common::{clock::Clock, meta::Version, metrics::Metrics, object::Object, queue::Backoff};
+use common::{clock::Clock, meta::ResourceVersion, metrics::Metrics, object::Object, queue::BackoffSettings};
 use serde_json::json;
 
 use super::*;
 use crate::world::{PodBuilder, pod, world};
 
 struct Ground {
-    watch: Watch,
+    watch: EventHandlers,
     clock: Clock,
 }
 
@@ -18,13 +18,16 @@ fn read<T: Object>(value: &serde_json::Value) -> T {
 fn ground(min_ready_seconds: i32) -> Ground {
     let clock = Clock::simulated(crate::world::now(), 1);
     let sets: Arc<Store<StatefulSet>> = Arc::default();
-    sets.fill(vec![read(&world(3).spec("minReadySeconds", json!(min_ready_seconds)).set)], Version::parse("9"));
-    let watch = Watch {
-        queue: Queue::new(clock.clone(), Backoff::default(), None),
+    sets.replace_for_tests(
+        vec![read(&world(3).spec("minReadySeconds", json!(min_ready_seconds)).set)],
+        ResourceVersion::parse("9"),
+    );
+    let watch = EventHandlers {
+        queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
-        awaited: Arc::default(),
+        awaited_claims: Arc::default(),
         awaited_writes: Arc::default(),
         reports: Arc::default(),
         templates: Arc::default(),
@@ -39,8 +42,8 @@ fn cached(pod: &PodBuilder, version: u64) -> Arc<CachedPod> {
 }
 
 impl Ground {
-    fn brings(&self, event: &Event<CachedPod>) -> usize {
-        self.watch.on_pod(event, Origin::Watch);
+    fn brings(&self, event: &CacheEvent<CachedPod>) -> usize {
+        self.watch.on_pod(event, ChangeOrigin::Watch);
         self.watch.queue.len()
     }
 }
@@ -49,19 +52,19 @@ impl Ground {
 #[tokio::test(start_paused = true)]
 async fn a_pod_event_enqueues_its_set() {
     for (event, keys) in [
-        (Event::Added(cached(&pod(0), 1)), 1),
-        (Event::Deleted(cached(&pod(0), 1)), 1),
-        (Event::Added(cached(&pod(0).orphan(), 1)), 1),
-        (Event::Deleted(cached(&pod(0).orphan(), 1)), 0),
-        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 1) }, 0),
-        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 2) }, 1),
-        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0).orphan(), 2) }, 1),
-        (Event::Updated { old: cached(&pod(0).orphan(), 1), new: cached(&pod(0).orphan(), 2) }, 0),
+        (CacheEvent::Added(cached(&pod(0), 1)), 1),
+        (CacheEvent::Deleted(cached(&pod(0), 1)), 1),
+        (CacheEvent::Added(cached(&pod(0).orphan(), 1)), 1),
+        (CacheEvent::Deleted(cached(&pod(0).orphan(), 1)), 0),
+        (CacheEvent::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 1) }, 0),
+        (CacheEvent::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 2) }, 1),
+        (CacheEvent::Updated { old: cached(&pod(0), 1), new: cached(&pod(0).orphan(), 2) }, 1),
+        (CacheEvent::Updated { old: cached(&pod(0).orphan(), 1), new: cached(&pod(0).orphan(), 2) }, 0),
     ] {
         assert_eq!(ground(0).brings(&event), keys);
     }
     let ground = ground(0);
-    ground.watch.on_pod(&Event::Added(cached(&pod(0), 1)), Origin::Initial);
+    ground.watch.on_pod(&CacheEvent::Added(cached(&pod(0), 1)), ChangeOrigin::Initial);
     assert!(ground.watch.queue.is_empty(), "the first list of sets enqueues every set");
 }
 
@@ -69,28 +72,28 @@ async fn a_pod_event_enqueues_its_set() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_available() {
     let ground = ground(10);
-    let change = Event::Updated { old: cached(&pod(0).unready(), 1), new: cached(&pod(0).ready(0), 2) };
+    let change = CacheEvent::Updated { old: cached(&pod(0).unready(), 1), new: cached(&pod(0).ready(0), 2) };
     assert_eq!(ground.brings(&change), 1);
-    let key = ground.watch.queue.next().await.unwrap();
-    ground.watch.queue.done(&key);
+    let key = ground.watch.queue.next_key().await.unwrap();
+    ground.watch.queue.mark_done(&key);
     ground.clock.sleep(Duration::from_millis(9900)).await;
     assert!(ground.watch.queue.is_empty());
     ground.clock.sleep(Duration::from_millis(200)).await;
-    assert_eq!(ground.watch.queue.next().await, Some(key));
+    assert_eq!(ground.watch.queue.next_key().await, Some(key));
 }
 
 /// STATEFULSET-5, STATEFULSET-80.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);
-    let claim: Arc<Claim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
-    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)), Origin::Watch);
+    let claim: Arc<CachedClaim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
+    ground.watch.on_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
     assert!(ground.watch.queue.is_empty());
-    ground.watch.awaited.replace(&Key::new("shop", "web"), vec![claim.metadata.key()]);
-    ground.watch.on_claim(&Event::Added(Arc::clone(&claim)), Origin::Watch);
+    ground.watch.awaited_claims.replace(&Key::new("shop", "web"), vec![claim.metadata.key()]);
+    ground.watch.on_claim(&CacheEvent::Added(Arc::clone(&claim)), ChangeOrigin::Watch);
     assert!(ground.watch.queue.is_empty());
-    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)), Origin::Watch);
-    ground.watch.on_claim(&Event::Deleted(claim), Origin::Watch);
+    ground.watch.on_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
+    ground.watch.on_claim(&CacheEvent::Deleted(claim), ChangeOrigin::Watch);
     assert_eq!(ground.watch.queue.len(), 1);
 }
 
@@ -98,12 +101,12 @@ async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
 async fn entries_of_a_deleted_set_are_removed() {
     let ground = ground(0);
     let set = ground.watch.sets.get("shop", "web").unwrap().unwrap();
-    ground.watch.awaited.replace(&set.metadata.key(), vec![Key::new("shop", "data-web-0")]);
+    ground.watch.awaited_claims.replace(&set.metadata.key(), vec![Key::new("shop", "data-web-0")]);
     let templates = &ground.watch.templates;
-    let parse = |raw: &common::json::Raw| PodTemplate::new(raw.clone(), common::revision::Numbers::Doubles);
-    let parsed = templates.get(&set.metadata.uid, &set.template, parse).unwrap();
-    ground.watch.sets.fill(Vec::new(), Version::parse("10"));
-    ground.watch.on_set(&Event::Deleted(Arc::clone(&set)), Origin::Watch);
-    assert_eq!(ground.watch.awaited.len(), 0);
-    assert!(!Arc::ptr_eq(&parsed, &templates.get(&set.metadata.uid, &set.template, parse).unwrap()));
+    let parse = |raw: &common::json::Raw| PodTemplate::new(raw.clone(), common::revision::NumberEncoding::Doubles);
+    let parsed = templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap();
+    ground.watch.sets.replace_for_tests(Vec::new(), ResourceVersion::parse("10"));
+    ground.watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
+    assert_eq!(ground.watch.awaited_claims.len(), 0);
+    assert!(!Arc::ptr_eq(&parsed, &templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap()));
 }

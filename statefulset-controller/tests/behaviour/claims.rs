@@ -3,7 +3,7 @@
 use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{CLAIMS, ME, NS, SETS, World, claims, owners, set};
+use crate::world::{CLAIMS, CONTROLLER_IDENTITY, NAMESPACE, SETS, World, claims, owners, set};
 
 /// STATEFULSET-15, STATEFULSET-40, STATEFULSET-41, STATEFULSET-47.
 #[tokio::test(start_paused = true)]
@@ -11,18 +11,20 @@ async fn every_pod_has_claims_that_outlive_it() {
     let world = World::new().await;
     world.apply(set(2, claims("Retain", "Retain"))).await;
     world.settle().await;
-    assert_eq!(world.done(), ["+data-web-0", "+web-0", "+data-web-1", "+web-1"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0", "+data-web-1", "+web-1"]);
     let claim = world.get(CLAIMS, "data-web-1").await;
     assert_eq!((&claim["metadata"]["labels"], owners(&claim)), (&json!({"app": "web"}), vec![]));
     assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
     let volumes = &world.get("pods", "web-1").await["spec"]["volumes"];
     assert_eq!(volumes[0], json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}));
-    assert!(world.told("Normal SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success").await);
-    world.change(json!({"replicas": 0})).await;
+    assert!(
+        world.has_event("Normal SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success").await
+    );
+    world.change_spec(json!({"replicas": 0})).await;
     world.settle().await;
-    world.change(json!({"replicas": 2})).await;
+    world.change_spec(json!({"replicas": 2})).await;
     world.settle().await;
-    assert_eq!(world.asked("create", CLAIMS), 2, "the claims are used again");
+    assert_eq!(world.request_count("create", CLAIMS), 2, "the claims are used again");
 }
 
 /// STATEFULSET-63.
@@ -41,16 +43,16 @@ async fn more_claims_than_a_sync_writes_come_before_the_creation_and_deletion_of
         spec["podManagementPolicy"] = json!(policy);
         world.apply(set(1, spec)).await;
         world.settle().await;
-        let done = world.done();
+        let done = world.pod_and_claim_writes();
         let created = |prefix: &str| done.iter().filter(|what| what.starts_with(prefix)).count();
-        assert_eq!((created("+c"), created("+web"), world.asked("create", CLAIMS)), (250, 1, 250), "{policy}");
+        assert_eq!((created("+c"), created("+web"), world.request_count("create", CLAIMS)), (250, 1, 250), "{policy}");
         for claim in ["c000-web-0", "c249-web-0"] {
             assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"], "{policy}");
         }
-        world.forget();
-        world.change(json!({"replicas": 0})).await;
+        world.reset_counters();
+        world.change_spec(json!({"replicas": 0})).await;
         world.settle().await;
-        let done = world.done();
+        let done = world.pod_and_claim_writes();
         let deleted = done.iter().position(|what| what == "-web-0").unwrap();
         let marked = done[..deleted].iter().filter(|what| what.starts_with("~c")).count();
         assert_eq!(marked, 250, "{policy}: every claim is deleted with its Pod");
@@ -68,18 +70,22 @@ async fn claims_are_owned_by_the_set_or_the_pod_of_the_retention_policy() {
         (of("data-web-0").await, of("data-web-1").await),
         (vec!["StatefulSet web".to_owned()], vec!["StatefulSet web".to_owned()])
     );
-    world.forget();
-    world.change(json!({"replicas": 1})).await;
+    world.reset_counters();
+    world.change_spec(json!({"replicas": 1})).await;
     world.settle().await;
     assert_eq!(of("data-web-1").await, ["Pod web-1"]);
-    assert_eq!(world.done(), ["~data-web-1", "-web-1"], "first the claim, then the Pod");
+    assert_eq!(world.pod_and_claim_writes(), ["~data-web-1", "-web-1"], "first the claim, then the Pod");
     world
-        .change(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}))
+        .change_spec(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}))
         .await;
     world.settle().await;
     assert!(of("data-web-0").await.is_empty());
-    assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
-    assert_eq!(world.asked("patch", "pods") + world.asked("update", "pods"), 0, "the Pod itself is not written");
+    assert!(world.has_event("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
+    assert_eq!(
+        world.request_count("patch", "pods") + world.request_count("update", "pods"),
+        0,
+        "the Pod itself is not written"
+    );
 }
 
 /// STATEFULSET-42, STATEFULSET-80.
@@ -88,17 +94,17 @@ async fn a_pod_waits_for_the_deletion_of_the_claim_of_the_previous_pod() {
     let world = World::new().await;
     world.apply(set(2, claims("Retain", "Delete"))).await;
     world.settle().await;
-    world.change(json!({"replicas": 1})).await;
+    world.change_spec(json!({"replicas": 1})).await;
     world.settle().await;
-    world.change(json!({"replicas": 2})).await;
+    world.change_spec(json!({"replicas": 2})).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0"]);
     assert!(
         world.explain()["waiting"].to_string().contains("claim data-web-1 of the previous Pod is still to be deleted")
     );
     // The test deletes the claim in place of the garbage collector.
-    world.sandbox.delete(CLAIMS, Some(NS), "data-web-1").await.unwrap();
-    world.unprotect("data-web-1").await;
+    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-1").await.unwrap();
+    world.remove_claim_finalizer("data-web-1").await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
     assert!(owners(&world.get(CLAIMS, "data-web-1").await).is_empty());
@@ -110,19 +116,19 @@ async fn a_pod_waits_for_the_end_of_a_terminating_claim() {
     let world = World::new().await;
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.settle().await;
-    world.sandbox.delete(CLAIMS, Some(NS), "data-web-0").await.unwrap();
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-0").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
     world.settle().await;
     assert!(world.names("pods").await.is_empty());
     assert!(
         world
-            .told(
+            .has_event(
                 "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
             )
             .await
     );
     world.wait(600).await;
-    world.unprotect("data-web-0").await;
+    world.remove_claim_finalizer("data-web-0").await;
     world.wait(2).await;
     assert_eq!(world.names("pods").await, ["web-0"], "the Pod is created as soon as the claim is deleted");
 }
@@ -135,8 +141,8 @@ async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
     pending["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "where"});
     world.apply(pending).await;
     world.settle().await;
-    world.sandbox.delete(CLAIMS, Some(NS), "data-web-0").await.unwrap();
-    world.unprotect("data-web-0").await;
+    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-0").await.unwrap();
+    world.remove_claim_finalizer("data-web-0").await;
     world.settle().await;
     world.merge("pods", "web-0", json!({"metadata": {"annotations": {"any": "thing"}}})).await;
     world.settle().await;
@@ -147,18 +153,25 @@ async fn a_deleted_claim_of_a_pending_pod_is_created_again() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_is_reported() {
     let world = World::new().await;
-    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource(CLAIMS));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("create").resource(CLAIMS));
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.wait(20).await;
     assert!(
         world
-            .told("Warning FailedCreate Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: ")
+            .has_event("Warning FailedCreate Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: ")
             .await
     );
     let pod =
         "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ";
-    assert!(world.told(pod).await, "{:#?}", world.events().await);
-    assert!((4..=14).contains(&world.asked("create", CLAIMS)), "it backs off: {}", world.asked("create", CLAIMS));
+    assert!(world.has_event(pod).await, "{:#?}", world.events().await);
+    assert!(
+        (4..=14).contains(&world.request_count("create", CLAIMS)),
+        "it backs off: {}",
+        world.request_count("create", CLAIMS)
+    );
     world.sandbox.faults().clear();
     world.wait(30).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
@@ -172,14 +185,14 @@ async fn a_claim_of_another_controller_is_not_changed() {
         json!([{"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b-uid", "controller": true}]);
     world
         .apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data-web-0", "namespace": NS, "ownerReferences": owner},
+            "metadata": {"name": "data-web-0", "namespace": NAMESPACE, "ownerReferences": owner},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
         .await;
     world.apply(set(1, claims("Delete", "Delete"))).await;
     world.settle().await;
     assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["Backup b"]);
     let event = "Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
-    assert!(world.told(event).await, "{:#?}", world.events().await);
+    assert!(world.has_event(event).await, "{:#?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
@@ -188,15 +201,19 @@ async fn a_claim_of_another_controller_is_not_changed() {
 async fn claims_get_their_owner_although_their_pod_is_refused() {
     let world = World::new().await;
     world
-        .apply(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": NS},
-            "spec": {"hard": {"pods": "0"}}}))
+        .apply(
+            json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": NAMESPACE},
+            "spec": {"hard": {"pods": "0"}}}),
+        )
         .await;
     world.apply(set(2, claims("Delete", "Retain"))).await;
     world.wait(30).await;
     assert!(world.names("pods").await.is_empty());
     assert!(
         world
-            .told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden")
+            .has_event(
+                "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden"
+            )
             .await
     );
     assert_eq!(
@@ -204,7 +221,7 @@ async fn claims_get_their_owner_although_their_pod_is_refused() {
         ["StatefulSet web"],
         "otherwise the claim would outlive the set"
     );
-    assert!(!world.told("Warning FailedUpdate").await);
+    assert!(!world.has_event("Warning FailedUpdate").await);
 }
 
 /// STATEFULSET-82.
@@ -214,21 +231,24 @@ async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_w
     world.apply(set(1, claims("Delete", "Retain"))).await;
     world.settle().await;
     let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
-    assert!(world.told(created).await);
+    assert!(world.has_event(created).await);
     // The claim already exists when the Pod is created again, and another client, as the volume binder, writes the claim first.
     world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
-    world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).verb("patch").resource(CLAIMS).times(1));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::Conflict).identity(CONTROLLER_IDENTITY).verb("patch").resource(CLAIMS).times(1));
     let count = async || {
-        let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+        let events = world.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         let of_pod = events.iter().filter(|e| e["message"] == "Create Pod web-0 in StatefulSet web successful");
         of_pod.map(|e| e["count"].as_i64().unwrap_or(1)).sum::<i64>()
     };
     assert_eq!(count().await, 1);
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
     world.settle().await;
     assert_eq!(count().await, 2);
     assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"]);
-    assert!(!world.told("Warning").await, "{:#?}", world.events().await);
+    assert!(!world.has_event("Warning").await, "{:#?}", world.events().await);
 }
 
 /// STATEFULSET-82.
@@ -240,7 +260,7 @@ async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
     for claim in ["data-web-0", "data-web-1", "data-web-2"] {
         assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"]);
     }
-    assert_eq!(world.asked("patch", CLAIMS), 3, "one write each");
+    assert_eq!(world.request_count("patch", CLAIMS), 3, "one write each");
 }
 
 /// The volume binder writes a new claim when its Pod exists. The next event of the Pod adds the owner reference.
@@ -248,20 +268,23 @@ async fn claims_created_with_their_pod_get_their_owner_without_a_conflict() {
 #[tokio::test(start_paused = true)]
 async fn a_new_claim_is_not_written_until_the_cache_shows_its_pod() {
     let world = World::new().await;
-    world.sandbox.faults().hold_watch(ME, "pods");
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
     world.apply(set(1, claims("Delete", "Delete"))).await;
     world.wait(5).await;
-    assert_eq!(world.done(), ["+data-web-0", "+web-0"]);
-    world.sandbox.faults().release_watch(ME, "pods");
+    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0"]);
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
     world.settle().await;
-    assert_eq!(world.done(), ["+data-web-0", "+web-0", "~data-web-0"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+data-web-0", "+web-0", "~data-web-0"]);
 }
 
 /// STATEFULSET-49.
 #[tokio::test(start_paused = true)]
 async fn several_failures_of_claims_are_listed_as_in_go() {
     let world = World::new().await;
-    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource(CLAIMS));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("create").resource(CLAIMS));
     let mut two = set(1, claims("Retain", "Retain"));
     let mut second = two["spec"]["volumeClaimTemplates"][0].clone();
     second["metadata"]["name"] = json!("log");
@@ -279,11 +302,11 @@ async fn several_failures_of_claims_are_listed_as_in_go() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
     let world = World::new().await;
-    world.sandbox.faults().hold_watch(ME, CLAIMS);
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, CLAIMS);
     let mut claim = set(1, claims("Retain", "Retain"))["spec"]["volumeClaimTemplates"][0].clone();
     claim["apiVersion"] = json!("v1");
     claim["kind"] = json!("PersistentVolumeClaim");
-    claim["metadata"] = json!({"name": "data-web-0", "namespace": NS});
+    claim["metadata"] = json!({"name": "data-web-0", "namespace": NAMESPACE});
     world.apply(claim).await;
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.wait(5).await;
@@ -295,7 +318,7 @@ async fn a_claim_that_the_cache_does_not_show_yet_is_reported_for_the_pod() {
         !events.iter().any(|e| e.contains("Create Claim")),
         "there is no Event about the claim itself: {events:#?}"
     );
-    world.sandbox.faults().release_watch(ME, CLAIMS);
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, CLAIMS);
     world.wait(20).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
@@ -305,13 +328,13 @@ async fn a_refused_owner_of_a_claim_is_reported_in_the_words_of_upstream() {
     let world = World::new().await;
     world.apply(set(1, claims("Retain", "Retain"))).await;
     world.settle().await;
-    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource(CLAIMS));
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("patch").resource(CLAIMS));
     world
-        .change(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}))
+        .change_spec(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}))
         .await;
     world.wait(5).await;
     let start = "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: could not update claim data-web-0 for delete policy ownerRefs: ";
-    assert!(world.told(start).await, "{:#?}", world.events().await);
+    assert!(world.has_event(start).await, "{:#?}", world.events().await);
 }
 
 /// STATEFULSET-45.
@@ -329,15 +352,15 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_cl
             let uid = made["metadata"]["uid"].clone();
             list.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid}));
         }
-        world.sandbox.faults().hold_watch(ME, "statefulsets");
+        world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "statefulsets");
         world.merge(CLAIMS, "data-web-1", json!({"metadata": {"ownerReferences": list}})).await;
         let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
-        world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+        world.change_spec(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
         world.wait(1).await;
-        world.sandbox.faults().release_watch(ME, "statefulsets");
+        world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "statefulsets");
         world.settle().await;
         assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Backup b"]);
-        assert_eq!(world.told(event).await, own_reference, "{:#?}", world.events().await);
+        assert_eq!(world.has_event(event).await, own_reference, "{:#?}", world.events().await);
         assert_eq!(world.names("pods").await, ["web-0"]);
     }
 }
@@ -347,33 +370,37 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_reported_only_if_the_cl
 async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     let world = World::new().await;
     let claim = |name: &str, size: &str| {
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NS},
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
     };
     world.apply(claim("data-web-0", "512Mi")).await;
     world.apply(claim("data-web-1", "5Gi")).await;
     world.apply(claim("data-web-2", "512Mi")).await;
-    world.forget();
+    world.reset_counters();
     world.apply(set(3, claims("Retain", "Retain"))).await;
     world.settle().await;
-    assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
+    assert_eq!(world.pod_and_claim_writes(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
     let event = "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
                  and is used as it is: it requests 512Mi of storage, and the template requests 1Gi";
-    assert!(world.told(event).await, "{:#?}", world.events().await);
-    assert!(!world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
+    assert!(world.has_event(event).await, "{:#?}", world.events().await);
+    assert!(!world.has_event("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
     for n in 0..20 {
         world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
         world.wait(60).await;
     }
-    assert_eq!(world.count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
+    assert_eq!(world.event_count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
     let waiting = world.explain()["waiting"].to_string();
     assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
     // A claim with another difference is reported in an Event of its own.
-    world.sandbox.delete(CLAIMS, Some(NS), "data-web-2").await.unwrap();
-    world.unprotect("data-web-2").await;
+    world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-2").await.unwrap();
+    world.remove_claim_finalizer("data-web-2").await;
     world.apply(claim("data-web-2", "256Mi")).await;
-    world.sandbox.delete("pods", Some(NS), "web-2").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-2").await.unwrap();
     world.settle().await;
-    assert!(world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-2").await, "{:#?}", world.events().await);
-    assert_eq!(world.count("ClaimMismatch").await, 2);
+    assert!(
+        world.has_event("Warning ClaimMismatch PersistentVolumeClaim data-web-2").await,
+        "{:#?}",
+        world.events().await
+    );
+    assert_eq!(world.event_count("ClaimMismatch").await, 2);
 }

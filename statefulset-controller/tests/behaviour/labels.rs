@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox::{Action, Operation, Rule, Webhook};
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, SETS, World, owners, set};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, SETS, World, owners, set};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
@@ -14,7 +14,7 @@ async fn settled(replicas: i32, spec: Value) -> World {
     let world = World::new().await;
     world.apply(set(replicas, spec)).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     world
 }
 
@@ -52,15 +52,15 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released(
     let pod = world.get("pods", "web-0").await;
     assert_eq!((&pod["metadata"]["uid"], &pod["metadata"]["labels"][POD_NAME]), (&before, &json!("web-0")));
     assert_eq!(world.status().await["readyReplicas"], 1);
-    assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
+    assert!(world.has_event("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
 
     // After the adoption, the watch shows the Pod again.
-    let reads = world.asked("list", "pods");
+    let reads = world.request_count("list", "pods");
     assert!(reads <= 8, "{reads} reads");
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
     world.settle().await;
     assert_ne!(uid(&world, "web-0").await, before);
-    assert_eq!(world.asked("list", "pods"), reads);
+    assert_eq!(world.request_count("list", "pods"), reads);
 }
 
 /// STATEFULSET-78.
@@ -86,8 +86,8 @@ async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() 
         let labels = world.get("pods", "web-1").await["metadata"]["labels"].clone();
         assert_eq!((&labels[POD_NAME], &labels["apps.kubernetes.io/pod-index"]), (&json!("web-1"), &json!("1")));
         assert_eq!(uid(&world, "web-1").await, before);
-        assert_eq!((world.done(), world.asked("list", "pods")), (vec!["~web-1".to_owned()], 1));
-        assert!(world.told("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
+        assert_eq!((world.pod_and_claim_writes(), world.request_count("list", "pods")), (vec!["~web-1".to_owned()], 1));
+        assert!(world.has_event("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
         assert_eq!(world.status().await["readyReplicas"], 2);
     }
 }
@@ -97,7 +97,7 @@ async fn a_pod_without_the_label_of_its_name_gets_it_back_and_is_not_replaced() 
 async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
     let world = settled(3, json!({})).await;
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    world.sandbox.merge("pods", Some(NS), "web-0", Some("status"), unready).await.unwrap();
+    world.sandbox.merge("pods", Some(NAMESPACE), "web-0", Some("status"), unready).await.unwrap();
     set_labels(&world, "web-2", json!({POD_NAME: null})).await;
     world.settle().await;
     assert_eq!(world.get("pods", "web-2").await["metadata"]["labels"][POD_NAME], "web-2");
@@ -107,13 +107,14 @@ async fn a_pod_gets_the_label_back_although_a_pod_before_it_is_not_ready() {
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_until_the_read_of_a_hidden_pod_is_answered() {
     let world = settled(1, json!({})).await;
-    let slow = Rule::new(Action::Latency(Duration::from_secs(20))).identity(ME).verb("list").resource("pods");
+    let slow =
+        Rule::new(Action::Latency(Duration::from_secs(20))).identity(CONTROLLER_IDENTITY).verb("list").resource("pods");
     world.sandbox.faults().add(slow);
     set_labels(&world, "web-0", Value::Null).await;
     // Another event causes a sync of the set.
     world.merge(SETS, "web", json!({"metadata": {"annotations": {"a": "b"}}})).await;
     world.wait(15).await;
-    assert_eq!((world.asked("create", "pods"), world.status().await["replicas"].clone()), (0, json!(1)));
+    assert_eq!((world.request_count("create", "pods"), world.status().await["replicas"].clone()), (0, json!(1)));
     world.wait(30).await;
     assert!(owners_of(&world, "web-0").await.is_empty());
 }
@@ -125,27 +126,30 @@ async fn a_pod_that_lost_the_label_while_no_process_ran_is_found_by_its_name() {
     world.crash();
     let before = uid(&world, "web-0").await;
     set_labels(&world, "web-0", json!({POD_NAME: null})).await;
-    world.forget();
+    world.reset_counters();
     world.start();
     world.settle().await;
     let pod = world.get("pods", "web-0").await;
     assert_eq!((&pod["metadata"]["uid"], &pod["metadata"]["labels"][POD_NAME]), (&before, &json!("web-0")));
-    assert_eq!((world.done(), world.asked("create", "pods")), (vec!["~web-0".to_owned()], 1));
+    assert_eq!((world.pod_and_claim_writes(), world.request_count("create", "pods")), (vec!["~web-0".to_owned()], 1));
     assert_eq!(world.status().await["readyReplicas"], 2);
-    assert_eq!(world.count("FailedCreate").await, 0);
+    assert_eq!(world.event_count("FailedCreate").await, 0);
 }
 
 /// STATEFULSET-78.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
     let world = settled(1, json!({})).await;
-    world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::Forbidden).identity(CONTROLLER_IDENTITY).verb("patch").resource("pods"));
     set_labels(&world, "web-0", json!({POD_NAME: null})).await;
     world.wait(3600).await;
-    let (tries, reads) = (world.asked("patch", "pods"), world.asked("list", "pods"));
+    let (tries, reads) = (world.request_count("patch", "pods"), world.request_count("list", "pods"));
     assert!((5..=25).contains(&tries), "it backs off: {tries}");
     assert!(reads <= 100, "{reads}");
-    assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (0, 0));
+    assert_eq!((world.request_count("create", "pods"), world.request_count("delete", "pods")), (0, 0));
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
@@ -153,14 +157,14 @@ async fn a_pod_whose_labels_cannot_be_restored_costs_few_requests() {
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_not_read() {
     let world = settled(3, json!({})).await;
-    world.change(json!({"replicas": 1})).await;
+    world.change_spec(json!({"replicas": 1})).await;
     world.settle().await;
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
     world.settle().await;
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
-    assert_eq!(world.images().await, ["web-0 img:2"]);
-    assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
+    assert_eq!(world.names_and_images().await, ["web-0 img:2"]);
+    assert_eq!((world.request_count("list", "pods"), world.request_count("get", "pods")), (0, 0));
 }
 
 /// Installs a webhook that removes the label `POD_NAME` whenever the controller writes a Pod.
@@ -168,7 +172,7 @@ fn strip(world: &World) {
     let path = format!("/metadata/labels/{}", POD_NAME.replace('/', "~1"));
     let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
     for operation in [Operation::Create, Operation::Update] {
-        let webhook = Webhook::new("strips", operation, "pods").identity(ME);
+        let webhook = Webhook::new("strips", operation, "pods").identity(CONTROLLER_IDENTITY);
         world.sandbox.webhooks().install(webhook.patches(patch.clone()));
     }
 }
@@ -180,12 +184,12 @@ async fn a_webhook_that_removes_the_label_delays_a_set_and_does_not_stop_it() {
     strip(&world);
     world.apply(set(2, json!({}))).await;
     world.wait(600).await;
-    assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
+    assert_eq!(world.names_and_images().await, ["web-0 img:1", "web-1 img:1"]);
     assert_eq!(world.status().await["readyReplicas"], 2);
-    let (creates, patches) = (world.asked("create", "pods"), world.asked("patch", "pods"));
+    let (creates, patches) = (world.request_count("create", "pods"), world.request_count("patch", "pods"));
     assert!(creates <= 10 && patches <= 100, "{creates} creates, {patches} patches");
-    world.forget();
-    world.sandbox.delete("pods", Some(NS), "web-1").await.unwrap();
+    world.reset_counters();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-1").await.unwrap();
     world.wait(300).await;
-    assert!(world.done().contains(&"+web-1".to_owned()), "{:?}", world.done());
+    assert!(world.pod_and_claim_writes().contains(&"+web-1".to_owned()), "{:?}", world.pod_and_claim_writes());
 }

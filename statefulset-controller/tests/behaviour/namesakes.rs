@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, World, owners, set};
+use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, World, owners, set};
 
 /// Builds a Pod without the label by which Pods are watched.
 fn unlabelled(name: &str, app: &str, owners: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": NS, "labels": {"app": app}, "ownerReferences": owners},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}, "ownerReferences": owners},
         "spec": {"containers": [{"name": "c", "image": "img:0"}]}})
 }
 
@@ -26,7 +26,7 @@ fn replica_set() -> Value {
 /// Waits an hour. Returns the attempts to create a Pod, the reads of Pods, and the `FailedCreate` Events.
 async fn hour(world: &World) -> (u64, u64, i64) {
     world.wait(3600).await;
-    (world.asked("create", "pods"), world.asked("get", "pods"), world.count("FailedCreate").await)
+    (world.request_count("create", "pods"), world.request_count("get", "pods"), world.event_count("FailedCreate").await)
 }
 
 /// STATEFULSET-77.
@@ -42,7 +42,7 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         let is_labelled = stray["metadata"]["labels"].as_object().unwrap().len() > 1;
         let world = World::new().await;
         world.apply(stray).await;
-        world.forget();
+        world.reset_counters();
         world.apply(set(1, json!({}))).await;
         let (creates, read, events) = hour(&world).await;
         assert!((10..=25).contains(&creates), "{holder}: it backs off: {creates}");
@@ -50,10 +50,10 @@ async fn a_taken_name_costs_one_event_an_hour_and_few_reads() {
         assert_eq!((read, events), (reads, 1), "{holder}: {:#?}", world.events().await);
         let event =
             "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
-        assert!(world.told(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
-        assert_eq!(world.images().await, ["web-0 img:0"]);
+        assert!(world.has_event(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
+        assert_eq!(world.names_and_images().await, ["web-0 img:0"]);
         // A hidden Pod (without the watched label) that may be adopted later is read once a minute.
-        let repeated = world.asked("list", "pods");
+        let repeated = world.request_count("list", "pods");
         assert!(if reads == 1 { (55..=75).contains(&repeated) } else { repeated == 0 }, "{holder}: {repeated}");
         let (creates, read, events) = hour(&world).await;
         assert!(read <= creates && events <= 2, "{holder}: {read} reads, {events} Events");
@@ -68,11 +68,11 @@ async fn a_set_continues_soon_after_an_orphan_with_its_pod_name_is_deleted() {
         world.apply(orphan).await;
         world.apply(set(1, json!({}))).await;
         world.wait(900).await;
-        world.forget();
-        world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+        world.reset_counters();
+        world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
         world.wait(seconds).await;
         world.settle().await;
-        assert_eq!(world.done(), ["+web-0"], "the back-off has grown to minutes");
+        assert_eq!(world.pod_and_claim_writes(), ["+web-0"], "the back-off has grown to minutes");
         assert_eq!(world.status().await["readyReplicas"], 1);
     }
 }
@@ -83,12 +83,12 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_even
     let world = World::new().await;
     world.apply(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     // The controller sees the deletion seconds later, when the new Pod already exists.
-    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "pods", Duration::from_secs(3));
     let before = world.get("pods", "web-0").await["metadata"]["uid"].clone();
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
-    while world.sandbox.get("pods", Some(NS), "web-0").await.is_ok() {
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
+    while world.sandbox.get("pods", Some(NAMESPACE), "web-0").await.is_ok() {
         world.clock.sleep(Duration::from_millis(100)).await;
     }
     world.clock.sleep(Duration::from_secs(1)).await;
@@ -99,7 +99,7 @@ async fn a_pod_that_was_replaced_by_hand_is_adopted_without_a_failed_create_even
     let after = world.get("pods", "web-0").await;
     assert_ne!(after["metadata"]["uid"], before);
     assert_eq!(owners(&after), ["StatefulSet web"]);
-    assert_eq!(world.count("SuccessfulUpdate").await, 1, "{:#?}", world.events().await);
+    assert_eq!(world.event_count("SuccessfulUpdate").await, 1, "{:#?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], 1);
 }
 
@@ -109,14 +109,14 @@ async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
     let world = World::new().await;
     let made = world.apply(set(2, json!({}))).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     let own = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"],
         "controller": true, "blockOwnerDeletion": true}]);
     world.apply(pod("web-07", "web", own)).await;
     world.apply(pod("web-99999999999", "web", json!([]))).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1", "web-99999999999"]);
-    assert!(world.told("Normal SuccessfulDelete Delete Pod web-07 in StatefulSet web successful").await);
+    assert!(world.has_event("Normal SuccessfulDelete Delete Pod web-07 in StatefulSet web successful").await);
     assert_eq!(owners(&world.get("pods", "web-99999999999").await), ["StatefulSet web"], "it has no ordinal");
     assert_eq!(world.status().await["replicas"], 2);
 }
@@ -128,16 +128,20 @@ async fn a_pod_with_leading_zeros_in_range_occupies_its_ordinal() {
     world.apply(pod("web-01", "web", json!([]))).await;
     world.settle().await;
     world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
-    world.forget();
+    world.reset_counters();
     world.wait(3600).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-01"], "web-01 occupies ordinal 1");
     assert_eq!(world.status().await["replicas"], 2);
     let event = "Warning FailedUpdate Update Pod web-01 in StatefulSet web failed error: it has the ordinal of Pod web-1, \
                  and a Pod cannot be renamed";
-    assert!(world.told(event).await, "{:#?}", world.events().await);
-    assert!((1..=30).contains(&world.count("FailedUpdate").await), "it backs off");
-    assert_eq!(world.asked("patch", "pods"), 1, "only the adoption: a rename, which cannot succeed, is not sent");
-    world.sandbox.delete("pods", Some(NS), "web-01").await.unwrap();
+    assert!(world.has_event(event).await, "{:#?}", world.events().await);
+    assert!((1..=30).contains(&world.event_count("FailedUpdate").await), "it backs off");
+    assert_eq!(
+        world.request_count("patch", "pods"),
+        1,
+        "only the adoption: a rename, which cannot succeed, is not sent"
+    );
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-01").await.unwrap();
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
     // Beside `web-1`, `web-01` is ignored.

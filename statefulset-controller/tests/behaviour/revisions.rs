@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use crate::world::{NS, REVISIONS, SETS, World, name, owners, set};
+use crate::world::{NAMESPACE, REVISIONS, SETS, World, name, owners, set};
 
 async fn numbers(world: &World) -> Vec<(i64, String)> {
-    let list = world.sandbox.list(REVISIONS, Some(NS)).await.unwrap();
+    let list = world.sandbox.list(REVISIONS, Some(NAMESPACE)).await.unwrap();
     let image =
         |r: &Value| r["data"]["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
     let mut numbers: Vec<_> = list.iter().map(|r| (r["revision"].as_i64().unwrap(), image(r))).collect();
@@ -23,7 +23,7 @@ async fn a_revision_is_named_after_the_hash_of_its_template() {
     object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
     world.apply(object).await;
     world.settle().await;
-    let revision = &world.sandbox.list(REVISIONS, Some(NS)).await.unwrap()[0];
+    let revision = &world.sandbox.list(REVISIONS, Some(NAMESPACE)).await.unwrap()[0];
     let hash = revision["metadata"]["labels"]["controller.kubernetes.io/hash"].as_str().unwrap();
     assert_eq!(name(revision), format!("web-{hash}"));
     assert_eq!(revision["metadata"]["labels"]["app"], "web");
@@ -41,11 +41,11 @@ async fn the_revision_of_an_earlier_template_is_renumbered_and_its_pods_stay() {
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
     assert_eq!(numbers(&world).await, numbered(&[(1, "img:1"), (2, "img:2")]));
-    world.forget();
+    world.reset_counters();
     world.roll_out("img:1", json!({})).await;
     world.settle().await;
     assert_eq!(numbers(&world).await, numbered(&[(2, "img:2"), (3, "img:1")]));
-    assert_eq!(world.done(), Vec::<String>::new());
+    assert_eq!(world.pod_and_claim_writes(), Vec::<String>::new());
     let status = world.status().await;
     assert_eq!(status["currentRevision"], status["updateRevision"]);
 }
@@ -70,14 +70,14 @@ async fn a_name_taken_by_other_data_counts_as_a_collision() {
     world.apply(set(1, json!({}))).await;
     world.settle().await;
     let taken = world.names(REVISIONS).await.remove(0);
-    world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
-    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
-    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
+    world.sandbox.delete(SETS, Some(NAMESPACE), "web").await.unwrap();
+    world.sandbox.delete("pods", Some(NAMESPACE), "web-0").await.unwrap();
+    world.sandbox.delete(REVISIONS, Some(NAMESPACE), &taken).await.unwrap();
     world.settle().await;
     // Another client creates a revision with the name that the set's revision needs.
     world
         .apply(
-            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NAMESPACE},
             "revision": 1, "data": {"spec": {"template": {"$patch": "replace"}}}}),
         )
         .await;
@@ -94,10 +94,10 @@ async fn a_name_taken_by_other_data_counts_as_a_collision() {
         format!("web-{}", revision["metadata"]["labels"]["controller.kubernetes.io/hash"].as_str().unwrap()),
         taken
     );
-    world.forget();
+    world.reset_counters();
     world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": "1"}}})).await;
     world.settle().await;
-    assert!(world.written().is_empty(), "{:?}", world.written());
+    assert!(world.controller_writes().is_empty(), "{:?}", world.controller_writes());
 }
 
 /// STATEFULSET-10.
@@ -125,10 +125,10 @@ async fn conditions_of_other_writers_stay_in_the_status() {
         json!([{"type": "Checked", "status": "True", "lastTransitionTime": null, "reason": "R", "message": ""}]);
     world
         .sandbox
-        .merge(SETS, Some(NS), "web", Some("status"), json!({"status": {"conditions": conditions}}))
+        .merge(SETS, Some(NAMESPACE), "web", Some("status"), json!({"status": {"conditions": conditions}}))
         .await
         .unwrap();
-    world.change(json!({"replicas": 2})).await;
+    world.change_spec(json!({"replicas": 2})).await;
     world.settle().await;
     let status = world.status().await;
     assert_eq!((&status["conditions"][0]["type"], &status["replicas"]), (&json!("Checked"), &json!(2)));
@@ -144,9 +144,9 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     world.settle().await;
     let revisions = world.names(REVISIONS).await;
     world.merge(SETS, "web", json!({"metadata": {"finalizers": ["orphan"]}})).await;
-    world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
+    world.sandbox.delete(SETS, Some(NAMESPACE), "web").await.unwrap();
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     // The garbage collector removes the owner references of orphaned children in this way.
     for revision in &revisions {
         world.merge(REVISIONS, revision, json!({"metadata": {"ownerReferences": null}})).await;
@@ -155,7 +155,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
         world.merge("pods", pod, json!({"metadata": {"ownerReferences": null}})).await;
     }
     world.settle().await;
-    let asked = |verb: &str| world.asked(verb, REVISIONS) + world.asked(verb, "controllerrevisions");
+    let asked = |verb: &str| world.request_count(verb, REVISIONS) + world.request_count(verb, "controllerrevisions");
     assert_eq!((asked("create"), asked("get"), asked("patch"), asked("update"), asked("delete")), (0, 0, 0, 0, 0));
     assert_eq!(world.names(REVISIONS).await, revisions);
     let status = world.status().await;
@@ -177,15 +177,16 @@ async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_co
     // The next rollout needs a name that the current revision has. Names are hashes, so the test creates such a revision
     // itself.
     let mut object = world.get(REVISIONS, before.as_str().unwrap()).await;
-    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
+    world.sandbox.delete(REVISIONS, Some(NAMESPACE), &taken).await.unwrap();
     world.settle().await;
     let owner = object["metadata"]["ownerReferences"].clone();
-    object["metadata"] = json!({"name": taken, "namespace": NS, "labels": {"app": "web"}, "ownerReferences": owner});
+    object["metadata"] =
+        json!({"name": taken, "namespace": NAMESPACE, "labels": {"app": "web"}, "ownerReferences": owner});
     object["revision"] = json!(5);
     world.apply(object).await;
     world.settle().await;
     let status = json!({"status": {"currentRevision": taken, "updateRevision": taken}});
-    world.sandbox.merge(SETS, Some(NS), "web", Some("status"), status).await.unwrap();
+    world.sandbox.merge(SETS, Some(NAMESPACE), "web", Some("status"), status).await.unwrap();
     world.merge("pods", "web-0", json!({"metadata": {"labels": {"controller-revision-hash": taken}}})).await;
     world.settle().await;
     world.roll_out("img:2", json!({})).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{CLAIMS, ME, NS, World, claims, owners, set};
+use crate::world::{CLAIMS, CONTROLLER_IDENTITY, NAMESPACE, World, claims, owners, set};
 
 const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete";
 const UNFINALIZABLE: &str =
@@ -26,7 +26,7 @@ fn all() -> Value {
 
 /// Returns the number of Events, repetitions included, with a text that begins with `start`.
 async fn told(world: &World, start: &str) -> i64 {
-    let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+    let events = world.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
     let of = events.iter().filter(|event| {
         let text = |field: &str| event[field].as_str().unwrap_or_default();
         format!("{} {} {}", text("type"), text("reason"), text("message")).starts_with(start)
@@ -41,18 +41,18 @@ async fn a_scale_down_reports_a_denied_claim_owner_and_continues_once_it_is_gran
     let world = World::with_rights(without).await;
     world.apply(set(2, claims("Retain", "Retain"))).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     let policy = json!({"whenDeleted": "Retain", "whenScaled": "Delete"});
-    world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+    world.change_spec(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
     world.wait(60).await;
     assert_eq!(world.names("pods").await, ["web-0", "web-1"], "the claim would outlive its Pod");
     let event = format!(
         "Warning FailedUpdate Update Pod web-1 in StatefulSet web failed error: could not update claim data-web-1 for delete policy ownerRefs: {CLAIMS} \"data-web-1\" is forbidden: {UNDELETABLE}"
     );
-    let tries = world.asked("patch", CLAIMS);
+    let tries = world.request_count("patch", CLAIMS);
     assert!((4..=14).contains(&tries), "it backs off: {tries}");
     assert_eq!(told(&world, &event).await, tries.cast_signed(), "{:#?}", world.events().await);
-    world.sandbox.grant(ME, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
     world.wait(120).await;
     assert_eq!(world.names("pods").await, ["web-0"]);
     assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Pod web-1"]);
@@ -66,21 +66,21 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     for ordinal in 0..3 {
         let name = format!("web-{ordinal}");
         let labels = json!({"app": "web", "statefulset.kubernetes.io/pod-name": name});
-        let metadata = json!({"name": name, "namespace": NS, "labels": labels});
+        let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
         let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
         world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
     }
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     world.apply(set(3, json!({}))).await;
     world.wait(60).await;
-    let tries = world.asked("patch", "pods");
+    let tries = world.request_count("patch", "pods");
     assert!((4..=14).contains(&(tries / 3)), "it backs off: {tries}");
     let event = "Warning FailedUpdate Error: cannot adopt Pod shop/web-";
     assert_eq!(told(&world, event).await, (tries / 3).cast_signed(), "{:#?}", world.events().await);
     let events = world.events().await;
     assert!(events.iter().any(|e| e.contains(UNDELETABLE) && e.ends_with("(and 2 more)")), "{events:#?}");
-    world.sandbox.grant(ME, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
     world.wait(120).await;
     assert_eq!(owners(&world.get("pods", "web-2").await), ["StatefulSet web"]);
 }
@@ -94,7 +94,7 @@ async fn a_denied_revision_is_reported() {
     let events = world.events().await;
     let start = "Warning FailedCreate Error creating ControllerRevision web-";
     assert!(events.iter().any(|e| e.starts_with(start) && e.contains(UNFINALIZABLE)), "{events:#?}");
-    world.sandbox.grant(ME, all()).await.unwrap();
+    world.sandbox.grant(CONTROLLER_IDENTITY, all()).await.unwrap();
     world.wait(60).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
 }

@@ -1,6 +1,6 @@
 //! Creation, deletion, adoption and availability of Pods.
 
-use common::settings::{Settings, TuneValue};
+use common::settings::{OperatorSettings, TuneValue};
 use serde_json::json;
 
 use crate::world::{SETS, World, name, owners, set};
@@ -11,7 +11,7 @@ async fn pods_are_created_one_by_one_with_their_names_and_labels() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;
-    assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+web-0", "+web-1", "+web-2"]);
     let status = world.status().await;
     let revision = status["updateRevision"].as_str().unwrap();
     assert_eq!(
@@ -43,10 +43,10 @@ async fn an_unready_pod_holds_up_the_pods_after_it() {
     slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
     world.apply(slow).await;
     world.wait(55).await;
-    assert_eq!(world.done(), ["+web-0"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+web-0"]);
     assert!(world.explain()["waiting"].to_string().contains("Pod web-0 is not ready"), "{}", world.explain());
     world.wait(60).await;
-    assert_eq!(world.done(), ["+web-0", "+web-1"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+web-0", "+web-1"]);
 }
 
 /// STATEFULSET-21.
@@ -57,9 +57,9 @@ async fn parallel_pods_are_created_and_deleted_at_the_same_time() {
     slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
     world.apply(slow).await;
     world.wait(5).await;
-    assert_eq!(world.asked("create", "pods"), 20);
+    assert_eq!(world.request_count("create", "pods"), 20);
     assert!(world.names("pods").await.contains(&"web-24".to_owned()));
-    world.change(json!({"replicas": 2})).await;
+    world.change_spec(json!({"replicas": 2})).await;
     world.wait(40).await;
     assert_eq!(world.names("pods").await, ["web-5", "web-6"]);
 }
@@ -70,7 +70,7 @@ async fn the_next_pod_waits_for_the_availability_of_the_pod_before() {
     let world = World::new().await;
     world.apply(set(2, json!({"minReadySeconds": 30}))).await;
     world.wait(29).await;
-    assert_eq!(world.done(), ["+web-0"]);
+    assert_eq!(world.pod_and_claim_writes(), ["+web-0"]);
     assert_eq!(world.status().await["availableReplicas"], 0);
     world.wait(20).await;
     assert_eq!(world.status().await["readyReplicas"], 2);
@@ -85,13 +85,13 @@ async fn a_scale_down_deletes_one_pod_at_a_time_from_the_highest_ordinal() {
     let world = World::new().await;
     world.apply(set(4, json!({}))).await;
     world.settle().await;
-    world.forget();
-    world.change(json!({"replicas": 1})).await;
+    world.reset_counters();
+    world.change_spec(json!({"replicas": 1})).await;
     world.settle().await;
-    assert_eq!(world.done(), ["-web-3", "-web-2", "-web-1"]);
+    assert_eq!(world.pod_and_claim_writes(), ["-web-3", "-web-2", "-web-1"]);
     assert_eq!(world.names("pods").await, ["web-0"]);
     assert_eq!(world.status().await["replicas"], 1);
-    assert!(world.told("Normal SuccessfulDelete Delete Pod web-3 in StatefulSet web successful").await);
+    assert!(world.has_event("Normal SuccessfulDelete Delete Pod web-3 in StatefulSet web successful").await);
 }
 
 /// STATEFULSET-17.
@@ -132,7 +132,7 @@ async fn an_orphan_with_a_pod_name_is_adopted_and_a_relabelled_pod_is_released()
     assert!(owners(&world.get("pods", "web-x").await).is_empty(), "the name has no ordinal");
     let labels = &world.get("pods", "web-1").await["metadata"]["labels"];
     assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-1", "the missing label is added");
-    assert!(world.told("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
+    assert!(world.has_event("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
     world.merge("pods", "web-1", json!({"metadata": {"labels": {"app": "other"}}})).await;
     world.settle().await;
     assert!(owners(&world.get("pods", "web-1").await).is_empty());
@@ -146,10 +146,10 @@ async fn a_terminating_set_creates_and_deletes_nothing() {
     world.settle().await;
     world.merge(SETS, "web", json!({"metadata": {"finalizers": ["example.com/wait"]}})).await;
     world.sandbox.delete(SETS, Some("shop"), "web").await.unwrap();
-    world.forget();
+    world.reset_counters();
     world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
     world.settle().await;
-    assert_eq!(world.done(), Vec::<String>::new());
+    assert_eq!(world.pod_and_claim_writes(), Vec::<String>::new());
     assert_eq!(name(&world.sandbox.list("pods", Some("shop")).await.unwrap()[0]), "web-1");
     assert_eq!(world.status().await["replicas"], 1, "the status still counts Pods");
 }
@@ -158,15 +158,15 @@ async fn a_terminating_set_creates_and_deletes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn stuck_pods_of_a_rolled_back_template_are_replaced_with_the_tune() {
     for replace in [false, true] {
-        let settings = Settings::new().with_tune("replace-stuck-pods", TuneValue::Switch(replace));
-        let world = World::with(settings).await;
+        let settings = OperatorSettings::new().with_tune("replace-stuck-pods", TuneValue::Switch(replace));
+        let world = World::with_settings(settings).await;
         world.apply(set(2, json!({}))).await;
         world.settle().await;
         world.roll_out("img:broken", json!({"sim/ready-after": "100000"})).await;
         world.wait(60).await;
         world.roll_out("img:1", json!({"sim/ready-after": null})).await;
         world.wait(120).await;
-        let rolled_back = world.images().await == ["web-0 img:1", "web-1 img:1"];
-        assert_eq!(rolled_back, replace, "{:?}", world.images().await);
+        let rolled_back = world.names_and_images().await == ["web-0 img:1", "web-1 img:1"];
+        assert_eq!(rolled_back, replace, "{:?}", world.names_and_images().await);
     }
 }

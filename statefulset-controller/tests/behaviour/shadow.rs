@@ -22,6 +22,6 @@ async fn a_shadow_plans_the_next_pod_on_time_and_does_not_create_it() {
     let (at, actions) = &plans[0];
     assert_eq!(actions, &["create Pod web-1: from the update revision", "write the status"]);
     assert_eq!(at.duration_since(since).as_secs(), 300);
-    assert!(world.written().is_empty());
+    assert!(world.controller_writes().is_empty());
     assert_eq!(world.names("pods").await, ["web-0"]);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{CLAIMS, ME, REVISIONS, SETS, World, claims, set};
+use crate::world::{CLAIMS, CONTROLLER_IDENTITY, REVISIONS, SETS, World, claims, set};
 
 /// STATEFULSET-57.
 #[tokio::test(start_paused = true)]
@@ -19,7 +19,7 @@ async fn lost_answers_create_nothing_twice() {
     ] {
         for lost in [Action::CutBefore, Action::CutAfter] {
             let world = World::new().await;
-            let rule = Rule::new(lost.clone()).identity(ME).verb(verb).resource(resource).times(1);
+            let rule = Rule::new(lost.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource).times(1);
             world.sandbox.faults().add(rule);
             world.apply(set(2, claims("Delete", "Retain"))).await;
             world.wait(30).await;
@@ -27,7 +27,7 @@ async fn lost_answers_create_nothing_twice() {
             assert_eq!(status["readyReplicas"], 2, "{verb} {resource} {lost:?}");
             assert_eq!(status["collisionCount"], 0);
             assert_eq!(world.names(REVISIONS).await.len(), 1);
-            let mut created = world.done();
+            let mut created = world.pod_and_claim_writes();
             created.retain(|done| done.starts_with('+'));
             assert_eq!(created, ["+data-web-0", "+web-0", "+data-web-1", "+web-1"], "{verb} {resource} {lost:?}");
         }
@@ -38,12 +38,15 @@ async fn lost_answers_create_nothing_twice() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_is_reported_and_tried_again() {
     let world = World::new().await;
-    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods"));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::Invalid).identity(CONTROLLER_IDENTITY).verb("create").resource("pods"));
     world.apply(set(2, json!({}))).await;
     world.wait(20).await;
-    assert!(world.told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: ").await);
+    assert!(world.has_event("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: ").await);
     assert_eq!(world.status().await["observedGeneration"], 1, "the status is written in spite of the refusal");
-    let tries = world.asked("create", "pods");
+    let tries = world.request_count("create", "pods");
     assert!((5..=14).contains(&tries), "it backs off: {tries}");
     world.sandbox.faults().clear();
     world.wait(60).await;
@@ -56,15 +59,18 @@ async fn a_failed_deletion_is_reported_and_no_other_pod_is_deleted() {
     let world = World::new().await;
     world.apply(set(3, json!({}))).await;
     world.settle().await;
-    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("delete").resource("pods"));
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::InternalError).identity(CONTROLLER_IDENTITY).verb("delete").resource("pods"));
     world.roll_out("img:2", json!({})).await;
     world.wait(20).await;
-    assert!(world.told("Warning FailedDelete Delete Pod web-2 in StatefulSet web failed error: ").await);
+    assert!(world.has_event("Warning FailedDelete Delete Pod web-2 in StatefulSet web failed error: ").await);
     let status = world.status().await;
     assert_eq!((&status["currentReplicas"], world.names("pods").await.len()), (&json!(3), 3));
     world.sandbox.faults().clear();
     world.wait(60).await;
-    assert!(world.images().await.iter().all(|image| image.ends_with("img:2")));
+    assert!(world.names_and_images().await.iter().all(|image| image.ends_with("img:2")));
 }
 
 /// STATEFULSET-74.
@@ -74,19 +80,19 @@ async fn a_stale_cache_causes_no_second_write() {
         let world = World::new().await;
         world.apply(set(3, claims("Delete", "Delete"))).await;
         world.settle().await;
-        world.forget();
-        world.sandbox.faults().hold_watch(ME, held);
+        world.reset_counters();
+        world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, held);
         world.roll_out("img:2", json!({})).await;
         for n in 0..20 {
             world.wait(1).await;
             world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
         }
-        assert!(world.asked("delete", "pods") <= 1, "{held}: {:?}", world.done());
-        assert!(world.asked("create", "pods") <= 1 && world.asked("create", REVISIONS) <= 1, "{held}");
-        world.sandbox.faults().release_watch(ME, held);
+        assert!(world.request_count("delete", "pods") <= 1, "{held}: {:?}", world.pod_and_claim_writes());
+        assert!(world.request_count("create", "pods") <= 1 && world.request_count("create", REVISIONS) <= 1, "{held}");
+        world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, held);
         world.settle().await;
-        assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (3, 3), "{held}");
-        assert!(world.images().await.iter().all(|image| image.ends_with("img:2")));
+        assert_eq!((world.request_count("create", "pods"), world.request_count("delete", "pods")), (3, 3), "{held}");
+        assert!(world.names_and_images().await.iter().all(|image| image.ends_with("img:2")));
     }
 }
 
@@ -95,13 +101,13 @@ async fn a_stale_cache_causes_no_second_write() {
 async fn a_slow_cache_causes_no_further_requests() {
     let world = World::new().await;
     for plural in ["pods", CLAIMS, "statefulsets", "controllerrevisions"] {
-        world.sandbox.faults().delay_watch(ME, plural, Duration::from_secs(3));
+        world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, plural, Duration::from_secs(3));
     }
     world.apply(set(3, claims("Delete", "Retain"))).await;
     world.wait(120).await;
     assert_eq!(world.status().await["readyReplicas"], 3);
-    assert_eq!((world.asked("create", "pods"), world.asked("create", CLAIMS)), (3, 3));
-    assert_eq!(world.asked("create", REVISIONS), 1);
+    assert_eq!((world.request_count("create", "pods"), world.request_count("create", CLAIMS)), (3, 3));
+    assert_eq!(world.request_count("create", REVISIONS), 1);
 }
 
 /// STATEFULSET-59.
@@ -109,15 +115,15 @@ async fn a_slow_cache_causes_no_further_requests() {
 async fn a_set_continues_as_soon_as_the_cache_shows_its_claim_or_revision() {
     for slower in [CLAIMS, "controllerrevisions"] {
         let world = World::new().await;
-        world.sandbox.faults().delay_watch(ME, slower, Duration::from_millis(300));
-        let began = world.clock.instant();
+        world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, slower, Duration::from_millis(300));
+        let began = world.clock.monotonic_now();
         world.apply(set(3, claims("Delete", "Retain"))).await;
         while world.status().await["readyReplicas"] != 3 {
             world.clock.sleep(Duration::from_millis(100)).await;
-            assert!(world.clock.instant() - began < Duration::from_secs(60), "no progress");
+            assert!(world.clock.monotonic_now() - began < Duration::from_secs(60), "no progress");
         }
         // Each step waits only for the watch of the delayed resource, and not for a timer.
-        let taken = world.clock.instant() - began;
+        let taken = world.clock.monotonic_now() - began;
         assert!(taken < Duration::from_millis(1900), "{slower}: {taken:?}");
     }
 }
@@ -133,14 +139,14 @@ async fn a_pod_of_another_controller_with_the_same_name_is_never_changed() {
             "metadata": {"name": "web-0", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": owner},
             "spec": {"containers": [{"name": "c", "image": "img:0"}]}}))
         .await;
-    world.forget();
+    world.reset_counters();
     world.apply(set(1, json!({}))).await;
     world.wait(60).await;
-    assert_eq!(world.done(), Vec::<String>::new());
-    assert_eq!(world.images().await, ["web-0 img:0"]);
+    assert_eq!(world.pod_and_claim_writes(), Vec::<String>::new());
+    assert_eq!(world.names_and_images().await, ["web-0 img:0"]);
     let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists \
                  and is controlled by ReplicaSet rs";
-    assert!(world.told(event).await, "{:#?}", world.events().await);
+    assert!(world.has_event(event).await, "{:#?}", world.events().await);
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().contains("already exists"), "{}", world.explain());
 }
 
@@ -150,18 +156,23 @@ async fn condemned_pods_wait_until_the_cache_shows_their_claims() {
     let world = World::new().await;
     world.apply(set(3, claims("Retain", "Delete"))).await;
     world.settle().await;
-    world.forget();
-    world.sandbox.faults().hold_watch(ME, CLAIMS);
-    world.change(json!({"replicas": 1})).await;
+    world.reset_counters();
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, CLAIMS);
+    world.change_spec(json!({"replicas": 1})).await;
     for n in 0..20 {
         world.wait(1).await;
         world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
     }
-    assert!(world.asked("delete", "pods") <= 1, "{:?}", world.done());
-    assert_eq!(world.asked("patch", CLAIMS), 2, "the owners of each claim are written once: {:?}", world.done());
-    world.sandbox.faults().release_watch(ME, CLAIMS);
+    assert!(world.request_count("delete", "pods") <= 1, "{:?}", world.pod_and_claim_writes());
+    assert_eq!(
+        world.request_count("patch", CLAIMS),
+        2,
+        "the owners of each claim are written once: {:?}",
+        world.pod_and_claim_writes()
+    );
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, CLAIMS);
     world.settle().await;
-    assert_eq!(world.done(), ["~data-web-2", "~data-web-1", "-web-2", "-web-1"]);
+    assert_eq!(world.pod_and_claim_writes(), ["~data-web-2", "~data-web-1", "-web-2", "-web-1"]);
 }
 
 /// STATEFULSET-42.
@@ -170,18 +181,23 @@ async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_a_stale_cache() {
     let world = World::new().await;
     world.apply(set(2, claims("Retain", "Delete"))).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     // One sync writes the owners of the claim and deletes the Pod. A new Pod must not use the claim, even while the cache does
     // not show the claim's new owners.
-    world.sandbox.faults().hold_watch(ME, CLAIMS);
-    world.change(json!({"replicas": 1})).await;
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, CLAIMS);
+    world.change_spec(json!({"replicas": 1})).await;
     world.wait(10).await;
-    world.change(json!({"replicas": 2})).await;
+    world.change_spec(json!({"replicas": 2})).await;
     world.wait(20).await;
-    assert_eq!(world.asked("create", "pods"), 0, "{:?}", world.done());
-    world.sandbox.faults().release_watch(ME, CLAIMS);
+    assert_eq!(world.request_count("create", "pods"), 0, "{:?}", world.pod_and_claim_writes());
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, CLAIMS);
     world.wait(5).await;
-    assert_eq!(world.asked("create", "pods"), 0, "the claim is about to be deleted: {:?}", world.done());
+    assert_eq!(
+        world.request_count("create", "pods"),
+        0,
+        "the claim is about to be deleted: {:?}",
+        world.pod_and_claim_writes()
+    );
 }
 
 /// STATEFULSET-71.
@@ -193,31 +209,33 @@ async fn a_pod_that_has_changed_since_the_decision_is_not_deleted() {
         world.settle().await;
         let uid = async || world.get("pods", "web-2").await["metadata"]["uid"].clone();
         let before = uid().await;
-        world.sandbox.faults().hold_watch(ME, "pods");
+        world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
         // The cache shows an earlier version of the Pod. The controller cannot know whether the change matters.
         world.merge("pods", "web-2", json!({"metadata": {"annotations": {"newer": "yes"}}})).await;
         match reason {
             "outdated" => world.roll_out("img:2", json!({})).await,
-            "condemned" => world.change(json!({"replicas": 2})).await,
+            "condemned" => world.change_spec(json!({"replicas": 2})).await,
             _ => {
-                world.sandbox.faults().release_watch(ME, "pods");
+                world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
                 let failed = json!({"status": {"phase": "Failed"}});
-                let rule =
-                    Rule::new(Action::Latency(Duration::from_secs(3))).identity(ME).verb("delete").resource("pods");
+                let rule = Rule::new(Action::Latency(Duration::from_secs(3)))
+                    .identity(CONTROLLER_IDENTITY)
+                    .verb("delete")
+                    .resource("pods");
                 world.sandbox.faults().add(rule.times(1));
                 world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), failed).await.unwrap();
                 world.wait(1).await;
                 // The Pod recovers while the deletion is in flight.
-                world.sandbox.faults().hold_watch(ME, "pods");
+                world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
                 let runs = json!({"status": {"phase": "Running"}});
                 world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), runs).await.unwrap();
             }
         }
         world.wait(10).await;
-        assert!(world.asked("delete", "pods") > 0, "{reason}: a deletion is tried");
+        assert!(world.request_count("delete", "pods") > 0, "{reason}: a deletion is tried");
         assert_eq!(uid().await, before, "{reason}");
-        assert!(!world.told("Warning FailedDelete").await, "{reason}");
-        world.sandbox.faults().release_watch(ME, "pods");
+        assert!(!world.has_event("Warning FailedDelete").await, "{reason}");
+        world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
         world.settle().await;
         match reason {
             "outdated" => assert_ne!(uid().await, before),
@@ -236,12 +254,12 @@ async fn a_revision_that_has_changed_since_the_decision_is_not_deleted() {
     let first = world.names(REVISIONS).await.remove(0);
     world.roll_out("img:2", json!({})).await;
     world.settle().await;
-    world.sandbox.faults().hold_watch(ME, "controllerrevisions");
+    world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "controllerrevisions");
     world.merge(REVISIONS, &first, json!({"metadata": {"annotations": {"kept": "for now"}}})).await;
-    world.change(json!({"revisionHistoryLimit": 0})).await;
+    world.change_spec(json!({"revisionHistoryLimit": 0})).await;
     world.wait(10).await;
     assert!(world.names(REVISIONS).await.contains(&first));
-    world.sandbox.faults().release_watch(ME, "controllerrevisions");
+    world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "controllerrevisions");
     world.settle().await;
     assert!(!world.names(REVISIONS).await.contains(&first));
 }
@@ -268,12 +286,12 @@ async fn a_revision_without_a_template_is_reported_and_the_others_work() {
     world.wait(20).await;
     assert_eq!(world.names("pods").await, ["web-1"]);
     let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: cannot make Pod web-0 from revision broken";
-    assert!(world.told(event).await, "{:#?}", world.events().await);
+    assert!(world.has_event(event).await, "{:#?}", world.events().await);
     world.apply(other()).await;
     world.wait(20).await;
     assert!(world.names("pods").await.contains(&"db-0".to_owned()), "other sets are synced");
     // Without a partition, the broken revision is no longer needed.
-    world.change(json!({"updateStrategy": {"rollingUpdate": {"partition": 0}}})).await;
+    world.change_spec(json!({"updateStrategy": {"rollingUpdate": {"partition": 0}}})).await;
     world.wait(60).await;
     assert_eq!(world.status().await["readyReplicas"], 2);
 }
@@ -303,7 +321,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     world.merge(SETS, "web", json!({"spec": {"replicas": 1, "revisionHistoryLimit": 3}})).await;
     let wait = Duration::try_from(available.duration_since(world.clock.now())).unwrap();
     world.clock.sleep(wait.saturating_sub(Duration::from_millis(1500))).await;
-    let slow = Rule::new(Action::Latency(Duration::from_secs(3))).identity(ME).verb("patch");
+    let slow = Rule::new(Action::Latency(Duration::from_secs(3))).identity(CONTROLLER_IDENTITY).verb("patch");
     world.sandbox.faults().add(slow.resource("statefulsets/status").times(1));
     world.start();
     world.wait(8).await;
@@ -316,7 +334,7 @@ async fn a_set_that_needs_no_change_is_not_written() {
     let world = World::new().await;
     world.apply(set(3, claims("Delete", "Delete"))).await;
     world.settle().await;
-    world.forget();
+    world.reset_counters();
     world.wait(100_000).await;
-    assert!(world.written().is_empty(), "{:?}", world.written());
+    assert!(world.controller_writes().is_empty(), "{:?}", world.controller_writes());
 }

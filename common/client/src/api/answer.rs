@@ -7,7 +7,7 @@ use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 
-use super::{Error, Format, MAX_RETRY_AFTER, Status};
+use super::{Error, ErrorStatus, Format, MAX_RETRY_AFTER};
 
 /// A complete answer: the status, the format, and the body.
 pub(super) struct Answer {
@@ -25,10 +25,10 @@ impl Answer {
     /// [`Error::Lost`] if the connection breaks, the body is longer than `limit` bytes, or the body is compressed.
     pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
-        let format = Format::of(&parts.headers)?;
+        let format = Format::from_headers(&parts.headers)?;
         let body = Limited::new(body, limit).collect().await.map_err(|e| {
             let too_long = e.is::<LengthLimitError>();
-            Error::Lost(if too_long {
+            Error::OutcomeUnknown(if too_long {
                 format!("the answer is longer than {limit} bytes")
             } else {
                 format!("the connection broke during the answer: {e}")
@@ -50,6 +50,11 @@ impl Answer {
         if self.status.is_success() {
             return Ok((self.format, self.body));
         }
-        Err(Error::Status(Box::new(Status::read(self.status.as_u16(), self.format, &self.body, self.retry_after))))
+        Err(Error::Status(Box::new(ErrorStatus::decode_status(
+            self.status.as_u16(),
+            self.format,
+            &self.body,
+            self.retry_after,
+        ))))
     }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
-use super::{Delete, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, Patch, encode, error::Error, with_query};
-use crate::object::{Resource, Target};
+use super::{DeleteOptions, FIELD_MANAGER, MAX_ANSWER, MAX_LIST, PatchFormat, encode, error::Error, with_query};
+use crate::object::{RequestTarget, Resource};
 
 /// A request to the API server, other than a watch, before it is sent.
 #[derive(Clone, Debug)]
@@ -17,35 +17,35 @@ pub struct Call<'a> {
     /// Content type and bytes of the body; `None` for a read.
     pub(super) body: Option<(&'static str, Bytes)>,
     /// Size limit of the answer in bytes.
-    pub(super) limit: usize,
+    pub(super) max_answer_bytes: usize,
     /// Object that the call writes; `None` for a read.
-    pub(super) written: Option<Target<'a>>,
+    pub(super) write_target: Option<RequestTarget<'a>>,
 }
 
 impl<'a> Call<'a> {
     /// Prepares a GET of a path. `accept` is the `Accept` header.
     pub fn get(path: String, accept: &'a str) -> Self {
-        Self { method: Method::GET, path, accept, body: None, limit: MAX_ANSWER, written: None }
+        Self { method: Method::GET, path, accept, body: None, max_answer_bytes: MAX_ANSWER, write_target: None }
     }
 
     /// Prepares a GET of a collection. `query` must be encoded already; it may be empty.
     pub fn list(resource: Resource, namespace: &str, query: &str, accept: &'a str) -> Self {
         let path = with_query(resource.path(namespace, "", ""), query);
-        Self { limit: MAX_LIST, ..Self::get(path, accept) }
+        Self { max_answer_bytes: MAX_LIST, ..Self::get(path, accept) }
     }
 
     /// Prepares the creation of an object from a JSON body.
-    pub fn create(target: Target<'a>, body: Bytes) -> Self {
+    pub fn create(target: RequestTarget<'a>, body: Bytes) -> Self {
         Self::write(Method::POST, target, "application/json", body)
     }
 
     /// Prepares the replacement of an object by a JSON body.
-    pub fn replace(target: Target<'a>, body: Bytes) -> Self {
+    pub fn replace(target: RequestTarget<'a>, body: Bytes) -> Self {
         Self::write(Method::PUT, target, "application/json", body)
     }
 
     /// Prepares a patch of an object, in the format `kind`.
-    pub fn patch(target: Target<'a>, kind: Patch, body: Bytes) -> Self {
+    pub fn patch(target: RequestTarget<'a>, kind: PatchFormat, body: Bytes) -> Self {
         Self::write(Method::PATCH, target, kind.content_type(), body)
     }
 
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// If the options cannot be encoded.
-    pub fn delete(target: Target<'a>, options: &Delete) -> Result<Self, Error> {
+    pub fn delete(target: RequestTarget<'a>, options: &DeleteOptions) -> Result<Self, Error> {
         let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
         if let Some(uid) = &options.uid {
             body["preconditions"]["uid"] = json!(uid);
@@ -61,21 +61,28 @@ impl<'a> Call<'a> {
         if let Some(version) = &options.version {
             body["preconditions"]["resourceVersion"] = json!(version);
         }
-        if let Some(propagation) = options.propagation {
+        if let Some(propagation) = options.propagation_policy {
             body["propagationPolicy"] = json!(propagation);
         }
-        if let Some(grace) = options.grace_seconds {
+        if let Some(grace) = options.grace_period_seconds {
             body["gracePeriodSeconds"] = json!(grace);
         }
         Ok(Self::write(Method::DELETE, target, "application/json", encode(&body)?))
     }
 
-    fn write(method: Method, target: Target<'a>, content_type: &'static str, body: Bytes) -> Self {
+    fn write(method: Method, target: RequestTarget<'a>, content_type: &'static str, body: Bytes) -> Self {
         let mut path = target.path();
         if method != Method::DELETE {
             path = with_query(path, &format!("fieldManager={FIELD_MANAGER}"));
         }
         let body = Some((content_type, body));
-        Self { method, path, accept: "application/json", body, limit: MAX_ANSWER, written: Some(target) }
+        Self {
+            method,
+            path,
+            accept: "application/json",
+            body,
+            max_answer_bytes: MAX_ANSWER,
+            write_target: Some(target),
+        }
     }
 }

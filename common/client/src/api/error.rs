@@ -25,26 +25,26 @@ const BEFORE_WRITING: [&str; 2] = [
 pub enum Error {
     /// The server answered with an error status.
     #[error("{0}")]
-    Status(Box<Status>),
+    Status(Box<ErrorStatus>),
     /// Nothing was sent: no connection could be made, or the request could not be built.
     #[error("{0}")]
     Unsent(String),
     /// The request was sent and its outcome is unknown: a write may have happened.
     #[error("{0}")]
-    Lost(String),
+    OutcomeUnknown(String),
     /// The write was not sent, because this process is not the leader.
     #[error("not the leader: the write was not sent")]
     NotLeader,
     /// The request succeeded, but the answer could not be decoded.
     #[error("the server's answer cannot be read: {0}")]
-    Answer(#[from] serde_json::Error),
+    InvalidAnswer(#[from] serde_json::Error),
 }
 
 /// Error status of the API server, from an answer or from a watch event.
 #[derive(Debug, Default, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(default)]
-pub struct Status {
+pub struct ErrorStatus {
     /// HTTP status code.
     pub code: u16,
     /// Machine-readable reason, e.g. `NotFound`.
@@ -52,7 +52,7 @@ pub struct Status {
     /// Human-readable message.
     pub message: String,
     /// The resource, the causes, and the wait before a retry.
-    pub details: Details,
+    pub details: StatusDetails,
     /// Wait before a retry, if the server asked for one and did not execute the request.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
@@ -61,11 +61,11 @@ pub struct Status {
 /// The field `details` of a [`Status`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Details {
+pub struct StatusDetails {
     /// Resource in the plural, such as `namespaces`.
     pub kind: String,
     /// Individual causes, such as invalid fields.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// Wait before a retry in seconds; 0 if unspecified.
     pub retry_after_seconds: u32,
 }
@@ -73,19 +73,19 @@ pub struct Details {
 /// An entry of `details.causes`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Cause {
+pub struct StatusCause {
     /// Machine-readable reason, e.g. `ResourceVersionTooLarge`.
     pub reason: String,
     /// Path of the invalid field, e.g. `metadata.uid`.
     pub field: String,
 }
 
-impl Status {
+impl ErrorStatus {
     /// Decodes the body of an answer with the HTTP status `code`.
-    pub(super) fn read(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
+    pub(super) fn decode_status(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
         let mut status = match format {
             Format::Json => serde_json::from_slice(body).unwrap_or_default(),
-            Format::Protobuf => Envelope::read(body).map(Self::of_message).unwrap_or_default(),
+            Format::Protobuf => Envelope::read(body).map(Self::from_message).unwrap_or_default(),
         };
         status.code = code;
         status.retry_after = retry_after;
@@ -97,8 +97,8 @@ impl Status {
     }
 
     /// Decodes a `Status` in protobuf. Returns an empty status if the message cannot be decoded.
-    pub(crate) fn of_message(message: Envelope<'_>) -> Self {
-        if message.kind == "Status" {
+    pub(crate) fn from_message(message: Envelope<'_>) -> Self {
+        if message.event_type == "Status" {
             wire::read(&messages::STATUS, message.object).unwrap_or_default()
         } else {
             Self::default()
@@ -117,8 +117,8 @@ impl Status {
 }
 
 impl Error {
-    /// Classifies a failure below HTTP as [`Error::Unsent`] or [`Error::Lost`].
-    pub(super) fn transport(error: kube::Error) -> Self {
+    /// Classifies a failure below HTTP as [`Error::Unsent`] or [`Error::OutcomeUnknown`].
+    pub(super) fn from_transport(error: kube::Error) -> Self {
         let is_unsent = |e: &(dyn std::error::Error + 'static)| {
             e.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
                 || e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
@@ -129,10 +129,10 @@ impl Error {
         let text = client::with_causes(error.to_string(), &error);
         let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
         let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);
-        if unsent { Self::Unsent(text) } else { Self::Lost(text) }
+        if unsent { Self::Unsent(text) } else { Self::OutcomeUnknown(text) }
     }
 
-    fn status(&self) -> Option<&Status> {
+    fn status(&self) -> Option<&ErrorStatus> {
         if let Self::Status(status) = self { Some(status) } else { None }
     }
 
@@ -166,23 +166,23 @@ impl Error {
     }
 
     /// Whether a write with a UID was refused, because the object with this name has another UID.
-    pub fn is_another(&self) -> bool {
-        self.is_invalid() && self.names("metadata.uid")
+    pub fn is_uid_mismatch(&self) -> bool {
+        self.is_invalid() && self.has_invalid_field("metadata.uid")
     }
 
     /// Whether `field` is among the causes of the error.
-    pub fn names(&self, field: &str) -> bool {
+    pub fn has_invalid_field(&self, field: &str) -> bool {
         self.status().is_some_and(|s| s.details.causes.iter().any(|cause| cause.field == field))
     }
 
     /// Whether the server no longer keeps the requested version (410).
-    pub fn is_gone(&self) -> bool {
+    pub fn is_version_expired(&self) -> bool {
         self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)
     }
 
     /// Whether the namespace is terminating (403) or gone (404).
     pub fn is_namespace_terminating(&self) -> bool {
-        let names_namespace = |status: &Status| status.details.kind == "namespaces";
+        let names_namespace = |status: &ErrorStatus| status.details.kind == "namespaces";
         self.has_cause("NamespaceTerminating") || (self.is_not_found() && self.status().is_some_and(names_namespace))
     }
 
@@ -204,7 +204,7 @@ impl Error {
     /// Whether a failed write may have taken effect, so that the caller must check before a retry.
     pub fn may_have_happened(&self) -> bool {
         match self {
-            Self::Lost(_) | Self::Answer(_) => true,
+            Self::OutcomeUnknown(_) | Self::InvalidAnswer(_) => true,
             Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
             Self::Unsent(_) | Self::NotLeader => false,
         }
@@ -215,8 +215,8 @@ impl Error {
         match self {
             Self::NotLeader => "not_leader",
             Self::Unsent(_) => "unsent",
-            Self::Lost(_) => "lost",
-            Self::Answer(_) => "answer",
+            Self::OutcomeUnknown(_) => "lost",
+            Self::InvalidAnswer(_) => "answer",
             Self::Status(s) => match s.code {
                 403 => "forbidden",
                 404 => "not_found",
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn status(code: u16, body: &str) -> Error {
-        Error::Status(Box::new(Status::read(code, Format::Json, body.as_bytes(), None)))
+        Error::Status(Box::new(ErrorStatus::decode_status(code, Format::Json, body.as_bytes(), None)))
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_lost_answer_and_a_server_error_may_have_happened() {
-        assert!(Error::Lost("cut".into()).may_have_happened());
+        assert!(Error::OutcomeUnknown("cut".into()).may_have_happened());
         assert!(status(500, "{}").may_have_happened());
         assert!(!Error::Unsent("refused".into()).may_have_happened());
         assert!(!status(409, r#"{"reason":"Conflict"}"#).may_have_happened());
@@ -284,16 +284,19 @@ mod tests {
             [text(2, b"Failure"), text(3, b"too old"), text(4, b"Expired"), details, vec![6 << 3, 0x9a, 3]].concat();
         let kind = text(1, &[text(1, b"v1"), text(2, b"Status")].concat());
         let body = [b"k8s\0".to_vec(), kind, text(2, &status)].concat();
-        let read = Status::read(410, Format::Protobuf, &body, None);
+        let read = ErrorStatus::decode_status(410, Format::Protobuf, &body, None);
         assert_eq!((read.code, &*read.reason, &*read.message), (410, "Expired", "too old"));
         assert_eq!((&*read.details.kind, read.details.retry_after_seconds), ("pods", 5));
         assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
-        let in_watch = Status::of_message(Envelope::read(&body).unwrap());
+        let in_watch = ErrorStatus::from_message(Envelope::read(&body).unwrap());
         assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
         // A message of another kind is not a `Status`, even if it can be decoded as one.
         let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
-        assert_eq!(Status::of_message(Envelope::read(&pod).unwrap()).code, 0);
-        assert_eq!(Status::read(502, Format::Protobuf, b"junk", None).to_string(), "the server answered 502: junk");
+        assert_eq!(ErrorStatus::from_message(Envelope::read(&pod).unwrap()).code, 0);
+        assert_eq!(
+            ErrorStatus::decode_status(502, Format::Protobuf, b"junk", None).to_string(),
+            "the server answered 502: junk"
+        );
     }
 
     #[test]

@@ -4,17 +4,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Observation, Observer};
+use super::{AttemptMeasurement, RequestObserver};
 use crate::metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability::Alpha, Stability::Beta};
 
 const DURATIONS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const SIZES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// [`Observer`] that counts and measures the requests to one API server.
+/// [`RequestObserver`] that counts and measures the requests to one API server.
 ///
 /// Upstream: `component-base/metrics/prometheus/restclient`.
-pub struct Requests {
+pub struct RequestMetrics {
     host: String,
     total: Counters,
     retries: Counters,
@@ -23,12 +23,12 @@ pub struct Requests {
     sent: Histograms,
     received: Histograms,
     /// Metrics by method and code, which are kept so that a request allocates nothing for its labels.
-    handles: Mutex<BTreeMap<(&'static str, Option<u16>), Handles>>,
-    methods: Mutex<BTreeMap<&'static str, OfMethod>>,
+    handles: Mutex<BTreeMap<(&'static str, Option<u16>), OutcomeMetrics>>,
+    methods: Mutex<BTreeMap<&'static str, MethodMetrics>>,
 }
 
 #[derive(Clone)]
-struct Handles {
+struct OutcomeMetrics {
     requests: Counter,
     retries: Option<Counter>,
     sent: Histogram,
@@ -36,13 +36,13 @@ struct Handles {
 
 /// Metrics of one HTTP method that do not depend on the outcome of a request.
 #[derive(Clone)]
-struct OfMethod {
+struct MethodMetrics {
     duration: Histogram,
     throttled: Histogram,
     received: Histogram,
 }
 
-impl Requests {
+impl RequestMetrics {
     /// Registers the metrics. `host` is the value of their label `host`, such as `10.96.0.1:443`.
     pub fn new(metrics: &Metrics, host: &str) -> Self {
         let histogram = |name, stability, help: &str, buckets: &[f64]| {
@@ -83,17 +83,17 @@ impl Requests {
         }
     }
 
-    fn handles(&self, method: &str, code: Option<u16>, attempt: u32) -> Handles {
+    fn handles(&self, method: &str, code: Option<u16>, attempt: u32) -> OutcomeMetrics {
         let method = verb(method);
         let labelled = |counters: &Counters| {
             let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-            counters.with(&[&code, &self.host, method])
+            counters.with_label_values(&[&code, &self.host, method])
         };
         let mut handles = self.handles.lock();
-        let known = handles.entry((method, code)).or_insert_with(|| Handles {
+        let known = handles.entry((method, code)).or_insert_with(|| OutcomeMetrics {
             requests: labelled(&self.total),
             retries: None,
-            sent: self.sent.with(&[&self.host, method]),
+            sent: self.sent.with_label_values(&[&self.host, method]),
         });
         if attempt > 0 {
             known.retries.get_or_insert_with(|| labelled(&self.retries));
@@ -101,13 +101,13 @@ impl Requests {
         known.clone()
     }
 
-    fn of_method(&self, method: &str) -> OfMethod {
+    fn method_metrics(&self, method: &str) -> MethodMetrics {
         let method = verb(method);
         let mut methods = self.methods.lock();
-        let known = methods.entry(method).or_insert_with(|| OfMethod {
-            duration: self.duration.with(&[&self.host, method]),
-            throttled: self.throttled.with(&[&self.host, method]),
-            received: self.received.with(&[&self.host, method]),
+        let known = methods.entry(method).or_insert_with(|| MethodMetrics {
+            duration: self.duration.with_label_values(&[&self.host, method]),
+            throttled: self.throttled.with_label_values(&[&self.host, method]),
+            received: self.received.with_label_values(&[&self.host, method]),
         });
         known.clone()
     }
@@ -118,28 +118,28 @@ fn verb(method: &str) -> &'static str {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }
 
-impl Observer for Requests {
-    fn observed(&self, seen: Observation<'_>) {
-        let handles = self.handles(seen.method, seen.code, seen.attempt);
+impl RequestObserver for RequestMetrics {
+    fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
+        let handles = self.handles(seen.method, seen.status_code, seen.attempt);
         handles.requests.inc();
         if let Some(retries) = handles.retries.filter(|_| seen.attempt > 0) {
             retries.inc();
         }
-        if !seen.watch {
-            handles.sent.observe(seen.sent as f64);
+        if !seen.is_watch {
+            handles.sent.observe(seen.sent_bytes as f64);
         }
     }
 
-    fn finished(&self, method: &str, took: Duration, received: Option<usize>) {
-        let handles = self.of_method(method);
+    fn request_finished(&self, method: &str, took: Duration, received: Option<usize>) {
+        let handles = self.method_metrics(method);
         handles.duration.observe(took.as_secs_f64());
         if let Some(received) = received {
             handles.received.observe(received as f64);
         }
     }
 
-    fn throttled(&self, method: &str, waited: Duration) {
-        self.of_method(method).throttled.observe(waited.as_secs_f64());
+    fn attempt_throttled(&self, method: &str, waited: Duration) {
+        self.method_metrics(method).throttled.observe(waited.as_secs_f64());
     }
 }
 
@@ -147,22 +147,22 @@ impl Observer for Requests {
 mod tests {
     use super::*;
 
-    fn seen(method: &str, code: Option<u16>, attempt: u32, watch: bool) -> Observation<'_> {
-        Observation { method, code, sent: 300, attempt, watch }
+    fn seen(method: &str, code: Option<u16>, attempt: u32, watch: bool) -> AttemptMeasurement<'_> {
+        AttemptMeasurement { method, status_code: code, sent_bytes: 300, attempt, is_watch: watch }
     }
 
     #[test]
     fn attempts_are_counted_by_outcome() {
         let metrics = Metrics::new();
-        let requests = Requests::new(&metrics, "10.0.0.1:443");
-        requests.observed(seen("POST", Some(429), 0, false));
-        requests.observed(seen("POST", Some(201), 1, false));
-        requests.observed(seen("GET", None, 0, false));
-        requests.observed(seen("GET", Some(200), 0, true));
-        requests.throttled("POST", Duration::from_secs(1));
-        requests.finished("POST", Duration::from_secs(3), Some(5000));
-        requests.finished("GET", Duration::from_millis(30), None);
-        let text = metrics.prometheus();
+        let requests = RequestMetrics::new(&metrics, "10.0.0.1:443");
+        requests.attempt_finished(seen("POST", Some(429), 0, false));
+        requests.attempt_finished(seen("POST", Some(201), 1, false));
+        requests.attempt_finished(seen("GET", None, 0, false));
+        requests.attempt_finished(seen("GET", Some(200), 0, true));
+        requests.attempt_throttled("POST", Duration::from_secs(1));
+        requests.request_finished("POST", Duration::from_secs(3), Some(5000));
+        requests.request_finished("GET", Duration::from_millis(30), None);
+        let text = metrics.render_prometheus();
         for line in [
             "rest_client_requests_total{code=\"201\",host=\"10.0.0.1:443\",method=\"POST\"} 1",
             "rest_client_requests_total{code=\"429\",host=\"10.0.0.1:443\",method=\"POST\"} 1",

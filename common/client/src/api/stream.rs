@@ -42,11 +42,13 @@ impl Format {
     ///
     /// # Errors
     /// [`Error::Lost`] if the answer is compressed, which this client never requests.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
         match header(header::CONTENT_ENCODING) {
             "" | "identity" => {}
-            encoding => return Err(Error::Lost(format!("unexpected compression of the answer: {encoding:?}"))),
+            encoding => {
+                return Err(Error::OutcomeUnknown(format!("unexpected compression of the answer: {encoding:?}")));
+            }
         }
         let media_type = header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
         Ok(Self::parse(media_type).unwrap_or_default())
@@ -55,7 +57,7 @@ impl Format {
 
 /// The frames of a watch, read one by one from the body of the answer.
 #[derive(Debug)]
-pub struct Frames {
+pub struct WatchFrames {
     body: Body,
     format: Format,
     buffer: BytesMut,
@@ -64,10 +66,10 @@ pub struct Frames {
     ended: bool,
 }
 
-impl Frames {
+impl WatchFrames {
     pub(super) fn new(response: Response<Body>) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
-        let format = Format::of(&parts.headers)?;
+        let format = Format::from_headers(&parts.headers)?;
         Ok(Self { body, format, buffer: BytesMut::new(), scanned: 0, ended: false })
     }
 
@@ -77,7 +79,7 @@ impl Frames {
     }
 
     /// Whether the buffer holds the beginning of an incomplete frame.
-    pub fn in_a_frame(&self) -> bool {
+    pub fn has_incomplete_frame(&self) -> bool {
         !self.buffer.is_empty()
     }
 
@@ -85,7 +87,7 @@ impl Frames {
     ///
     /// # Errors
     /// [`Error::Lost`] if the connection breaks, a frame is too long, or the stream ends in the middle of a frame.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    pub async fn next_frame(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = match self.format {
                 Format::Json => self.line()?,
@@ -96,11 +98,12 @@ impl Frames {
             }
             if self.ended {
                 let left = self.buffer.len();
-                let broken = || Error::Lost(format!("the stream ended in the middle of a frame, after {left} bytes"));
+                let broken =
+                    || Error::OutcomeUnknown(format!("the stream ended in the middle of a frame, after {left} bytes"));
                 return if left == 0 { Ok(None) } else { Err(broken()) };
             }
             let frame = self.body.frame().await.transpose();
-            match frame.map_err(|e| Error::Lost(format!("the connection of the stream broke: {e}")))? {
+            match frame.map_err(|e| Error::OutcomeUnknown(format!("the connection of the stream broke: {e}")))? {
                 None => self.ended = true,
                 Some(frame) => self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default()),
             }
@@ -119,7 +122,7 @@ impl Frames {
         }
         self.scanned = self.buffer.len();
         if self.buffer.len() > MAX_FRAME {
-            return Err(Error::Lost(format!("a line is longer than {MAX_FRAME} bytes")));
+            return Err(Error::OutcomeUnknown(format!("a line is longer than {MAX_FRAME} bytes")));
         }
         Ok(None)
     }
@@ -129,7 +132,7 @@ impl Frames {
         let Some(length) = self.buffer.first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_FRAME {
-            return Err(Error::Lost(format!("a frame of {length} bytes is longer than {MAX_FRAME}")));
+            return Err(Error::OutcomeUnknown(format!("a frame of {length} bytes is longer than {MAX_FRAME}")));
         }
         if self.buffer.len() < LENGTH + length {
             self.buffer.reserve((LENGTH + length - self.buffer.len()).min(ROOM));
@@ -149,17 +152,17 @@ mod tests {
     }
 
     async fn read(content_type: &str, body: &[u8]) -> (Vec<Bytes>, Option<Error>) {
-        let mut frames = Frames::new(response(content_type, body)).unwrap();
+        let mut frames = WatchFrames::new(response(content_type, body)).unwrap();
         let mut got = Vec::new();
         loop {
-            match frames.next().await {
+            match frames.next_frame().await {
                 Ok(Some(frame)) => got.push(frame),
                 Ok(None) => {
-                    assert!(!frames.in_a_frame());
+                    assert!(!frames.has_incomplete_frame());
                     return (got, None);
                 }
                 Err(e) => {
-                    assert!(frames.in_a_frame());
+                    assert!(frames.has_incomplete_frame());
                     return (got, Some(e));
                 }
             }
@@ -180,7 +183,7 @@ mod tests {
     async fn half_a_line_at_the_end_is_an_error() {
         let (lines, error) = read(JSON, b"{\"a\":1}\n{\"b\"").await;
         assert_eq!(lines.len(), 1);
-        assert!(matches!(error, Some(Error::Lost(_))));
+        assert!(matches!(error, Some(Error::OutcomeUnknown(_))));
     }
 
     #[tokio::test]
@@ -195,7 +198,7 @@ mod tests {
         for body in [&b"\0\0\0\x01a\0\0\0\x09bc"[..], b"\0\0\0\x01a\0\0", b"\0\0\0\x01a\xff\xff\xff\xffbc"] {
             let (frames, error) = read(PROTOBUF, body).await;
             assert_eq!(frames, [&b"a"[..]]);
-            assert!(matches!(error, Some(Error::Lost(_))), "{body:?}");
+            assert!(matches!(error, Some(Error::OutcomeUnknown(_))), "{body:?}");
         }
     }
 
@@ -203,6 +206,6 @@ mod tests {
     fn a_compressed_answer_is_refused() {
         let mut compressed = response(PROTOBUF, b"");
         compressed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
-        assert!(matches!(Frames::new(compressed), Err(Error::Lost(_))));
+        assert!(matches!(WatchFrames::new(compressed), Err(Error::OutcomeUnknown(_))));
     }
 }

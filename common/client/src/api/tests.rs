@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::gate::{Keeper, gate};
+use crate::gate::{GateKeeper, closed_gate};
 
-const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
 enum Answer {
     Status(u16, &'static str, Option<u64>),
@@ -26,19 +26,19 @@ enum Answer {
 
 struct World {
     api: Api,
-    keeper: Keeper,
+    keeper: GateKeeper,
     clock: Clock,
     requests: Arc<Mutex<Vec<(String, String, Duration)>>>,
 }
 
 fn world(answers: Vec<Answer>) -> World {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-    let start = clock.instant();
+    let start = clock.monotonic_now();
     let requests: Arc<Mutex<Vec<(String, String, Duration)>>> = Arc::default();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let (seen, time) = (Arc::clone(&requests), clock.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let at = time.instant() - start;
+        let at = time.monotonic_now() - start;
         seen.lock().push((request.method().to_string(), request.uri().to_string(), at));
         let answer = answers.lock().pop_front();
         async move {
@@ -65,14 +65,14 @@ fn world(answers: Vec<Answer>) -> World {
             }
         }
     });
-    let (keeper, gate) = gate(clock.clone());
+    let (keeper, gate) = closed_gate(clock.clone());
     let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "replicaset-controller/test");
     World { api, keeper, clock, requests }
 }
 
 impl World {
     async fn create(&self) -> Result<Bytes, Error> {
-        self.api.create(Target::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await
+        self.api.create(RequestTarget::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await
     }
     fn times(&self) -> Vec<u64> {
         self.requests.lock().iter().map(|(_, _, at)| at.as_secs()).collect()
@@ -85,7 +85,7 @@ async fn a_closed_gate_stops_writes_and_no_reads() {
     let world = world(vec![Answer::Status(200, "{}", None)]);
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
     assert!(world.requests.lock().is_empty());
-    world.api.get(Target::object(PODS, "ns", "a")).await.unwrap();
+    world.api.get(RequestTarget::object(PODS, "ns", "a")).await.unwrap();
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");
 }
 
@@ -93,7 +93,7 @@ async fn a_closed_gate_stops_writes_and_no_reads() {
 #[tokio::test(start_paused = true)]
 async fn a_write_names_the_field_manager_upstream_uses() {
     let world = world(vec![Answer::Status(201, "{}", None)]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     world.create().await.unwrap();
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods?fieldManager=kube-controller-manager");
 }
@@ -103,7 +103,7 @@ async fn a_write_names_the_field_manager_upstream_uses() {
 async fn a_request_is_retried_after_the_wait_that_the_server_asks_for() {
     let busy = || Answer::Status(429, r#"{"reason":"TooManyRequests"}"#, Some(3));
     let world = world(vec![busy(), Answer::Status(503, "{}", Some(10)), Answer::Status(201, "{}", None)]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     world.create().await.unwrap();
     assert_eq!(world.times(), [0, 3, 13]);
 }
@@ -118,7 +118,7 @@ async fn a_write_that_may_have_happened_is_not_sent_again() {
         (Answer::Cut, "lost"),
     ] {
         let world = world(vec![answer, Answer::Status(201, "{}", None)]);
-        world.keeper.open();
+        world.keeper.open_without_deadline();
         let error = world.create().await.unwrap_err();
         assert_eq!((error.label(), world.requests.lock().len()), (label, 1));
         assert_eq!(error.may_have_happened(), label != "too_many_requests");
@@ -129,7 +129,7 @@ async fn a_write_that_may_have_happened_is_not_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_connection_means_that_nothing_was_sent() {
     let world = world(vec![Answer::Refused]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
     assert!(matches!(error, Error::Unsent(_)) && !error.may_have_happened(), "{error}");
 }
@@ -138,7 +138,7 @@ async fn a_refused_connection_means_that_nothing_was_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_answer_times_out() {
     let world = world(vec![Answer::Never]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 65s");
     assert!(error.may_have_happened());
@@ -148,9 +148,9 @@ async fn a_request_without_an_answer_times_out() {
 #[tokio::test(start_paused = true)]
 async fn losing_the_lease_ends_a_write_in_flight() {
     let world = world(vec![Answer::Never, Answer::Status(201, "{}", None)]);
-    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
+    world.keeper.open_until(world.clock.monotonic_now() + Duration::from_secs(10));
     let error = world.create().await.unwrap_err();
-    assert!(matches!(&error, Error::Lost(_)), "{error}");
+    assert!(matches!(&error, Error::OutcomeUnknown(_)), "{error}");
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
 }
@@ -161,11 +161,11 @@ struct Seen {
     finished: Mutex<Vec<(String, u64, Option<usize>)>>,
 }
 
-impl Observer for Seen {
-    fn observed(&self, seen: Observation<'_>) {
-        self.attempts.lock().push((seen.attempt, seen.code, seen.sent));
+impl RequestObserver for Seen {
+    fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
+        self.attempts.lock().push((seen.attempt, seen.status_code, seen.sent_bytes));
     }
-    fn finished(&self, method: &str, took: Duration, received: Option<usize>) {
+    fn request_finished(&self, method: &str, took: Duration, received: Option<usize>) {
         self.finished.lock().push((method.to_owned(), took.as_secs(), received));
     }
 }
@@ -182,9 +182,9 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
     ]);
     let seen = Arc::new(Seen::default());
     let api = world.api.clone().with_observer(Arc::<Seen>::clone(&seen)).with_throttle(Throttle::new(0.1, 1));
-    let create = async || api.create(Target::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await;
+    let create = async || api.create(RequestTarget::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await;
     assert!(create().await.is_err() && seen.finished.lock().is_empty(), "a write that is not sent is not counted");
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     world.clock.sleep(Duration::from_secs(10)).await;
     for _ in 0..4 {
         let _ = create().await;
@@ -201,7 +201,7 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_server_is_limited_to_a_minute() {
     let world = world(vec![Answer::Status(503, "{}", Some(86_400)), Answer::Status(201, "{}", None)]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     world.create().await.unwrap();
     assert_eq!(world.times(), [0, 60]);
 }
@@ -210,7 +210,7 @@ async fn the_wait_for_a_server_is_limited_to_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
     let world = world(vec![Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
-    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
+    world.keeper.open_until(world.clock.monotonic_now() + Duration::from_secs(10));
     let error = world.create().await.unwrap_err();
     assert!(error.is_too_many_requests(), "{error}");
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
@@ -221,12 +221,12 @@ async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
 async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     let busy = || Answer::Status(429, "{}", Some(30));
     let world = world(vec![busy(), busy(), busy(), Answer::Status(201, "{}", None)]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     let stop = async {
         world.clock.sleep(Duration::from_secs(5)).await;
-        world.keeper.drain();
+        world.keeper.end_waits();
     };
-    let reading = world.api.get(Target::object(PODS, "ns", "a"));
+    let reading = world.api.get(RequestTarget::object(PODS, "ns", "a"));
     let (written, read, ()) = tokio::join!(world.create(), reading, stop);
     assert!(written.unwrap_err().is_too_many_requests() && read.unwrap_err().is_too_many_requests());
     assert!(world.create().await.unwrap_err().is_too_many_requests());
@@ -234,8 +234,8 @@ async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     // The gate is still open, so a request that need not wait is sent.
     world.create().await.unwrap();
     let api = world.api.clone().with_throttle(Throttle::new(0.01, 1));
-    assert!(!matches!(api.create(Target::object(PODS, "ns", ""), &json!({})).await, Err(Error::Unsent(_))));
-    let error = api.create(Target::object(PODS, "ns", ""), &json!({})).await.unwrap_err();
+    assert!(!matches!(api.create(RequestTarget::object(PODS, "ns", ""), &json!({})).await, Err(Error::Unsent(_))));
+    let error = api.create(RequestTarget::object(PODS, "ns", ""), &json!({})).await.unwrap_err();
     assert!(matches!(error, Error::Unsent(_)) && world.clock.now().as_second() == 5, "{error}");
 }
 
@@ -244,10 +244,10 @@ async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
 async fn the_rate_limit_applies_to_every_attempt() {
     let ok = || Answer::Status(201, "{}", None);
     let world = world(vec![ok(), ok(), ok(), ok()]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     let api = world.api.clone().with_throttle(Throttle::new(1.0, 2));
     for _ in 0..4 {
-        api.create(Target::object(PODS, "ns", ""), &json!({})).await.unwrap();
+        api.create(RequestTarget::object(PODS, "ns", ""), &json!({})).await.unwrap();
     }
     assert_eq!(world.times(), [0, 0, 1, 2]);
 }
@@ -256,11 +256,11 @@ async fn the_rate_limit_applies_to_every_attempt() {
 #[tokio::test(start_paused = true)]
 async fn the_size_of_an_answer_is_limited() {
     let world = world(vec![Answer::Endless(33 << 20), Answer::Endless(33 << 20), Answer::Endless(33 << 20)]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
     assert!(error.may_have_happened());
-    let error = world.api.get(Target::object(PODS, "ns", "a")).await.unwrap_err();
+    let error = world.api.get(RequestTarget::object(PODS, "ns", "a")).await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
     assert_eq!(world.clock.now().as_second(), 0, "the read ends at the limit, not at a timeout");
     // The limit of a list is higher. The list times out, because its body never ends.
@@ -271,9 +271,9 @@ async fn the_size_of_an_answer_is_limited() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_with_the_uid_of_another_object_is_a_conflict() {
     let world = world(vec![Answer::Status(409, r#"{"reason":"Conflict","message":"uid"}"#, None)]);
-    world.keeper.open();
-    let options = Delete { uid: Some(Uid::new("u")), ..Delete::default() };
-    let error = world.api.delete(Target::object(PODS, "ns", "a"), &options).await.unwrap_err();
+    world.keeper.open_without_deadline();
+    let options = DeleteOptions { uid: Some(Uid::new("u")), ..DeleteOptions::default() };
+    let error = world.api.delete(RequestTarget::object(PODS, "ns", "a"), &options).await.unwrap_err();
     assert!(error.is_conflict());
     assert_eq!(world.requests.lock()[0].0, "DELETE");
     assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");

@@ -13,11 +13,11 @@ use crate::clock::Instant;
 pub struct Throttle {
     qps: f64,
     burst: f64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BucketState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BucketState {
     tokens: f64,
     at: Option<Instant>,
 }
@@ -29,19 +29,19 @@ impl Throttle {
         (qps > 0.0 && burst > 0).then(|| Self {
             qps,
             burst: f64::from(burst),
-            state: Arc::new(Mutex::new(State { tokens: f64::from(burst), at: None })),
+            state: Arc::new(Mutex::new(BucketState { tokens: f64::from(burst), at: None })),
         })
     }
 
     /// Takes a token, even if none is left, and returns how long the caller must wait before it may send.
-    pub fn reserve(&self, now: Instant) -> Duration {
+    pub fn reserve_token(&self, now: Instant) -> Duration {
         let mut state = self.refilled(now);
         state.tokens -= 1.0;
         if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
 
     /// Takes a token if one is available. Returns whether a token was taken.
-    pub fn try_take(&self, now: Instant) -> bool {
+    pub fn try_take_token(&self, now: Instant) -> bool {
         let mut state = self.refilled(now);
         let has = state.tokens >= 1.0;
         if has {
@@ -55,7 +55,7 @@ impl Throttle {
         self.refilled(now).tokens >= self.burst
     }
 
-    fn refilled(&self, now: Instant) -> MutexGuard<'_, State> {
+    fn refilled(&self, now: Instant) -> MutexGuard<'_, BucketState> {
         let mut state = self.state.lock();
         if let Some(at) = state.at {
             state.tokens = (state.tokens + (now - at).as_secs_f64() * self.qps).min(self.burst);
@@ -74,8 +74,8 @@ mod tests {
     async fn a_burst_passes_and_the_rest_comes_at_the_rate() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let throttle = Throttle::new(10.0, 100).unwrap();
-        let now = clock.instant();
-        let waits: Vec<_> = (0..250).map(|_| throttle.reserve(now).as_millis()).collect();
+        let now = clock.monotonic_now();
+        let waits: Vec<_> = (0..250).map(|_| throttle.reserve_token(now).as_millis()).collect();
         assert_eq!((waits[99], waits[100], waits[249]), (0, 100, 15_000));
     }
 
@@ -83,11 +83,11 @@ mod tests {
     async fn an_empty_bucket_gives_no_token_until_it_is_refilled() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let throttle = Throttle::new(2.0, 3).unwrap();
-        let now = clock.instant();
-        assert_eq!([0; 5].map(|_: i32| throttle.try_take(now)), [true, true, true, false, false]);
+        let now = clock.monotonic_now();
+        assert_eq!([0; 5].map(|_: i32| throttle.try_take_token(now)), [true, true, true, false, false]);
         let later = now + Duration::from_secs(1);
         assert!(!throttle.is_full(later));
-        assert_eq!([0; 3].map(|_: i32| throttle.try_take(later)), [true, true, false]);
+        assert_eq!([0; 3].map(|_: i32| throttle.try_take_token(later)), [true, true, false]);
         assert!(throttle.is_full(later + Duration::from_secs(2)));
     }
 

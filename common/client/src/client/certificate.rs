@@ -9,7 +9,7 @@ use x509_cert::Certificate;
 /// there is no readable certificate.
 ///
 /// Only the first certificate of a file counts, because certificates of authorities may follow it.
-pub(super) fn expiry(config: &Config) -> Option<Timestamp> {
+pub(super) fn client_certificate_expiry(config: &Config) -> Option<Timestamp> {
     let auth = &config.auth_info;
     let pem = match (&auth.client_certificate_data, &auth.client_certificate) {
         (Some(data), _) => base64::engine::general_purpose::STANDARD.decode(data).ok()?,

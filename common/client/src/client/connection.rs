@@ -55,21 +55,21 @@ const READ_BUFFER: usize = 64 << 10;
 const HTTP1_REQUESTS: usize = 100;
 
 /// Service that opens TCP connections, directly or through a proxy.
-type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
-type Http1 = legacy::Client<HttpsConnector<Dial>, Body>;
+type Dialer = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+type Http1 = legacy::Client<HttpsConnector<Dialer>, Body>;
 
 /// All connections to one server: two over HTTP/2, and the pool for HTTP/1.1.
-pub(super) struct Wire {
+pub(super) struct ServerConnections {
     server: Uri,
-    dial: Dial,
+    dial: Dialer,
     tls: Option<Tls>,
-    requests: Lane,
-    watches: Lane,
+    requests: ConnectionSlot,
+    watches: ConnectionSlot,
     /// Whether HTTP/1.1 is used. It is used if the server does not support HTTP/2, or HTTP/2 is disabled.
     old: AtomicBool,
     http1: Http1,
     http1_requests: Semaphore,
-    patience: Patience,
+    patience: PingLimits,
 }
 
 /// TLS settings of the connections to one server.
@@ -104,12 +104,12 @@ fn client_config(config: &Config) -> Result<Arc<ClientConfig>, Error> {
 
 /// Slot for one HTTP/2 connection, which is made on demand.
 #[derive(Default)]
-struct Lane {
+struct ConnectionSlot {
     current: parking_lot::Mutex<Option<http2::SendRequest<Body>>>,
     making: tokio::sync::Mutex<()>,
 }
 
-impl Lane {
+impl ConnectionSlot {
     fn usable(&self) -> Option<http2::SendRequest<Body>> {
         let mut current = self.current.lock();
         if current.as_ref().is_some_and(http2::SendRequest::is_closed) {
@@ -121,7 +121,7 @@ impl Lane {
 
 /// Limits from which on an HTTP/2 connection counts as dead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct PingLimits {
     /// Time without received data after which the connection is pinged.
     ping_after: Duration,
     /// Timeout for the answer to a ping.
@@ -130,26 +130,26 @@ pub(super) struct Patience {
     leaves: bool,
 }
 
-impl Patience {
-    pub(super) fn usual() -> Self {
+impl PingLimits {
+    pub(super) fn default_limits() -> Self {
         Self {
-            ping_after: seconds("HTTP2_READ_IDLE_TIMEOUT_SECONDS", PING_AFTER),
-            ping_timeout: seconds("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT),
+            ping_after: duration_from_env("HTTP2_READ_IDLE_TIMEOUT_SECONDS", PING_AFTER),
+            ping_timeout: duration_from_env("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT),
             leaves: false,
         }
     }
 
     /// Returns the limits for requests that are given up after `request`. A ping does not time out before such a request: a
     /// machine that is too busy to answer a ping may still answer the request.
-    pub(super) fn urgent(request: Duration) -> Self {
+    pub(super) fn leader_election_limits(request: Duration) -> Self {
         Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
     }
 }
 
 /// Guard that discards the connection of a lane on drop, if no answer has arrived before.
-struct Leaving<'a>(Option<&'a Lane>);
+struct DiscardOnDrop<'a>(Option<&'a ConnectionSlot>);
 
-impl Drop for Leaving<'_> {
+impl Drop for DiscardOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(lane) = self.0 {
             *lane.current.lock() = None;
@@ -157,13 +157,13 @@ impl Drop for Leaving<'_> {
     }
 }
 
-fn seconds(variable: &str, default: Duration) -> Duration {
+fn duration_from_env(variable: &str, default: Duration) -> Duration {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).map_or(default, Duration::from_secs)
 }
 
-impl Wire {
-    pub(super) fn new(config: &Config, patience: Patience) -> Result<Self, Error> {
-        let dial = dial(config)?;
+impl ServerConnections {
+    pub(super) fn new(config: &Config, patience: PingLimits) -> Result<Self, Error> {
+        let dial = build_dialer(config)?;
         let secure = config.cluster_url.scheme_str() != Some("http");
         let tls = if secure { Some(Tls::new(config)?) } else { None };
         let connector = config
@@ -178,8 +178,8 @@ impl Wire {
             server: config.cluster_url.clone(),
             dial,
             tls,
-            requests: Lane::default(),
-            watches: Lane::default(),
+            requests: ConnectionSlot::default(),
+            watches: ConnectionSlot::default(),
             old: AtomicBool::new(!secure || disabled),
             http1,
             http1_requests: Semaphore::new(HTTP1_REQUESTS),
@@ -198,7 +198,7 @@ impl Wire {
                     break;
                 }
                 let Some(mut connection) = self.connection(lane, tls).await? else { break };
-                let mut leaving = Leaving(self.patience.leaves.then_some(lane));
+                let mut leaving = DiscardOnDrop(self.patience.leaves.then_some(lane));
                 let answer = connection.try_send_request(request).await;
                 leaving.0 = None;
                 let mut failure = match answer {
@@ -220,7 +220,7 @@ impl Wire {
     }
 
     /// Returns the connection of a lane, and makes it if necessary; `None` if the server does not support HTTP/2.
-    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
+    async fn connection(&self, lane: &ConnectionSlot, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         if let Some(usable) = lane.usable() {
             return Ok(Some(usable));
         }
@@ -275,7 +275,7 @@ impl Wire {
 }
 
 /// Returns the service that opens TCP connections, through the proxy of `config` if there is one.
-fn dial(config: &Config) -> Result<Dial, Error> {
+fn build_dialer(config: &Config) -> Result<Dialer, Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

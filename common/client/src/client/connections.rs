@@ -13,8 +13,8 @@ use kube::{Config, client::Body};
 use parking_lot::Mutex;
 use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneService};
 
-use super::{Error, Options, certificate, connection::Patience, load, stack};
-use crate::{clock::Clock, map::Seeded};
+use super::{Error, ServerOptions, build_service, certificate, connection::PingLimits, load_config};
+use crate::{clock::Clock, map::SeededHashState};
 
 /// Interval at which the kubeconfig is read.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -23,10 +23,10 @@ const PERIOD: Duration = Duration::from_secs(60);
 type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxError>>>;
 
 /// Clients of one API server that are made from the same kubeconfig.
-pub struct Connections {
-    options: Options,
+pub struct ReloadingClients {
+    options: ServerOptions,
     current: Mutex<Current>,
-    clients: Mutex<Vec<(Patience, Slot)>>,
+    clients: Mutex<Vec<(PingLimits, Slot)>>,
 }
 
 /// The configuration that the clients use now.
@@ -38,12 +38,12 @@ struct Current {
     refused: Option<u64>,
 }
 
-impl Connections {
+impl ReloadingClients {
     /// Loads the configuration that `options` name. Builds no client yet.
-    pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
+    pub async fn load(options: &ServerOptions) -> Result<Arc<Self>, Error> {
         // The hash is computed before the load, so that a change between the two is noticed by the next check.
         let digest = options.kubeconfig.as_ref().and_then(digest);
-        let config = load(options).await?;
+        let config = load_config(options).await?;
         Ok(Arc::new(Self {
             options: options.clone(),
             current: Mutex::new(Current { config, digest, refused: None }),
@@ -52,28 +52,28 @@ impl Connections {
     }
 
     /// Returns `host:port` of the API server, the value of the label `host` of metrics.
-    pub fn host(&self) -> String {
-        super::host(&self.current.lock().config)
+    pub fn host_and_port(&self) -> String {
+        super::host_and_port(&self.current.lock().config)
     }
 
     /// Builds a client that shares no connection with others. Sends nothing yet.
     ///
     /// Must be called within a tokio runtime. Runs the exec plugin of the kubeconfig, if there is one.
-    pub fn client(&self) -> Result<kube::Client, Error> {
-        self.make(Patience::usual())
+    pub fn build_client(&self) -> Result<kube::Client, Error> {
+        self.build_reloading_client(PingLimits::default_limits())
     }
 
     /// Builds a client for leader election. Its requests are given up after `request_timeout`.
     ///
     /// The first request that is given up discards a dead connection, so that another request can succeed before the Lease is
     /// lost.
-    pub fn urgent_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
-        self.make(Patience::urgent(request_timeout))
+    pub fn build_leader_election_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
+        self.build_reloading_client(PingLimits::leader_election_limits(request_timeout))
     }
 
-    fn make(&self, patience: Patience) -> Result<kube::Client, Error> {
+    fn build_reloading_client(&self, patience: PingLimits) -> Result<kube::Client, Error> {
         let config = self.current.lock().config.clone();
-        let (stack, namespace) = (stack(&config, patience)?, config.default_namespace);
+        let (stack, namespace) = (build_service(&config, patience)?, config.default_namespace);
         if self.options.kubeconfig.is_none() {
             return Ok(kube::Client::new(stack, namespace));
         }
@@ -86,11 +86,11 @@ impl Connections {
     ///
     /// Reads the certificate file again if the kubeconfig names one, as each new connection does.
     pub fn certificate_expiry(&self) -> Option<Timestamp> {
-        certificate::expiry(&self.current.lock().config)
+        certificate::client_certificate_expiry(&self.current.lock().config)
     }
 
     /// Reloads the kubeconfig whenever it has changed. Returns at once without a kubeconfig, and never otherwise.
-    pub async fn follow(self: Arc<Self>, clock: Clock) {
+    pub async fn reload_on_change(self: Arc<Self>, clock: Clock) {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
             clock.sleep(PERIOD).await;
@@ -105,7 +105,7 @@ impl Connections {
         if self.current.lock().digest == Some(found) {
             return;
         }
-        match self.replace().await {
+        match self.replace_connections().await {
             Ok(()) => {
                 let mut current = self.current.lock();
                 (current.digest, current.refused) = (Some(found), None);
@@ -124,11 +124,11 @@ impl Connections {
     }
 
     /// Loads the kubeconfig, and replaces the connections of every client.
-    async fn replace(&self) -> Result<(), Error> {
-        let config = load(&self.options).await?;
+    async fn replace_connections(&self) -> Result<(), Error> {
+        let config = load_config(&self.options).await?;
         let clients: Vec<_> = self.clients.lock().clone();
         let stacks: Vec<_> =
-            clients.iter().map(|(patience, _)| stack(&config, *patience)).collect::<Result<_, Error>>()?;
+            clients.iter().map(|(patience, _)| build_service(&config, *patience)).collect::<Result<_, Error>>()?;
         for ((_, slot), stack) in clients.iter().zip(stacks) {
             *slot.lock() = BoxCloneService::new(stack);
         }
@@ -139,7 +139,7 @@ impl Connections {
 
 /// Returns a hash of the content of a file; `None` if the file cannot be read.
 fn digest(path: &PathBuf) -> Option<u64> {
-    std::fs::read(path).ok().map(|contents| Seeded::default().hash_one(contents))
+    std::fs::read(path).ok().map(|contents| SeededHashState::default().hash_one(contents))
 }
 
 #[cfg(test)]
@@ -193,9 +193,12 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("kubeconfig");
         write(&path, &server("one").await, "2031-01-01");
-        let options = Options { kubeconfig: Some(path.clone()), master: None };
-        let connections = Connections::load(&options).await.unwrap();
-        let clients = [connections.client().unwrap(), connections.urgent_client(Duration::from_secs(5)).unwrap()];
+        let options = ServerOptions { kubeconfig: Some(path.clone()), master: None };
+        let connections = ReloadingClients::load(&options).await.unwrap();
+        let clients = [
+            connections.build_client().unwrap(),
+            connections.build_leader_election_client(Duration::from_secs(5)).unwrap(),
+        ];
         let all = async || [ask(&clients[0]).await, ask(&clients[1]).await];
         let expiry = || connections.certificate_expiry().unwrap().to_string();
         assert_eq!((all().await, expiry()), (["one".to_owned(), "one".to_owned()], "2031-01-01T00:00:00Z".to_owned()));
@@ -221,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_client_certificate_there_is_no_expiry() {
-        let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
-        assert_eq!(Connections::load(&options).await.unwrap().certificate_expiry(), None);
+        let options = ServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        assert_eq!(ReloadingClients::load(&options).await.unwrap().certificate_expiry(), None);
     }
 }

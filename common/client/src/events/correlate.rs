@@ -11,10 +11,10 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{EventType, ObjectRef, Recorded, Source};
+use super::{EventType, ObjectRef, RecordedEvent, ReportingLoop};
 use crate::{
     clock::{Clock, Instant},
-    meta::Version,
+    meta::ResourceVersion,
     selector::is_dns_subdomain,
     siphash::SipHash,
 };
@@ -64,16 +64,16 @@ impl<K: Ord, V> Lru<K, V> {
 }
 
 /// Cache key for the limit per object: source, object and type of an Event. The version of the object is cleared.
-type Object = (Source, ObjectRef, EventType);
+type LimitKey = (ReportingLoop, ObjectRef, EventType);
 
 /// Cache key under which similar messages are combined: object and reason.
-type Subject = (Object, Cow<'static, str>);
+type AggregateKey = (LimitKey, Cow<'static, str>);
 
 /// Cache key under which repeated Events are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Repeat {
-    Event(Subject, Digest),
-    Combined(Subject),
+enum RepeatKey {
+    Event(AggregateKey, Digest),
+    Combined(AggregateKey),
 }
 
 /// Hash of a message. The caches keep hashes, because thousands of long messages would take too much memory.
@@ -91,9 +91,9 @@ struct Aggregate {
     last: Instant,
 }
 
-/// Count, name and first time of the Event that was sent for one [`Repeat`].
+/// Count, name and first time of the Event that was sent for one [`RepeatKey`].
 #[derive(Clone, Debug, Default)]
-struct Sent {
+struct SentRecord {
     count: u32,
     name: String,
     first: Timestamp,
@@ -107,25 +107,25 @@ struct Bucket {
 
 /// An Event that is to be created or patched.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingEvent {
     /// The latest occurrence of the Event.
-    pub(super) event: Recorded,
+    pub(super) event: RecordedEvent,
     pub(super) name: String,
     /// Whether `reportingComponent` has a value; it is empty in an Event that combines several messages.
-    pub(super) reporting: bool,
+    pub(super) has_reporting_component: bool,
     pub(super) count: u32,
-    pub(super) first: Timestamp,
+    pub(super) first_time: Timestamp,
     /// Whether an Event with this name was sent before, so that it is patched instead of created.
-    pub(super) known: bool,
+    pub(super) is_repeat: bool,
 }
 
 /// Decides for each recorded Event whether it is sent, and in what form.
 #[derive(Debug)]
 pub(super) struct Correlator {
     clock: Clock,
-    aggregates: Lru<Subject, Aggregate>,
-    sent: Lru<Repeat, Sent>,
-    buckets: Lru<Object, Bucket>,
+    aggregates: Lru<AggregateKey, Aggregate>,
+    sent: Lru<RepeatKey, SentRecord>,
+    buckets: Lru<LimitKey, Bucket>,
 }
 
 impl Correlator {
@@ -134,36 +134,44 @@ impl Correlator {
     }
 
     /// Returns the Event to send for `event`; `None` if no Event is to be sent.
-    pub(super) fn correlate(&mut self, mut event: Recorded) -> Option<Outgoing> {
-        let now = self.clock.instant();
-        let object = (event.source, ObjectRef { version: Version::UNKNOWN, ..event.object.clone() }, event.kind);
+    pub(super) fn correlate(&mut self, mut event: RecordedEvent) -> Option<OutgoingEvent> {
+        let now = self.clock.monotonic_now();
+        let object =
+            (event.source, ObjectRef { version: ResourceVersion::UNKNOWN, ..event.object.clone() }, event.kind);
         let subject = (object.clone(), event.reason.clone());
         let message = digest(&event.message);
         let combined = self.aggregate(subject.clone(), message, now);
         // The time makes the name unique. If the name of the object cannot be part of an Event's name, the name is random.
-        let mut name = format!("{}.{:x}", event.object.name, event.at.as_nanosecond());
+        let mut name = format!("{}.{:x}", event.object.name, event.recorded_at.as_nanosecond());
         let repeat = if combined {
             event.message = format!("(combined from similar events): {}", event.message);
-            Repeat::Combined(subject)
+            RepeatKey::Combined(subject)
         } else {
             if !is_dns_subdomain(&name) {
                 name = self.clock.uuid();
             }
-            Repeat::Event(subject, message)
+            RepeatKey::Event(subject, message)
         };
-        let sent = self.sent.touch(repeat, Sent::default);
+        let sent = self.sent.touch(repeat, SentRecord::default);
         let known = sent.count > 0;
         if !known {
-            *sent = Sent { count: 0, name, first: event.at };
+            *sent = SentRecord { count: 0, name, first: event.recorded_at };
         }
         // Events that are not sent are counted, too.
         sent.count += 1;
-        let Sent { count, name, first } = sent.clone();
-        self.allowed(object, now).then_some(Outgoing { event, name, reporting: !combined, count, first, known })
+        let SentRecord { count, name, first } = sent.clone();
+        self.take_token(object, now).then_some(OutgoingEvent {
+            event,
+            name,
+            has_reporting_component: !combined,
+            count,
+            first_time: first,
+            is_repeat: known,
+        })
     }
 
     /// Records a message about a subject, and returns whether the message has to be combined with earlier ones.
-    fn aggregate(&mut self, subject: Subject, message: Digest, now: Instant) -> bool {
+    fn aggregate(&mut self, subject: AggregateKey, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
             aggregate.messages.clear();
@@ -181,7 +189,7 @@ impl Correlator {
     }
 
     /// Takes a token for an Event about an object. Returns whether a token was available.
-    fn allowed(&mut self, object: Object, now: Instant) -> bool {
+    fn take_token(&mut self, object: LimitKey, now: Instant) -> bool {
         let bucket = self.buckets.touch(object, || Bucket { tokens: BURST, at: now });
         let gained = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + gained).min(BURST);
@@ -203,25 +211,25 @@ mod tests {
         Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 5)
     }
 
-    fn event(clock: &Clock, message: &str) -> Recorded {
+    fn event(clock: &Clock, message: &str) -> RecordedEvent {
         event_about(clock, "web-1", message)
     }
 
-    fn event_about(clock: &Clock, name: &str, message: &str) -> Recorded {
-        Recorded {
-            source: Source { component: "replicaset-controller", client: "replicaset-controller" },
+    fn event_about(clock: &Clock, name: &str, message: &str) -> RecordedEvent {
+        RecordedEvent {
+            source: ReportingLoop { component: "replicaset-controller", client_name: "replicaset-controller" },
             object: ObjectRef {
                 api_version: Text::new("apps/v1"),
                 kind: Text::new("ReplicaSet"),
                 namespace: Text::new("ns"),
                 name: Text::new(name),
                 uid: Uid::new("u"),
-                version: Version::parse("7"),
+                version: ResourceVersion::parse("7"),
             },
             kind: EventType::Normal,
             reason: Cow::Borrowed("SuccessfulCreate"),
             message: message.to_owned(),
-            at: clock.now(),
+            recorded_at: clock.now(),
         }
     }
 
@@ -235,14 +243,15 @@ mod tests {
         let sent: Vec<_> = out.iter().flatten().collect();
         assert_eq!(sent.len(), 25);
         assert!(out[25..].iter().all(Option::is_none));
-        assert!(
-            sent[..9].iter().all(|e| e.count == 1 && !e.known && e.reporting && e.event.message.starts_with("Created"))
-        );
+        assert!(sent[..9].iter().all(|e| e.count == 1
+            && !e.is_repeat
+            && e.has_reporting_component
+            && e.event.message.starts_with("Created")));
         for (n, combined) in sent[9..].iter().enumerate() {
             assert_eq!(combined.count as usize, n + 1);
-            assert_eq!(combined.known, n > 0);
+            assert_eq!(combined.is_repeat, n > 0);
             assert_eq!(combined.name, sent[9].name);
-            assert!(!combined.reporting);
+            assert!(!combined.has_reporting_component);
             assert_eq!(combined.event.message, format!("(combined from similar events): Created pod: web-{}", n + 9));
         }
         assert_eq!(sent[24].count, 16);
@@ -260,9 +269,12 @@ mod tests {
         let first = correlator.correlate(event(&clock, "x")).unwrap();
         clock.sleep(Duration::from_secs(3)).await;
         let second = correlator.correlate(event(&clock, "x")).unwrap();
-        assert_eq!((second.count, second.known, &second.name, second.first), (2, true, &first.name, first.first));
-        assert_eq!(second.event.at, clock.now());
-        assert_eq!(first.name, format!("web-1.{:x}", first.first.as_nanosecond()));
+        assert_eq!(
+            (second.count, second.is_repeat, &second.name, second.first_time),
+            (2, true, &first.name, first.first_time)
+        );
+        assert_eq!(second.event.recorded_at, clock.now());
+        assert_eq!(first.name, format!("web-1.{:x}", first.first_time.as_nanosecond()));
     }
 
     /// COMMON-80.
@@ -274,11 +286,11 @@ mod tests {
             correlator.correlate(event(&clock, &n.to_string())).unwrap();
         }
         clock.sleep(Duration::from_secs(601)).await;
-        assert!(correlator.correlate(event(&clock, "new")).unwrap().reporting);
+        assert!(correlator.correlate(event(&clock, "new")).unwrap().has_reporting_component);
         for n in 0..8 {
-            assert!(correlator.correlate(event(&clock, &format!("again {n}"))).unwrap().reporting);
+            assert!(correlator.correlate(event(&clock, &format!("again {n}"))).unwrap().has_reporting_component);
         }
-        assert!(!correlator.correlate(event(&clock, "tenth")).unwrap().reporting);
+        assert!(!correlator.correlate(event(&clock, "tenth")).unwrap().has_reporting_component);
     }
 
     /// COMMON-80.
@@ -291,7 +303,7 @@ mod tests {
         }
         assert!(correlator.correlate(event(&clock, "x")).is_none());
         assert!(correlator.correlate(event_about(&clock, "web-2", "x")).is_some());
-        assert!(correlator.correlate(Recorded { kind: EventType::Warning, ..event(&clock, "x") }).is_some());
+        assert!(correlator.correlate(RecordedEvent { kind: EventType::Warning, ..event(&clock, "x") }).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,20 +19,21 @@ use tokio::{
 };
 
 use super::{
-    QUEUE, Recorded, Recorder, Source, Stamp,
-    correlate::{Correlator, Outgoing},
+    QUEUE, RecordedEvent, Recorder, ReportingLoop, UniqueTimes,
+    correlate::{Correlator, OutgoingEvent},
 };
 use crate::{
-    api::{Api, Error, Patch, Target, Throttle},
+    api::{Api, Error, PatchFormat, RequestTarget, Throttle},
     client::user_agent,
     clock::Clock,
-    map::Seeded,
+    map::SeededHashState,
     metrics::{Counters, Metrics, Stability},
     object::Resource,
 };
 
 /// Resource of Events in the core API group.
-pub const EVENTS: Resource = Resource { group: "", version: "v1", plural: "events", kind: "Event", namespaced: true };
+pub const EVENTS: Resource =
+    Resource { group: "", version: "v1", plural: "events", kind: "Event", is_namespaced: true };
 
 /// Maximum number of attempts to send an Event, if each attempt fails below HTTP. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;
@@ -44,8 +45,8 @@ const RATE: f64 = 100.0;
 const BURST: u32 = 500;
 
 /// Item in the queue of the task that sends Events.
-pub(super) enum Item {
-    Event(Recorded),
+pub(super) enum QueueItem {
+    Event(RecordedEvent),
     /// A request for a signal after all earlier items have been processed.
     Flush(oneshot::Sender<()>),
 }
@@ -59,7 +60,7 @@ pub struct SentEvents(Arc<Mutex<VecDeque<u64>>>);
 
 impl SentEvents {
     /// Records the name of an Event that is about to be sent.
-    pub fn note(&self, name: &str) {
+    pub fn record_name(&self, name: &str) {
         let mut names = self.0.lock();
         if names.len() == SENT {
             names.pop_front();
@@ -73,27 +74,27 @@ impl SentEvents {
     }
 
     fn id(name: &str) -> u64 {
-        Seeded::default().hash_one(name)
+        SeededHashState::default().hash_one(name)
     }
 }
 
 /// Handle of the task that sends the Events of a process. Dropping it ends the task.
 #[derive(Debug)]
-pub struct Sender {
+pub struct EventSender {
     sent: SentEvents,
-    queue: mpsc::Sender<Item>,
+    queue: mpsc::Sender<QueueItem>,
     clock: Clock,
-    stamp: Arc<Stamp>,
+    stamp: Arc<UniqueTimes>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Sender {
+impl Drop for EventSender {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Sender {
+impl EventSender {
     /// Starts the task that sends Events through `api`. The gate of `api` lets only the leader send Events.
     pub fn start(api: Api, metrics: &Metrics) -> Self {
         let clock = api.clock().clone();
@@ -113,12 +114,12 @@ impl Sender {
     }
 
     /// Returns the record of the names of the latest Events. The record is shared with the sending task.
-    pub fn sent(&self) -> SentEvents {
+    pub fn sent_events(&self) -> SentEvents {
         self.sent.clone()
     }
 
     /// Creates a recorder for one loop. Its Events name `source`.
-    pub fn recorder(&self, source: Source) -> Recorder {
+    pub fn recorder_for(&self, source: ReportingLoop) -> Recorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
         Recorder { source, clock, stamp, queue, tap: None }
     }
@@ -126,7 +127,7 @@ impl Sender {
     /// Waits until every Event recorded so far was sent or dropped. The wait can be long, so callers set a timeout.
     pub async fn flush(&self) {
         let (done, finished) = oneshot::channel();
-        if self.queue.send(Item::Flush(done)).await.is_ok() {
+        if self.queue.send(QueueItem::Flush(done)).await.is_ok() {
             let _ = finished.await;
         }
     }
@@ -143,15 +144,15 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut items: mpsc::Receiver<Item>) {
+    async fn run(mut self, mut items: mpsc::Receiver<QueueItem>) {
         while let Some(item) = items.recv().await {
             match item {
-                Item::Flush(done) => drop(done.send(())),
-                Item::Event(event) => match self.correlator.correlate(event) {
+                QueueItem::Flush(done) => drop(done.send(())),
+                QueueItem::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
                     Some(outgoing) => {
-                        let client = outgoing.event.source.client;
-                        self.names.note(&outgoing.name);
+                        let client = outgoing.event.source.client_name;
+                        self.names.record_name(&outgoing.name);
                         let named = || self.api.clone().with_user_agent(&user_agent(client));
                         let api = self.clients.entry(client).or_insert_with(named).clone();
                         self.deliver(&api, &outgoing).await;
@@ -162,28 +163,28 @@ impl Task {
     }
 
     fn count(&self, result: &str) {
-        self.sent.with(&[result]).inc();
+        self.sent.with_label_values(&[result]).inc();
     }
 
     /// Sends one Event, with retries after failures below HTTP. An Event that the server refuses is dropped.
-    async fn deliver(&self, api: &Api, outgoing: &Outgoing) {
+    async fn deliver(&self, api: &Api, outgoing: &OutgoingEvent) {
         for tries in 1.. {
             let error = match Self::send(api, outgoing).await {
                 Ok(result) => return self.count(result),
                 Err(error) => error,
             };
             match &error {
-                Error::Unsent(_) | Error::Lost(_) if tries < TRIES => {
+                Error::Unsent(_) | Error::OutcomeUnknown(_) if tries < TRIES => {
                     tracing::warn!(err = %error, event = outgoing.name, "Unable to write event (may retry after sleeping)");
-                    let wait = if tries == 1 { RETRY.mul_f64(api.clock().fraction()) } else { RETRY };
+                    let wait = if tries == 1 { RETRY.mul_f64(api.clock().random_fraction()) } else { RETRY };
                     api.clock().sleep(wait).await;
                 }
-                Error::Unsent(_) | Error::Lost(_) => {
+                Error::Unsent(_) | Error::OutcomeUnknown(_) => {
                     tracing::error!(err = %error, event = outgoing.name, "Unable to write event (retry limit exceeded!)");
                     return self.count("lost");
                 }
                 Error::NotLeader => return self.count("lost"),
-                Error::Answer(_) => return self.count("created"),
+                Error::InvalidAnswer(_) => return self.count("created"),
                 Error::Status(_) => {
                     if error.is_already_exists() || error.is_namespace_terminating() {
                         tracing::debug!(v = 5, err = %error, event = outgoing.name, "Server rejected event (will not retry!)");
@@ -196,28 +197,28 @@ impl Task {
         }
     }
 
-    async fn send(api: &Api, outgoing: &Outgoing) -> Result<&'static str, Error> {
+    async fn send(api: &Api, outgoing: &OutgoingEvent) -> Result<&'static str, Error> {
         let namespace = outgoing.event.object.event_namespace();
-        if outgoing.known {
-            let target = Target::object(EVENTS, namespace, &outgoing.name);
-            match api.patch(target, Patch::Strategic, &patch(outgoing)).await {
+        if outgoing.is_repeat {
+            let target = RequestTarget::object(EVENTS, namespace, &outgoing.name);
+            match api.patch(target, PatchFormat::Strategic, &patch(outgoing)).await {
                 Ok(_) => return Ok("patched"),
                 // The Event has expired on the server, so it is created again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
-        api.create(Target::object(EVENTS, namespace, ""), &body(outgoing)).await?;
+        api.create(RequestTarget::object(EVENTS, namespace, ""), &body(outgoing)).await?;
         Ok("created")
     }
 }
 
 /// Returns the patch of a repeated Event. The type `Time` writes whole seconds, as all Events have them.
-fn patch(Outgoing { event, count, .. }: &Outgoing) -> Value {
-    json!({"count": count, "lastTimestamp": Time(event.at), "message": event.message})
+fn patch(OutgoingEvent { event, count, .. }: &OutgoingEvent) -> Value {
+    json!({"count": count, "lastTimestamp": Time(event.recorded_at), "message": event.message})
 }
 
-fn body(outgoing: &Outgoing) -> Event {
+fn body(outgoing: &OutgoingEvent) -> Event {
     let event = &outgoing.event;
     let component = event.source.component.to_owned();
     Event {
@@ -230,11 +231,11 @@ fn body(outgoing: &Outgoing) -> Event {
         reason: Some(event.reason.to_string()),
         message: Some(event.message.clone()),
         source: Some(EventSource { component: Some(component.clone()), host: None }),
-        first_timestamp: Some(Time(outgoing.first)),
-        last_timestamp: Some(Time(event.at)),
+        first_timestamp: Some(Time(outgoing.first_time)),
+        last_timestamp: Some(Time(event.recorded_at)),
         count: Some(i32::try_from(outgoing.count).unwrap_or(i32::MAX)),
         type_: Some(event.kind.as_str().to_owned()),
-        reporting_component: Some(if outgoing.reporting { component } else { String::new() }),
+        reporting_component: Some(if outgoing.has_reporting_component { component } else { String::new() }),
         reporting_instance: Some(String::new()),
         ..Event::default()
     }
@@ -252,15 +253,15 @@ mod tests {
     use super::*;
     use crate::{
         events::{EventType, MESSAGE, ObjectRef},
-        gate::{self, Keeper},
+        gate::{self, GateKeeper},
         intern::Text,
-        meta::{Uid, Version},
+        meta::{ResourceVersion, Uid},
     };
 
     type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
-    fn source(component: &'static str) -> Source {
-        Source { component, client: component }
+    fn source(component: &'static str) -> ReportingLoop {
+        ReportingLoop { component, client_name: component }
     }
 
     /// Creates a client of a server that answers with the codes of `script`, then with 201. An `Err` breaks the connection.
@@ -302,12 +303,12 @@ mod tests {
         )
     }
 
-    fn start(script: Vec<Result<u16, ()>>) -> (Sender, Seen, Keeper, Clock) {
+    fn start(script: Vec<Result<u16, ()>>) -> (EventSender, Seen, GateKeeper, Clock) {
         let clock = Clock::simulated("2026-01-02T03:04:05.678Z".parse().unwrap(), 1);
         let (client, seen) = server(script);
-        let (keeper, gate) = gate::gate(clock.clone());
-        keeper.open();
-        let sender = Sender::start(Api::new(client, clock.clone(), gate, "test"), &Metrics::new());
+        let (keeper, gate) = gate::closed_gate(clock.clone());
+        keeper.open_without_deadline();
+        let sender = EventSender::start(Api::new(client, clock.clone(), gate, "test"), &Metrics::new());
         (sender, seen, keeper, clock)
     }
 
@@ -318,7 +319,7 @@ mod tests {
             namespace: Text::new("ns"),
             name: Text::new("web-1"),
             uid: Uid::new("u-1"),
-            version: Version::parse("41"),
+            version: ResourceVersion::parse("41"),
         }
     }
 
@@ -326,7 +327,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_fields_and_a_repeat_is_a_patch() {
         let (sender, seen, _keeper, clock) = start(vec![]);
-        let recorder = sender.recorder(source("replicaset-controller"));
+        let recorder = sender.recorder_for(source("replicaset-controller"));
         recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
         sender.flush().await;
         clock.sleep(Duration::from_secs(2)).await;
@@ -365,7 +366,7 @@ mod tests {
     async fn events_of_one_instant_have_different_names() {
         let (sender, seen, _keeper, _) = start(vec![]);
         for n in 0..3 {
-            sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "R", n.to_string());
+            sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "R", n.to_string());
         }
         sender.flush().await;
         let names: std::collections::BTreeSet<_> =
@@ -377,7 +378,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_that_expired_is_created_again_with_its_count() {
         let (sender, seen, _keeper, _) = start(vec![Ok(201), Ok(404)]);
-        let recorder = sender.recorder(source("c"));
+        let recorder = sender.recorder_for(source("c"));
         for _ in 0..2 {
             recorder.event(&replica_set(), EventType::Warning, "Failed", "m".to_owned());
         }
@@ -393,13 +394,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_event_is_dropped_and_a_broken_connection_is_retried() {
         let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
-        let recorder = sender.recorder(source("c"));
-        let begin = clock.instant();
+        let recorder = sender.recorder_for(source("c"));
+        let begin = clock.monotonic_now();
         recorder.event(&replica_set(), EventType::Normal, "A", "refused".to_owned());
         recorder.event(&replica_set(), EventType::Normal, "B", "retried".to_owned());
         sender.flush().await;
         assert_eq!(seen.lock().len(), 4);
-        let took = clock.instant() - begin;
+        let took = clock.monotonic_now() - begin;
         assert!(took >= RETRY && took < RETRY * 2, "{took:?}");
     }
 
@@ -407,7 +408,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn recording_never_waits_and_a_full_queue_drops_events() {
         let (sender, seen, _keeper, _) = start(vec![]);
-        let recorder = sender.recorder(source("c"));
+        let recorder = sender.recorder_for(source("c"));
         for n in 0..QUEUE * 2 {
             let object = ObjectRef { name: Text::new(&format!("o{n}")), ..replica_set() };
             recorder.event(&object, EventType::Normal, "A", "x".to_owned());
@@ -421,7 +422,7 @@ mod tests {
     async fn a_process_that_is_not_the_leader_sends_no_events() {
         let (sender, seen, keeper, _) = start(vec![]);
         keeper.close();
-        sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+        sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         assert!(seen.lock().is_empty());
     }
@@ -435,12 +436,12 @@ mod tests {
             async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
         });
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
-        let (keeper, gate) = gate::gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = gate::closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let client = kube::Client::new(service, "default");
-        let sender = Sender::start(Api::new(client, clock, gate, "first"), &Metrics::new());
+        let sender = EventSender::start(Api::new(client, clock, gate, "first"), &Metrics::new());
         for (component, client) in [("replicaset-controller", "replicaset-controller"), ("taints", "node-controller")] {
-            let recorder = sender.recorder(Source { component, client });
+            let recorder = sender.recorder_for(ReportingLoop { component, client_name: client });
             recorder.event(&replica_set(), EventType::Normal, "A", "x".to_owned());
         }
         sender.flush().await;
@@ -452,7 +453,7 @@ mod tests {
         let (sender, seen, _keeper, _) = start(vec![]);
         let whole = "\u{e9}".repeat(MESSAGE / 2);
         for message in [whole.clone(), format!("{whole}x"), "\u{e9}".repeat(1 << 20)] {
-            sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "A", message);
+            sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "A", message);
         }
         sender.flush().await;
         let messages: Vec<String> =
@@ -467,9 +468,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_about_cluster_scoped_objects_are_in_default() {
         let (sender, seen, _keeper, _) = start(vec![]);
-        let node =
-            ObjectRef { namespace: Text::new(""), uid: Uid::new(""), version: Version::UNKNOWN, ..replica_set() };
-        sender.recorder(source("c")).event(&node, EventType::Normal, "A", "x".to_owned());
+        let node = ObjectRef {
+            namespace: Text::new(""),
+            uid: Uid::new(""),
+            version: ResourceVersion::UNKNOWN,
+            ..replica_set()
+        };
+        sender.recorder_for(source("c")).event(&node, EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         let (call, body) = seen.lock()[0].clone();
         assert_eq!(call, "POST /api/v1/namespaces/default/events");

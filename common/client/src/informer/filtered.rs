@@ -10,7 +10,7 @@
 //!   any other object: the owner releases it, or restores the label. The object is read again, at growing intervals, until the
 //!   watch shows the object again, the object is gone, or it no longer concerns this process ([`Object::keep`]).
 //! - An object that is hidden when the process starts is unknown. Code that finds such an object passes it to
-//!   [`SinkInformer::show_hidden`].
+//!   [`SinkInformer::add_hidden`].
 //!
 //! A read never raises the version of the cache, which is the version that the watch has reached. The version of an object
 //! never decreases.
@@ -25,23 +25,23 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{
-    Cached, Config, Head, Sink, SinkInformer,
+    Head, InformerConfig, Sink, SinkInformer, StoreAndHandlers,
     frames::{self, Page},
-    reflect::accept,
+    reflect::accept_header,
 };
 use crate::{
-    api::{Api, Call, escape},
+    api::{Api, Call, percent_encode},
     batch,
     client::user_agent,
     clock::{Clock, Instant},
-    meta::{Key, Meta, Uid, Version},
-    metrics::HiddenMetrics,
+    meta::{Key, Meta, ResourceVersion, Uid},
+    metrics::HiddenObjectMetrics,
     object::Object,
-    store::{Entry, Origin, Store},
+    store::{ChangeOrigin, Entry, Store},
 };
 
 /// Maximum number of concurrent reads of hidden objects.
-const IN_FLIGHT: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 /// First pause before a hidden object is read again, or a failed read is retried. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Upper limit of the pause while the number of hidden objects is small.
@@ -54,14 +54,14 @@ pub trait StoreSink: Sink<Set = Vec<Entry<<Self as Sink>::Object>>> {
     /// Returns the store with the objects.
     fn store(&self) -> &Arc<Store<Self::Object>>;
     /// Adds or updates an object that was read outside the watch. The version of the store stays unchanged.
-    fn put_read(&self, entry: Entry<Self::Object>);
+    fn put_read_object(&self, entry: Entry<Self::Object>);
 }
 
 /// An informer that watches the objects with one label and keeps its objects when they lose the label.
-pub type FilteredInformer<K> = SinkInformer<Filtered<Cached<K>>>;
+pub type FilteredInformer<K> = SinkInformer<LabelFilterSink<StoreAndHandlers<K>>>;
 
 /// A sink for the objects with one label, which adds the handling of hidden objects to the sink `S`.
-pub struct Filtered<S> {
+pub struct LabelFilterSink<S> {
     shared: Arc<Shared<S>>,
     reader: JoinHandle<()>,
 }
@@ -78,7 +78,7 @@ struct Shared<S> {
 
 /// The objects that the watch does not show although they may still exist.
 struct Hidden {
-    metrics: HiddenMetrics,
+    metrics: HiddenObjectMetrics,
     objects: BTreeMap<Key, HiddenObject>,
     /// Objects with a scheduled read, ordered by [`HiddenObject::due`].
     schedule: BTreeSet<(Instant, Key)>,
@@ -92,19 +92,19 @@ struct HiddenObject {
     due: Option<Instant>,
     pause: Duration,
     /// Version that the list with the answer must have reached; an older answer is ignored.
-    since: Version,
+    since: ResourceVersion,
     /// Number of the scheduled read. A new number invalidates a read in flight: its answer is ignored.
     question: u64,
 }
 
 impl Hidden {
     /// Adds an object that is read at `due`. An answer that is older than the version `since` is ignored.
-    fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
+    fn insert(&mut self, object: &Meta, since: ResourceVersion, due: Instant) {
         let key = object.key();
         self.remove(&key);
         let hidden = HiddenObject { uid: object.uid.clone(), due: None, pause: FIRST_PAUSE, since, question: 0 };
         self.objects.insert(key.clone(), hidden);
-        self.metrics.hidden(self.objects.len());
+        self.metrics.set_hidden_objects(self.objects.len());
         self.read_at(&key, due);
     }
 
@@ -112,7 +112,7 @@ impl Hidden {
         if let Some(due) = self.objects.remove(key).and_then(|object| object.due) {
             self.schedule.remove(&(due, key.clone()));
         }
-        self.metrics.hidden(self.objects.len());
+        self.metrics.set_hidden_objects(self.objects.len());
     }
 
     /// Schedules the read of an object at `due`. If a read is in flight, its answer is ignored.
@@ -127,7 +127,7 @@ impl Hidden {
     }
 
     /// Schedules the next read of an object after its pause, and doubles the pause.
-    fn put_off(&mut self, key: &Key, now: Instant) {
+    fn schedule_next_read(&mut self, key: &Key, now: Instant) {
         let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         let Some(object) = self.objects.get_mut(key) else { return };
         let pause = object.pause.max(least);
@@ -138,7 +138,7 @@ impl Hidden {
     /// Returns the keys to read now with their read numbers. If no read is due, the error is the time of the next read.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
-        while taken.len() < IN_FLIGHT
+        while taken.len() < MAX_CONCURRENT_READS
             && self.schedule.first().is_some_and(|(due, _)| *due <= now)
             && let Some((_, key)) = self.schedule.pop_first()
             && let Some(object) = self.objects.get_mut(&key)
@@ -150,16 +150,16 @@ impl Hidden {
     }
 }
 
-impl<S> Drop for Filtered<S> {
+impl<S> Drop for LabelFilterSink<S> {
     fn drop(&mut self) {
         self.reader.abort();
     }
 }
 
-impl<S: StoreSink> Filtered<S> {
+impl<S: StoreSink> LabelFilterSink<S> {
     /// Wraps `sink` for the objects that have a label with the key `label`. Must be called within a tokio runtime, because it
     /// spawns the task that reads hidden objects.
-    pub fn new(api: &Api, metrics: HiddenMetrics, label: &'static str, sink: S) -> Self {
+    pub fn new(api: &Api, metrics: HiddenObjectMetrics, label: &'static str, sink: S) -> Self {
         let hidden = Hidden { metrics, objects: BTreeMap::new(), schedule: BTreeSet::new(), questions: 0 };
         let (clock, hidden, due) = (api.clock().clone(), Mutex::new(hidden), Notify::new());
         let shared = Arc::new(Shared { sink, label, clock, hidden, due });
@@ -169,13 +169,13 @@ impl<S: StoreSink> Filtered<S> {
     }
 }
 
-impl<S: StoreSink> SinkInformer<Filtered<S>> {
+impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
     /// Starts to list and watch the objects that have a label with the key `label`.
-    pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
-        let config = Config { labels: label.to_owned(), ..config };
-        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
-        let filtered = Filtered::new(&api, metrics, label, sink);
-        Self::follow(api, config, filtered)
+    pub fn start_labelled(api: Api, config: InformerConfig, label: &'static str, sink: S) -> Self {
+        let config = InformerConfig { label_selector: label.to_owned(), ..config };
+        let metrics = HiddenObjectMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
+        let filtered = LabelFilterSink::new(&api, metrics, label, sink);
+        Self::start_with_sink(api, config, filtered)
     }
 
     /// Returns the store with all objects, including objects that have lost the label.
@@ -185,31 +185,31 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
 
     /// Reads an object again if it is hidden. Call this after a write to a hidden object, because the watch does not show the
     /// write.
-    pub fn read_again(&self, object: &Meta) {
+    pub fn reread_if_hidden(&self, object: &Meta) {
         let shared = &self.sink.shared;
         let mut hidden = shared.hidden.lock();
         let key = object.key();
         if hidden.objects.get(&key).is_some_and(|known| known.uid == object.uid) {
-            hidden.read_at(&key, shared.clock.instant());
+            hidden.read_at(&key, shared.clock.monotonic_now());
             shared.due.notify_one();
         }
     }
 
     /// Adds a hidden object that was found without the watch. An object with the label is ignored: the watch delivers it.
-    pub fn show_hidden(&self, mut object: S::Object) {
+    pub fn add_hidden(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
-        object.trim();
-        if shared.is_visible(object.meta()) || !object.keep() {
+        object.drop_unneeded_fields();
+        if shared.is_visible(object.meta()) || !object.is_cached() {
             return;
         }
         let mut hidden = shared.hidden.lock();
         let Meta { namespace, name, uid, resource_version, .. } = object.meta();
         let is_known = |meta: &Meta| meta.uid != *uid || meta.resource_version >= *resource_version;
-        if shared.sink.store().peek(namespace, name, is_known) == Some(true) {
+        if shared.sink.store().with_metadata(namespace, name, is_known) == Some(true) {
             return;
         }
-        hidden.insert(object.meta(), *resource_version, shared.clock.instant() + FIRST_PAUSE);
-        shared.sink.put_read(Entry::Good(Arc::new(object)));
+        hidden.insert(object.meta(), *resource_version, shared.clock.monotonic_now() + FIRST_PAUSE);
+        shared.sink.put_read_object(Entry::Decoded(Arc::new(object)));
         shared.due.notify_one();
     }
 }
@@ -221,11 +221,14 @@ impl<S: StoreSink> Shared<S> {
 
     async fn read_when_due(self: Arc<Self>, api: Api) {
         loop {
-            let due = self.hidden.lock().take_due(self.clock.instant());
+            let due = self.hidden.lock().take_due(self.clock.monotonic_now());
             match due {
                 Ok(due) => {
-                    batch::all_within(IN_FLIGHT, due.iter().map(|(key, question)| self.settle(&api, key, *question)))
-                        .await;
+                    batch::join_all_limited(
+                        MAX_CONCURRENT_READS,
+                        due.iter().map(|(key, question)| self.read_and_classify(&api, key, *question)),
+                    )
+                    .await;
                 }
                 Err(Some(next)) => drop(tokio::time::timeout_at(next, self.due.notified()).await),
                 Err(None) => self.due.notified().await,
@@ -234,7 +237,7 @@ impl<S: StoreSink> Shared<S> {
     }
 
     /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is gone.
-    async fn settle(&self, api: &Api, key: &Key, question: u64) {
+    async fn read_and_classify(&self, api: &Api, key: &Key, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
         // The number differs if the watch has delivered a newer state during the read, or if another read is scheduled.
@@ -246,22 +249,22 @@ impl<S: StoreSink> Shared<S> {
         let result = match page {
             Err(error) => {
                 tracing::debug!(resource = %S::Object::RESOURCE, key = %key, err = error, "Hidden object cannot be read");
-                hidden.put_off(key, self.clock.instant());
+                hidden.schedule_next_read(key, self.clock.monotonic_now());
                 "error"
             }
             Ok(page) => {
                 let live = page.items.into_iter().find(|item| item.meta().name == key.name);
                 let live = live.filter(|live| live.meta().uid == known.uid);
-                let is_taken = page.foreign > 0 || live.is_some();
-                match live.filter(|live| live.good().is_none_or(Object::keep)) {
+                let is_taken = page.foreign_count > 0 || live.is_some();
+                match live.filter(|live| live.as_decoded().is_none_or(Object::is_cached)) {
                     Some(live) if self.is_visible(live.meta()) => {
                         hidden.remove(key);
-                        self.sink.put_read(live);
+                        self.sink.put_read_object(live);
                         "visible"
                     }
                     Some(live) => {
-                        self.sink.put_read(live);
-                        hidden.put_off(key, self.clock.instant());
+                        self.sink.put_read_object(live);
+                        hidden.schedule_next_read(key, self.clock.monotonic_now());
                         "hidden"
                     }
                     None => {
@@ -272,50 +275,50 @@ impl<S: StoreSink> Shared<S> {
                 }
             }
         };
-        hidden.metrics.read(result);
+        hidden.metrics.count_read(result);
     }
 
     /// Requests an object as a list of one object. A list has a version even if the object is missing, and upstream's role for
     /// DaemonSets does not include the right to get Pods.
     async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
-        let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
-        let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept::<S::Object>(api));
-        let (format, body) = api.call_for(call).await.map_err(|error| error.to_string())?;
-        frames::read_page::<S::Object>(format, &body)
+        let query = format!("fieldSelector={}", percent_encode(&format!("metadata.name={}", key.name)));
+        let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept_header::<S::Object>(api));
+        let (format, body) = api.call_with_format(call).await.map_err(|error| error.to_string())?;
+        frames::decode_page::<S::Object>(format, &body)
     }
 
     /// Removes an object from the cache. The version of the cache stays unchanged.
     fn remove(&self, key: &Key) {
         // The version of the cached object may be newer than the version that the watch has reached.
-        let unversioned = |cached: &Meta| Meta { resource_version: Version::UNKNOWN, ..cached.clone() };
-        if let Some(last) = self.sink.store().peek(&key.namespace, &key.name, unversioned) {
-            self.sink.gone(&last);
+        let unversioned = |cached: &Meta| Meta { resource_version: ResourceVersion::UNKNOWN, ..cached.clone() };
+        if let Some(last) = self.sink.store().with_metadata(&key.namespace, &key.name, unversioned) {
+            self.sink.remove_deleted(&last);
         }
     }
 }
 
-impl<S: StoreSink> Sink for Filtered<S> {
+impl<S: StoreSink> Sink for LabelFilterSink<S> {
     type Object = S::Object;
     type Set = S::Set;
 
-    fn begin(&self) -> Self::Set {
-        self.shared.sink.begin()
+    fn begin_set(&self) -> Self::Set {
+        self.shared.sink.begin_set()
     }
 
-    fn include(&self, set: &mut Self::Set, entry: Entry<S::Object>, origin: Origin) {
-        self.shared.sink.include(set, entry, origin);
+    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<S::Object>, origin: ChangeOrigin) {
+        self.shared.sink.add_to_set(set, entry, origin);
     }
 
     /// Completes the set, but keeps the cached objects that are missing in the set: they may be hidden, and are read first.
-    fn complete(&self, mut set: Self::Set, version: Version, origin: Origin) {
+    fn complete_set(&self, mut set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
         let shown: BTreeSet<Key> = set.iter().map(|entry| entry.meta().key()).collect();
         for key in &shown {
             hidden.remove(key);
         }
-        let now = shared.clock.instant();
-        for object in shared.sink.store().select(|object| !shown.contains(&object.meta().key())) {
+        let now = shared.clock.monotonic_now();
+        for object in shared.sink.store().select_readable(|object| !shown.contains(&object.meta().key())) {
             let is_known = hidden.objects.contains_key(&object.meta().key());
             if !is_known && object.meta().is_deleting() {
                 continue;
@@ -323,48 +326,48 @@ impl<S: StoreSink> Sink for Filtered<S> {
             if !is_known {
                 hidden.insert(object.meta(), version, now);
             }
-            set.push(Entry::Good(object));
+            set.push(Entry::Decoded(object));
         }
-        shared.sink.complete(set, version, origin);
+        shared.sink.complete_set(set, version, origin);
         shared.due.notify_one();
     }
 
-    fn put(&self, entry: Entry<S::Object>) {
+    fn put_object(&self, entry: Entry<S::Object>) {
         let mut hidden = self.shared.hidden.lock();
         if !hidden.objects.is_empty() {
             hidden.remove(&entry.meta().key());
         }
-        self.shared.sink.put(entry);
+        self.shared.sink.put_object(entry);
     }
 
-    fn foreign(&self, head: &Head<'_>) {
+    fn handle_foreign(&self, head: &Head<'_>) {
         let mut hidden = self.shared.hidden.lock();
-        self.shared.sink.foreign(head);
+        self.shared.sink.handle_foreign(head);
         // The wrapped sink keeps the object if a read has brought a newer state.
-        let is_out = self.shared.sink.store().peek(head.namespace(), head.name(), |_| ()).is_none();
+        let is_out = self.shared.sink.store().with_metadata(head.namespace(), head.name(), |_| ()).is_none();
         if !hidden.objects.is_empty() && is_out {
             hidden.remove(&Key::new(head.namespace(), head.name()));
         }
     }
 
-    fn gone(&self, last: &Meta) {
+    fn remove_deleted(&self, last: &Meta) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
-        if last.is_deleting() || !shared.sink.store().shows(last) {
+        if last.is_deleting() || !shared.sink.store().contains_object(last) {
             hidden.remove(&last.key());
-            shared.sink.gone(last);
+            shared.sink.remove_deleted(last);
         } else {
-            hidden.insert(last, last.resource_version, shared.clock.instant());
-            shared.sink.bookmark(last.resource_version);
+            hidden.insert(last, last.resource_version, shared.clock.monotonic_now());
+            shared.sink.raise_version(last.resource_version);
             shared.due.notify_one();
         }
     }
 
-    fn bookmark(&self, version: Version) {
-        self.shared.sink.bookmark(version);
+    fn raise_version(&self, version: ResourceVersion) {
+        self.shared.sink.raise_version(version);
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> ResourceVersion {
         self.shared.sink.version()
     }
 

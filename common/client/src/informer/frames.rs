@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
-    api::{Format, Status},
+    api::{ErrorStatus, Format},
     head::Head,
-    json::each_item,
-    meta::{Meta, Version},
-    object::{DecodeError, Encoded, Object, Resource},
+    json::for_each_item,
+    meta::{Meta, ResourceVersion},
+    object::{DecodeError, EncodedObject, Object, Resource},
     store::Entry,
     wire::{self, Envelope, WatchEvent, messages},
 };
@@ -18,27 +18,27 @@ use crate::{
 use super::Sink;
 
 /// A decoded watch event.
-pub(super) enum Frame<'a, K> {
+pub(super) enum DecodedEvent<'a, K> {
     /// An added or changed object that may concern this controller.
     Put { entry: Entry<K>, added: bool },
     /// Identity and version of an object that does not concern this controller, from an event of any type.
     Foreign { head: Head<'a>, added: bool },
     /// Final state of a deleted object.
-    Gone(Meta),
+    DeletedObject(Meta),
     /// The version up to which all events were sent. `initial_end` marks the end of the first set of a streaming list.
-    Bookmark { version: Version, initial_end: bool },
+    Bookmark { version: ResourceVersion, initial_end: bool },
     /// An error with which the server ends the watch.
-    Error(Status),
+    Error(ErrorStatus),
 }
 
-impl<K: Object> Frame<'_, K> {
+impl<K: Object> DecodedEvent<'_, K> {
     /// Passes the event to `sink`. An error event changes nothing.
     pub(super) fn apply<S: Sink<Object = K>>(self, sink: &S) {
         match self {
-            Self::Put { entry, .. } => sink.put(entry),
-            Self::Foreign { head, .. } => sink.foreign(&head),
-            Self::Gone(meta) => sink.gone(&meta),
-            Self::Bookmark { version, .. } => sink.bookmark(version),
+            Self::Put { entry, .. } => sink.put_object(entry),
+            Self::Foreign { head, .. } => sink.handle_foreign(&head),
+            Self::DeletedObject(meta) => sink.remove_deleted(&meta),
+            Self::Bookmark { version, .. } => sink.raise_version(version),
             Self::Error(_) => {}
         }
     }
@@ -51,7 +51,7 @@ impl<K: Object> Frame<'_, K> {
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
 pub fn apply_frame<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> Result<(), String> {
-    read::<S::Object>(format, frame).map(|event| event.apply(sink))
+    decode_frame::<S::Object>(format, frame).map(|event| event.apply(sink))
 }
 
 /// Annotation of the bookmark that ends the first set of objects in a streaming list.
@@ -69,7 +69,7 @@ struct Line<'a> {
 ///
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
-pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, K>, String> {
+pub(super) fn decode_frame<K: Object>(format: Format, frame: &[u8]) -> Result<DecodedEvent<'_, K>, String> {
     match format {
         Format::Json => {
             let text = std::str::from_utf8(frame).map_err(|e| format!("not UTF-8: {e}"))?;
@@ -81,52 +81,54 @@ pub(super) fn read<K: Object>(format: Format, frame: &[u8]) -> Result<Frame<'_, 
                 }
             };
             match &*kind {
-                "ERROR" => Ok(Frame::Error(serde_json::from_str(object).unwrap_or_default())),
-                kind => event(kind, Encoded::Json(object)),
+                "ERROR" => Ok(DecodedEvent::Error(serde_json::from_str(object).unwrap_or_default())),
+                kind => event(kind, EncodedObject::Json(object)),
             }
         }
         Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("not a watch event: {e}"))? {
-            WatchEvent { kind: "ERROR", object } => Ok(Frame::Error(Status::of_message(object))),
-            WatchEvent { kind, object } => event(kind, message::<K>(object)?),
+            WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_message(object))),
+            WatchEvent { event_type: kind, object } => event(kind, message::<K>(object)?),
         },
     }
 }
 
 /// Decodes the object in an event of type `kind`.
-fn event<'a, K: Object>(kind: &str, object: Encoded<'a>) -> Result<Frame<'a, K>, String> {
+fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<DecodedEvent<'a, K>, String> {
     match kind {
         "ADDED" | "MODIFIED" => {
             let added = kind == "ADDED";
             match object.foreign_head::<K>() {
-                Some(head) => Ok(Frame::Foreign { head, added }),
-                None => Ok(Frame::Put { entry: entry(object)?, added }),
+                Some(head) => Ok(DecodedEvent::Foreign { head, added }),
+                None => Ok(DecodedEvent::Put { entry: entry(object)?, added }),
             }
         }
         "DELETED" => match object.foreign_head::<K>() {
-            Some(head) => Ok(Frame::Foreign { head, added: false }),
-            None => Ok(Frame::Gone(object.metadata().map_err(|e| format!("no readable metadata: {e}"))?)),
+            Some(head) => Ok(DecodedEvent::Foreign { head, added: false }),
+            None => Ok(DecodedEvent::DeletedObject(
+                object.decode_metadata().map_err(|e| format!("no readable metadata: {e}"))?,
+            )),
         },
         "BOOKMARK" => {
-            let meta: Meta = object.metadata().map_err(|e| format!("no readable metadata: {e}"))?;
+            let meta: Meta = object.decode_metadata().map_err(|e| format!("no readable metadata: {e}"))?;
             let initial_end = meta.annotations.get(INITIAL_EVENTS_END) == Some("true");
-            Ok(Frame::Bookmark { version: meta.resource_version, initial_end })
+            Ok(DecodedEvent::Bookmark { version: meta.resource_version, initial_end })
         }
         other => Err(format!("unknown watch event type {other:?}")),
     }
 }
 
 /// Returns the object in an envelope if it is of the kind of `K`, because an object of another kind might decode by chance.
-fn message<K: Object>(envelope: Envelope<'_>) -> Result<Encoded<'_>, String> {
-    if is_of::<K>(envelope.api_version, envelope.kind) {
-        Ok(Encoded::Protobuf(envelope.object))
+fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, String> {
+    if is_of::<K>(envelope.api_version, envelope.event_type) {
+        Ok(EncodedObject::Protobuf(envelope.object))
     } else {
-        Err(format!("unexpected object of kind {:?} in {:?}", envelope.kind, envelope.api_version))
+        Err(format!("unexpected object of kind {:?} in {:?}", envelope.event_type, envelope.api_version))
     }
 }
 
 /// Whether `K` is the type for objects of this API version and kind.
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
-    let is_any_kind = K::PROTOBUF.is_some_and(|message| std::ptr::eq(message, &raw const messages::OBJECT));
+    let is_any_kind = K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::ANY_OBJECT));
     if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
@@ -138,32 +140,32 @@ fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     kind.bytes().all(|b| b.is_ascii_uppercase()).then_some((Cow::Borrowed(kind), object))
 }
 
-fn entry<K: Object>(object: Encoded<'_>) -> Result<Entry<K>, String> {
+fn entry<K: Object>(object: EncodedObject<'_>) -> Result<Entry<K>, String> {
     match object.decode::<K>() {
-        Ok(object) => Ok(Entry::Good(Arc::new(object))),
+        Ok(object) => Ok(Entry::Decoded(Arc::new(object))),
         Err(DecodeError::Malformed(bad)) => {
             tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
-            Ok(Entry::Bad(bad))
+            Ok(Entry::Undecodable(bad))
         }
-        Err(DecodeError::Nameless(error)) => Err(format!("object without readable metadata: {error}")),
+        Err(DecodeError::InvalidMetadata(error)) => Err(format!("object without readable metadata: {error}")),
     }
 }
 
 /// A decoded page of a list.
 pub(super) struct Page<K> {
-    pub(super) version: Version,
+    pub(super) version: ResourceVersion,
     /// Continue token for the next page; empty on the last page.
-    pub(super) next: String,
+    pub(super) continue_token: String,
     /// Objects that may concern this controller; some may be unreadable.
     pub(super) items: Vec<Entry<K>>,
     /// Number of objects on the page that do not concern this controller.
-    pub(super) foreign: usize,
+    pub(super) foreign_count: usize,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct ListMeta {
-    resource_version: Version,
+    resource_version: ResourceVersion,
     #[serde(rename = "continue")]
     next: Option<String>,
 }
@@ -178,7 +180,7 @@ fn is_in(api_version: &str, resource: Resource) -> bool {
 ///
 /// # Errors
 /// If the body is not a list, or the metadata of an item cannot be read.
-pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K>, String> {
+pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K>, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a list of objects", bound = "K: Object")]
     struct List<K> {
@@ -196,19 +198,24 @@ pub(super) fn read_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K
         }
         Format::Protobuf => {
             let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
-            if !list.kind.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
-                return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.kind));
+            if !list.event_type.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
+                return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.event_type));
             }
             let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
             let mut items = Items::default();
             while let Some(item) = list.next_item().map_err(|e| no_list(&e))? {
-                items.add(Encoded::Protobuf(item))?;
+                items.add(EncodedObject::Protobuf(item))?;
             }
             (metadata, items)
         }
     };
     let ListMeta { resource_version: version, next } = metadata;
-    Ok(Page { version, next: next.unwrap_or_default(), items: items.concerning, foreign: items.foreign })
+    Ok(Page {
+        version,
+        continue_token: next.unwrap_or_default(),
+        items: items.concerning,
+        foreign_count: items.foreign,
+    })
 }
 
 /// The decoded items of one page of a list.
@@ -226,7 +233,7 @@ impl<K> Default for Items<K> {
 }
 
 impl<K: Object> Items<K> {
-    fn add(&mut self, item: Encoded<'_>) -> Result<(), String> {
+    fn add(&mut self, item: EncodedObject<'_>) -> Result<(), String> {
         if item.foreign_head::<K>().is_some() {
             self.foreign += 1;
         } else {
@@ -239,7 +246,7 @@ impl<K: Object> Items<K> {
 /// Deserializes the items of a JSON list.
 fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<Items<K>, D::Error> {
     let mut items = Items::default();
-    each_item(deserializer, |item: &'de RawValue| items.add(Encoded::Json(item.get())))?;
+    for_each_item(deserializer, |item: &'de RawValue| items.add(EncodedObject::Json(item.get())))?;
     Ok(items)
 }
 

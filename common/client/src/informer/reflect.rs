@@ -8,19 +8,19 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 
 use crate::{
-    api::{Api, Call, Error, Format, Frames, MAX_RETRY_AFTER, Status, escape},
+    api::{Api, Call, Error, ErrorStatus, Format, MAX_RETRY_AFTER, WatchFrames, percent_encode},
     client::user_agent,
     clock::Instant,
-    meta::Version,
+    meta::ResourceVersion,
     metrics::InformerMetrics,
     object::{Object, Resource},
-    pace::Work,
-    store::Origin,
+    pace::WorkGuard,
+    store::ChangeOrigin,
 };
 
 use super::{
-    Config, Refresh, Shared, Sink, Until,
-    frames::{self, Frame},
+    InformerConfig, InformerShared, RefreshRequest, RefreshTarget, Sink,
+    frames::{self, DecodedEvent},
 };
 
 /// First back-off of a failing list or watch. The back-off doubles up to [`BACKOFF_MAX`], and jitter adds up to 100 %.
@@ -38,12 +38,12 @@ const WHOLE_WATCH: Duration = Duration::from_mins(11);
 /// Number of lines after which the task yields to other tasks.
 const TURN: u32 = 64;
 /// `Accept` header for whole objects in JSON.
-pub const JSON: &str = "application/json";
+pub const ACCEPT_JSON: &str = "application/json";
 /// `Accept` header for whole objects in protobuf, or in JSON if the server does not support protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 /// `Accept` header for the metadata of objects only, or for whole objects if the server does not support that. Upstream:
 /// client-go `metadata`, `defaultClientConfig`.
-pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+pub const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// `Accept` header for the metadata of objects only, in protobuf if the server supports it.
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -52,17 +52,17 @@ const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=Par
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Returns the `Accept` header for whole objects of the type `K`.
-pub(super) fn accept<K: Object>(api: &Api) -> &'static str {
-    if prefers_protobuf::<K>(api) { PROTOBUF } else { JSON }
+pub(super) fn accept_header<K: Object>(api: &Api) -> &'static str {
+    if prefers_protobuf::<K>(api) { PROTOBUF } else { ACCEPT_JSON }
 }
 
 fn prefers_protobuf<K: Object>(api: &Api) -> bool {
-    K::PROTOBUF.is_some() && api.preferred_format() == Format::Protobuf
+    K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == Format::Protobuf
 }
 
 /// Why a round of the loop ended, which gives the next step. If the server merely closed the watch, the round ends without an
-/// `End`, and the watch is resumed.
-enum End {
+/// `RoundEnd`, and the watch is resumed.
+enum RoundEnd {
     /// Resume the watch after a pause.
     Pause(String),
     /// Read a full set after a pause.
@@ -78,9 +78,9 @@ enum End {
 pub(super) struct Reflector<S> {
     api: Api,
     resource: Resource,
-    config: Config,
+    config: InformerConfig,
     sink: Arc<S>,
-    shared: Arc<Shared>,
+    shared: Arc<InformerShared>,
     counted: InformerMetrics,
     /// Number of failures in a row, which sets the back-off.
     failures: u32,
@@ -106,17 +106,24 @@ pub(super) struct Reflector<S> {
     /// Time of the first event, and number of events, that were handled since the task last waited; `None` without events.
     handled: Option<(Instant, u64)>,
     /// Guard that keeps the process from sleeping while a full set is read.
-    filling: Option<Work>,
+    filling: Option<WorkGuard>,
 }
 
 impl<S: Sink> Reflector<S> {
-    pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
+    pub(super) fn new(
+        api: Api,
+        config: InformerConfig,
+        sink: Arc<S>,
+        shared: Arc<InformerShared>,
+        counted: InformerMetrics,
+    ) -> Self {
         // Several loops may share one cache, so its requests carry the user agent of upstream's shared informers.
-        let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
+        let selector =
+            if config.field_selector.is_empty() { S::Object::FIELD_SELECTOR } else { &config.field_selector };
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
-        let config = Config { fields: selector.to_owned(), sampler, ..config };
-        let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
+        let sampler = config.sampler.clone().filter(|sampler| sampler.is_sampled(resource));
+        let config = InformerConfig { field_selector: selector.to_owned(), sampler, ..config };
+        let client = if config.is_metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
             api: api.with_user_agent(&user_agent(client)),
             resource,
@@ -141,40 +148,40 @@ impl<S: Sink> Reflector<S> {
     }
 
     pub(super) async fn run(mut self) {
-        self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
+        self.resync_at = self.config.resync_interval.map(|d| self.api.clock().monotonic_now() + d);
         loop {
             let round = if self.wants_set {
-                self.shared.phase("listing");
-                self.full_set().await
+                self.shared.set_phase("listing");
+                self.read_full_set().await
             } else {
-                self.shared.phase("watching");
+                self.shared.set_phase("watching");
                 self.resume().await
             };
             self.filling = None;
-            self.waits();
-            self.counted.queued(0);
+            self.report_handled();
+            self.counted.set_queued_objects(0);
             let Err(end) = round else { continue };
-            self.wants_set |= !matches!(end, End::Pause(_));
+            self.wants_set |= !matches!(end, RoundEnd::Pause(_));
             match &end {
-                End::Pause(why) | End::Relist(why) => self.complain(why),
-                End::RelistNow(why) | End::Expired(why) => {
+                RoundEnd::Pause(why) | RoundEnd::Relist(why) => self.report_failure(why),
+                RoundEnd::RelistNow(why) | RoundEnd::Expired(why) => {
                     tracing::debug!(resource = %self.resource, why, "Reading a full set");
                 }
-                End::NoStreaming(why) => {
+                RoundEnd::NoStreaming(why) => {
                     tracing::info!(resource = %self.resource, why, "Streaming list failed, reading the list in pages");
                     self.pages_next = true;
                 }
             }
             // An expired version is no failure. The pause limits the number of requests to a server that reports one
             // repeatedly.
-            if !matches!(end, End::RelistNow(_) | End::NoStreaming(_)) {
+            if !matches!(end, RoundEnd::RelistNow(_) | RoundEnd::NoStreaming(_)) {
                 self.pause().await;
             }
         }
     }
 
     async fn pause(&mut self) {
-        self.shared.phase("waiting");
+        self.shared.set_phase("waiting");
         let clock = self.api.clock();
         let step = BACKOFF_BASE.saturating_mul(1 << self.failures.min(6)).min(BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -183,20 +190,20 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Sets the minimum of the next pause to `retry_after`, up to [`MAX_RETRY_AFTER`].
-    fn heed(&mut self, retry_after: Duration) {
+    fn set_minimum_pause(&mut self, retry_after: Duration) {
         self.told_to_wait = retry_after.min(MAX_RETRY_AFTER);
     }
 
     /// Applies the `Retry-After` of an answer to the next pause, and returns the answer.
-    fn heeding<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
-        self.heed(answer.as_ref().err().and_then(Error::retry_after).unwrap_or_default());
+    fn apply_retry_after<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        self.set_minimum_pause(answer.as_ref().err().and_then(Error::retry_after).unwrap_or_default());
         answer
     }
 
     /// Records a failure, and logs it as a warning at most once per [`COMPLAIN_EVERY`].
-    fn complain(&mut self, why: &str) {
-        let now = self.api.clock().instant();
-        self.shared.failed(now, why);
+    fn report_failure(&mut self, why: &str) {
+        let now = self.api.clock().monotonic_now();
+        self.shared.record_failure(now, why);
         if self.complained.is_none_or(|at| now.saturating_duration_since(at) >= COMPLAIN_EVERY) {
             self.complained = Some(now);
             tracing::warn!(resource = %self.resource, err = why, "List or watch failed, trying again");
@@ -207,32 +214,34 @@ impl<S: Sink> Reflector<S> {
 
     /// Requests a list, or a page of a list.
     async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
-        let accept = match self.config.metadata_only {
-            false => accept::<S::Object>(&self.api),
+        let accept = match self.config.is_metadata_only {
+            false => accept_header::<S::Object>(&self.api),
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
             true => METADATA_LIST,
         };
-        let answer = self.api.call_for(Call::list(self.resource, &self.config.namespace, query, accept)).await;
-        self.heeding(answer)
+        let answer = self.api.call_with_format(Call::list(self.resource, &self.config.namespace, query, accept)).await;
+        self.apply_retry_after(answer)
     }
 
     /// Opens a watch with the `Accept` header for the decoded type.
-    async fn watch(&mut self, query: &str) -> Result<Frames, Error> {
-        let accept = match self.config.metadata_only {
-            false => accept::<S::Object>(&self.api),
+    async fn watch(&mut self, query: &str) -> Result<WatchFrames, Error> {
+        let accept = match self.config.is_metadata_only {
+            false => accept_header::<S::Object>(&self.api),
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA,
-            true => METADATA,
+            true => ACCEPT_METADATA,
         };
         let answer = self.api.watch(self.resource, &self.config.namespace, query, accept).await;
-        self.heeding(answer)
+        self.apply_retry_after(answer)
     }
 
     /// Returns the selectors as query parameters, each with a leading `&`.
     fn selectors(&self) -> String {
         let mut query = String::new();
-        for (name, value) in [("labelSelector", &self.config.labels), ("fieldSelector", &self.config.fields)] {
+        for (name, value) in
+            [("labelSelector", &self.config.label_selector), ("fieldSelector", &self.config.field_selector)]
+        {
             if !value.is_empty() {
-                let _ = write!(query, "&{name}={}", escape(value));
+                let _ = write!(query, "&{name}={}", percent_encode(value));
             }
         }
         query
@@ -244,18 +253,18 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Returns the next step after the error event that ends a watch.
-    fn refused(&mut self, failure: Status) -> End {
-        let Status { code, reason, message, details, .. } = failure;
-        self.heed(Duration::from_secs(details.retry_after_seconds.into()));
+    fn end_after_error(&mut self, failure: ErrorStatus) -> RoundEnd {
+        let ErrorStatus { code, reason, message, details, .. } = failure;
+        self.set_minimum_pause(Duration::from_secs(details.retry_after_seconds.into()));
         match code {
-            429 => End::Pause(message),
-            410 => End::Expired(message),
-            _ => End::Relist(format!("the watch ended with {code} {reason}: {message}")),
+            429 => RoundEnd::Pause(message),
+            410 => RoundEnd::Expired(message),
+            _ => RoundEnd::Relist(format!("the watch ended with {code} {reason}: {message}")),
         }
     }
 
     /// Opens a watch from the newest version of the cache and follows it.
-    async fn resume(&mut self) -> Result<(), End> {
+    async fn resume(&mut self) -> Result<(), RoundEnd> {
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
             self.sink.version(),
@@ -265,34 +274,34 @@ impl<S: Sink> Reflector<S> {
         match self.watch(&query).await {
             Ok(lines) => self.follow(lines).await,
             Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => {
-                Err(End::Pause(format!("watch: {e}")))
+                Err(RoundEnd::Pause(format!("watch: {e}")))
             }
-            Err(e) if e.is_gone() => Err(End::Expired(e.to_string())),
-            Err(e) => Err(End::Relist(format!("watch: {e}"))),
+            Err(e) if e.is_version_expired() => Err(RoundEnd::Expired(e.to_string())),
+            Err(e) => Err(RoundEnd::Relist(format!("watch: {e}"))),
         }
     }
 
     /// Returns how long the watch may deliver no event before it is resumed.
-    fn silence(&self) -> Duration {
+    fn max_silence_now(&self) -> Duration {
         // Without bookmarks, silence for the whole duration of a watch is normal.
         if !self.bookmarks {
             return WHOLE_WATCH;
         }
-        self.config.silence.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
+        self.config.max_silence.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
     }
 
     /// Applies the events of a watch until it ends.
-    async fn follow(&mut self, mut lines: Frames) -> Result<(), End> {
-        let opened = self.api.clock().instant();
+    async fn follow(&mut self, mut lines: WatchFrames) -> Result<(), RoundEnd> {
+        let opened = self.api.clock().monotonic_now();
         let (mut seen, mut is_new) = (0u32, true);
         self.shared.state.lock().watches += 1;
-        self.shared.phase("watching");
+        self.shared.set_phase("watching");
         loop {
             self.answer_refresh(&mut lines).await?;
             let silence = match seen {
                 0 if is_new => VERY_SHORT,
-                0 => self.silence().saturating_sub(VERY_SHORT),
-                _ => self.silence(),
+                0 => self.max_silence_now().saturating_sub(VERY_SHORT),
+                _ => self.max_silence_now(),
             };
             let line = match self.line(&mut lines, silence, true).await {
                 Ok(Some(line)) => line,
@@ -300,11 +309,11 @@ impl<S: Sink> Reflector<S> {
                 Err(NoLine::Silent) if is_new => {
                     is_new = false;
                     (self.failures, self.complained) = (0, None);
-                    self.shared.got_through();
+                    self.shared.record_success();
                     continue;
                 }
-                Ok(None) if seen == 0 && self.api.clock().instant() - opened < VERY_SHORT => {
-                    return Err(End::Pause("the server closed a watch at once".to_owned()));
+                Ok(None) if seen == 0 && self.api.clock().monotonic_now() - opened < VERY_SHORT => {
+                    return Err(RoundEnd::Pause("the server closed a watch at once".to_owned()));
                 }
                 Ok(None) => return Ok(()),
                 Err(NoLine::RefreshWanted) => continue,
@@ -316,11 +325,11 @@ impl<S: Sink> Reflector<S> {
                 }
                 // Only the connection broke, so the watch is resumed from the newest version. After a break in the middle of a
                 // line, a pause comes first, because that line may be the cause.
-                Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_frame() => {
+                Err(NoLine::Broken(error)) if seen > 0 && !lines.has_incomplete_frame() => {
                     tracing::debug!(resource = %self.resource, err = error, "Connection of the watch broke, resuming");
                     return Ok(());
                 }
-                Err(NoLine::Broken(error)) => return Err(End::Pause(error)),
+                Err(NoLine::Broken(error)) => return Err(RoundEnd::Pause(error)),
             };
             seen += 1;
             (is_new, self.silences) = (false, 0);
@@ -328,15 +337,15 @@ impl<S: Sink> Reflector<S> {
                 tokio::task::yield_now().await;
             }
             let format = lines.format();
-            let frame = match frames::read::<S::Object>(format, &line) {
-                Ok(Frame::Error(failure)) => return Err(self.refused(failure)),
+            let frame = match frames::decode_frame::<S::Object>(format, &line) {
+                Ok(DecodedEvent::Error(failure)) => return Err(self.end_after_error(failure)),
                 Ok(frame) => frame,
-                Err(e) => return Err(End::Relist(format!("invalid event on a watch: {e}"))),
+                Err(e) => return Err(RoundEnd::Relist(format!("invalid event on a watch: {e}"))),
             };
             self.failures = 0;
             if self.handled.is_none() {
                 self.complained = None;
-                self.shared.got_through();
+                self.shared.record_success();
             }
             self.sample(&frame, format, &line);
             self.handle(frame);
@@ -344,27 +353,27 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Passes an added or changed object to the sampler, if there is a sampler for this resource.
-    fn sample(&self, frame: &Frame<'_, S::Object>, format: Format, line: &[u8]) {
-        if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
-            let now = self.handled.map_or_else(|| self.api.clock().instant(), |(since, _)| since);
-            sampler.sample(self.resource, entry.meta().resource_version, format, line, now);
+    fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: Format, line: &[u8]) {
+        if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.sampler, frame) {
+            let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
+            sampler.examine_event(self.resource, entry.meta().resource_version, format, line, now);
         }
     }
 
     /// Passes an event to the sink and counts it.
-    fn handle(&mut self, frame: Frame<'_, S::Object>) {
-        self.handled.get_or_insert_with(|| (self.api.clock().instant(), 0)).1 += 1;
-        self.bookmarks |= matches!(frame, Frame::Bookmark { .. });
+    fn handle(&mut self, frame: DecodedEvent<'_, S::Object>) {
+        self.handled.get_or_insert_with(|| (self.api.clock().monotonic_now(), 0)).1 += 1;
+        self.bookmarks |= matches!(frame, DecodedEvent::Bookmark { .. });
         frame.apply(&*self.sink);
     }
 
     /// Reports the events that were handled since the last wait. Called when no further event has arrived.
-    fn waits(&mut self) {
+    fn report_handled(&mut self) {
         let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
-        self.shared.saw_events(events, clock.now());
-        self.counted.handled(clock.instant() - since);
-        self.api.pace().received();
+        self.shared.record_events(events, clock.now());
+        self.counted.record_handling_time(clock.monotonic_now() - since);
+        self.api.pace().record_watch_data();
     }
 
     /// Returns the next line, or an error after `silence`. During the wait, replays the cache when a resync is due.
@@ -372,17 +381,17 @@ impl<S: Sink> Reflector<S> {
     /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
         &mut self,
-        lines: &mut Frames,
+        lines: &mut WatchFrames,
         silence: Duration,
         refreshable: bool,
     ) -> Result<Option<Bytes>, NoLine> {
         // A line that has arrived already needs no timer.
         let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
-        if !is_refresh_wanted && let Some(line) = lines.next().now_or_never() {
+        if !is_refresh_wanted && let Some(line) = lines.next_frame().now_or_never() {
             return line.map_err(|error| NoLine::Broken(error.to_string()));
         }
-        self.waits();
-        let deadline = self.api.clock().instant() + silence;
+        self.report_handled();
+        let deadline = self.api.clock().monotonic_now() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
             let resync_at = self.resync_at.unwrap_or(deadline);
@@ -391,7 +400,7 @@ impl<S: Sink> Reflector<S> {
             }
             tokio::select! {
                 biased;
-                line = lines.next() => return line.map_err(|error| NoLine::Broken(error.to_string())),
+                line = lines.next_frame() => return line.map_err(|error| NoLine::Broken(error.to_string())),
                 _ = refresh.changed(), if refreshable => {}
                 () = tokio::time::sleep_until(resync_at), if self.resync_at.is_some() => self.resync(),
                 () = self.shared.replay.notified() => self.resync(),
@@ -401,50 +410,50 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Meets a refresh request: waits briefly for the watch to deliver the missing events, or else asks for a full set.
-    async fn answer_refresh(&mut self, lines: &mut Frames) -> Result<(), End> {
-        let Refresh { number, until } = *self.shared.refresh.borrow();
+    async fn answer_refresh(&mut self, lines: &mut WatchFrames) -> Result<(), RoundEnd> {
+        let RefreshRequest { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
             return Ok(());
         }
-        let relist_now = |why: &str| End::RelistNow(why.to_owned());
+        let relist_now = |why: &str| RoundEnd::RelistNow(why.to_owned());
         let version = match until {
-            Until::At(version) => version,
-            Until::Newest => {
+            RefreshTarget::At(version) => version,
+            RefreshTarget::Newest => {
                 let answer = self.list(&format!("limit=1{}", self.selectors())).await;
-                let (format, body) = answer.map_err(|e| End::Relist(format!("list: {e}")))?;
+                let (format, body) = answer.map_err(|e| RoundEnd::Relist(format!("list: {e}")))?;
                 // If the list has no version, only a full set can meet the request.
-                let page = frames::read_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
+                let page = frames::decode_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
                 page.ok_or_else(|| relist_now("the list has no version"))?.version
             }
         };
-        let deadline = self.api.clock().instant() + CATCH_UP;
+        let deadline = self.api.clock().monotonic_now() + CATCH_UP;
         while self.sink.version() < version {
-            let Ok(line) = tokio::time::timeout_at(deadline, lines.next()).await else {
+            let Ok(line) = tokio::time::timeout_at(deadline, lines.next_frame()).await else {
                 return Err(relist_now("the watch has not delivered the required version in time"));
             };
             let line = line.ok().flatten();
-            match line.as_deref().map(|line| frames::read::<S::Object>(lines.format(), line)) {
-                None | Some(Err(_) | Ok(Frame::Error(_))) => return Err(relist_now("the watch ended")),
+            match line.as_deref().map(|line| frames::decode_frame::<S::Object>(lines.format(), line)) {
+                None | Some(Err(_) | Ok(DecodedEvent::Error(_))) => return Err(relist_now("the watch ended")),
                 Some(Ok(frame)) => self.handle(frame),
             }
         }
-        self.waits();
+        self.report_handled();
         self.met = number;
         self.shared.refreshed.send_replace(number);
         Ok(())
     }
 
     /// Returns the origin of the changes that a full set causes.
-    fn origin(&self) -> Origin {
-        if *self.shared.synced.borrow() { Origin::Relist } else { Origin::Initial }
+    fn origin(&self) -> ChangeOrigin {
+        if *self.shared.synced.borrow() { ChangeOrigin::Relist } else { ChangeOrigin::Initial }
     }
 
     /// Passes a complete full set to the sink. The set meets the refresh requests up to number `wanted`.
-    fn complete(&mut self, set: S::Set, version: Version, wanted: u64) {
+    fn complete(&mut self, set: S::Set, version: ResourceVersion, wanted: u64) {
         let origin = self.origin();
-        self.give(|sink| sink.complete(set, version, origin));
+        self.apply_measured(|sink| sink.complete_set(set, version, origin));
         self.wants_set = false;
-        self.counted.queued(0);
+        self.counted.set_queued_objects(0);
         {
             let mut state = self.shared.state.lock();
             state.synced = true;
@@ -461,17 +470,17 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Applies a change to the sink, and measures how long that takes.
-    fn give(&self, change: impl FnOnce(&S)) {
+    fn apply_measured(&self, change: impl FnOnce(&S)) {
         let clock = self.api.clock();
-        let began = clock.instant();
+        let began = clock.monotonic_now();
         change(&self.sink);
-        self.counted.handled(clock.instant() - began);
+        self.counted.record_handling_time(clock.monotonic_now() - began);
     }
 
     /// Replays the cache to the handlers and schedules the next replay.
     fn resync(&mut self) {
-        self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
-        self.give(S::replay);
+        self.resync_at = self.config.resync_interval.map(|d| self.api.clock().monotonic_now() + d);
+        self.apply_measured(S::replay);
     }
 }
 

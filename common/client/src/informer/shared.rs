@@ -5,25 +5,25 @@ use std::sync::Arc;
 use crate::{
     api::Api,
     object::Object,
-    store::{Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Store},
 };
 
-use super::{Config, Handler, Informer};
+use super::{Handler, Informer, InformerConfig};
 
 /// A cache of one kind with one watch, which any number of loops read. Each loop adds a handler.
 pub struct SharedInformer<K>(Informer<K>);
 
 impl<K: Object> SharedInformer<K> {
     /// Starts to list and watch. [`Self::add_handler`] adds the handlers.
-    pub fn start(api: Api, config: Config) -> Self {
+    pub fn start(api: Api, config: InformerConfig) -> Self {
         Self(Informer::start(api, config, Vec::new()))
     }
 
     /// Adds a handler, and calls it at once with every cached object, in the same way as after the first list.
     pub fn add_handler(&self, handler: Handler<K>) {
         let mut handlers = self.0.sink.handlers.lock();
-        for object in self.store().all() {
-            handler(&Event::Added(object), Origin::Initial);
+        for object in self.store().all_readable() {
+            handler(&CacheEvent::Added(object), ChangeOrigin::Initial);
         }
         handlers.push(handler);
     }

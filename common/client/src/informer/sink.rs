@@ -5,16 +5,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    meta::{Meta, Version},
+    meta::{Meta, ResourceVersion},
     object::Object,
-    store::{Entry, Event, Origin, Store},
+    store::{CacheEvent, ChangeOrigin, Entry, Store},
 };
 
 use super::{Head, StoreSink};
 
 /// Receives the objects that an informer reads.
 ///
-/// [`Cached`] keeps whole objects. Another implementation can keep only the parts that it needs, without a second copy. All
+/// [`StoreAndHandlers`] keeps whole objects. Another implementation can keep only the parts that it needs, without a second copy. All
 /// calls come from one task, one after the other.
 pub trait Sink: Send + Sync + 'static {
     /// Type into which each object is decoded.
@@ -23,21 +23,21 @@ pub trait Sink: Send + Sync + 'static {
     type Set: Send;
 
     /// Begins a full set of all objects. An earlier set that was not completed is discarded.
-    fn begin(&self) -> Self::Set;
+    fn begin_set(&self) -> Self::Set;
     /// Adds an object to a full set, in its state at the version of the set.
-    fn include(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: Origin);
+    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: ChangeOrigin);
     /// Ends a full set that was read at `version`. Objects that are missing in the set no longer exist.
-    fn complete(&self, set: Self::Set, version: Version, origin: Origin);
+    fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin);
     /// Adds or updates an object. An object that is older than the known one is ignored.
-    fn put(&self, entry: Entry<Self::Object>);
+    fn put_object(&self, entry: Entry<Self::Object>);
     /// Handles the event of an object that does not, or no longer, [concern](Object::CONCERNS) this controller.
-    fn foreign(&self, head: &Head<'_>);
+    fn handle_foreign(&self, head: &Head<'_>);
     /// Removes a deleted object; `last` is its final state.
-    fn gone(&self, last: &Meta);
+    fn remove_deleted(&self, last: &Meta);
     /// Records that all events up to `version` were delivered.
-    fn bookmark(&self, version: Version);
+    fn raise_version(&self, version: ResourceVersion);
     /// Returns the newest version that the sink has received.
-    fn version(&self) -> Version;
+    fn version(&self) -> ResourceVersion;
     /// Returns the number of objects in the sink.
     fn len(&self) -> usize;
     /// True if the sink holds no objects.
@@ -49,10 +49,10 @@ pub trait Sink: Send + Sync + 'static {
 }
 
 /// Function that is called with each change of a cache. It only computes keys and adds them to a queue, so that it is fast.
-pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
+pub type Handler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
 
 /// Returns a [`Handler`] that calls the method `handle` of `watch`.
-pub fn handler<W, K>(watch: &Arc<W>, handle: fn(&W, &Event<K>, Origin)) -> Handler<K>
+pub fn method_handler<W, K>(watch: &Arc<W>, handle: fn(&W, &CacheEvent<K>, ChangeOrigin)) -> Handler<K>
 where
     W: Send + Sync + 'static,
     K: Object,
@@ -62,19 +62,19 @@ where
 }
 
 /// Sink that keeps objects in a store and calls handlers for each change.
-pub struct Cached<K> {
+pub struct StoreAndHandlers<K> {
     pub(super) store: Arc<Store<K>>,
     pub(super) handlers: Mutex<Vec<Handler<K>>>,
 }
 
-impl<K: Object> Cached<K> {
+impl<K: Object> StoreAndHandlers<K> {
     /// Creates a sink that keeps objects in `store` and calls `handlers`, in order, after each change.
     pub fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
         Self { store, handlers: Mutex::new(handlers) }
     }
 
     /// Changes the store, then calls the handlers with the resulting events.
-    fn change(&self, origin: Origin, change: impl FnOnce(&Store<K>, &mut Vec<Event<K>>)) {
+    fn change(&self, origin: ChangeOrigin, change: impl FnOnce(&Store<K>, &mut Vec<CacheEvent<K>>)) {
         let mut events = Vec::new();
         change(&self.store, &mut events);
         for event in events {
@@ -85,43 +85,43 @@ impl<K: Object> Cached<K> {
     }
 }
 
-impl<K: Object> Sink for Cached<K> {
+impl<K: Object> Sink for StoreAndHandlers<K> {
     type Object = K;
     type Set = Vec<Entry<K>>;
 
-    fn begin(&self) -> Self::Set {
+    fn begin_set(&self) -> Self::Set {
         Vec::new()
     }
 
-    fn include(&self, set: &mut Self::Set, entry: Entry<K>, _origin: Origin) {
+    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<K>, _origin: ChangeOrigin) {
         set.push(entry);
     }
 
-    fn complete(&self, set: Self::Set, version: Version, origin: Origin) {
-        self.change(origin, |store, events| store.replace(set, version, events));
+    fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
+        self.change(origin, |store, events| store.replace_all(set, version, events));
     }
 
-    fn put(&self, entry: Entry<K>) {
-        self.change(Origin::Watch, |store, events| store.apply(entry, events));
+    fn put_object(&self, entry: Entry<K>) {
+        self.change(ChangeOrigin::Watch, |store, events| store.apply(entry, events));
     }
 
-    fn foreign(&self, head: &Head<'_>) {
-        self.change(Origin::Watch, |store, events| {
+    fn handle_foreign(&self, head: &Head<'_>) {
+        self.change(ChangeOrigin::Watch, |store, events| {
             store.remove_foreign(head.namespace(), head.name(), head.version(), events);
         });
     }
 
-    fn gone(&self, last: &Meta) {
-        self.change(Origin::Watch, |store, events| {
+    fn remove_deleted(&self, last: &Meta) {
+        self.change(ChangeOrigin::Watch, |store, events| {
             store.remove(&last.namespace, &last.name, last.resource_version, events);
         });
     }
 
-    fn bookmark(&self, version: Version) {
-        self.store.bookmark(version);
+    fn raise_version(&self, version: ResourceVersion) {
+        self.store.raise_version(version);
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> ResourceVersion {
         self.store.version()
     }
 
@@ -130,19 +130,19 @@ impl<K: Object> Sink for Cached<K> {
     }
 
     fn replay(&self) {
-        self.change(Origin::Resync, |store, events| {
-            let all = store.all().into_iter();
-            events.extend(all.map(|object| Event::Updated { old: Arc::clone(&object), new: object }));
+        self.change(ChangeOrigin::Resync, |store, events| {
+            let all = store.all_readable().into_iter();
+            events.extend(all.map(|object| CacheEvent::Updated { old: Arc::clone(&object), new: object }));
         });
     }
 }
 
-impl<K: Object> StoreSink for Cached<K> {
+impl<K: Object> StoreSink for StoreAndHandlers<K> {
     fn store(&self) -> &Arc<Store<K>> {
         &self.store
     }
 
-    fn put_read(&self, entry: Entry<K>) {
-        self.change(Origin::Watch, |store, events| store.apply_read(entry, events));
+    fn put_read_object(&self, entry: Entry<K>) {
+        self.change(ChangeOrigin::Watch, |store, events| store.apply_outside_watch(entry, events));
     }
 }

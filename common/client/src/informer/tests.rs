@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::store::{Event, Origin};
-use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, pace::Pace, succession::WrittenVersions};
+use crate::store::{CacheEvent, ChangeOrigin};
+use crate::{client::user_agent, clock::Clock, gate::closed_gate, meta::Meta, pace::Pace, succession::WrittenVersions};
 
 #[derive(serde::Deserialize)]
 struct Thing {
@@ -25,7 +25,8 @@ struct Thing {
 }
 
 impl Object for Thing {
-    const RESOURCE: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+    const RESOURCE: Resource =
+        Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
     type Indexes = ();
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -153,26 +154,26 @@ impl World {
     }
 
     fn api(&self) -> Api {
-        let (keeper, gate) = gate(self.clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(self.clock.clone());
+        keeper.open_without_deadline();
         Api::new(self.script.client(), self.clock.clone(), gate, "test").with_pace(self.pace.clone())
     }
 
-    fn start(&mut self, config: Config) {
+    fn start(&mut self, config: InformerConfig) {
         let api = self.api();
         let (seen, changed) = (Arc::clone(&self.seen), Arc::clone(&self.changed));
         let handler: Handler<Thing> = Box::new(move |event, origin| {
             let what = match event {
-                Event::Added(o) => format!("+{}", o.metadata.name),
-                Event::Updated { new, .. } => format!("~{}", new.metadata.name),
-                Event::Deleted(o) => format!("-{}", o.metadata.name),
-                Event::Unreadable(m) => format!("?{}", m.meta.name),
+                CacheEvent::Added(o) => format!("+{}", o.metadata.name),
+                CacheEvent::Updated { new, .. } => format!("~{}", new.metadata.name),
+                CacheEvent::Deleted(o) => format!("-{}", o.metadata.name),
+                CacheEvent::Unreadable(m) => format!("?{}", m.meta.name),
             };
             let from = match origin {
-                Origin::Initial => "i",
-                Origin::Relist => "l",
-                Origin::Watch => "w",
-                Origin::Resync => "r",
+                ChangeOrigin::Initial => "i",
+                ChangeOrigin::Relist => "l",
+                ChangeOrigin::Watch => "w",
+                ChangeOrigin::Resync => "r",
             };
             seen.lock().push(format!("{what} {from}"));
             changed.notify_one();
@@ -200,16 +201,16 @@ impl World {
 async fn a_streaming_list_fills_the_cache_at_its_end_and_continues_as_a_watch() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("b", 3));
     feed.line("ADDED", &thing("a", 9));
     world.script.asked(1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!world.informer().is_synced(), "an incomplete set does not count");
     feed.initial_end(10);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     world.saw(&["+b i", "+a i"]).await;
-    assert_eq!(world.informer().version(), Version::parse("10"));
+    assert_eq!(world.informer().version(), ResourceVersion::parse("10"));
     feed.line("MODIFIED", &thing("a", 11));
     feed.line("DELETED", &thing("b", 12));
     world.saw(&["+b i", "+a i", "~a w", "-b w"]).await;
@@ -225,24 +226,24 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
     world.pace = Pace::new(Duration::from_millis(20));
     let (pace, clock) = (world.pace.clone(), world.clock.clone());
     let may_sleep = || {
-        let _ = pace.rest(clock.instant());
-        pace.received();
-        !pace.rest(clock.instant()).is_zero()
+        let _ = pace.idle_sleep(clock.monotonic_now());
+        pace.record_watch_data();
+        !pace.idle_sleep(clock.monotonic_now()).is_zero()
     };
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     world.script.asked(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!may_sleep(), "a set is being read");
     feed.initial_end(10);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     assert!(may_sleep());
-    assert!(pace.rest(clock.instant()).is_zero(), "no event has arrived");
+    assert!(pace.idle_sleep(clock.monotonic_now()).is_zero(), "no event has arrived");
     feed.line("MODIFIED", &thing("a", 11));
     world.saw(&["+a i", "~a w"]).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(!pace.rest(clock.instant()).is_zero(), "an event has arrived");
+    assert!(!pace.idle_sleep(clock.monotonic_now()).is_zero(), "an event has arrived");
     let api = world.api();
     let request = tokio::spawn(async move { api.read("/version", "application/json").await });
     world.script.asked(2).await;
@@ -257,7 +258,7 @@ async fn caches_use_the_user_agent_of_upstreams_shared_informers() {
     for (metadata_only, name) in [(false, "shared-informers"), (true, "metadata-informers")] {
         let mut world = World::new();
         let _feed = world.script.stream();
-        world.start(Config { metadata_only, ..Config::default() });
+        world.start(InformerConfig { is_metadata_only: metadata_only, ..InformerConfig::default() });
         world.script.asked(1).await;
         assert_eq!(*world.script.agents.lock(), [user_agent(name)]);
     }
@@ -268,11 +269,11 @@ async fn caches_use_the_user_agent_of_upstreams_shared_informers() {
 async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_list() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     feed.bookmark(40);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let next = world.script.stream();
     drop(feed);
@@ -288,7 +289,7 @@ async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_lis
 async fn an_expired_version_leads_to_a_full_set_that_is_no_older() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.line("ADDED", &thing("b", 10));
     feed.initial_end(10);
@@ -319,7 +320,7 @@ async fn a_server_without_streaming_lists_is_read_in_pages_of_one_version() {
     ));
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("b", 2)]})));
     let feed = world.script.stream();
-    world.start(Config { page: 1, ..Config::default() });
+    world.start(InformerConfig { page_size: 1, ..InformerConfig::default() });
     world.saw(&["+a i", "+b i"]).await;
     world.script.asked(4).await;
     feed.line("ADDED", &thing("c", 8));
@@ -341,7 +342,7 @@ async fn an_expired_continue_token_leads_to_a_list_in_one_page() {
         .script
         .then(Answer::Json(410, json!({"reason": "Expired", "code": 410, "message": "continue token expired"})));
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [thing("b", 8)]})));
-    world.start(Config { streaming: false, ..Config::default() });
+    world.start(InformerConfig { is_streaming_enabled: false, ..InformerConfig::default() });
     world.saw(&["+b i"]).await;
     assert!(!world.script.requests()[2].contains("limit"), "{:?}", world.script.requests());
 }
@@ -354,17 +355,17 @@ async fn a_server_that_is_down_is_retried_with_a_growing_back_off() {
         world.script.then(Answer::Refused);
     }
     let feed = world.script.stream();
-    let start = world.clock.instant();
-    world.start(Config::default());
+    let start = world.clock.monotonic_now();
+    world.start(InformerConfig::default());
     world.script.asked(5).await;
-    let waited = world.clock.instant() - start;
+    let waited = world.clock.monotonic_now() - start;
     assert!(
         waited >= Duration::from_millis(800 + 1600 + 3200 + 6400) && waited < Duration::from_secs(25),
         "{waited:?}"
     );
     feed.initial_end(1);
-    world.informer().synced().await;
-    assert_eq!(world.informer().state().error, None);
+    world.informer().wait_until_synced().await;
+    assert_eq!(world.informer().informer_status().error, None);
 }
 
 /// COMMON-5.
@@ -373,11 +374,11 @@ async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
     let mut world = World::new();
     world.script.then(Answer::Busy(20));
     let feed = world.script.stream();
-    let start = world.clock.instant();
-    world.start(Config::default());
+    let start = world.clock.monotonic_now();
+    world.start(InformerConfig::default());
     let asked_after = async |count| {
         world.script.asked(count).await;
-        (world.clock.instant() - start).as_secs()
+        (world.clock.monotonic_now() - start).as_secs()
     };
     assert_eq!(asked_after(2).await, 20);
     feed.initial_end(10);
@@ -394,22 +395,22 @@ async fn a_busy_server_is_retried_after_the_wait_that_it_asks_for() {
 async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.initial_end(10);
     feed.bookmark(11);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     // A cache without events is not stale as long as its watch works.
     tokio::time::sleep(Duration::from_secs(89)).await;
-    assert_eq!(world.informer().lost_touch(), None);
+    assert_eq!(world.informer().stale_error(), None);
     for _ in 0..30 {
         world.script.then(Answer::Refused);
     }
     drop(feed);
     world.script.asked(2).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
-    assert_eq!(world.informer().lost_touch(), None, "a short outage does not make the cache stale");
+    assert_eq!(world.informer().stale_error(), None, "a short outage does not make the cache stale");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let lost = world.informer().lost_touch().unwrap();
+    let lost = world.informer().stale_error().unwrap();
     assert!(
         lost.starts_with("no list or watch of things has succeeded for 9") && lost.contains("connection refused"),
         "{lost}"
@@ -423,12 +424,12 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
     let again = world.script.stream();
     let asked = world.script.requests().len();
     world.script.asked(asked + 3).await;
-    assert!(world.informer().lost_touch().is_some());
+    assert!(world.informer().stale_error().is_some());
     // The first event of a watch ends the staleness.
     again.bookmark(12);
     world.script.asked(asked + 4).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(world.informer().lost_touch(), None);
+    assert_eq!(world.informer().stale_error(), None);
 }
 
 /// COMMON-17.
@@ -436,22 +437,22 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
 async fn a_watch_that_stays_open_is_a_success_even_without_events() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.initial_end(10);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     for _ in 0..30 {
         world.script.then(Answer::Refused);
     }
     drop(feed);
     tokio::time::sleep(Duration::from_secs(95)).await;
-    assert!(world.informer().lost_touch().is_some());
+    assert!(world.informer().stale_error().is_some());
     world.script.answers.lock().clear();
     let _quiet = world.script.stream();
     let asked = world.script.requests().len();
     world.script.asked(asked + 1).await;
     tokio::time::sleep(Duration::from_millis(1001)).await;
-    let state = world.informer().state();
-    assert_eq!((world.informer().lost_touch(), state.error, state.failing_since), (None, None, None));
+    let state = world.informer().informer_status();
+    assert_eq!((world.informer().stale_error(), state.error, state.failing_since), (None, None, None));
 }
 
 /// COMMON-82.
@@ -460,11 +461,11 @@ async fn objects_on_their_way_into_the_cache_are_counted() {
     let mut world = World::new();
     let metrics = Metrics::new();
     let feed = world.script.stream();
-    world.start(Config { metrics: Some(metrics.clone()), ..Config::default() });
+    world.start(InformerConfig { metrics: Some(metrics.clone()), ..InformerConfig::default() });
     let value = |name: &str| {
         let series =
             format!("{name}{{group=\"\",name=\"kube-controller-manager\",resource=\"things\",version=\"v1\"}} ");
-        let text = metrics.prometheus();
+        let text = metrics.render_prometheus();
         text.lines()
             .find_map(|line| line.strip_prefix(&series))
             .unwrap_or_else(|| panic!("{series}: {text}"))
@@ -497,9 +498,13 @@ async fn the_size_of_a_full_set_is_limited() {
             world.script.answers.lock().clear();
             (0..100).for_each(|_| world.script.then(Answer::Json(200, page.clone())));
         }
-        world.start(Config { streaming, longest: 1000, ..Config::default() });
+        world.start(InformerConfig {
+            is_streaming_enabled: streaming,
+            max_set_bytes: 1000,
+            ..InformerConfig::default()
+        });
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let error = world.informer().state().error.map(|(why, _)| why);
+        let error = world.informer().informer_status().error.map(|(why, _)| why);
         assert_eq!(error.as_deref(), Some("the list is longer than the limit"));
         assert!(!world.informer().is_synced() && world.script.requests().len() < 20);
     }
@@ -511,7 +516,7 @@ async fn an_invalid_event_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();
         let feed = world.script.stream();
-        world.start(Config::default());
+        world.start(InformerConfig::default());
         feed.line("ADDED", &thing("a", 9));
         feed.initial_end(10);
         feed.raw(garbage);
@@ -530,17 +535,21 @@ async fn an_invalid_event_leads_to_a_full_set() {
 async fn a_watch_that_breaks_in_the_middle_of_a_line_is_resumed_after_a_pause() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     feed.line("MODIFIED", &thing("a", 11));
     feed.raw("{\"type\":\"ADDED\",\"obj");
     world.saw(&["+a i", "~a w"]).await;
-    let start = world.clock.instant();
+    let start = world.clock.monotonic_now();
     let again = world.script.stream();
     drop(feed);
     world.script.asked(2).await;
-    assert!(world.clock.instant() - start >= Duration::from_millis(800), "{:?}", world.clock.instant() - start);
+    assert!(
+        world.clock.monotonic_now() - start >= Duration::from_millis(800),
+        "{:?}",
+        world.clock.monotonic_now() - start
+    );
     assert!(world.script.requests()[1].contains("resourceVersion=11&"), "{:?}", world.script.requests());
     again.line("ADDED", &thing("b", 12));
     world.saw(&["+a i", "~a w", "+b w"]).await;
@@ -557,7 +566,7 @@ async fn a_streaming_list_that_failed_is_tried_again_for_the_next_full_set() {
         world.script.then(Answer::Json(refusal["code"].as_u64().unwrap() as u16, refusal));
         world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("a", 1)]})));
         let feed = world.script.stream();
-        world.start(Config::default());
+        world.start(InformerConfig::default());
         feed.line("ERROR", &json!({"code": 410, "reason": "Expired", "message": "too old"}));
         let again = world.script.stream();
         again.line("ADDED", &thing("b", 8));
@@ -574,10 +583,10 @@ async fn a_streaming_list_that_is_closed_at_once_is_replaced_by_pages() {
     let mut world = World::new();
     drop(world.script.stream());
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("a", 1)]})));
-    let start = world.clock.instant();
-    world.start(Config::default());
+    let start = world.clock.monotonic_now();
+    world.start(InformerConfig::default());
     world.saw(&["+a i"]).await;
-    assert_eq!(world.clock.instant(), start);
+    assert_eq!(world.clock.monotonic_now(), start);
 }
 
 /// COMMON-4.
@@ -590,7 +599,7 @@ async fn a_version_that_the_server_rejects_is_not_sent_again() {
         for in_the_stream in [true, false] {
             let mut world = World::new();
             let feed = world.script.stream();
-            world.start(Config::default());
+            world.start(InformerConfig::default());
             feed.initial_end(10);
             feed.line("ERROR", &expired);
             world.script.asked(1).await;
@@ -599,9 +608,9 @@ async fn a_version_that_the_server_rejects_is_not_sent_again() {
             } else {
                 world.script.then(Answer::Json(failure["code"].as_u64().unwrap() as u16, failure.clone()));
             }
-            let (again, start) = (world.script.stream(), world.clock.instant());
+            let (again, start) = (world.script.stream(), world.clock.monotonic_now());
             world.script.asked(3).await;
-            let waited = world.clock.instant() - start;
+            let waited = world.clock.monotonic_now() - start;
             assert!(waited >= Duration::from_millis(800 + 1600), "{waited:?}");
             let requests = world.script.requests();
             assert!(requests[1].contains("&resourceVersion=10"), "{requests:?}");
@@ -617,15 +626,15 @@ async fn a_version_that_the_server_rejects_is_not_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn versions_that_expire_repeatedly_lead_to_a_growing_back_off() {
     let mut world = World::new();
-    let start = world.clock.instant();
+    let start = world.clock.monotonic_now();
     for _ in 0..4 {
         let feed = world.script.stream();
         feed.initial_end(10);
         feed.line("ERROR", &json!({"code": 410, "reason": "Expired", "message": "too old"}));
     }
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     world.script.asked(5).await;
-    let waited = world.clock.instant() - start;
+    let waited = world.clock.monotonic_now() - start;
     assert!(waited >= Duration::from_millis(800 + 1600 + 3200 + 6400), "{waited:?}");
 }
 
@@ -634,7 +643,7 @@ async fn versions_that_expire_repeatedly_lead_to_a_growing_back_off() {
 async fn an_unreadable_object_is_reported_with_its_key_and_affects_no_other() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     let mut bad = thing("a", 11);
@@ -653,10 +662,10 @@ async fn an_unreadable_object_is_reported_with_its_key_and_affects_no_other() {
 async fn catching_up_uses_the_watch_or_else_a_full_set() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
     // The watch delivers the required version in time, so no full set is read.
@@ -665,9 +674,9 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         world.script.asked(2).await;
         feed.line("MODIFIED", &thing("a", 20));
     };
-    let succession = Succession { since: world.clock.instant(), left: None };
-    tokio::join!(world.informer().catch_up(&succession), caught_up);
-    assert_eq!(world.informer().version(), Version::parse("20"));
+    let succession = Succession { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
+    assert_eq!(world.informer().version(), ResourceVersion::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
 
     // The watch delivers nothing, so a full set is read at once.
@@ -679,11 +688,11 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         again.line("ADDED", &thing("a", 25));
         again.initial_end(31);
     };
-    let succession = Succession { since: world.clock.instant(), left: None };
-    tokio::join!(world.informer().catch_up(&succession), caught_up);
+    let succession = Succession { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
     assert_eq!(
         world.informer().store().get("ns", "a").unwrap().unwrap().metadata.resource_version,
-        Version::parse("25")
+        ResourceVersion::parse("25")
     );
     let last = world.script.requests().pop().unwrap();
     assert!(last.contains("sendInitialEvents=true") && !last.contains("resourceVersion="), "{last}");
@@ -693,12 +702,12 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     let mut world = World::new();
-    let since = world.clock.instant();
+    let since = world.clock.monotonic_now();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.initial_end(10);
-    world.informer().synced().await;
-    world.informer().catch_up(&Succession { since, left: None }).await;
+    world.informer().wait_until_synced().await;
+    world.informer().catch_up_with_predecessor(&Succession { leading_since: since, predecessor_versions: None }).await;
     assert_eq!(world.script.requests().len(), 1);
 }
 
@@ -707,31 +716,34 @@ async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
 async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
-    world.informer().synced().await;
+    world.informer().wait_until_synced().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let since = world.clock.instant();
+    let since = world.clock.monotonic_now();
     let after = |written: &str| {
         let note = format!(r#"{{"transitions":0,"written":{written}}}"#);
-        Succession { since, left: Some(Arc::new(WrittenVersions::read(&note, 0).unwrap())) }
+        Succession {
+            leading_since: since,
+            predecessor_versions: Some(Arc::new(WrittenVersions::from_annotation(&note, 0).unwrap())),
+        }
     };
-    world.informer().catch_up(&after("{}")).await;
-    world.informer().catch_up(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;
+    world.informer().catch_up_with_predecessor(&after("{}")).await;
+    world.informer().catch_up_with_predecessor(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;
     // A cache that does not show all writes of the predecessor waits until the watch delivers them.
     let behind = after(&format!(r#"{{"{}":"12"}}"#, Thing::RESOURCE));
     let late_event = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         feed.line("MODIFIED", &thing("a", 12));
     };
-    tokio::join!(world.informer().catch_up(&behind), late_event);
+    tokio::join!(world.informer().catch_up_with_predecessor(&behind), late_event);
     assert_eq!(world.script.requests().len(), 1, "no request was needed");
     // If a version never arrives, as after a restore of the server's data, a full set is read.
     let again = world.script.stream();
     again.line("ADDED", &thing("a", 12));
     again.initial_end(13);
-    world.informer().catch_up(&after(&format!(r#"{{"{}":"99"}}"#, Thing::RESOURCE))).await;
+    world.informer().catch_up_with_predecessor(&after(&format!(r#"{{"{}":"99"}}"#, Thing::RESOURCE))).await;
     assert_eq!(world.script.requests().len(), 2);
 }
 
@@ -740,7 +752,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
 async fn the_cache_is_replayed_at_its_interval() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config { resync: Some(Duration::from_secs(60)), ..Config::default() });
+    world.start(InformerConfig { resync_interval: Some(Duration::from_secs(60)), ..InformerConfig::default() });
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     world.saw(&["+a i", "~a r"]).await;
@@ -750,7 +762,7 @@ async fn the_cache_is_replayed_at_its_interval() {
 async fn the_cache_is_replayed_on_request() {
     let mut world = World::new();
     let feed = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     world.saw(&["+a i"]).await;
@@ -763,18 +775,18 @@ async fn the_cache_is_replayed_on_request() {
 async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
     let mut world = World::new();
     let first = world.script.stream();
-    world.start(Config::default());
+    world.start(InformerConfig::default());
     first.initial_end(10);
     first.bookmark(11);
-    world.informer().synced().await;
-    let began = world.clock.instant();
+    world.informer().wait_until_synced().await;
+    let began = world.clock.monotonic_now();
     let mut feeds = vec![first];
     let mut resumed = Vec::new();
     for asked in 2..=5 {
         feeds.push(world.script.stream());
         world.script.asked(asked).await;
-        resumed.push((world.clock.instant() - began).as_secs());
-        assert_eq!(world.informer().lost_touch(), None);
+        resumed.push((world.clock.monotonic_now() - began).as_secs());
+        assert_eq!(world.informer().stale_error(), None);
     }
     // A silence of this length is normal for a resource that does not change.
     assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
@@ -782,13 +794,13 @@ async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
         assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");
         assert!(!request.contains("sendInitialEvents"), "no full set is read: {request}");
     }
-    assert_eq!(world.informer().state().error, None, "silence is no failure");
+    assert_eq!(world.informer().informer_status().error, None, "silence is no failure");
     // An event resets the interval to its first length.
     let last = feeds.last().unwrap();
     last.line("ADDED", &thing("a", 12));
     world.saw(&["+a w"]).await;
-    let last_event = world.clock.instant();
+    let last_event = world.clock.monotonic_now();
     feeds.push(world.script.stream());
     world.script.asked(6).await;
-    assert_eq!((world.clock.instant() - last_event).as_secs(), 150);
+    assert_eq!((world.clock.monotonic_now() - last_event).as_secs(), 150);
 }

@@ -6,23 +6,23 @@ use crate::{
     clock::Instant,
     metrics::QueueMetrics,
     pace::Timer,
-    queue::{Backoff, Queue, QueueKey, QueueObserver},
-    runtime::Context,
+    queue::{BackoffSettings, Queue, QueueKey, QueueObserver},
+    runtime::LoopContext,
 };
 
-impl Context {
+impl LoopContext {
     /// Creates a work queue with the metric label `name`. The queue is held ([`Queue::hold`]) until a loop opens it.
-    pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
-        let metrics = self.metrics.queue(name);
-        let observer = Watching { metrics: metrics.clone(), timer: self.api.pace().timer() };
+    pub fn new_queue<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
+        let metrics = self.metrics.queue_metrics(name);
+        let observer = QueueMetricsObserver { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
         // Workers open the queue when they start.
-        queue.hold();
+        queue.hold_keys();
         let probed = queue.downgrade();
         self.metrics.before_scrape(move || {
             if let Some(queue) = probed.upgrade() {
-                let (unfinished, longest) = queue.unfinished();
-                metrics.running(unfinished, longest);
+                let (unfinished, longest) = queue.processing_times();
+                metrics.set_unfinished_work(unfinished, longest);
             }
         });
         queue
@@ -30,25 +30,25 @@ impl Context {
 }
 
 /// The observer of a queue's metrics. It also sets the timer that wakes the idle process when the next delayed key is due.
-struct Watching {
+struct QueueMetricsObserver {
     metrics: QueueMetrics,
     timer: Timer,
 }
 
-impl QueueObserver for Watching {
-    fn added(&self) {
-        self.metrics.add();
+impl QueueObserver for QueueMetricsObserver {
+    fn on_key_added(&self) {
+        self.metrics.count_add();
     }
-    fn taken(&self, waited: Duration) {
-        self.metrics.get(waited);
+    fn on_key_taken(&self, waited: Duration) {
+        self.metrics.record_queue_time(waited);
     }
-    fn done(&self, worked: Duration) {
-        self.metrics.done(worked);
+    fn on_key_done(&self, worked: Duration) {
+        self.metrics.record_work_time(worked);
     }
-    fn retried(&self) {
-        self.metrics.retry();
+    fn on_key_retried(&self) {
+        self.metrics.count_retry();
     }
-    fn waits_until(&self, due: Instant) {
+    fn on_idle_until(&self, due: Instant) {
         self.timer.set(due);
     }
 }

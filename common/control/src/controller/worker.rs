@@ -15,61 +15,61 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Controller, Explain as _, Explanation, Observed, RECHECK, differences::Differences};
+use super::{Controller, Explain as _, Explanation, Observation, RECHECK_INTERVAL, differences::ShadowDifferences};
 use crate::{
     clock::Instant,
     events::ObjectRef,
     informer::AnyInformer,
-    io::{self, Account, Executor, Forecast, Io, Note, Requeue, Retry, Subject},
+    io::{self, Account, Executor, Forecast, Io, Note, Requeue, RetryPolicy, SyncSubject},
     map::HashSet,
     meta::Uid,
     metrics::{Counter, Counters, Stability},
-    pace::Work,
+    pace::WorkGuard,
     panics,
     queue::{Queue, QueueKey},
-    runtime::{Context, Running},
+    runtime::{LoopContext, RunningLoop},
 };
 
 /// The most plans that are remembered for diagnostics.
-const RECENT: usize = 128;
+const MAX_RECENT_PLANS: usize = 128;
 /// The most keys that diagnostics list in each category.
-const LISTED: usize = 100;
+const MAX_LISTED_KEYS: usize = 100;
 
 /// A started control loop: a controller, its work queue, and its workers.
 pub struct Loop<C: Controller> {
-    shared: Arc<Shared<C>>,
+    shared: Arc<LoopState<C>>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
 }
 
-struct Shared<C: Controller> {
+struct LoopState<C: Controller> {
     name: &'static str,
     controller: Arc<C>,
     queue: Queue<C::Key>,
-    context: Context,
+    context: LoopContext,
     failures: Mutex<BTreeMap<C::Key, (String, Timestamp)>>,
-    recent: Mutex<VecDeque<Recent>>,
+    recent: Mutex<VecDeque<RecentPlan>>,
     panics: Counter,
     errors: Counters,
     stale_skips: Option<Counters>,
     executor: Executor,
-    prepared: tokio::sync::OnceCell<()>,
+    prepared_once: tokio::sync::OnceCell<()>,
     /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread from sleeping meanwhile.
-    awaiting: Mutex<BTreeMap<C::Key, Work>>,
-    differences: Differences<C::Key>,
+    awaiting: Mutex<BTreeMap<C::Key, WorkGuard>>,
+    differences: ShadowDifferences<C::Key>,
 }
 
 /// A plan and its requests, remembered for `/debug/explain`.
-struct Recent {
+struct RecentPlan {
     at: Timestamp,
     key: String,
     explanation: Explanation,
     account: Option<Account>,
 }
 
-impl Recent {
+impl RecentPlan {
     fn to_value(&self) -> Value {
         let Explanation { situation, waiting, actions } = &self.explanation;
-        let actions = self.account.as_ref().map_or_else(|| actions.clone(), Account::lines);
+        let actions = self.account.as_ref().map_or_else(|| actions.clone(), Account::write_lines);
         json!({"at": self.at.to_string(), "key": self.key, "situation": situation, "actions": actions, "waiting": waiting})
     }
 }
@@ -78,7 +78,7 @@ impl<C: Controller> Loop<C> {
     /// Starts `workers` workers, at least one. Each worker waits for the gate and for the caches before its first sync.
     pub fn start(
         name: &'static str,
-        context: Context,
+        context: LoopContext,
         controller: Arc<C>,
         queue: Queue<C::Key>,
         workers: usize,
@@ -86,7 +86,7 @@ impl<C: Controller> Loop<C> {
         let panics = context
             .metrics
             .counter("nonet_sync_panics_total", Stability::Alpha, "Syncs that ended in a panic, by loop", &["name"])
-            .with(&[name]);
+            .with_label_values(&[name]);
         let errors = context.metrics.counter(
             "nonet_sync_errors_total",
             Stability::Alpha,
@@ -99,9 +99,15 @@ impl<C: Controller> Loop<C> {
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
         let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
-        let Context { api, recorder, accounts, .. } = context.clone();
-        let executor = Executor { api, recorder, ledger, accounts, is_ending: Arc::new(move || closed.is_closed()) };
-        let shared = Arc::new(Shared {
+        let LoopContext { api, recorder, account_observer: accounts, .. } = context.clone();
+        let executor = Executor {
+            api,
+            recorder,
+            ledger,
+            account_observer: accounts,
+            is_shutting_down: Arc::new(move || closed.is_closed()),
+        };
+        let shared = Arc::new(LoopState {
             name,
             controller,
             queue,
@@ -112,17 +118,17 @@ impl<C: Controller> Loop<C> {
             errors,
             stale_skips,
             executor,
-            prepared: tokio::sync::OnceCell::new(),
+            prepared_once: tokio::sync::OnceCell::new(),
             awaiting: Mutex::default(),
-            differences: Differences::default(),
+            differences: ShadowDifferences::default(),
         });
-        if shared.context.settings.shadow() {
-            shared.count_differences();
+        if shared.context.settings.is_shadow() {
+            shared.register_difference_gauge();
         }
         let mut set = JoinSet::new();
         // Without a worker the loop would do nothing, and no error would show it.
         for _ in 0..workers.max(1) {
-            set.spawn(Arc::clone(&shared).work());
+            set.spawn(Arc::clone(&shared).run_worker());
         }
         Arc::new(Self { shared, workers: tokio::sync::Mutex::new(set) })
     }
@@ -138,77 +144,82 @@ impl<C: Controller> Loop<C> {
     }
 }
 
-impl<C: Controller> Shared<C> {
-    async fn work(self: Arc<Self>) {
-        let shadow = self.context.settings.shadow();
-        self.prepared.get_or_init(|| self.prepare(shadow)).await;
-        while let Some(key) = self.queue.next().await {
-            let _work = self.context.api.pace().work();
+impl<C: Controller> LoopState<C> {
+    async fn run_worker(self: Arc<Self>) {
+        let shadow = self.context.settings.is_shadow();
+        self.prepared_once.get_or_init(|| self.wait_until_ready(shadow)).await;
+        while let Some(key) = self.queue.next_key().await {
+            let _work = self.context.api.pace().begin_work();
             self.awaiting.lock().remove(&key);
             let mut due = None;
-            let outcome = AssertUnwindSafe(panics::guard(self.sync(&key, shadow, &mut due))).catch_unwind().await;
+            let outcome = AssertUnwindSafe(panics::mark_panics_caught(self.sync_key(&key, shadow, &mut due)))
+                .catch_unwind()
+                .await;
             if outcome.is_err() {
                 self.panics.inc();
-                self.failed(&key, "the sync panicked");
+                self.record_failure(&key, "the sync panicked");
                 tracing::error!(logger = self.name, key = %key, "Observed a panic in a sync, backing off");
-                self.retry(&key, due);
+                self.requeue_with_backoff(&key, due);
             }
-            self.queue.done(&key);
+            self.queue.mark_done(&key);
         }
     }
 
     /// Waits until this process leads and the caches show all writes of earlier leaders. A shadow waits only for filled caches.
-    async fn prepare(&self, shadow: bool) {
-        let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
-        let _work = self.context.api.pace().work();
-        let dropped_keys = self.queue.open();
+    async fn wait_until_ready(&self, shadow: bool) {
+        let succession = if shadow { None } else { Some(self.context.gate.wait_until_open().await) };
+        let _work = self.context.api.pace().begin_work();
+        let dropped_keys = self.queue.release_held_keys();
         for informer in self.controller.informers() {
-            informer.synced().await;
+            informer.wait_until_synced().await;
             if dropped_keys {
                 informer.replay();
             }
         }
         if let Some(succession) = &succession {
-            futures::future::join_all(self.controller.informers().into_iter().map(|i| i.catch_up(succession))).await;
+            futures::future::join_all(
+                self.controller.informers().into_iter().map(|i| i.catch_up_with_predecessor(succession)),
+            )
+            .await;
         }
         tracing::info!(logger = self.name, "Caches are synced");
     }
 
     /// Runs one sync. If the sync makes a plan, sets `due` to the time at which the decision may change without an event.
-    async fn sync(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
-        let (now, began) = (self.context.clock.now(), self.context.clock.instant());
+    async fn sync_key(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
+        let (now, began) = (self.context.clock.now(), self.context.clock.monotonic_now());
         let result = match self.controller.observe(key, now) {
-            Ok(Observed::Gone) => {
+            Ok(Observation::Gone) => {
                 self.differences.remove(key);
-                Ok(Requeue::AsPlanned)
+                Ok(Requeue::AfterPlannedDelay)
             }
-            Ok(Observed::Waiting { why, at_most, stale }) => {
+            Ok(Observation::Waiting { why, max_wait: at_most, stale_resource: stale }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
-                self.controller.waiting(key);
+                self.controller.on_waiting(key);
                 if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
-                    skips.with(&[resource.group, resource.plural]).inc();
+                    skips.with_label_values(&[resource.group, resource.plural]).inc();
                 }
-                if at_most <= RECHECK {
-                    self.awaiting.lock().insert(key.clone(), self.context.api.pace().work());
+                if at_most <= RECHECK_INTERVAL {
+                    self.awaiting.lock().insert(key.clone(), self.context.api.pace().begin_work());
                 }
-                self.queue.recheck_after(key.clone(), at_most);
+                self.queue.add_recheck_after(key.clone(), at_most);
                 return;
             }
-            Ok(Observed::Ready(snapshot)) => {
+            Ok(Observation::Ready(snapshot)) => {
                 let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let delay = decision.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
-                if decision.acts() {
-                    self.remember(now, key, &decision);
+                if decision.has_actions() {
+                    self.remember_plan(now, key, &decision);
                 }
-                self.controller.record(&snapshot, &decision.plan);
+                self.controller.record_plan(&snapshot, &decision.plan);
                 if shadow {
-                    self.differences.note(key, decision.acts(), began);
-                    decision.account().into_iter().for_each(Account::shorten);
-                    Ok(Requeue::AsPlanned)
+                    self.differences.record_key(key, decision.has_actions(), began);
+                    decision.account().into_iter().for_each(Account::drop_late_entries);
+                    Ok(Requeue::AfterPlannedDelay)
                 } else {
                     let Decision { plan, forecast } = decision;
-                    let subject = SyncOf { controller: &*self.controller, snapshot: &snapshot };
+                    let subject = ControllerSubject { controller: &*self.controller, snapshot: &snapshot };
                     let sync = async |io: Io<'_, C::Note>| C::act(&snapshot, &plan, io).await;
                     let outcome = self.executor.run(&subject, forecast, sync).await;
                     self.controller.after_sync(&snapshot);
@@ -220,22 +231,22 @@ impl<C: Controller> Shared<C> {
         match result {
             Ok(requeue) => {
                 self.failures.lock().remove(key);
-                self.succeeded(key, requeue, *due);
+                self.requeue_after_success(key, requeue, *due);
             }
             Err(error) => {
-                self.errors.with(&[self.name, error.label()]).inc();
+                self.errors.with_label_values(&[self.name, error.metric_label()]).inc();
                 match error.retry {
-                    Retry::Backoff => {
+                    RetryPolicy::Backoff => {
                         tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
-                        self.failed(key, &error.to_string());
-                        self.retry(key, *due);
+                        self.record_failure(key, &error.to_string());
+                        self.requeue_with_backoff(key, *due);
                     }
-                    Retry::Forget => {
+                    RetryPolicy::NextEvent => {
                         tracing::debug!(logger = self.name, key = %key, err = %error, "Sync failed, not retrying");
-                        self.queue.forget(key);
-                        self.arm(key, *due);
+                        self.queue.reset_failures(key);
+                        self.requeue_when_due(key, *due);
                     }
-                    Retry::Stop => {
+                    RetryPolicy::Never => {
                         tracing::debug!(logger = self.name, key = %key, err = %error, "Sync stopped");
                     }
                 }
@@ -243,66 +254,68 @@ impl<C: Controller> Shared<C> {
         }
     }
 
-    fn succeeded(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {
+    fn requeue_after_success(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {
         let delay = match requeue {
-            Requeue::RateLimited => return self.retry(key, due),
+            Requeue::AfterBackoff => return self.requeue_with_backoff(key, due),
             Requeue::Conflict => {
-                self.queue.add_conflicting(key.clone());
-                return self.arm(key, due);
+                self.queue.add_after_conflict(key.clone());
+                return self.requeue_when_due(key, due);
             }
-            Requeue::Unfinished(delay) => {
+            Requeue::AfterPartialWork(delay) => {
                 self.queue.add_after(key.clone(), delay);
-                return self.arm(key, due);
+                return self.requeue_when_due(key, due);
             }
             Requeue::After(delay) => Some(delay),
-            Requeue::AsPlanned => due.map(|due| due.saturating_duration_since(self.context.clock.instant())),
+            Requeue::AfterPlannedDelay => {
+                due.map(|due| due.saturating_duration_since(self.context.clock.monotonic_now()))
+            }
         };
-        self.queue.forget(key);
+        self.queue.reset_failures(key);
         if let Some(delay) = delay {
             self.queue.add_after(key.clone(), delay);
         }
     }
 
     /// Brings the key back after its back-off, or at `due` if that is earlier.
-    fn retry(&self, key: &C::Key, due: Option<Instant>) {
+    fn requeue_with_backoff(&self, key: &C::Key, due: Option<Instant>) {
         self.queue.add_rate_limited(key.clone());
-        self.arm(key, due);
+        self.requeue_when_due(key, due);
     }
 
-    fn arm(&self, key: &C::Key, due: Option<Instant>) {
+    fn requeue_when_due(&self, key: &C::Key, due: Option<Instant>) {
         if let Some(due) = due {
-            self.queue.add_debounced(key.clone(), due.saturating_duration_since(self.context.clock.instant()));
+            self.queue.add_debounced(key.clone(), due.saturating_duration_since(self.context.clock.monotonic_now()));
         }
     }
 
-    fn failed(&self, key: &C::Key, error: &str) {
+    fn record_failure(&self, key: &C::Key, error: &str) {
         self.failures.lock().insert(key.clone(), (error.to_owned(), self.context.clock.now()));
     }
 
-    fn remember(&self, at: Timestamp, key: &C::Key, decision: &Decision<C>) {
+    fn remember_plan(&self, at: Timestamp, key: &C::Key, decision: &Decision<C>) {
         let mut recent = self.recent.lock();
-        if recent.len() == RECENT {
+        if recent.len() == MAX_RECENT_PLANS {
             recent.pop_front();
         }
-        let (explanation, account) = (decision.explain().bounded(), decision.account().cloned());
-        recent.push_back(Recent { at, key: key.to_string(), explanation, account });
+        let (explanation, account) = (decision.explain().with_bounded_text(), decision.account().cloned());
+        recent.push_back(RecentPlan { at, key: key.to_string(), explanation, account });
     }
 
     fn explain_key(&self, key: &C::Key) -> Value {
         let now = self.context.clock.now();
         let mut out = match self.controller.observe(key, now) {
-            Ok(Observed::Gone) => json!({"state": "gone"}),
-            Ok(Observed::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
-            Ok(Observed::Ready(snapshot)) => {
+            Ok(Observation::Gone) => json!({"state": "gone"}),
+            Ok(Observation::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
+            Ok(Observation::Ready(snapshot)) => {
                 let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let mut out = json!(decision.explain());
-                out["state"] = json!(if decision.acts() { "acting" } else { "settled" });
+                out["state"] = json!(if decision.has_actions() { "acting" } else { "settled" });
                 out
             }
             Err(error) => json!({"state": "failing", "waiting": [error.to_string()]}),
         };
         out["key"] = json!(key.to_string());
-        let failures = self.queue.failures(key);
+        let failures = self.queue.failure_count(key);
         if let Some((error, at)) = self.failures.lock().get(key) {
             out["lastError"] = json!({"error": error, "at": at.to_string(), "failures": failures});
         }
@@ -310,22 +323,22 @@ impl<C: Controller> Shared<C> {
     }
 
     /// Registers the gauge with the number of a shadow's differences.
-    fn count_differences(self: &Arc<Self>) {
+    fn register_difference_gauge(self: &Arc<Self>) {
         let help = "Objects for which a shadow has wanted to write for more than a minute while the active controller did not, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
-        let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
+        let (gauge, shared) = (gauge.with_label_values(&[self.name]), Arc::downgrade(self));
         self.context.metrics.before_scrape(move || {
             if let Some(shared) = shared.upgrade() {
-                gauge.set(shared.differences().len() as f64);
+                gauge.set(shared.shadow_differences().len() as f64);
             }
         });
     }
 
     /// Returns the differences of a shadow: the keys that it has wanted to write for a minute and still wants to write.
-    fn differences(&self) -> Vec<C::Key> {
+    fn shadow_differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
-        let keys = self.differences.lasting(clock.instant());
-        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).acts());
+        let keys = self.differences.lasting_keys(clock.monotonic_now());
+        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observation::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).has_actions());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
             self.differences.remove(key);
@@ -334,14 +347,14 @@ impl<C: Controller> Shared<C> {
     }
 }
 
-impl<C: Controller> Running for Loop<C> {
-    fn ready(&self) -> Result<(), String> {
+impl<C: Controller> RunningLoop for Loop<C> {
+    fn check_ready(&self) -> Result<(), String> {
         for informer in self.shared.controller.informers() {
             if !informer.is_synced() {
-                let error = informer.state().error.map_or_else(String::new, |(e, _)| format!(": {e}"));
+                let error = informer.informer_status().error.map_or_else(String::new, |(e, _)| format!(": {e}"));
                 return Err(format!("{} waits for {}{error}", self.shared.name, informer.resource()));
             }
-            if let Some(lost) = informer.lost_touch() {
+            if let Some(lost) = informer.stale_error() {
                 return Err(format!("{}: {lost}", self.shared.name));
             }
         }
@@ -349,7 +362,7 @@ impl<C: Controller> Running for Loop<C> {
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = json!({"name": self.shared.name, "queue": self.shared.queue.state(LISTED)});
+        let mut out = json!({"name": self.shared.name, "queue": self.shared.queue.debug_state(MAX_LISTED_KEYS)});
         if let Some(ledger) = self.shared.controller.ledger() {
             out["awaitingOwnWrites"] = json!(ledger.len());
         }
@@ -357,7 +370,7 @@ impl<C: Controller> Running for Loop<C> {
     }
 
     fn debug_cache(&self) -> Value {
-        let one = |i: &dyn AnyInformer| json!({"resource": i.resource().to_string(), "objects": i.len(), "version": i.version().to_string(), "state": i.state()});
+        let one = |i: &dyn AnyInformer| json!({"resource": i.resource().to_string(), "objects": i.len(), "version": i.version().to_string(), "state": i.informer_status()});
         json!({"name": self.shared.name, "caches": self.shared.controller.informers().into_iter().map(one).collect::<Vec<_>>()})
     }
 
@@ -366,16 +379,17 @@ impl<C: Controller> Running for Loop<C> {
             return C::Key::parse(text)
                 .map_or_else(|| json!({"error": format!("bad key {text:?}")}), |key| self.shared.explain_key(&key));
         }
-        let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
-        let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(Recent::to_value).collect();
+        let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(MAX_LISTED_KEYS).cloned().collect();
+        let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(RecentPlan::to_value).collect();
         let mut out = json!({
             "name": self.shared.name,
             "failing": failing.iter().map(|key| self.shared.explain_key(key)).collect::<Vec<_>>(),
             "recent": recent,
         });
-        if self.shared.context.settings.shadow() {
-            let differences = self.shared.differences();
-            out["differences"] = differences.iter().take(LISTED).map(|key| self.shared.explain_key(key)).collect();
+        if self.shared.context.settings.is_shadow() {
+            let differences = self.shared.shadow_differences();
+            out["differences"] =
+                differences.iter().take(MAX_LISTED_KEYS).map(|key| self.shared.explain_key(key)).collect();
         }
         out
     }
@@ -386,7 +400,7 @@ impl<C: Controller> Running for Loop<C> {
             let mut workers = self.workers.lock().await;
             // These workers can be aborted: without filled caches they hold no key, and behind a closed gate no write can leave
             // this process.
-            if !self.shared.prepared.initialized() || !self.shared.context.gate.is_open() {
+            if !self.shared.prepared_once.initialized() || !self.shared.context.gate.is_open() {
                 workers.abort_all();
             }
             while workers.join_next().await.is_some() {}
@@ -412,12 +426,12 @@ impl<C: Controller> Decision<C> {
     /// Describes the plan and its expected requests.
     pub fn explain(&self) -> Explanation {
         let mut actions = self.plan.actions();
-        actions.extend(self.account().map(Account::lines).unwrap_or_default());
-        Explanation { situation: self.plan.situation(), waiting: self.plan.waiting(), actions }
+        actions.extend(self.account().map(Account::write_lines).unwrap_or_default());
+        Explanation { situation: self.plan.situation(), waiting: self.plan.wait_reasons(), actions }
     }
 
     /// Whether the sync would send requests, or its plan is notable without any.
-    pub fn acts(&self) -> bool {
+    pub fn has_actions(&self) -> bool {
         self.account().is_some() || self.plan.is_notable()
     }
 
@@ -433,25 +447,25 @@ impl<C: Controller> Decision<C> {
 }
 
 /// The controller and the snapshot of one sync, in the form that the executor uses.
-struct SyncOf<'a, C: Controller> {
+struct ControllerSubject<'a, C: Controller> {
     controller: &'a C,
     snapshot: &'a C::Snapshot,
 }
 
-impl<C: Controller> Subject<C::Note> for SyncOf<'_, C> {
-    fn object(&self) -> (ObjectRef, Uid) {
-        C::object(self.snapshot)
+impl<C: Controller> SyncSubject<C::Note> for ControllerSubject<'_, C> {
+    fn synced_object(&self) -> (ObjectRef, Uid) {
+        C::synced_object(self.snapshot)
     }
 
-    fn children(&self) -> HashSet<Uid> {
-        self.controller.children(self.snapshot)
+    fn child_uids(&self) -> HashSet<Uid> {
+        self.controller.child_uids(self.snapshot)
     }
 
-    fn note(&self, note: C::Note) {
-        self.controller.note(self.snapshot, note);
+    fn apply_note(&self, note: C::Note) {
+        self.controller.apply_note(self.snapshot, note);
     }
 
-    fn observe_again(&self, question: <C::Note as Note>::Question) -> Option<<C::Note as Note>::Fresh> {
+    fn observe_again(&self, question: <C::Note as Note>::Query) -> Option<<C::Note as Note>::NewState> {
         self.controller.observe_again(self.snapshot, question)
     }
 }

@@ -9,15 +9,15 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    outcome::Failed,
-    request::{Refusal, Request, Role},
+    outcome::SyncError,
+    request::{ObjectRole, Refusal, Request},
 };
-use crate::{explain::Lines, intern::Text, map::HashMap, object::Resource};
+use crate::{explain::BoundedLines, intern::Text, map::HashMap, object::Resource};
 
 /// The length in bytes from which an entry takes no further reasons.
-const LONG: usize = 200;
+const MAX_REASONS_LENGTH: usize = 200;
 /// The most entries that a finished account keeps. Further entries are only counted.
-const KEPT: usize = 20;
+const MAX_KEPT_ENTRIES: usize = 20;
 
 /// The description of a request in an account. Equal actions share an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,9 +25,9 @@ pub struct Action {
     /// HTTP method: `GET`, `POST`, `PATCH`, `PUT` or `DELETE`.
     pub method: &'static str,
     /// The verb in explanations, such as `delete`.
-    pub doing: &'static str,
+    pub verb_text: &'static str,
     /// Whether the request changes the object.
-    pub writes: bool,
+    pub is_write: bool,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
     /// Kind of the object in explanations.
@@ -41,23 +41,23 @@ pub struct Action {
     /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'static str,
     /// Whether the request writes the status of an object that is not a child. Explanations then omit kind and name.
-    pub is_itself: bool,
+    pub is_own_status: bool,
 }
 
 impl Action {
-    fn of(request: &Request) -> Self {
+    fn from_request(request: &Request) -> Self {
         Self {
             method: request.verb.method(),
-            doing: request.doing,
-            writes: request.verb.writes(),
+            verb_text: request.verb_text,
+            is_write: request.verb.is_write(),
             resource: request.resource,
             kind: request.kind,
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
             generate_name: Arc::clone(&request.generate_name),
             subresource: request.subresource,
-            is_itself: request.subresource == "status"
-                && !matches!(request.role, Role::Child | Role::Adopted | Role::Released),
+            is_own_status: request.subresource == "status"
+                && !matches!(request.role, ObjectRole::Child | ObjectRole::AdoptedChild | ObjectRole::ReleasedChild),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Action {
 impl Action {
     /// Returns the text for `count` equal requests, such as `create 3 Pods`.
     fn describe(&self, count: usize) -> String {
-        let Self { doing, kind, name, is_itself, .. } = self;
+        let Self { verb_text: doing, kind, name, is_own_status: is_itself, .. } = self;
         match (is_itself, count) {
             (true, _) => (*doing).to_owned(),
             (false, 0 | 1) if !name.is_empty() => format!("{doing} {kind} {name}"),
@@ -78,43 +78,43 @@ impl Action {
 
 /// The equal requests of a sync. They share one line in explanations.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct AccountEntry {
     /// The description that the requests of this entry share.
     pub action: Action,
     /// The reasons for the requests, separated by "; ".
     pub why: Cow<'static, str>,
     /// Number of requests in the forecast.
-    pub expected: usize,
+    pub expected_count: usize,
     /// Number of requests that were sent.
-    pub sent: usize,
+    pub sent_count: usize,
     /// The server's last refusal; `None` if it granted all requests of this entry.
-    pub refused: Option<String>,
+    pub last_refusal: Option<String>,
     /// The reason why more or fewer requests were sent than expected.
     pub deviation: Option<String>,
 }
 
-impl Entry {
+impl AccountEntry {
     /// Adds the reason of another equal request.
-    fn also_because(&mut self, why: &str) {
-        if self.why.len() < LONG && !self.why.contains(why) {
+    fn add_reason(&mut self, why: &str) {
+        if self.why.len() < MAX_REASONS_LENGTH && !self.why.contains(why) {
             let separator = if self.why.is_empty() { "" } else { "; " };
             self.why = format!("{}{separator}{why}", self.why).into();
         }
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for AccountEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.action.describe(self.expected.max(self.sent)))?;
+        f.write_str(&self.action.describe(self.expected_count.max(self.sent_count)))?;
         if !self.why.is_empty() {
             write!(f, ": {}", self.why)?;
         }
-        if let Some(refused) = &self.refused {
+        if let Some(refused) = &self.last_refusal {
             write!(f, "; refused: {refused}")?;
         }
         if let Some(deviation) = &self.deviation {
-            let what = if self.sent > self.expected { "added" } else { "left out" };
-            write!(f, "; {} {what}: {deviation}", self.sent.abs_diff(self.expected))?;
+            let what = if self.sent_count > self.expected_count { "added" } else { "left out" };
+            write!(f, "; {} {what}: {deviation}", self.sent_count.abs_diff(self.expected_count))?;
         }
         Ok(())
     }
@@ -122,11 +122,11 @@ impl fmt::Display for Entry {
 
 /// The requests of a forecast, collected while it runs.
 #[derive(Default)]
-pub(super) struct Expected(State);
+pub(super) struct ForecastRequests(AccountState);
 
-impl Expected {
+impl ForecastRequests {
     pub(super) fn add(&mut self, request: &Request) {
-        self.0.entry(request).expected += 1;
+        self.0.entry(request).expected_count += 1;
     }
 
     /// Returns the account for the real run of the sync; `None` if the sync sends nothing.
@@ -136,12 +136,12 @@ impl Expected {
 }
 
 /// Returns the descriptions of the writes, one per line, and the number of omitted lines at the end.
-fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
-    let mut lines = Lines::default();
-    for entry in entries.iter().filter(|entry| entry.action.writes) {
+fn write_lines(entries: &[AccountEntry], left_out: usize) -> Vec<String> {
+    let mut lines = BoundedLines::default();
+    for entry in entries.iter().filter(|entry| entry.action.is_write) {
         lines.push(|| entry.to_string());
     }
-    lines.leave_out(left_out);
+    lines.add_omitted(left_out);
     lines.into_vec()
 }
 
@@ -149,11 +149,11 @@ fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
 ///
 /// A request is noted before it is sent.
 #[derive(Clone)]
-pub struct Account(Arc<Mutex<State>>);
+pub struct Account(Arc<Mutex<AccountState>>);
 
 #[derive(Default)]
-struct State {
-    entries: Vec<Entry>,
+struct AccountState {
+    entries: Vec<AccountEntry>,
     /// The position of each action in `entries`.
     index: HashMap<Action, usize>,
     /// The last answer, or other observation, that differs from the forecast.
@@ -161,17 +161,24 @@ struct State {
     left_out: usize,
 }
 
-impl State {
+impl AccountState {
     /// Returns the entry of a request, and adds it if no earlier request has the same action.
-    fn entry(&mut self, request: &Request) -> &mut Entry {
-        let action = Action::of(request);
+    fn entry(&mut self, request: &Request) -> &mut AccountEntry {
+        let action = Action::from_request(request);
         let at = if let Some(&at) = self.index.get(&action) {
-            self.entries[at].also_because(&request.why);
+            self.entries[at].add_reason(&request.why);
             at
         } else {
             self.index.insert(action.clone(), self.entries.len());
             let why = request.why.clone();
-            self.entries.push(Entry { action, why, expected: 0, sent: 0, refused: None, deviation: None });
+            self.entries.push(AccountEntry {
+                action,
+                why,
+                expected_count: 0,
+                sent_count: 0,
+                last_refusal: None,
+                deviation: None,
+            });
             self.entries.len() - 1
         };
         &mut self.entries[at]
@@ -180,89 +187,89 @@ impl State {
 
 impl Account {
     /// Returns the actions that satisfy `is_like`, each with the number of requests sent so far.
-    pub fn sent(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
+    pub fn sent_actions(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
         let state = self.0.lock();
-        let like = state.entries.iter().filter(|entry| entry.sent > 0 && is_like(&entry.action));
-        like.map(|entry| (entry.action.clone(), entry.sent)).collect()
+        let like = state.entries.iter().filter(|entry| entry.sent_count > 0 && is_like(&entry.action));
+        like.map(|entry| (entry.action.clone(), entry.sent_count)).collect()
     }
 
     /// Whether `self` and `other` are clones of the same account.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same_account(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Counts a request. Called just before the request is sent.
-    pub fn sends(&self, request: &Request) {
+    pub fn record_sending(&self, request: &Request) {
         let mut state = self.0.lock();
         let cause = state.cause.clone();
         let entry = state.entry(request);
-        entry.sent += 1;
-        if entry.sent > entry.expected {
+        entry.sent_count += 1;
+        if entry.sent_count > entry.expected_count {
             entry.deviation = cause;
         }
     }
 
     /// Records the refusal of a request, which is also the cause of later differences from the forecast.
-    pub(super) fn refused(&self, request: &Request, refusal: &Refusal) {
+    pub(super) fn record_refusal(&self, request: &Request, refusal: &Refusal) {
         let mut state = self.0.lock();
         let text = refusal.error.to_string();
         let entry = state.entry(request);
-        entry.refused = Some(text.clone());
+        entry.last_refusal = Some(text.clone());
         let cause = format!("{}: {text}", entry.action.describe(1));
         state.cause = Some(cause);
     }
 
     /// Notes why the sync differs from its forecast, for a reason other than a refusal.
-    pub(super) fn deviates(&self, cause: impl Into<String>) {
+    pub(super) fn record_deviation(&self, cause: impl Into<String>) {
         self.0.lock().cause = Some(cause.into());
     }
 
     /// Notes the failure of the sync as the cause of differences from the forecast, unless a cause is already known.
-    pub(super) fn deviates_if_unexplained(&self, failed: &Failed) {
+    pub(super) fn record_failure_if_unexplained(&self, failed: &SyncError) {
         self.0.lock().cause.get_or_insert_with(|| failed.to_string());
     }
 
     /// Finishes the account. The last known cause becomes the reason for all omitted requests.
-    pub(super) fn end(&self) {
+    pub(super) fn finish(&self) {
         let state = &mut *self.0.lock();
-        for entry in state.entries.iter_mut().filter(|entry| entry.sent < entry.expected) {
+        for entry in state.entries.iter_mut().filter(|entry| entry.sent_count < entry.expected_count) {
             entry.deviation.clone_from(&state.cause);
         }
     }
 
     /// Returns the entries: expected requests in the order of the forecast, then additional requests in the order of sending.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<AccountEntry> {
         self.0.lock().entries.clone()
     }
 
     /// Drops all but the first 20 entries of a finished account, and counts the dropped entries.
-    pub fn shorten(&self) {
+    pub fn drop_late_entries(&self) {
         let state = &mut *self.0.lock();
-        state.left_out += state.entries.len().saturating_sub(KEPT);
-        state.entries.truncate(KEPT);
+        state.left_out += state.entries.len().saturating_sub(MAX_KEPT_ENTRIES);
+        state.entries.truncate(MAX_KEPT_ENTRIES);
         state.entries.shrink_to_fit();
         state.index = HashMap::default();
     }
 
     /// Returns the descriptions of the writes, one per line.
-    pub fn lines(&self) -> Vec<String> {
+    pub fn write_lines(&self) -> Vec<String> {
         let state = self.0.lock();
-        lines(&state.entries, state.left_out)
+        write_lines(&state.entries, state.left_out)
     }
 }
 
 /// An observer of the syncs that send requests.
 pub trait AccountObserver: Send + Sync {
     /// Is called before a sync sends its first request.
-    fn begins(&self, account: &Account);
+    fn on_sync_begin(&self, account: &Account);
     /// Is called when a sync has ended and its account is complete.
-    fn ends(&self, account: &Account);
+    fn on_sync_end(&self, account: &Account);
 }
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        for line in self.lines() {
+        for line in self.write_lines() {
             writeln!(text, "{line}")?;
         }
         f.write_str(&text)

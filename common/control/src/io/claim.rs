@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{
     effect::Note,
-    group::Pace,
-    outcome::Failed,
-    request::{Class, Refusal, Request, Role},
+    group::GroupConcurrency,
+    outcome::SyncError,
+    request::{ObjectRole, Refusal, RefusalClass, Request},
     run::{Answer, Io},
 };
 use crate::{
-    api::Patch,
+    api::PatchFormat,
     events::EventType,
     meta::Meta,
     object::Resource,
@@ -37,7 +37,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
 
     /// Sets the finalizers that an adoption adds to a child and that a release removes.
     #[must_use]
-    pub fn finalizers(self, finalizers: &'a [&'a str]) -> Self {
+    pub fn with_finalizers(self, finalizers: &'a [&'a str]) -> Self {
         Self { finalizers, ..self }
     }
 
@@ -45,7 +45,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     ///
     /// Needed where children are watched by a label: the cache would not show an adopted child without the label.
     #[must_use]
-    pub fn labelled(self, labels: fn(&C) -> Option<Value>) -> Self {
+    pub fn with_adoption_labels(self, labels: fn(&C) -> Option<Value>) -> Self {
         Self { labels, ..self }
     }
 
@@ -55,54 +55,64 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     /// does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
     pub async fn send<N: Note>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
-        let released = io.all(Pace::AtOnce, release, |child: &'a C| io.send(self.release(child, io))).await;
-        let may_adopt = if adopt.is_empty() { None } else { io.unless_ending(may_adopt(io, owner)).await };
+        let released = io
+            .run_group(GroupConcurrency::AllConcurrent, release, |child: &'a C| {
+                io.send(self.release_request(child, io))
+            })
+            .await;
+        let may_adopt = if adopt.is_empty() { None } else { io.unless_shutting_down(check_may_adopt(io, owner)).await };
         let (adopted, recheck) = match may_adopt {
             None => (Vec::new(), None),
-            Some(Ok(())) => (io.all(Pace::AtOnce, adopt, |child: &'a C| io.send(self.adopt(child, io))).await, None),
+            Some(Ok(())) => (
+                io.run_group(GroupConcurrency::AllConcurrent, adopt, |child: &'a C| {
+                    io.send(self.adopt_request(child, io))
+                })
+                .await,
+                None,
+            ),
             Some(Err(failed)) => (Vec::new(), Some(failed)),
         };
         let with_children = |children: &'a [C], results: Vec<Result<Answer, Refusal>>| {
             children.iter().zip(results.into_iter().map(|result| result.map(drop))).collect()
         };
         let (released, adopted) = (with_children(release, released), with_children(adopt, adopted));
-        ClaimResults { resource: self.resource, to_adopt: adopt.len(), released, adopted, recheck }
+        ClaimResults { resource: self.resource, to_adopt: adopt.len(), released, adopted, owner_check_failure: recheck }
     }
 
-    fn release<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn release_request<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
-        let body = io.body(|| self.owner.release_patch(&meta.uid, self.finalizers));
-        let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("release");
-        request.role(Role::Released).because("the selector no longer matches it")
+        let body = io.encode_body(|| self.owner.release_patch(&meta.uid, self.finalizers));
+        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("release");
+        request.role(ObjectRole::ReleasedChild).with_reason("the selector no longer matches it")
     }
 
-    fn adopt<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn adopt_request<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
-        let body = io.body(|| {
+        let body = io.encode_body(|| {
             let mut adoption = self.owner.adopt_patch(&meta.uid, self.finalizers);
             if let Some(labels) = (self.labels)(child) {
                 adoption["metadata"]["labels"] = labels;
             }
             adoption
         });
-        let request = Request::patch(self.resource, meta, Patch::Strategic, body).doing("adopt");
-        request.role(Role::Adopted).because("the selector matches it and it has no controller")
+        let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("adopt");
+        request.role(ObjectRole::AdoptedChild).with_reason("the selector matches it and it has no controller")
     }
 }
 
 /// Metric label of a failed adoption: the owner is terminating, or has been replaced by another object.
-const NOT_OURS: &str = "not_ours";
+const OWNER_LOST_LABEL: &str = "not_ours";
 
 /// Checks by a live read that the owner exists and is not terminating. The garbage collector may be orphaning the children of a
 /// terminating owner (kubernetes/kubernetes#42639).
-async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> {
+async fn check_may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), SyncError> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
-    let answer = io.send(request.because("an owner must exist and not be terminating to adopt")).await;
-    let live = answer.and_then(|answer| answer.metadata());
-    let live = live.map_err(|refusal| Failed::request("can't recheck DeletionTimestamp", &refusal))?;
+    let answer = io.send(request.with_reason("an owner must exist and not be terminating to adopt")).await;
+    let live = answer.and_then(|answer| answer.decode_metadata());
+    let live = live.map_err(|refusal| SyncError::from_refusal("can't recheck DeletionTimestamp", &refusal))?;
     // A forecast has no live object and expects the check to succeed.
-    let Some(Meta { uid, deleted, .. }) = live else { return Ok(()) };
+    let Some(Meta { uid, deletion_timestamp: deleted, .. }) = live else { return Ok(()) };
     let problem = if uid != *wanted {
         format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
     } else if let Some(at) = deleted {
@@ -110,25 +120,25 @@ async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> 
     } else {
         return Ok(());
     };
-    Err(Failed::new(NOT_OURS, format!("can't recheck DeletionTimestamp: {problem}")))
+    Err(SyncError::new(OWNER_LOST_LABEL, format!("can't recheck DeletionTimestamp: {problem}")))
 }
 
 /// Children with the results of their requests. A child without a begun request is missing.
-type Results<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
+type ChildResults<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
 /// The results of the requests that [`Claim::send`] has sent.
 pub struct ClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
-    released: Results<'a, C>,
-    adopted: Results<'a, C>,
+    released: ChildResults<'a, C>,
+    adopted: ChildResults<'a, C>,
     /// The failure of the owner's live read or check; `None` if the owner may adopt, or has nothing to adopt.
-    recheck: Option<Failed>,
+    owner_check_failure: Option<SyncError>,
 }
 
 /// Whether a refused release is a failure. A child that no longer exists counts as released.
 fn is_release_failure(refusal: &Refusal) -> bool {
-    refusal.class != Class::Gone
+    refusal.class != RefusalClass::NotFound
 }
 
 /// Whether a refused adoption is a failure. A child that no longer exists needs no adoption.
@@ -143,7 +153,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     }
 
     /// Returns the first child that could not be adopted because it no longer exists; `None` if all existed.
-    pub fn gone(&self) -> Option<&'a C> {
+    pub fn missing_orphan(&self) -> Option<&'a C> {
         let is_gone =
             |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
         self.adopted.iter().find(|(_, result)| is_gone(result)).map(|(child, _)| *child)
@@ -157,7 +167,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::result`] ignores them.
     ///
     /// Meant for an owner that can continue although a child that its selector no longer matches keeps the owner reference.
-    pub fn give_up_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
+    pub fn take_failed_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
         let is_given_up = |result: &Result<(), Refusal>| {
             result.as_ref().is_err_and(|refusal| is_release_failure(refusal) && is_given_up(refusal))
         };
@@ -166,15 +176,15 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     }
 
     /// Whether nothing was adopted because the owner is terminating, or has been replaced by another object.
-    pub fn lost_owner(&self) -> bool {
-        self.recheck.as_ref().is_some_and(|failed| failed.label() == NOT_OURS)
+    pub fn has_lost_owner(&self) -> bool {
+        self.owner_check_failure.as_ref().is_some_and(|failed| failed.metric_label() == OWNER_LOST_LABEL)
     }
 
     /// Returns the failed releases and adoptions: the verb, the child, and the refusal.
     pub fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
         fn failures<'s, 'a, C>(
             verb: &'static str,
-            results: &'s Results<'a, C>,
+            results: &'s ChildResults<'a, C>,
             is_failure: fn(&Refusal) -> bool,
         ) -> impl Iterator<Item = (&'static str, &'a C, &'s Refusal)> {
             let failures = results.iter().filter_map(|(child, result)| Some((*child, result.as_ref().err()?)));
@@ -187,41 +197,41 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         ))
     }
 
-    fn failure(&self, (verb, child, refusal): (&str, &C, &Refusal)) -> String {
+    fn failure_text(&self, (verb, child, refusal): (&str, &C, &Refusal)) -> String {
         format!("cannot {verb} {} {}: {}", self.resource.kind, child.meta().key(), refusal.error)
     }
 
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
     /// The owner makes no progress until a permission is granted or a policy changes, and no other Event gives the reason.
-    pub fn report_denied<N: Note>(&self, io: Io<'_, N>) {
-        let is_denied = |refusal: &Refusal| refusal.class == Class::Refused && refusal.error.is_denied();
+    pub fn record_denied_event<N: Note>(&self, io: Io<'_, N>) {
+        let is_denied = |refusal: &Refusal| refusal.class == RefusalClass::NotWritten && refusal.error.is_denied();
         let mut denied = self.failures().filter(|(_, _, refusal)| is_denied(refusal));
         let Some(first) = denied.next() else { return };
         let others = match denied.count() {
             0 => String::new(),
             others => format!(" (and {others} more)"),
         };
-        io.event(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", self.failure(first)));
+        io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", self.failure_text(first)));
     }
 
     /// Whether requests failed, and all of them only because the children have changed since the snapshot.
     ///
     /// The ledger then makes the owner wait for the newer versions.
-    pub fn found_only_changes(&self) -> bool {
+    pub fn has_only_conflicts(&self) -> bool {
         let mut failures = self.failures().peekable();
-        self.recheck.is_none()
+        self.owner_check_failure.is_none()
             && failures.peek().is_some()
-            && failures.all(|(_, _, refusal)| refusal.class == Class::Changed)
+            && failures.all(|(_, _, refusal)| refusal.class == RefusalClass::VersionConflict)
     }
 
     /// Returns the result of the whole claim. An error names every child with a failed release or adoption.
-    pub fn result(&mut self) -> Result<(), Failed> {
-        if let Some(failed) = self.recheck.take() {
+    pub fn take_result(&mut self) -> Result<(), SyncError> {
+        if let Some(failed) = self.owner_check_failure.take() {
             return Err(failed);
         }
         let Some((_, _, first)) = self.failures().next() else { return Ok(()) };
-        let failures: Vec<String> = self.failures().map(|failure| self.failure(failure)).collect();
-        Err(Failed::new(first.error.label(), failures.join(", ")))
+        let failures: Vec<String> = self.failures().map(|failure| self.failure_text(failure)).collect();
+        Err(SyncError::new(first.error.label(), failures.join(", ")))
     }
 }

@@ -7,24 +7,24 @@ use crate::events::EventType;
 /// A change of the controller's memory that a sync asks for.
 pub trait Note: Send {
     /// The input of [`Io::observe_again`](super::Io::observe_again); `()` if the controller offers a single query.
-    type Question: Send;
+    type Query: Send;
     /// The new state that [`Io::observe_again`](super::Io::observe_again) returns; `()` if only the fact of a change matters.
-    type Fresh: Send;
+    type NewState: Send;
 }
 
 /// The type of controllers that have no memory to change.
 impl Note for std::convert::Infallible {
-    type Question = ();
-    type Fresh = ();
+    type Query = ();
+    type NewState = ();
 }
 
 /// An effect of a sync other than a request, such as an Event. Effects take place in order with the requests.
 #[derive(Debug)]
 pub(super) enum Effect<N> {
     /// Records an Event on the object of the sync.
-    Event(EventType, Cow<'static, str>, String),
+    RecordEvent(EventType, Cow<'static, str>, String),
     /// Changes the controller's memory.
-    Note(N),
+    ApplyNote(N),
     /// States the reason why the sync differs from its forecast.
-    Deviation(String),
+    ExplainDeviation(String),
 }

@@ -4,25 +4,25 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use super::request::{Class, Fields, Precondition, Refusal, Request, Role, Verb};
+use super::request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, Verb};
 use crate::{
     consistency::Ledger,
     map::{HashMap, HashSet},
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
 };
 
 /// The writes of one sync: their versions for later requests of the sync, and their records in the ledger.
-pub(super) struct OwnWrites<'r> {
+pub(super) struct SyncWrites<'r> {
     ledger: Option<&'r Ledger>,
     /// The version of each object after its last write by this sync. Caches may not show these versions yet.
-    versions: Mutex<HashMap<Uid, Version>>,
+    versions: Mutex<HashMap<Uid, ResourceVersion>>,
     /// UIDs of the owner's children in the cache before the first create of this sync.
     children: OnceLock<HashSet<Uid>>,
 }
 
 /// A change of the ledger that follows from a request or from its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Consequence {
+enum LedgerChange {
     /// Wait until the cache shows the created or adopted child.
     AwaitChild,
     /// Wait until the cache shows the written version.
@@ -40,95 +40,110 @@ enum Consequence {
     ForgetDeletion,
 }
 
-use Consequence::{
+use LedgerChange::{
     AwaitChild, AwaitDeletion, AwaitLostChild, AwaitNewerVersion, AwaitOwnerGone, AwaitVersion, ForgetDeletion,
 };
 
 /// Returns the consequence of sending a request. It applies before the answer arrives, because the watch event may be faster.
-fn of_sending(request: &Request) -> Option<Consequence> {
-    matches!((&request.verb, request.role), (Verb::Delete(..), Role::Child)).then_some(AwaitDeletion)
+fn change_after_sending(request: &Request) -> Option<LedgerChange> {
+    matches!((&request.verb, request.role), (Verb::Delete(..), ObjectRole::Child)).then_some(AwaitDeletion)
 }
 
 /// Returns the consequence of a granted request. `is_same` is true if the answer contains the object of the precondition.
-fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
+fn change_after_grant(request: &Request, is_same: bool) -> Option<LedgerChange> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
-        (Verb::Create(_), Role::Child) | (Verb::Patch(..), Role::Adopted) => Some(AwaitChild),
-        (Verb::Create(_), Role::Itself | Role::Awaited)
-        | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself | Role::Awaited) => Some(AwaitVersion),
-        (Verb::Delete(..), Role::Awaited) => Some(AwaitDeletion),
-        (_, Role::Released) => Some(ForgetDeletion),
+        (Verb::Create(_), ObjectRole::Child) | (Verb::Patch(..), ObjectRole::AdoptedChild) => Some(AwaitChild),
+        (Verb::Create(_), ObjectRole::SyncedObject | ObjectRole::AwaitedObject)
+        | (
+            Verb::Patch(..) | Verb::Replace(_),
+            ObjectRole::Child | ObjectRole::SyncedObject | ObjectRole::AwaitedObject,
+        ) => Some(AwaitVersion),
+        (Verb::Delete(..), ObjectRole::AwaitedObject) => Some(AwaitDeletion),
+        (_, ObjectRole::ReleasedChild) => Some(ForgetDeletion),
         _ => None,
     }
 }
 
 /// Returns the consequences of a refused request.
-fn of_refusing(request: &Request, refusal: &Refusal) -> Vec<Consequence> {
+fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChange> {
     let (role, class) = (request.role, refusal.class);
-    let concerns_owner = matches!(role, Role::Child | Role::Adopted | Role::Released | Role::Itself);
+    let concerns_owner = matches!(
+        role,
+        ObjectRole::Child | ObjectRole::AdoptedChild | ObjectRole::ReleasedChild | ObjectRole::SyncedObject
+    );
     let mut consequences = Vec::new();
     match &request.verb {
-        Verb::Create(_) if role == Role::Child && class == Class::Unknown => consequences.push(AwaitLostChild),
-        Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == Class::Gone => consequences.push(AwaitOwnerGone),
-        Verb::Delete(..) if role == Role::Awaited && refusal.error.is_not_found() => consequences.push(AwaitDeletion),
+        Verb::Create(_) if role == ObjectRole::Child && class == RefusalClass::MaybeWritten => {
+            consequences.push(AwaitLostChild)
+        }
+        Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == RefusalClass::NotFound => {
+            consequences.push(AwaitOwnerGone)
+        }
+        Verb::Delete(..) if role == ObjectRole::AwaitedObject && refusal.error.is_not_found() => {
+            consequences.push(AwaitDeletion)
+        }
         Verb::Delete(..) if concerns_owner => consequences.push(ForgetDeletion),
         _ => {}
     }
-    if matches!(request.verb, Verb::Patch(..) | Verb::Delete(..)) && class == Class::Changed && concerns_owner {
+    if matches!(request.verb, Verb::Patch(..) | Verb::Delete(..))
+        && class == RefusalClass::VersionConflict
+        && concerns_owner
+    {
         consequences.push(AwaitNewerVersion);
     }
-    if role == Role::Released && class == Class::Gone {
+    if role == ObjectRole::ReleasedChild && class == RefusalClass::NotFound {
         consequences.push(ForgetDeletion);
     }
     consequences
 }
 
-impl<'r> OwnWrites<'r> {
+impl<'r> SyncWrites<'r> {
     pub(super) fn new(ledger: Option<&'r Ledger>) -> Self {
         Self { ledger, versions: Mutex::default(), children: OnceLock::new() }
     }
 
     /// Returns the precondition of a write, with the version that the last write of this sync gave to the object.
-    pub(super) fn precondition(&self, request: &Request) -> Option<Precondition> {
+    pub(super) fn current_precondition(&self, request: &Request) -> Option<Precondition> {
         let Precondition { uid, version } = request.precondition.clone()?;
         let version = version.map(|judged| self.versions.lock().get(&uid).copied().unwrap_or(judged));
         Some(Precondition { uid, version })
     }
 
     /// Records what follows from sending a request. `children` reads the UIDs of the owner's children from the cache.
-    pub(super) fn sends<'o>(
+    pub(super) fn record_sending<'o>(
         &self,
         request: &Request,
         owner: impl FnOnce() -> &'o Uid,
         children: impl FnOnce() -> HashSet<Uid>,
     ) {
-        if self.ledger.is_some() && matches!((&request.verb, request.role), (Verb::Create(_), Role::Child)) {
+        if self.ledger.is_some() && matches!((&request.verb, request.role), (Verb::Create(_), ObjectRole::Child)) {
             self.children.get_or_init(children);
         }
-        self.apply(of_sending(request), request, &Fields::default(), owner);
+        self.apply_changes(change_after_sending(request), request, &AnswerMetadata::default(), owner);
     }
 
     /// Records what follows from a granted request: the version for later requests of this sync, and what the next sync awaits.
-    pub(super) fn granted<'o>(&self, request: &Request, fields: &Fields, owner: impl FnOnce() -> &'o Uid) {
+    pub(super) fn record_grant<'o>(&self, request: &Request, fields: &AnswerMetadata, owner: impl FnOnce() -> &'o Uid) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
-            && request.verb.writes()
+            && request.verb.is_write()
         {
             self.versions.lock().insert(uid.clone(), fields.version);
         }
-        self.apply(of_granting(request, is_same), request, fields, owner);
+        self.apply_changes(change_after_grant(request, is_same), request, fields, owner);
     }
 
     /// Records what the next sync awaits after the refusal of a request.
-    pub(super) fn refused<'o>(&self, request: &Request, refusal: &Refusal, owner: impl FnOnce() -> &'o Uid) {
-        self.apply(of_refusing(request, refusal), request, &Fields::default(), owner);
+    pub(super) fn record_refusal<'o>(&self, request: &Request, refusal: &Refusal, owner: impl FnOnce() -> &'o Uid) {
+        self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner);
     }
 
-    fn apply<'o>(
+    fn apply_changes<'o>(
         &self,
-        consequences: impl IntoIterator<Item = Consequence>,
+        consequences: impl IntoIterator<Item = LedgerChange>,
         request: &Request,
-        fields: &Fields,
+        fields: &AnswerMetadata,
         owner: impl FnOnce() -> &'o Uid,
     ) {
         let Some(ledger) = self.ledger else { return };
@@ -141,18 +156,20 @@ impl<'r> OwnWrites<'r> {
         let precondition = request.precondition.as_ref();
         for consequence in consequences {
             match (consequence, precondition) {
-                (AwaitChild, _) => ledger.created(owner, resource, &fields.uid, fields.version),
-                (AwaitVersion, _) => ledger.wrote(owner, resource, fields.version),
+                (AwaitChild, _) => ledger.record_create(owner, resource, &fields.uid, fields.version),
+                (AwaitVersion, _) => ledger.record_write(owner, resource, fields.version),
                 (AwaitLostChild, _) => {
-                    ledger.lost_create(owner, resource, || self.children.get().cloned().unwrap_or_default());
+                    ledger.record_lost_create(owner, resource, || self.children.get().cloned().unwrap_or_default());
                 }
-                (AwaitDeletion, Some(judged)) => ledger.deleted(owner, resource, namespace, name, &judged.uid),
-                (ForgetDeletion, Some(judged)) => ledger.undelete(owner, &judged.uid),
-                (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => ledger.gone(owner, resource, namespace, name),
+                (AwaitDeletion, Some(judged)) => ledger.record_delete(owner, resource, namespace, name, &judged.uid),
+                (ForgetDeletion, Some(judged)) => ledger.cancel_delete(owner, &judged.uid),
+                (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
+                    ledger.record_owner_gone(owner, resource, namespace, name)
+                }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
                     let judged = Meta { namespace, name, uid, resource_version: *version, ..Meta::default() };
-                    ledger.conflicted(owner, resource, &judged);
+                    ledger.record_conflict(owner, resource, &judged);
                 }
                 (AwaitDeletion | ForgetDeletion | AwaitOwnerGone | AwaitNewerVersion, _) => {}
             }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::{
     effect::Note,
-    request::{Class, Fields, Refusal, Request},
+    request::{AnswerMetadata, Refusal, RefusalClass, Request},
     run::{Answer, Io},
 };
 use crate::events::EventType;
 
 /// Creates a Pod and records an Event on the owner.
-pub async fn create_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<Fields, Refusal> {
+pub async fn create_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<AnswerMetadata, Refusal> {
     create_pod_with_answer(io, request).await.map(|answer| answer.fields)
 }
 
@@ -20,9 +20,11 @@ pub async fn create_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<Fiel
 pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) -> Result<Answer, Refusal> {
     let created = io.send(request).await;
     match &created {
-        Ok(pod) => io.event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.fields.name)),
-        Err(refusal) if refusal.class == Class::NamespaceTerminating => {}
-        Err(refusal) => io.event(EventType::Warning, "FailedCreate", format!("Error creating: {}", refusal.error)),
+        Ok(pod) => io.record_event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.fields.name)),
+        Err(refusal) if refusal.class == RefusalClass::NamespaceTerminating => {}
+        Err(refusal) => {
+            io.record_event(EventType::Warning, "FailedCreate", format!("Error creating: {}", refusal.error))
+        }
     }
     created
 }
@@ -30,15 +32,15 @@ pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) ->
 /// Deletes a Pod and records an Event on the owner. A Pod that does not exist counts as deleted.
 ///
 /// A request with a version does not delete a Pod that has changed since the snapshot, for example a Pod that has become ready or
-/// was released. The server refuses it as [`Class::Changed`], and no Event is recorded.
+/// was released. The server refuses it as [`RefusalClass::VersionConflict`], and no Event is recorded.
 pub async fn delete_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<(), Refusal> {
     let name = Arc::clone(&request.name);
     match io.send(request).await {
-        Ok(_) => io.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")),
+        Ok(_) => io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")),
         Err(refusal) if refusal.error.is_not_found() => {}
         Err(refusal) => {
-            if refusal.class != Class::Changed {
-                io.event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
+            if refusal.class != RefusalClass::VersionConflict {
+                io.record_event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
             }
             return Err(refusal);
         }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    api::{self, Call, Delete, Patch},
+    api::{self, Call, DeleteOptions, PatchFormat},
     informer,
     intern::Text,
-    meta::{Meta, Uid, Version},
-    object::{Resource, Target},
+    meta::{Meta, ResourceVersion, Uid},
+    object::{RequestTarget, Resource},
 };
 
 /// The operation of a request, with its body.
@@ -22,11 +22,11 @@ pub enum Verb {
     /// Lists the objects of a namespace that match this query.
     List(String),
     /// Creates the object in the body.
-    Create(Body),
+    Create(RequestBody),
     /// Patches an object. The precondition is added to the body.
-    Patch(Patch, Body),
+    Patch(PatchFormat, RequestBody),
     /// Replaces an object. The body contains its `resourceVersion`.
-    Replace(Body),
+    Replace(RequestBody),
     /// Deletes an object, with a propagation policy and a grace period in seconds.
     Delete(Option<&'static str>, Option<i64>),
 }
@@ -56,22 +56,22 @@ impl Verb {
     }
 
     /// Whether the operation may change the cluster. Reads and lists do not.
-    pub fn writes(&self) -> bool {
+    pub fn is_write(&self) -> bool {
         !matches!(self, Self::Get | Self::List(_))
     }
 }
 
 /// The encoded body of a request, or the error of its encoding.
 #[derive(Clone, Debug)]
-pub struct Body(pub(super) Result<Bytes, String>);
+pub struct RequestBody(pub(super) Result<Bytes, String>);
 
-impl Default for Body {
+impl Default for RequestBody {
     fn default() -> Self {
         Self(Ok(Bytes::from_static(b"{}")))
     }
 }
 
-impl Body {
+impl RequestBody {
     /// Encodes a body as JSON. If the encoding fails, the request fails without being sent.
     pub fn encode<B: Serialize + ?Sized>(body: &B) -> Self {
         Self(serde_json::to_vec(body).map(Bytes::from).map_err(|error| error.to_string()))
@@ -85,32 +85,32 @@ pub struct Precondition {
     pub uid: Uid,
     /// `metadata.resourceVersion` in the snapshot; `None` for any version. A later write of the same sync names the version of
     /// the earlier write instead.
-    pub version: Option<Version>,
+    pub version: Option<ResourceVersion>,
 }
 
 impl Precondition {
     /// Returns the precondition for exactly this version of the object.
-    pub fn of(meta: &Meta) -> Self {
+    pub fn exact_version(meta: &Meta) -> Self {
         Self { uid: meta.uid.clone(), version: Some(meta.resource_version) }
     }
 }
 
 /// The relation between the object of a request and the object of the sync. It determines what the next sync waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ObjectRole {
     /// A child of the sync's object. The next sync waits until the cache shows the creation, change or deletion.
     Child,
     /// A child to adopt. The next sync waits until the cache shows the child, as it does after a create.
-    Adopted,
+    AdoptedChild,
     /// A child to release. The next sync no longer waits for its deletion.
-    Released,
+    ReleasedChild,
     /// The sync's object itself. The next sync waits until the cache shows the write.
-    Itself,
+    SyncedObject,
     /// Another object, which other clients may write, too. The next sync waits until the cache shows the write, but not for
     /// newer versions after a conflict. A deletion that finds no object is recorded like a successful one.
-    Awaited,
+    AwaitedObject,
     /// Another object. The next sync does not wait for a write to it.
-    Other,
+    UntrackedObject,
 }
 
 /// A request to the API server, with its precondition, its role and its reason.
@@ -119,7 +119,7 @@ pub struct Request {
     /// The operation, with its body.
     pub verb: Verb,
     /// The verb in explanations, such as `delete`.
-    pub doing: &'static str,
+    pub verb_text: &'static str,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
     /// Kind of the object in explanations. [`Request::kind()`] replaces the kind of the resource.
@@ -136,9 +136,9 @@ pub struct Request {
     /// read that returns another UID shows that the named object no longer exists.
     pub precondition: Option<Precondition>,
     /// The relation to the object of the sync, which determines what the next sync waits for.
-    pub role: Role,
+    pub role: ObjectRole,
     /// Value of the `Accept` header of a read.
-    pub accept: &'static str,
+    pub accept_header: &'static str,
     /// The reason for the request, shown in explanations; may be empty.
     pub why: Cow<'static, str>,
 }
@@ -147,11 +147,11 @@ impl Request {
     fn new(verb: Verb, resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
-        let (subresource, precondition, role, accept) = ("", None, Role::Other, informer::JSON);
+        let (subresource, precondition, role, accept) = ("", None, ObjectRole::UntrackedObject, informer::ACCEPT_JSON);
         let (kind, generate_name) = (resource.kind, Arc::default());
         Self {
             verb,
-            doing,
+            verb_text: doing,
             resource,
             kind,
             namespace,
@@ -160,7 +160,7 @@ impl Request {
             subresource,
             precondition,
             role,
-            accept,
+            accept_header: accept,
             why,
         }
     }
@@ -177,12 +177,12 @@ impl Request {
 
     /// Creates a request that reads the metadata of an object.
     pub fn get_metadata(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
-        Self { accept: informer::METADATA, ..Self::get(resource, namespace, name) }
+        Self { accept_header: informer::ACCEPT_METADATA, ..Self::get(resource, namespace, name) }
     }
 
     /// Creates a request that creates a child.
-    pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: Body) -> Self {
-        Self { role: Role::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
+    pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: RequestBody) -> Self {
+        Self { role: ObjectRole::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
     }
 
     /// Sets `metadata.generateName`, so that the server generates the name of the object.
@@ -194,45 +194,46 @@ impl Request {
     /// Creates a request that deletes exactly this version of a child.
     pub fn delete(resource: Resource, meta: &Meta) -> Self {
         let request = Self::new(Verb::Delete(None, None), resource, &meta.namespace, &meta.name);
-        Self { role: Role::Child, precondition: Some(Precondition::of(meta)), ..request }
+        Self { role: ObjectRole::Child, precondition: Some(Precondition::exact_version(meta)), ..request }
     }
 
     /// Creates a request that patches exactly this version of an object.
-    pub fn patch(resource: Resource, meta: &Meta, kind: Patch, body: Body) -> Self {
+    pub fn patch(resource: Resource, meta: &Meta, kind: PatchFormat, body: RequestBody) -> Self {
         let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
-        Self { precondition: Some(Precondition::of(meta)), ..request }
+        Self { precondition: Some(Precondition::exact_version(meta)), ..request }
     }
 
     /// Creates a request that replaces an object. The body contains the `resourceVersion`.
-    pub fn replace(resource: Resource, meta: &Meta, body: Body) -> Self {
+    pub fn replace(resource: Resource, meta: &Meta, body: RequestBody) -> Self {
         let request = Self::new(Verb::Replace(body), resource, &meta.namespace, &meta.name);
-        Self { precondition: Some(Precondition::of(meta)), ..request }
+        Self { precondition: Some(Precondition::exact_version(meta)), ..request }
     }
 
     /// Creates a merge patch of the status of the sync's object, at exactly this version.
-    pub fn status(resource: Resource, meta: &Meta, body: Body) -> Self {
-        let request = Self::patch(resource, meta, Patch::Merge, body);
-        Self { doing: "write the status", subresource: "status", role: Role::Itself, ..request }
+    pub fn patch_status(resource: Resource, meta: &Meta, body: RequestBody) -> Self {
+        let request = Self::patch(resource, meta, PatchFormat::Merge, body);
+        Self { verb_text: "write the status", subresource: "status", role: ObjectRole::SyncedObject, ..request }
     }
 
     /// Turns a patch into a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must have
-    /// the strategy `replace`, or state it ([`Replacing`](nonet_objects::conditions::Replacing)).
+    /// the strategy `replace`, or state it ([`ConditionListPatch`](nonet_objects::conditions::ConditionListPatch)).
     #[must_use]
-    pub fn strategic(self) -> Self {
-        let verb = if let Verb::Patch(_, body) = self.verb { Verb::Patch(Patch::Strategic, body) } else { self.verb };
+    pub fn into_strategic_patch(self) -> Self {
+        let verb =
+            if let Verb::Patch(_, body) = self.verb { Verb::Patch(PatchFormat::Strategic, body) } else { self.verb };
         Self { verb, ..self }
     }
 
     /// Sets the reason that explanations show; there is none by default.
     #[must_use]
-    pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_reason(self, why: impl Into<Cow<'static, str>>) -> Self {
         Self { why: why.into(), ..self }
     }
 
     /// Sets the verb that explanations show, such as `adopt`; by default the verb of the operation.
     #[must_use]
-    pub fn doing(self, doing: &'static str) -> Self {
-        Self { doing, ..self }
+    pub fn with_verb_text(self, doing: &'static str) -> Self {
+        Self { verb_text: doing, ..self }
     }
 
     /// Sets the kind that explanations show; by default the kind of the resource.
@@ -243,13 +244,13 @@ impl Request {
 
     /// Sets the relation to the object of the sync, which determines what the next sync waits for.
     #[must_use]
-    pub fn role(self, role: Role) -> Self {
+    pub fn role(self, role: ObjectRole) -> Self {
         Self { role, ..self }
     }
 
     /// Sets the version of the precondition; `None` for any version.
     #[must_use]
-    pub fn at(self, version: Option<Version>) -> Self {
+    pub fn at_version(self, version: Option<ResourceVersion>) -> Self {
         let precondition = self.precondition.map(|known| Precondition { version, ..known });
         Self { precondition, ..self }
     }
@@ -260,15 +261,15 @@ impl Request {
     ///
     /// # Errors
     /// If the body cannot be encoded. Nothing is sent then.
-    pub(super) fn call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
+    pub(super) fn to_api_call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
         let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
         let target =
-            Target { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
+            RequestTarget { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
-        let encoded = |body: &Body| body.0.clone().map_err(unsent);
+        let encoded = |body: &RequestBody| body.0.clone().map_err(unsent);
         Ok(match &self.verb {
-            Verb::Get => Call::get(target.path(), self.accept),
-            Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::JSON),
+            Verb::Get => Call::get(target.path(), self.accept_header),
+            Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::ACCEPT_JSON),
             Verb::Create(body) => Call::create(target, encoded(body)?),
             Verb::Replace(body) => Call::replace(target, encoded(body)?),
             Verb::Patch(kind, body) => {
@@ -282,7 +283,12 @@ impl Request {
                 let Precondition { uid, version } = precondition.unwrap_or_default();
                 let uid = (!uid.is_empty()).then_some(uid);
                 let version = version.filter(|version| version.is_known());
-                let options = Delete { uid, version, propagation: *propagation, grace_seconds: *grace_seconds };
+                let options = DeleteOptions {
+                    uid,
+                    version,
+                    propagation_policy: *propagation,
+                    grace_period_seconds: *grace_seconds,
+                };
                 Call::delete(target, &options)?
             }
         })
@@ -291,16 +297,16 @@ impl Request {
 
 /// The part of an answer's metadata that every controller needs.
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
+pub struct AnswerMetadata {
     /// `metadata.name` of the written object.
     pub name: Arc<str>,
     /// `metadata.uid` of the written object.
     pub uid: Uid,
     /// `metadata.resourceVersion` after the write.
-    pub version: Version,
+    pub version: ResourceVersion,
 }
 
-impl Fields {
+impl AnswerMetadata {
     /// Decodes the fields from a JSON answer. Missing fields stay empty.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, api::Error> {
         #[derive(Deserialize)]
@@ -313,7 +319,7 @@ impl Fields {
         struct Metadata {
             name: String,
             uid: Option<Uid>,
-            resource_version: Version,
+            resource_version: ResourceVersion,
         }
         let Object { metadata } = serde_json::from_slice(answer)?;
         let uid = metadata.uid.unwrap_or_default();
@@ -323,26 +329,26 @@ impl Fields {
 
 /// The meaning of a refusal for a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum RefusalClass {
     /// The object does not exist, or another object has its name.
-    Gone,
+    NotFound,
     /// The object has another version than the precondition.
-    Changed,
+    VersionConflict,
     /// The object cannot be created, because another object has its name.
-    Taken,
+    NameTaken,
     /// The namespace is terminating or does not exist. No object can be created in it.
     NamespaceTerminating,
     /// The server refused the request for another reason, or could not be reached. Nothing was written.
-    Refused,
+    NotWritten,
     /// The request has no answer, and may have taken effect.
-    Unknown,
+    MaybeWritten,
 }
 
 /// The error of a request that the server did not grant.
 #[derive(Debug)]
 pub struct Refusal {
     /// The meaning of the error for a controller.
-    pub class: Class,
+    pub class: RefusalClass,
     /// The server's answer, or the failure of the transport.
     pub error: api::Error,
 }
@@ -350,17 +356,17 @@ pub struct Refusal {
 impl From<api::Error> for Refusal {
     fn from(error: api::Error) -> Self {
         let class = if error.is_namespace_terminating() {
-            Class::NamespaceTerminating
-        } else if error.is_not_found() || error.is_another() {
-            Class::Gone
+            RefusalClass::NamespaceTerminating
+        } else if error.is_not_found() || error.is_uid_mismatch() {
+            RefusalClass::NotFound
         } else if error.is_conflict() {
-            Class::Changed
+            RefusalClass::VersionConflict
         } else if error.is_already_exists() {
-            Class::Taken
+            RefusalClass::NameTaken
         } else if error.may_have_happened() {
-            Class::Unknown
+            RefusalClass::MaybeWritten
         } else {
-            Class::Refused
+            RefusalClass::NotWritten
         };
         Self { class, error }
     }

@@ -6,30 +6,30 @@ use serde_json::value::RawValue;
 
 use super::{
     effect::Note,
-    outcome::Failed,
-    request::{Body, Class, Precondition, Refusal, Request, Role},
+    outcome::SyncError,
+    request::{ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody},
     run::Io,
 };
 use crate::{
     api,
     meta::Meta,
     refs::Owner,
-    revision::{CONTROLLER_REVISIONS, ControllerRevision, Data},
+    revision::{CONTROLLER_REVISIONS, ControllerRevision, RevisionData},
 };
 
 /// The JSON members of a revision by name, as the server sent them and not decoded.
-pub type RawMembers = BTreeMap<String, Box<RawValue>>;
+pub type RawRevisionMembers = BTreeMap<String, Box<RawValue>>;
 
 /// The outcome of storing a revision.
 #[derive(Debug)]
-pub enum Stored {
+pub enum StoreOutcome {
     /// The revision was created.
-    Yes,
+    Created,
     /// A revision with the same name and the same data exists, from an earlier request or from another controller. Its labels and
     /// its controller may differ.
-    There(Box<ControllerRevision>),
+    AlreadyExists(Box<ControllerRevision>),
     /// A revision with the same name and other data exists. Contains the server's refusal.
-    Taken(Refusal),
+    NameTaken(Refusal),
     /// Nothing was created: a live read showed that the owner does not exist, is terminating, or has been replaced.
     OwnerGone,
 }
@@ -38,15 +38,15 @@ pub enum Stored {
 pub struct StoreRevision<'a> {
     owner: &'a Owner,
     name: Arc<str>,
-    data: &'a Data,
+    data: &'a RevisionData,
     why: String,
-    rechecks_owner: bool,
+    checks_owner: bool,
 }
 
 impl<'a> StoreRevision<'a> {
     /// Creates a request to store `data` as a revision of `owner`. `why` is the reason in explanations.
-    pub fn new(owner: &'a Owner, name: &str, data: &'a Data, why: String) -> Self {
-        Self { owner, name: name.into(), data, why, rechecks_owner: false }
+    pub fn new(owner: &'a Owner, name: &str, data: &'a RevisionData, why: String) -> Self {
+        Self { owner, name: name.into(), data, why, checks_owner: false }
     }
 
     /// Stores the revision only if a live read shows that the owner exists and is not terminating.
@@ -54,70 +54,70 @@ impl<'a> StoreRevision<'a> {
     /// Meant for a revision that was stored before and is missing. If the owner no longer exists and the cache lags, the
     /// garbage collector would delete the revision each time it is stored.
     #[must_use]
-    pub fn if_still_there(self) -> Self {
-        Self { rechecks_owner: true, ..self }
+    pub fn if_owner_exists(self) -> Self {
+        Self { checks_owner: true, ..self }
     }
 
     /// Stores the revision with the encoded form `body`. If its name is taken, reads the existing revision and compares the
     /// data.
     ///
     /// Upstream: `pkg/controller/history`, `CreateControllerRevision`; `pkg/controller/daemon`, `snapshot`.
-    pub async fn send<N: Note>(self, body: Body, io: Io<'_, N>) -> Result<Stored, Refusal> {
-        let Self { owner, name, data, why, rechecks_owner } = self;
-        if rechecks_owner && !is_still_there(io, owner).await? {
-            io.deviate("the owner does not exist, is terminating, or was replaced");
-            return Ok(Stored::OwnerGone);
+    pub async fn send<N: Note>(self, body: RequestBody, io: Io<'_, N>) -> Result<StoreOutcome, Refusal> {
+        let Self { owner, name, data, why, checks_owner: rechecks_owner } = self;
+        if rechecks_owner && !owner_exists(io, owner).await? {
+            io.explain_deviation("the owner does not exist, is terminating, or was replaced");
+            return Ok(StoreOutcome::OwnerGone);
         }
         let create = Request::create(CONTROLLER_REVISIONS, &owner.namespace, &name, body);
-        let taken = match io.send(create.role(Role::Awaited).because(why)).await {
-            Ok(_) => return Ok(Stored::Yes),
-            Err(refusal) if refusal.class == Class::Taken => refusal,
+        let taken = match io.send(create.role(ObjectRole::AwaitedObject).with_reason(why)).await {
+            Ok(_) => return Ok(StoreOutcome::Created),
+            Err(refusal) if refusal.class == RefusalClass::NameTaken => refusal,
             Err(refusal) => return Err(refusal),
         };
-        let read = Request::get(CONTROLLER_REVISIONS, &owner.namespace, &name).because("its name is taken");
+        let read = Request::get(CONTROLLER_REVISIONS, &owner.namespace, &name).with_reason("its name is taken");
         Ok(match io.send_and_read::<ControllerRevision>(read).await? {
-            Some(there) if there.holds(data) => Stored::There(Box::new(there)),
-            _ => Stored::Taken(taken),
+            Some(there) if there.has_data(data) => StoreOutcome::AlreadyExists(Box::new(there)),
+            _ => StoreOutcome::NameTaken(taken),
         })
     }
 }
 
-async fn is_still_there<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
+async fn owner_exists<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
     let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
-    let request = Request { precondition, ..request }.because("the owner may be missing like its revision");
+    let request = Request { precondition, ..request }.with_reason("the owner may be missing like its revision");
     match io.send(request).await {
         // A forecast has no live object and expects the owner to exist.
-        Ok(answer) => Ok(answer.metadata()?.is_none_or(|live| live.uid == owner.uid && !live.is_deleting())),
-        Err(refusal) if refusal.class == Class::Gone => Ok(false),
+        Ok(answer) => Ok(answer.decode_metadata()?.is_none_or(|live| live.uid == owner.uid && !live.is_deleting())),
+        Err(refusal) if refusal.class == RefusalClass::NotFound => Ok(false),
         Err(refusal) => Err(refusal),
     }
 }
 
 /// The reason why a revision was not changed.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RevisionChangeError {
     /// The revision does not exist, has another controller, or has been replaced by another object of the same name.
-    Gone,
+    RevisionLost,
     /// The server refused a request.
-    Request(Refusal),
+    RequestRefused(Refusal),
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for RevisionChangeError {
     fn from(refusal: Refusal) -> Self {
-        Self::Request(refusal)
+        Self::RequestRefused(refusal)
     }
 }
 
 /// A change of a revision that the owner controls.
-pub struct Change<'a> {
+pub struct RevisionChange<'a> {
     owner: &'a Owner,
     revision: &'a Meta,
     doing: &'static str,
     why: Cow<'static, str>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> RevisionChange<'a> {
     /// Creates a change of `revision`. `doing` and `why` are the verb and the reason in explanations.
     pub fn new(owner: &'a Owner, revision: &'a Meta, doing: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
         Self { owner, revision, doing, why: why.into() }
@@ -129,9 +129,9 @@ impl<'a> Change<'a> {
         revision: &'a Meta,
         number: i64,
         io: Io<'_, N>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevisionChangeError> {
         let why = format!("the template equals an earlier revision, which becomes number {number}");
-        let edit = |members: &mut RawMembers| {
+        let edit = |members: &mut RawRevisionMembers| {
             let number = serde_json::value::to_raw_value(&number)?;
             let known = members.insert("revision".to_owned(), number.clone());
             Ok(known.is_none_or(|known| known.get() != number.get()))
@@ -145,18 +145,20 @@ impl<'a> Change<'a> {
     /// data are immutable. `edit` changes the members of the live revision, and returns whether they have to be written.
     pub async fn send<N: Note>(
         self,
-        edit: impl FnOnce(&mut RawMembers) -> serde_json::Result<bool>,
+        edit: impl FnOnce(&mut RawRevisionMembers) -> serde_json::Result<bool>,
         io: Io<'_, N>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RevisionChangeError> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
-        let live = io.send_and_read::<RawMembers>(read.because("a replacement starts from the live revision")).await;
+        let live = io
+            .send_and_read::<RawRevisionMembers>(read.with_reason("a replacement starts from the live revision"))
+            .await;
         let live = live.map_err(|refusal| match refusal.class {
-            Class::Gone => Refused::Gone,
-            _ => Refused::Request(refusal),
+            RefusalClass::NotFound => RevisionChangeError::RevisionLost,
+            _ => RevisionChangeError::RequestRefused(refusal),
         })?;
-        let unread = |error: serde_json::Error| Refused::Request(api::Error::from(error).into());
-        let mut body = Body::default();
+        let unread = |error: serde_json::Error| RevisionChangeError::RequestRefused(api::Error::from(error).into());
+        let mut body = RequestBody::default();
         let mut version = None;
         // A forecast has no live object and expects the revision as in the cache.
         if let Some(mut members) = live {
@@ -164,18 +166,21 @@ impl<'a> Change<'a> {
             let metadata: Meta = serde_json::from_str(metadata).map_err(unread)?;
             let is_controlled = metadata.controller().is_some_and(|controller| controller.uid == owner.uid);
             if metadata.uid != revision.uid || !is_controlled {
-                io.deviate(format!("ControllerRevision {} has another controller, or was replaced", metadata.name));
-                return Err(Refused::Gone);
+                io.explain_deviation(format!(
+                    "ControllerRevision {} has another controller, or was replaced",
+                    metadata.name
+                ));
+                return Err(RevisionChangeError::RevisionLost);
             }
             if !edit(&mut members).map_err(unread)? {
-                io.deviate(format!("ControllerRevision {} already has the wanted content", metadata.name));
+                io.explain_deviation(format!("ControllerRevision {} already has the wanted content", metadata.name));
                 return Ok(());
             }
-            body = Body::encode(&members);
+            body = RequestBody::encode(&members);
             version = Some(metadata.resource_version);
         }
-        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).at(version);
-        io.send(replace.role(Role::Awaited).doing(doing).because(why)).await?;
+        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).at_version(version);
+        io.send(replace.role(ObjectRole::AwaitedObject).with_verb_text(doing).with_reason(why)).await?;
         Ok(())
     }
 }
@@ -187,10 +192,10 @@ pub async fn delete_revision<N: Note>(
     why: &'static str,
     what: &str,
     io: Io<'_, N>,
-) -> Result<(), Failed> {
-    match io.send(Request::delete(CONTROLLER_REVISIONS, revision).because(why)).await {
+) -> Result<(), SyncError> {
+    match io.send(Request::delete(CONTROLLER_REVISIONS, revision).with_reason(why)).await {
         Err(refusal) if !refusal.error.is_not_found() => {
-            Err(Failed::request(&format!("{what} {}", revision.name), &refusal))
+            Err(SyncError::from_refusal(&format!("{what} {}", revision.name), &refusal))
         }
         _ => Ok(()),
     }

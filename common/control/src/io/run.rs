@@ -18,14 +18,14 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    account::{Account, AccountObserver, Expected},
+    account::{Account, AccountObserver, ForecastRequests},
     effect::{Effect, Note},
-    outcome::{Failed, Requeue},
-    own_writes::OwnWrites,
-    request::{Body, Fields, Refusal, Request, Verb},
+    outcome::{Requeue, SyncError},
+    own_writes::SyncWrites,
+    request::{AnswerMetadata, Refusal, Request, RequestBody, Verb},
 };
 use crate::{
-    api::{self, Api, Written},
+    api::{self, Api, WrittenObject},
     consistency::Ledger,
     events::{EventType, ObjectRef, Recorder},
     map::HashSet,
@@ -42,21 +42,21 @@ pub struct Executor {
     /// Record of each sync's writes until the caches show them; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
     /// Observer of the syncs that send requests; `None` outside of simulation and tests.
-    pub accounts: Option<Arc<dyn AccountObserver>>,
+    pub account_observer: Option<Arc<dyn AccountObserver>>,
     /// Whether the process shuts down. Groups of requests then begin no further members.
-    pub is_ending: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_shutting_down: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The object of one sync, with access to the controller's caches and memory.
-pub trait Subject<N: Note>: Sync {
+pub trait SyncSubject<N: Note>: Sync {
     /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
-    fn object(&self) -> (ObjectRef, Uid);
+    fn synced_object(&self) -> (ObjectRef, Uid);
     /// Returns the UIDs of the children in the cache. Called before the first create, in case its answer is lost.
-    fn children(&self) -> HashSet<Uid>;
+    fn child_uids(&self) -> HashSet<Uid>;
     /// Changes the controller's memory as the sync asks.
-    fn note(&self, note: N);
+    fn apply_note(&self, note: N);
     /// Reads the controller's caches and memory; `None` if nothing differs from the snapshot.
-    fn observe_again(&self, question: N::Question) -> Option<N::Fresh>;
+    fn observe_again(&self, question: N::Query) -> Option<N::NewState>;
 }
 
 /// The requests, the other effects and the outcome of a sync if every request is granted.
@@ -65,15 +65,18 @@ pub struct Forecast<N: Note> {
     pub account: Option<Account>,
     /// The effects of a sync that sends nothing; empty for other syncs.
     effects: Vec<Effect<N>>,
-    outcome: Result<Requeue, Failed>,
+    outcome: Result<Requeue, SyncError>,
 }
 
 /// Runs a sync against a server that grants every request. The run never waits and needs no runtime.
-pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>) -> Forecast<N> {
+pub fn forecast<N: Note>(
+    now: Timestamp,
+    sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
+) -> Forecast<N> {
     let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
-    let outcome = match pin!(sync(Io(Side::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
+    let outcome = match pin!(sync(Io(IoBackend::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(foreign_wait()),
+        Poll::Pending => Err(foreign_await_error()),
     };
     let account = server.expected.into_inner().into_account();
     // A sync with requests runs again against the API server, which repeats its effects.
@@ -87,39 +90,39 @@ impl Executor {
     /// A sync that sends nothing does not run again: only the effects of its forecast are applied.
     pub async fn run<N: Note>(
         &self,
-        subject: &dyn Subject<N>,
+        subject: &dyn SyncSubject<N>,
         forecast: Forecast<N>,
-        sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, Failed>,
-    ) -> Result<Requeue, Failed> {
+        sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
+    ) -> Result<Requeue, SyncError> {
         let Forecast { account, effects, outcome } = forecast;
-        let run = Run::new(self, subject, account.as_ref());
+        let run = SyncRun::new(self, subject, account.as_ref());
         let Some(account) = &account else {
             for effect in effects {
                 run.apply(effect);
             }
             return outcome;
         };
-        self.accounts.iter().for_each(|accounts| accounts.begins(account));
-        let mut sync = pin!(sync(Io(Side::Real(&run))));
+        self.account_observer.iter().for_each(|accounts| accounts.on_sync_begin(account));
+        let mut sync = pin!(sync(Io(IoBackend::ApiServer(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
-            Err(Stopped) => account.deviates("this process may no longer write"),
-            Ok(Err(failed)) => account.deviates_if_unexplained(failed),
+            Err(LeadershipLost) => account.record_deviation("this process may no longer write"),
+            Ok(Err(failed)) => account.record_failure_if_unexplained(failed),
             Ok(Ok(_)) => {}
         }
-        account.end();
-        self.accounts.iter().for_each(|accounts| accounts.ends(account));
-        account.shorten();
-        outcome.unwrap_or_else(|Stopped| Err(Failed::stopped()))
+        account.finish();
+        self.account_observer.iter().for_each(|accounts| accounts.on_sync_end(account));
+        account.drop_late_entries();
+        outcome.unwrap_or_else(|LeadershipLost| Err(SyncError::not_leader()))
     }
 }
 
 /// The API server as one sync sees it, and the access to the controller's memory. A sync awaits nothing else.
-pub struct Io<'r, N: Note>(Side<'r, N>);
+pub struct Io<'r, N: Note>(IoBackend<'r, N>);
 
-enum Side<'r, N: Note> {
+enum IoBackend<'r, N: Note> {
     Forecast(&'r GrantingServer<N>),
-    Real(&'r Run<'r, N>),
+    ApiServer(&'r SyncRun<'r, N>),
 }
 
 impl<N: Note> Clone for Io<'_, N> {
@@ -128,31 +131,31 @@ impl<N: Note> Clone for Io<'_, N> {
     }
 }
 impl<N: Note> Copy for Io<'_, N> {}
-impl<N: Note> Clone for Side<'_, N> {
+impl<N: Note> Clone for IoBackend<'_, N> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<N: Note> Copy for Side<'_, N> {}
+impl<N: Note> Copy for IoBackend<'_, N> {}
 
 /// The answer to a granted request.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Name, UID and version of the written object; empty in a forecast.
-    pub fields: Fields,
+    pub fields: AnswerMetadata,
     body: Option<Bytes>,
 }
 
 impl Answer {
     /// Decodes the object; `None` in a forecast.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
         let object = self.body.as_ref().map(|body| serde_json::from_slice(body)).transpose();
-        object.map_err(|error| api::Error::Answer(error).into())
+        object.map_err(|error| api::Error::InvalidAnswer(error).into())
     }
 
     /// Decodes the metadata of the object; `None` in a forecast.
-    pub fn metadata(&self) -> Result<Option<Meta>, Refusal> {
-        Ok(self.read::<Written>()?.map(|written| written.metadata))
+    pub fn decode_metadata(&self) -> Result<Option<Meta>, Refusal> {
+        Ok(self.decode::<WrittenObject>()?.map(|written| written.metadata))
     }
 }
 
@@ -160,12 +163,12 @@ impl<N: Note> Io<'_, N> {
     /// Sends a request. Does not return if the process lost the Lease before the write was sent: the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
-            Side::Forecast(server) => {
+            IoBackend::Forecast(server) => {
                 server.expected.lock().add(&request);
                 Ok(Answer::default())
             }
             // The future is on the heap, because a group of requests holds the futures of many members.
-            Side::Real(run) => {
+            IoBackend::ApiServer(run) => {
                 let (fields, body) = Box::pin(run.send(request)).await?;
                 Ok(Answer { fields, body: Some(body) })
             }
@@ -174,7 +177,7 @@ impl<N: Note> Io<'_, N> {
 
     /// Sends a request and decodes the object in the answer; `None` in a forecast.
     pub async fn send_and_read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
-        self.send(request).await?.read()
+        self.send(request).await?.decode()
     }
 
     /// Waits for `duration`. A forecast does not wait.
@@ -184,82 +187,82 @@ impl<N: Note> Io<'_, N> {
 
     /// Waits for `duration` plus a random part of `factor` times `duration`. A forecast does not wait.
     pub async fn pause_with_jitter(self, duration: Duration, factor: f64) {
-        if let Side::Real(run) = self.0 {
+        if let IoBackend::ApiServer(run) = self.0 {
             run.pause(duration, factor).await;
         }
     }
 
     /// Reads caches and memory again after a wait; `None` in a forecast, or if nothing differs from the snapshot.
-    pub fn observe_again(self, question: N::Question) -> Option<N::Fresh> {
+    pub fn observe_again(self, question: N::Query) -> Option<N::NewState> {
         match self.0 {
-            Side::Forecast(_) => None,
-            Side::Real(run) => run.subject.observe_again(question),
+            IoBackend::Forecast(_) => None,
+            IoBackend::ApiServer(run) => run.subject.observe_again(question),
         }
     }
 
     /// Returns the current time; in a forecast, the time of the snapshot.
     pub fn now(self) -> Timestamp {
         match self.0 {
-            Side::Forecast(server) => server.now,
-            Side::Real(run) => run.executor.api.clock().now(),
+            IoBackend::Forecast(server) => server.now,
+            IoBackend::ApiServer(run) => run.executor.api.clock().now(),
         }
     }
 
     /// Records an Event on the object of the sync.
-    pub fn event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
-        self.apply(Effect::Event(kind, reason.into(), message.into()));
+    pub fn record_event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+        self.apply(Effect::RecordEvent(kind, reason.into(), message.into()));
     }
 
     /// Changes the controller's memory.
-    pub fn note(self, note: N) {
-        self.apply(Effect::Note(note));
+    pub fn apply_note(self, note: N) {
+        self.apply(Effect::ApplyNote(note));
     }
 
     /// States why the sync differs from its forecast although the last request was granted, for example because a live read
     /// returned another object than the cache.
-    pub fn deviate(self, why: impl Into<String>) {
-        self.apply(Effect::Deviation(why.into()));
+    pub fn explain_deviation(self, why: impl Into<String>) {
+        self.apply(Effect::ExplainDeviation(why.into()));
     }
 
     /// Whether the process shuts down, so that the sync begins nothing new.
-    pub(super) fn is_ending(self) -> bool {
-        matches!(self.0, Side::Real(run) if run.is_ending())
+    pub(super) fn is_shutting_down(self) -> bool {
+        matches!(self.0, IoBackend::ApiServer(run) if run.is_shutting_down())
     }
 
     fn apply(self, effect: Effect<N>) {
         match self.0 {
-            Side::Forecast(server) => server.effects.lock().push(effect),
-            Side::Real(run) => run.apply(effect),
+            IoBackend::Forecast(server) => server.effects.lock().push(effect),
+            IoBackend::ApiServer(run) => run.apply(effect),
         }
     }
 
     /// Encodes the body of a request. `make` is not called in a forecast.
-    pub fn body<B: Serialize>(self, make: impl FnOnce() -> B) -> Body {
-        if self.is_forecast() { Body::default() } else { Body::encode(&make()) }
+    pub fn encode_body<B: Serialize>(self, make: impl FnOnce() -> B) -> RequestBody {
+        if self.is_forecast() { RequestBody::default() } else { RequestBody::encode(&make()) }
     }
 
     /// True if requests are only collected and not sent.
     pub(super) fn is_forecast(self) -> bool {
-        matches!(self.0, Side::Forecast(_))
+        matches!(self.0, IoBackend::Forecast(_))
     }
 }
 
 /// The simulated server of a forecast. It grants every request at once, and collects requests and effects.
 struct GrantingServer<N> {
     now: Timestamp,
-    expected: Mutex<Expected>,
+    expected: Mutex<ForecastRequests>,
     effects: Mutex<Vec<Effect<N>>>,
 }
 
 /// One sync that runs against the API server.
-struct Run<'r, N: Note> {
+struct SyncRun<'r, N: Note> {
     executor: &'r Executor,
-    subject: &'r dyn Subject<N>,
+    subject: &'r dyn SyncSubject<N>,
     /// `None` if the sync sends nothing.
     account: Option<&'r Account>,
-    /// The result of [`Subject::object`], which is called at the first use.
+    /// The result of [`SyncSubject::object`], which is called at the first use.
     object: OnceLock<(ObjectRef, Uid)>,
-    own_writes: OwnWrites<'r>,
+    own_writes: SyncWrites<'r>,
     /// Number of requests and pauses in flight.
     waits: AtomicUsize,
     /// Whether a write was withheld because this process may no longer write.
@@ -267,25 +270,25 @@ struct Run<'r, N: Note> {
 }
 
 /// The sync was ended because this process may no longer write.
-struct Stopped;
+struct LeadershipLost;
 
 /// The guard that counts a request or a pause as in flight.
-struct Wait<'w>(&'w AtomicUsize);
+struct InFlightGuard<'w>(&'w AtomicUsize);
 
-impl Drop for Wait<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<'r, N: Note> Run<'r, N> {
-    fn new(executor: &'r Executor, subject: &'r dyn Subject<N>, account: Option<&'r Account>) -> Self {
+impl<'r, N: Note> SyncRun<'r, N> {
+    fn new(executor: &'r Executor, subject: &'r dyn SyncSubject<N>, account: Option<&'r Account>) -> Self {
         Self {
             executor,
             subject,
             account,
             object: OnceLock::new(),
-            own_writes: OwnWrites::new(executor.ledger.as_ref()),
+            own_writes: SyncWrites::new(executor.ledger.as_ref()),
             waits: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
         }
@@ -293,30 +296,33 @@ impl<'r, N: Note> Run<'r, N> {
 
     /// Converts the result of polling the sync. A pending sync without a request or pause in flight ends: this process may no
     /// longer write, or the sync awaits something other than its `Io`.
-    fn poll_result(&self, poll: Poll<Result<Requeue, Failed>>) -> Poll<Result<Result<Requeue, Failed>, Stopped>> {
+    fn poll_result(
+        &self,
+        poll: Poll<Result<Requeue, SyncError>>,
+    ) -> Poll<Result<Result<Requeue, SyncError>, LeadershipLost>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending if self.waits.load(Ordering::Relaxed) > 0 => Poll::Pending,
-            Poll::Pending if self.is_stopped.load(Ordering::Relaxed) => Poll::Ready(Err(Stopped)),
-            Poll::Pending => Poll::Ready(Ok(Err(foreign_wait()))),
+            Poll::Pending if self.is_stopped.load(Ordering::Relaxed) => Poll::Ready(Err(LeadershipLost)),
+            Poll::Pending => Poll::Ready(Ok(Err(foreign_await_error()))),
         }
     }
 
     /// Counts a request or a pause as in flight until the returned guard is dropped.
-    fn waits(&self) -> Wait<'_> {
+    fn count_in_flight(&self) -> InFlightGuard<'_> {
         self.waits.fetch_add(1, Ordering::Relaxed);
-        Wait(&self.waits)
+        InFlightGuard(&self.waits)
     }
 
     async fn pause(&self, duration: Duration, factor: f64) {
         let clock = self.executor.api.clock();
-        let _wait = self.waits();
+        let _wait = self.count_in_flight();
         clock.sleep(clock.jitter(duration, factor)).await;
     }
 
     /// Whether the process shuts down. If it does, this is the cause of later differences from the forecast.
-    fn is_ending(&self) -> bool {
-        let is_ending = (self.executor.is_ending)();
+    fn is_shutting_down(&self) -> bool {
+        let is_ending = (self.executor.is_shutting_down)();
         if is_ending {
             self.deviate("the process shuts down");
         }
@@ -325,33 +331,33 @@ impl<'r, N: Note> Run<'r, N> {
 
     fn apply(&self, effect: Effect<N>) {
         match effect {
-            Effect::Event(kind, reason, message) => {
+            Effect::RecordEvent(kind, reason, message) => {
                 self.executor.recorder.event(&self.object().0, kind, reason, message);
             }
-            Effect::Note(note) => self.subject.note(note),
-            Effect::Deviation(why) => self.deviate(why),
+            Effect::ApplyNote(note) => self.subject.apply_note(note),
+            Effect::ExplainDeviation(why) => self.deviate(why),
         }
     }
 
     fn object(&self) -> &(ObjectRef, Uid) {
-        self.object.get_or_init(|| self.subject.object())
+        self.object.get_or_init(|| self.subject.synced_object())
     }
 
     fn deviate(&self, why: impl Into<String>) {
         if let Some(account) = self.account {
-            account.deviates(why);
+            account.record_deviation(why);
         }
     }
 
     /// Sends a request and notes the consequences for the ledger. Does not return if this process may no longer write;
     /// [`Executor::run`] returns instead.
-    async fn send(&self, request: Request) -> Result<(Fields, Bytes), Refusal> {
+    async fn send(&self, request: Request) -> Result<(AnswerMetadata, Bytes), Refusal> {
         let request = &request;
-        self.account.inspect(|account| account.sends(request));
-        self.own_writes.sends(request, || &self.object().1, || self.subject.children());
-        let answer = match request.call(self.own_writes.precondition(request)) {
+        self.account.inspect(|account| account.record_sending(request));
+        self.own_writes.record_sending(request, || &self.object().1, || self.subject.child_uids());
+        let answer = match request.to_api_call(self.own_writes.current_precondition(request)) {
             Ok(call) => {
-                let _wait = self.waits();
+                let _wait = self.count_in_flight();
                 self.executor.api.call(call).await
             }
             Err(unsent) => Err(unsent),
@@ -359,24 +365,24 @@ impl<'r, N: Note> Run<'r, N> {
         let answer = match answer {
             // Some servers answer a deletion with neither a status nor the object.
             Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
-                Ok((Fields::parse(&bytes).unwrap_or_default(), bytes))
+                Ok((AnswerMetadata::parse(&bytes).unwrap_or_default(), bytes))
             }
-            Ok(bytes) if request.verb.writes() || request.precondition.is_some() => {
-                Fields::parse(&bytes).map(|fields| (fields, bytes))
+            Ok(bytes) if request.verb.is_write() || request.precondition.is_some() => {
+                AnswerMetadata::parse(&bytes).map(|fields| (fields, bytes))
             }
-            other => other.map(|bytes| (Fields::default(), bytes)),
+            other => other.map(|bytes| (AnswerMetadata::default(), bytes)),
         };
         let error = match answer {
             Ok((fields, bytes)) => {
-                self.own_writes.granted(request, &fields, || &self.object().1);
+                self.own_writes.record_grant(request, &fields, || &self.object().1);
                 return Ok((fields, bytes));
             }
             Err(error) => error,
         };
         let is_stopped = matches!(error, api::Error::NotLeader);
         let refusal = Refusal::from(error);
-        self.account.inspect(|account| account.refused(request, &refusal));
-        self.own_writes.refused(request, &refusal, || &self.object().1);
+        self.account.inspect(|account| account.record_refusal(request, &refusal));
+        self.own_writes.record_refusal(request, &refusal, || &self.object().1);
         if is_stopped {
             self.is_stopped.store(true, Ordering::Relaxed);
             return std::future::pending().await;
@@ -386,7 +392,7 @@ impl<'r, N: Note> Run<'r, N> {
 }
 
 /// Creates the failure of a sync that awaits something other than its [`Io`](super::Io).
-fn foreign_wait() -> Failed {
+fn foreign_await_error() -> SyncError {
     debug_assert!(false, "a sync awaits something other than its requests");
-    Failed::new("bug", "the sync awaits something other than its requests")
+    SyncError::new("bug", "the sync awaits something other than its requests")
 }

@@ -13,36 +13,36 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::{Api, Patch},
+    api::{Api, PatchFormat},
     clock::Clock,
     consistency::Ledger,
     events::{EventType, ObjectRef, Recorder},
-    gate::{Keeper, gate},
+    gate::{GateKeeper, closed_gate},
     map::HashSet,
-    meta::{Meta, Uid, Version},
+    meta::{Meta, ResourceVersion, Uid},
     object::Resource,
     pods::PODS,
     refs::{HasMeta, Owner},
 };
 
 const SETS: Resource =
-    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
 /// A number that a sync sends to the memory of the test controller, where the tests read it.
 #[derive(Debug)]
-struct Count(u32);
+struct NumberNote(u32);
 
-impl Note for Count {
-    type Question = u32;
-    type Fresh = u32;
+impl Note for NumberNote {
+    type Query = u32;
+    type NewState = u32;
 }
 
 /// A function from method, last segment of the path and body of a request to the status code and the body of the answer.
-type Script = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
+type AnswerScript = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
-struct World {
+struct ScriptedWorld {
     executor: Executor,
-    keeper: Keeper,
+    keeper: GateKeeper,
     ledger: Ledger,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     events: Arc<Mutex<Vec<String>>>,
@@ -50,8 +50,8 @@ struct World {
     ends: Arc<Mutex<bool>>,
 }
 
-fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> World {
-    let script: Arc<Script> = Arc::new(script);
+fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> ScriptedWorld {
+    let script: Arc<AnswerScript> = Arc::new(script);
     let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
     let seen = Arc::clone(&requests);
     let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
@@ -69,12 +69,12 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         }
     });
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
-    let (keeper, gate) = gate(clock.clone());
-    keeper.open();
+    let (keeper, gate) = closed_gate(clock.clone());
+    keeper.open_without_deadline();
     let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "test");
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&events);
-    let recorder = Recorder::tapped("test", clock.clone(), move |_, _, reason, message| {
+    let recorder = Recorder::forwarding_to("test", clock.clone(), move |_, _, reason, message| {
         told.lock().push(format!("{reason}: {message}"));
     });
     let ledger = Ledger::new(clock, Duration::from_mins(5));
@@ -84,20 +84,20 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         api,
         recorder,
         ledger: Some(ledger.clone()),
-        accounts: None,
-        is_ending: Arc::new(move || *ended.lock()),
+        account_observer: None,
+        is_shutting_down: Arc::new(move || *ended.lock()),
     };
-    World { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
+    ScriptedWorld { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
 }
 
-impl Subject<Count> for World {
-    fn object(&self) -> (ObjectRef, Uid) {
-        (ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
+impl SyncSubject<NumberNote> for ScriptedWorld {
+    fn synced_object(&self) -> (ObjectRef, Uid) {
+        (ObjectRef::without_version(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
     }
-    fn children(&self) -> HashSet<Uid> {
+    fn child_uids(&self) -> HashSet<Uid> {
         HashSet::default()
     }
-    fn note(&self, Count(note): Count) {
+    fn apply_note(&self, NumberNote(note): NumberNote) {
         self.notes.lock().push(note);
     }
     fn observe_again(&self, question: u32) -> Option<u32> {
@@ -105,11 +105,11 @@ impl Subject<Count> for World {
     }
 }
 
-impl World {
+impl ScriptedWorld {
     async fn run(
         &self,
-        sync: impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed>,
-    ) -> (Result<Requeue, Failed>, Vec<String>) {
+        sync: impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError>,
+    ) -> (Result<Requeue, SyncError>, Vec<String>) {
         let forecast = forecast(Timestamp::UNIX_EPOCH, &sync);
         let account = forecast.account.clone().unwrap();
         let outcome = self.executor.run(self, forecast, &sync).await;
@@ -134,7 +134,7 @@ fn pod(name: &str) -> &'static Pod {
         namespace: "shop".into(),
         name: name.into(),
         uid: Uid::new(name),
-        resource_version: Version::parse("5"),
+        resource_version: ResourceVersion::parse("5"),
         ..Meta::default()
     };
     Box::leak(Box::new(Pod(meta)))
@@ -154,23 +154,24 @@ fn status(reason: &str, message: &str) -> Value {
 }
 
 /// Returns a sync that adopts the Pod `orphan`, creates `creates` Pods, and deletes the adopted Pod.
-fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Result<Requeue, Failed> {
-    async move |io: Io<'_, Count>| {
-        io.note(Count(1));
+fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    async move |io: Io<'_, NumberNote>| {
+        io.apply_note(NumberNote(1));
         let adopt = [pod("orphan")];
         let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
-        if claim.found_only_changes() || (claim.result().map(|()| !claim.is_complete())?) {
+        if claim.has_only_conflicts() || (claim.take_result().map(|()| !claim.is_complete())?) {
             return Ok(Requeue::After(Duration::ZERO));
         }
-        io.note(Count(2));
-        let pod = || Request::create(PODS, &"shop".into(), &"".into(), Body::default());
-        let created = io.all(Pace::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
+        io.apply_note(NumberNote(2));
+        let pod = || Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default());
+        let created =
+            io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
         if let Some(refusal) = created.into_iter().find_map(Result::err) {
-            return Err(Failed::request("cannot create Pods", &refusal));
+            return Err(SyncError::from_refusal("cannot create Pods", &refusal));
         }
-        let delete = Request::delete(PODS, &adopt[0].0).because("there are too many");
-        let _ = io.unless_ending(delete_pod(io, delete)).await;
-        Ok(Requeue::AsPlanned)
+        let delete = Request::delete(PODS, &adopt[0].0).with_reason("there are too many");
+        let _ = io.unless_shutting_down(delete_pod(io, delete)).await;
+        Ok(Requeue::AfterPlannedDelay)
     }
 }
 
@@ -188,7 +189,7 @@ fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
 async fn a_fully_granted_sync_matches_its_forecast() {
     let world = world(granting);
     let (outcome, account) = world.run(sync(3)).await;
-    assert_eq!(outcome.unwrap(), Requeue::AsPlanned);
+    assert_eq!(outcome.unwrap(), Requeue::AfterPlannedDelay);
     assert_eq!(
         account,
         [
@@ -246,7 +247,7 @@ async fn a_request_is_in_the_account_before_it_leaves() {
     let sent = Arc::clone(&seen);
     let world = world(move |method, name, body| {
         let entries = told.lock().as_ref().unwrap().entries();
-        sent.lock().push(entries.iter().map(|entry| entry.sent).sum());
+        sent.lock().push(entries.iter().map(|entry| entry.sent_count).sum());
         granting(method, name, body)
     });
     let forecast = forecast(Timestamp::UNIX_EPOCH, sync(1));
@@ -276,7 +277,7 @@ async fn an_owner_that_was_replaced_adopts_nothing() {
     });
     let (outcome, _) = world.run(sync(1)).await;
     let failed = outcome.unwrap_err();
-    assert_eq!(failed.label(), "not_ours");
+    assert_eq!(failed.metric_label(), "not_ours");
     assert_eq!(
         failed.to_string(),
         "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid OTHER, wanted SET"
@@ -295,7 +296,7 @@ async fn a_process_without_the_lease_stops_at_once_and_an_ending_process_begins_
     *world.ends.lock() = false;
     world.keeper.close();
     let (outcome, account) = world.run(sync(2)).await;
-    assert_eq!(outcome.unwrap_err().retry, Retry::Stop);
+    assert_eq!(outcome.unwrap_err().retry, RetryPolicy::Never);
     assert!(account.iter().skip(2).all(|line| line.contains("this process may no longer write")), "{account:?}");
 }
 
@@ -308,20 +309,20 @@ async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     world.run(sync(1)).await.0.unwrap_err();
     let behind = |children: &[&str]| {
         let children = children.iter().map(|uid| Uid::new(uid)).collect();
-        world.ledger.behind(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
+        world.ledger.unseen_write(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
     };
     assert!(behind(&["orphan"]).is_some_and(|behind| behind.contains("1 ")), "{:?}", behind(&["orphan"]));
     assert_eq!(behind(&["orphan", "made"]), None);
 }
 
 /// Patches the Pod `a` twice, and records the version after the first patch as an Event.
-async fn twice(io: Io<'_, Count>) -> Result<Requeue, Failed> {
-    let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
-    let request = || Request::patch(PODS, &pod("a").0, Patch::Merge, body()).role(Role::Child);
+async fn twice(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    let body = || io.encode_body(|| json!({"metadata": {"labels": {"a": "b"}}}));
+    let request = || Request::patch(PODS, &pod("a").0, PatchFormat::Merge, body()).role(ObjectRole::Child);
     let version = io.send(request()).await.map(|answer| answer.fields.version);
-    io.event(EventType::Normal, "Wrote", format!("{version:?}"));
+    io.record_event(EventType::Normal, "Wrote", format!("{version:?}"));
     let _ = io.send(request()).await;
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 /// COMMON-26.
@@ -341,9 +342,9 @@ async fn the_second_write_of_an_object_follows_the_first() {
 }
 
 /// Changes the controller's memory and sends nothing.
-async fn notes(io: Io<'_, Count>) -> Result<Requeue, Failed> {
-    io.note(Count(4));
-    Ok(Requeue::RateLimited)
+async fn notes(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    io.apply_note(NumberNote(4));
+    Ok(Requeue::AfterBackoff)
 }
 
 #[test]
@@ -352,37 +353,39 @@ fn a_forecast_without_requests_has_no_account() {
 }
 
 /// Reads the metadata of an object, pauses for 10 to 15 seconds, and observes again.
-async fn asks(io: Io<'_, Count>) -> Result<Requeue, Failed> {
+async fn asks(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
     if let Some(fresh) = io.observe_again(41) {
-        io.note(Count(fresh));
+        io.apply_note(NumberNote(fresh));
     }
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_lengthened_and_a_sync_observes_again() {
     let world = world(granting);
     let clock = world.executor.api.clock();
-    let begun = clock.instant();
+    let begun = clock.monotonic_now();
     let (_, account) = world.run(asks).await;
     assert_eq!((&*account, world.requests()), (&["read Pod a".to_owned()][..], vec!["GET a".to_owned()]));
     assert_eq!(*world.notes.lock(), [42]);
-    let took = clock.instant() - begun;
+    let took = clock.monotonic_now() - begun;
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
 
 /// Lists objects, then patches one object three times for two different reasons.
-async fn lists_and_patches(io: Io<'_, Count>) -> Result<Requeue, Failed> {
+async fn lists_and_patches(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
-        io.note(Count(u32::from(list["items"].is_array())));
+        io.apply_note(NumberNote(u32::from(list["items"].is_array())));
     }
     for why in ["it is old", "it is large", "it is old"] {
-        let _ = io.send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why)).await;
+        let _ = io
+            .send(Request::patch(PODS, &pod("a").0, PatchFormat::Merge, RequestBody::default()).with_reason(why))
+            .await;
     }
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,14 +402,14 @@ async fn equal_requests_share_a_line_with_all_reasons() {
 
 #[test]
 fn created_objects_are_named_by_the_kind_in_the_request() {
-    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), Body::default()).kind(kind);
-    let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, Count>| {
+    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default()).kind(kind);
+    let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, NumberNote>| {
         for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
             let _ = io.send(create(kind)).await;
         }
-        Ok(Requeue::AsPlanned)
+        Ok(Requeue::AfterPlannedDelay)
     });
-    assert_eq!(forecast.account.unwrap().lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
+    assert_eq!(forecast.account.unwrap().write_lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,9 +420,9 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
             200 => (code, object(name, 7)),
             _ => (code, status(reason, "refused")),
         });
-        let delete = async |io: Io<'_, Count>| {
-            let _ = io.send(Request::delete(PODS, &pod("a").0).role(Role::Awaited)).await;
-            Ok(Requeue::AsPlanned)
+        let delete = async |io: Io<'_, NumberNote>| {
+            let _ = io.send(Request::delete(PODS, &pod("a").0).role(ObjectRole::AwaitedObject)).await;
+            Ok(Requeue::AfterPlannedDelay)
         };
         world.run(delete).await.0.unwrap();
         assert_eq!(world.ledger.len(), awaited, "{code}");
@@ -429,14 +432,14 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
 /// A subject that panics when its object or its children are read.
 struct Nameless(Mutex<Vec<u32>>);
 
-impl Subject<Count> for Nameless {
-    fn object(&self) -> (ObjectRef, Uid) {
+impl SyncSubject<NumberNote> for Nameless {
+    fn synced_object(&self) -> (ObjectRef, Uid) {
         panic!("the object must not be read")
     }
-    fn children(&self) -> HashSet<Uid> {
+    fn child_uids(&self) -> HashSet<Uid> {
         panic!("the children must not be read")
     }
-    fn note(&self, Count(note): Count) {
+    fn apply_note(&self, NumberNote(note): NumberNote) {
         self.0.lock().push(note);
     }
     fn observe_again(&self, question: u32) -> Option<u32> {
@@ -448,27 +451,27 @@ impl Subject<Count> for Nameless {
 async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
     let (world, nameless) = (world(granting), Nameless(Mutex::default()));
     let forecast = forecast(Timestamp::UNIX_EPOCH, notes);
-    assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::RateLimited);
+    assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::AfterBackoff);
     assert_eq!(*nameless.0.lock(), [4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_members_than_permitted_are_in_flight() {
     let world = world(granting);
-    let patch = async |io: Io<'_, Count>, name| {
-        let answer = io.send(Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default())).await;
+    let patch = async |io: Io<'_, NumberNote>, name| {
+        let answer = io.send(Request::patch(PODS, &pod(name).0, PatchFormat::Merge, RequestBody::default())).await;
         io.pause(Duration::from_secs(1)).await;
         answer
     };
     let clock = world.executor.api.clock();
-    let begun = clock.instant();
-    let group = async |io: Io<'_, Count>| {
-        io.all(Pace::AtMost(2), ["a", "b", "c"], |name| patch(io, name)).await;
-        Ok(Requeue::AsPlanned)
+    let begun = clock.monotonic_now();
+    let group = async |io: Io<'_, NumberNote>| {
+        io.run_group(GroupConcurrency::LimitedConcurrent(2), ["a", "b", "c"], |name| patch(io, name)).await;
+        Ok(Requeue::AfterPlannedDelay)
     };
     world.run(group).await.0.unwrap();
     assert_eq!(world.requests(), ["PATCH a", "PATCH b", "PATCH c"]);
-    assert_eq!((clock.instant() - begun).as_secs(), 2);
+    assert_eq!((clock.monotonic_now() - begun).as_secs(), 2);
 }
 
 /// A sync may await requests, pauses and groups of requests. Anything else would block it for ever, in a forecast as well.
@@ -476,12 +479,12 @@ async fn no_more_members_than_permitted_are_in_flight() {
 #[should_panic(expected = "awaits something other")]
 async fn a_sync_that_awaits_anything_but_io_is_a_bug() {
     let world = world(granting);
-    let foreign = async |io: Io<'_, Count>| {
+    let foreign = async |io: Io<'_, NumberNote>| {
         let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;
         if io.observe_again(1).is_some() {
             std::future::pending::<()>().await;
         }
-        Ok(Requeue::AsPlanned)
+        Ok(Requeue::AfterPlannedDelay)
     };
     let _ = world.run(foreign).await;
 }

@@ -2,15 +2,15 @@
 
 use crate::metrics::{Counter, Gauge, Metrics, Stability};
 
-use super::Settings;
+use super::ElectionSettings;
 
-pub(super) struct Probations {
+pub(super) struct ProbationCounters {
     pub(super) begun: Counter,
     pub(super) passed: Counter,
     pub(super) failed: Counter,
 }
 
-impl Probations {
+impl ProbationCounters {
     fn new(metrics: &Metrics, name: &str) -> Self {
         let counters = metrics.counter(
             "nonet_leader_probations_total",
@@ -18,26 +18,26 @@ impl Probations {
             "Probations of leading versions: begun or passed by this process, or failed in the previous leader when this process took the lease. 'name' is the string used to identify the lease.",
             &["name", "result"],
         );
-        let of = |result: &str| counters.with(&[name, result]);
+        let of = |result: &str| counters.with_label_values(&[name, result]);
         Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
     }
 }
 
 /// The metrics of one election, labelled with the name of its Lease.
 pub(super) struct ElectionMetrics {
-    pub(super) leading: Gauge,
+    pub(super) leading_gauge: Gauge,
     /// 1 while the Lease is held for a hand-over.
-    pub(super) held: Gauge,
-    pub(super) slow_path: Counter,
+    pub(super) held_gauge: Gauge,
+    pub(super) slow_path_total: Counter,
     /// `None` without `--probation`.
-    pub(super) probations: Option<Probations>,
+    pub(super) probations: Option<ProbationCounters>,
 }
 
 impl ElectionMetrics {
-    pub(super) fn new(metrics: &Metrics, settings: &Settings) -> Self {
+    pub(super) fn new(metrics: &Metrics, settings: &ElectionSettings) -> Self {
         let name = &[&*settings.name];
         let gauge = |metric, help| {
-            let gauge = metrics.gauge(metric, Stability::Alpha, help, &["name"]).with(name);
+            let gauge = metrics.gauge(metric, Stability::Alpha, help, &["name"]).with_label_values(name);
             gauge.set(0.0);
             gauge
         };
@@ -53,8 +53,10 @@ impl ElectionMetrics {
         );
         let help = "Total number of slow path exercised in renewing leader leases. \
                     'name' is the string used to identify the lease. Please make sure to group by name.";
-        let slow_path = metrics.counter("leader_election_slowpath_total", Stability::Alpha, help, &["name"]).with(name);
-        let probations = settings.probation.as_ref().map(|_| Probations::new(metrics, &settings.name));
-        Self { leading, held, slow_path, probations }
+        let slow_path = metrics
+            .counter("leader_election_slowpath_total", Stability::Alpha, help, &["name"])
+            .with_label_values(name);
+        let probations = settings.probation.as_ref().map(|_| ProbationCounters::new(metrics, &settings.name));
+        Self { leading_gauge: leading, held_gauge: held, slow_path_total: slow_path, probations }
     }
 }

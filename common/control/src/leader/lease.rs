@@ -12,55 +12,55 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
-pub const HOLDER_OF_HOLDS: &str = "held-for-hand-over";
+pub const HOLD_IDENTITY: &str = "held-for-hand-over";
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaseRecord {
     /// `holderIdentity`; empty after a release.
     pub holder: String,
     /// `leaseDurationSeconds`: how long other candidates wait after the last change.
     pub duration_seconds: i64,
     /// `acquireTime`: the start of the holder's leadership.
-    pub acquired: Option<Timestamp>,
+    pub acquire_time: Option<Timestamp>,
     /// `renewTime`: the last renewal, by the holder's clock.
-    pub renewed: Option<Timestamp>,
+    pub renew_time: Option<Timestamp>,
     /// `leaseTransitions`: the number of changes of the holder.
     pub transitions: i64,
 }
 
-impl Record {
+impl LeaseRecord {
     /// Whether the records are equal as upstream compares them: with times in whole seconds.
-    pub(super) fn looks_like(&self, other: &Self) -> bool {
+    pub(super) fn equals_in_seconds(&self, other: &Self) -> bool {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
         self.holder == other.holder
             && self.duration_seconds == other.duration_seconds
-            && seconds(self.acquired) == seconds(other.acquired)
-            && seconds(self.renewed) == seconds(other.renewed)
+            && seconds(self.acquire_time) == seconds(other.acquire_time)
+            && seconds(self.renew_time) == seconds(other.renew_time)
             && self.transitions == other.transitions
     }
 
-    pub(super) fn duration(&self) -> Duration {
+    pub(super) fn stated_duration(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.duration_seconds).unwrap_or(0))
     }
 
     /// Whether an operator holds the Lease for a hand-over. Such a Lease never expires.
     pub fn is_hold(&self) -> bool {
-        self.holder == HOLDER_OF_HOLDS
+        self.holder == HOLD_IDENTITY
     }
 }
 
 /// A Lease: its metadata as the server sent them, and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lease {
+pub struct LeaseObject {
     /// Members of `metadata` as received, without `managedFields`. A write sends them back, so that unknown members stay.
     pub metadata: Map<String, Value>,
     /// The fields of `spec` that this crate knows. A write drops other fields.
-    pub record: Record,
+    pub record: LeaseRecord,
 }
 
 /// Encodes a Lease for a write. The body contains all five fields of the record, even an empty holder.
-pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
+pub(super) fn encode_lease(namespace: &str, name: &str, lease: &LeaseObject) -> Value {
     let mut metadata = lease.metadata.clone();
     metadata.insert("namespace".to_owned(), json!(namespace));
     metadata.insert("name".to_owned(), json!(name));
@@ -69,8 +69,8 @@ pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     let spec = LeaseSpec {
         holder_identity: Some(record.holder.clone()),
         lease_duration_seconds: number(record.duration_seconds),
-        acquire_time: record.acquired.map(MicroTime),
-        renew_time: record.renewed.map(MicroTime),
+        acquire_time: record.acquire_time.map(MicroTime),
+        renew_time: record.renew_time.map(MicroTime),
         lease_transitions: number(record.transitions),
         ..LeaseSpec::default()
     };
@@ -78,7 +78,7 @@ pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
 }
 
 /// Decodes a Lease. Missing fields count as empty.
-pub(super) fn read(bytes: &[u8]) -> Result<Lease, String> {
+pub(super) fn decode_lease(bytes: &[u8]) -> Result<LeaseObject, String> {
     /// A Lease with undecoded metadata, so that a write sends back unknown members.
     #[derive(Deserialize)]
     struct Received {
@@ -89,12 +89,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Lease, String> {
     let Received { mut metadata, spec } =
         serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
     metadata.remove("managedFields");
-    let record = Record {
+    let record = LeaseRecord {
         holder: spec.holder_identity.unwrap_or_default(),
         duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
-        acquired: spec.acquire_time.map(|time| time.0),
-        renewed: spec.renew_time.map(|time| time.0),
+        acquire_time: spec.acquire_time.map(|time| time.0),
+        renew_time: spec.renew_time.map(|time| time.0),
         transitions: spec.lease_transitions.unwrap_or_default().into(),
     };
-    Ok(Lease { metadata, record })
+    Ok(LeaseObject { metadata, record })
 }

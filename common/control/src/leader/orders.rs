@@ -4,9 +4,9 @@ use tokio::sync::watch as channel;
 
 /// The goal of an election. Later variants replace earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Order {
+pub(super) enum ElectionOrder {
     /// Acquire the Lease and lead.
-    Stand,
+    Lead,
     /// Do not start to lead. A leader keeps the Lease until `Release`.
     Drain,
     /// Release the Lease.
@@ -15,31 +15,31 @@ pub(super) enum Order {
 
 /// A handle that ends an election. Dropping the handle does not end the election.
 #[derive(Clone, Debug)]
-pub struct Stop(pub(super) channel::Sender<Order>);
+pub struct ElectionStop(pub(super) channel::Sender<ElectionOrder>);
 
-impl Stop {
+impl ElectionStop {
     /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease for the work in progress.
     pub fn drain(&self) {
         self.0.send_if_modified(|order| {
-            let rises = *order < Order::Drain;
-            *order = (*order).max(Order::Drain);
+            let rises = *order < ElectionOrder::Drain;
+            *order = (*order).max(ElectionOrder::Drain);
             rises
         });
     }
 
     /// Ends leadership and releases the Lease. The caller ensures that nothing in this process can still write.
     pub fn release(&self) {
-        self.0.send_replace(Order::Release);
+        self.0.send_replace(ElectionOrder::Release);
     }
 }
 
 /// A handle that reports when a standby of another version asks for the Lease of this process.
 #[derive(Clone, Debug)]
-pub struct Question(pub(super) channel::Receiver<bool>);
+pub struct StandbyRequest(pub(super) channel::Receiver<bool>);
 
-impl Question {
-    /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with [`Stop`].
-    pub async fn asked(mut self) {
+impl StandbyRequest {
+    /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with [`ElectionStop`].
+    pub async fn wait_for_request(mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
             // No standby can ask an election that has ended.
             std::future::pending::<()>().await;

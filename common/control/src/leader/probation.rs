@@ -8,7 +8,7 @@
 //!                                                 ▼                                              │ without other candidates
 //!                                              failed ───────────────────────────────────────────┘
 //! ```
-//! Only candidates with a [`Probation`] read or write these annotations. The annotations describe one term: a holder, and the
+//! Only candidates with a [`ProbationSettings`] read or write these annotations. The annotations describe one term: a holder, and the
 //! number of transitions at its start. A holder that does not know the annotations leaves them in place. Its own term has another
 //! number, so that the annotations are recognized as outdated.
 
@@ -17,39 +17,39 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::lease::{Lease, Record};
+use super::lease::{LeaseObject, LeaseRecord};
 use crate::duration;
 
 /// Annotation with the term that the other annotations describe: JSON with the holder and the number of transitions.
-pub const TERM: &str = "nonet/term";
+pub const TERM_ANNOTATION: &str = "nonet/term";
 /// Annotation with the version of the leader.
-pub const VERSION: &str = "nonet/version";
+pub const VERSION_ANNOTATION: &str = "nonet/version";
 /// Annotation with the proven versions that led before, separated by commas, the latest first.
-pub const PRECEDED_BY: &str = "nonet/preceded-by";
+pub const PREDECESSORS_ANNOTATION: &str = "nonet/preceded-by";
 /// Annotation with the time that the leader has to lead until its version is proven. Absent if the version is proven.
-pub const PROBATION: &str = "nonet/probation";
+pub const PROBATION_ANNOTATION: &str = "nonet/probation";
 /// Annotation with the versions that failed, the latest first: they crashed or lost the Lease on probation, or did not take a
 /// Lease that was reserved for them.
-pub const FAILED: &str = "nonet/failed";
+pub const FAILED_VERSIONS_ANNOTATION: &str = "nonet/failed";
 /// Annotation with the standby that asks for the Lease, as JSON.
-pub const ASKS: &str = "nonet/asks";
+pub const APPLICANT_ANNOTATION: &str = "nonet/asks";
 /// Annotation with the standby that is to take the released Lease, as JSON.
-pub const RESERVED: &str = "nonet/reserved";
+pub const RESERVATION_ANNOTATION: &str = "nonet/reserved";
 
 /// How long other candidates leave a reserved Lease to the standby that has asked for it.
-pub const RESERVATION: Duration = Duration::from_secs(5);
+pub const RESERVATION_TIME: Duration = Duration::from_secs(5);
 /// How many lease durations a failed version leaves an available Lease to other candidates.
-const HOLDS_BACK: u32 = 2;
+const FAILED_VERSION_LEASE_DURATIONS: u32 = 2;
 /// The most versions that an annotation lists.
-const LISTED: usize = 8;
+const MAX_LISTED_VERSIONS: usize = 8;
 
 /// The version of a candidate, and the length of a probation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probation {
+pub struct ProbationSettings {
     /// Version of the program with its commit. Contains neither commas nor white space.
     pub version: String,
     /// How long a new version has to lead until it is proven.
-    pub time: Duration,
+    pub probation_time: Duration,
 }
 
 /// A standby that asks for the Lease.
@@ -57,203 +57,230 @@ pub struct Probation {
 pub struct Applicant {
     /// Holder identity of the standby.
     pub identity: String,
-    /// Version of the standby, in the form of [`Probation::version`].
+    /// Version of the standby, in the form of [`ProbationSettings::version`].
     pub version: String,
 }
 
-/// The identity of a term, as in the annotation [`TERM`].
+/// The identity of a term, as in the annotation [`TERM_ANNOTATION`].
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Office {
+struct TermIdentity {
     holder: String,
     transitions: i64,
 }
 
 /// The version of one leader, and the versions of its predecessors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Term {
+pub struct LeaderTerm {
     /// Version of the leader.
     pub version: String,
     /// Proven versions that led before, the latest first.
-    pub preceded_by: Vec<String>,
+    pub proven_predecessors: Vec<String>,
     /// True until the version of the leader is proven.
-    pub on_probation: bool,
+    pub is_on_probation: bool,
 }
 
 /// The decoded annotations of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Annotations {
+pub struct LeaseAnnotations {
     /// The term of the holder; for a released Lease, of its last holder. `None` if that holder recorded no version.
-    pub term: Option<Term>,
+    pub term: Option<LeaderTerm>,
     /// Versions that failed, the latest first.
-    pub failed: Vec<String>,
+    pub failed_versions: Vec<String>,
     /// The standby that asks for the Lease; `None` if no standby asks.
-    pub asks: Option<Applicant>,
+    pub applicant: Option<Applicant>,
     /// The standby that is to take the released Lease; `None` if all candidates may take it.
     pub reserved_for: Option<Applicant>,
 }
 
-impl Annotations {
+impl LeaseAnnotations {
     /// Decodes the annotations of a Lease. Annotations of an earlier term are ignored, except for the failed versions.
-    pub fn read(lease: &Lease) -> Self {
+    pub fn from_lease(lease: &LeaseObject) -> Self {
         let Some(all) = lease.metadata.get("annotations").and_then(Value::as_object) else { return Self::default() };
         let text = |key: &str| all.get(key).and_then(Value::as_str);
-        let failed = list(text(FAILED));
+        let failed = split_versions(text(FAILED_VERSIONS_ANNOTATION));
         // The annotations count if they describe the term of the current holder, or of the last holder before the release.
         let record = &lease.record;
-        let is_of = |office: Office| {
+        let is_of = |office: TermIdentity| {
             office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
         };
-        if !text(TERM).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
-            return Self { failed, ..Self::default() };
+        if !text(TERM_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
+            return Self { failed_versions: failed, ..Self::default() };
         }
-        let term = text(VERSION).map(|version| Term {
+        let term = text(VERSION_ANNOTATION).map(|version| LeaderTerm {
             version: version.to_owned(),
-            preceded_by: list(text(PRECEDED_BY)),
-            on_probation: text(PROBATION).is_some(),
+            proven_predecessors: split_versions(text(PREDECESSORS_ANNOTATION)),
+            is_on_probation: text(PROBATION_ANNOTATION).is_some(),
         });
         let applicant = |key| text(key).and_then(|text| serde_json::from_str(text).ok());
-        Self { term, failed, asks: applicant(ASKS), reserved_for: applicant(RESERVED) }
+        Self {
+            term,
+            failed_versions: failed,
+            applicant: applicant(APPLICANT_ANNOTATION),
+            reserved_for: applicant(RESERVATION_ANNOTATION),
+        }
     }
 
     /// Returns the relation of a version to a Lease that this process does not hold.
-    pub fn standing_of(&self, version: &str) -> Standing {
-        let has_failed = self.failed.iter().any(|failed| failed == version);
+    pub fn version_standing(&self, version: &str) -> VersionStanding {
+        let has_failed = self.failed_versions.iter().any(|failed| failed == version);
         match &self.term {
-            _ if has_failed => Standing::Failed,
-            None => Standing::Unrelated,
-            Some(term) if term.version == version && term.on_probation => Standing::OnProbation,
-            Some(term) if term.version == version || term.has_followed(version) => Standing::Proven,
-            Some(term) => Standing::New { leader: term.version.clone(), leader_on_probation: term.on_probation },
+            _ if has_failed => VersionStanding::FailedProbation,
+            None => VersionStanding::VersionsIgnored,
+            Some(term) if term.version == version && term.is_on_probation => VersionStanding::OnProbation,
+            Some(term) if term.version == version || term.has_predecessor(version) => VersionStanding::Proven,
+            Some(term) => VersionStanding::NotLedYet {
+                leader_version: term.version.clone(),
+                is_leader_on_probation: term.is_on_probation,
+            },
         }
     }
 
     /// Returns the standby that has asked for the Lease and may have it; `None` if there is none.
-    pub fn successor(&self) -> Option<&Applicant> {
-        self.asks.as_ref().filter(|applicant| self.standing_of(&applicant.version).may_ask())
+    pub fn permitted_applicant(&self) -> Option<&Applicant> {
+        self.applicant.as_ref().filter(|applicant| self.version_standing(&applicant.version).may_ask())
     }
 
     /// Returns how long a candidate leaves an available Lease to other candidates.
     ///
     /// A version that failed, or that has just crashed on probation, waits for other candidates and takes the Lease if there are
     /// none.
-    pub fn restraint(&self, identity: &str, version: &str, record: &Record, lease_duration: Duration) -> Duration {
+    pub fn take_over_delay(
+        &self,
+        identity: &str,
+        version: &str,
+        record: &LeaseRecord,
+        lease_duration: Duration,
+    ) -> Duration {
         let released = record.holder.is_empty();
         let is_reserved = released && self.reserved_for.as_ref().is_some_and(|heir| heir.identity != identity);
-        let has_died = !released && self.failure(record) == Some(version);
-        let reservation = if is_reserved { RESERVATION } else { Duration::ZERO };
-        let unproven = has_died || self.standing_of(version) == Standing::Failed;
-        reservation.max(if unproven { lease_duration * HOLDS_BACK } else { Duration::ZERO })
+        let has_died = !released && self.version_failed_by_take_over(record) == Some(version);
+        let reservation = if is_reserved { RESERVATION_TIME } else { Duration::ZERO };
+        let unproven = has_died || self.version_standing(version) == VersionStanding::FailedProbation;
+        reservation.max(if unproven { lease_duration * FAILED_VERSION_LEASE_DURATIONS } else { Duration::ZERO })
     }
 
     /// Returns the version that fails if a candidate of another version takes the Lease in the state `record`.
     ///
     /// A leader on probation that released the Lease was stopped, which says nothing about its version.
-    fn failure(&self, record: &Record) -> Option<&str> {
+    fn version_failed_by_take_over(&self, record: &LeaseRecord) -> Option<&str> {
         if record.holder.is_empty() {
             return self.reserved_for.as_ref().map(|heir| &*heir.version);
         }
-        self.term.as_ref().filter(|term| term.on_probation).map(|term| &*term.version)
+        self.term.as_ref().filter(|term| term.is_on_probation).map(|term| &*term.version)
     }
 
     /// Returns the term that begins when a candidate of `version` takes the Lease in the state `record`.
-    pub fn accession(&self, version: &str, record: &Record) -> Accession {
-        let condemned = self.failure(record).filter(|failed| *failed != version).map(str::to_owned);
-        let failed: Vec<_> =
-            condemned.iter().chain(self.failed.iter().filter(|v| Some(*v) != condemned.as_ref())).cloned().collect();
+    pub fn next_term(&self, version: &str, record: &LeaseRecord) -> NewTerm {
+        let condemned = self.version_failed_by_take_over(record).filter(|failed| *failed != version).map(str::to_owned);
+        let failed: Vec<_> = condemned
+            .iter()
+            .chain(self.failed_versions.iter().filter(|v| Some(*v) != condemned.as_ref()))
+            .cloned()
+            .collect();
         let is_failed = |version: &str| failed.iter().any(|failed| failed == version);
         let (before, follows): (Vec<&String>, bool) = match &self.term {
             None => (Vec::new(), true),
-            Some(last) if last.version == version => (last.preceded_by.iter().collect(), !last.on_probation),
+            Some(last) if last.version == version => (last.proven_predecessors.iter().collect(), !last.is_on_probation),
             Some(last) => {
-                let proven = (!last.on_probation).then_some(&last.version);
-                (proven.into_iter().chain(&last.preceded_by).collect(), last.has_followed(version))
+                let proven = (!last.is_on_probation).then_some(&last.version);
+                (proven.into_iter().chain(&last.proven_predecessors).collect(), last.has_predecessor(version))
             }
         };
-        let preceded_by = before.into_iter().filter(|v| *v != version && !is_failed(v)).take(LISTED).cloned().collect();
+        let preceded_by =
+            before.into_iter().filter(|v| *v != version && !is_failed(v)).take(MAX_LISTED_VERSIONS).cloned().collect();
         let on_probation = !follows || is_failed(version);
-        let term = Term { version: version.to_owned(), preceded_by, on_probation };
-        Accession { term, failed: failed.into_iter().take(LISTED).collect(), condemned }
+        let term =
+            LeaderTerm { version: version.to_owned(), proven_predecessors: preceded_by, is_on_probation: on_probation };
+        NewTerm {
+            term,
+            failed_versions: failed.into_iter().take(MAX_LISTED_VERSIONS).collect(),
+            newly_failed_version: condemned,
+        }
     }
 }
 
-impl Term {
-    fn has_followed(&self, version: &str) -> bool {
-        self.preceded_by.iter().any(|before| before == version)
+impl LeaderTerm {
+    fn has_predecessor(&self, version: &str) -> bool {
+        self.proven_predecessors.iter().any(|before| before == version)
     }
 }
 
 /// The relation between a version and the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum VersionStanding {
     /// The last holder recorded no version, so that versions do not matter.
-    Unrelated,
+    VersionsIgnored,
     /// The proven version of the leader, or a proven version that led before. Its candidates may take over at any time.
     Proven,
     /// The leader's version, which is not proven yet.
     OnProbation,
     /// The version crashed or lost the Lease on probation, or did not take a Lease that was reserved for it.
-    Failed,
+    FailedProbation,
     /// The version has not led yet.
-    New {
+    NotLedYet {
         /// Version of the leader.
-        leader: String,
+        leader_version: String,
         /// True until the version of the leader is proven.
-        leader_on_probation: bool,
+        is_leader_on_probation: bool,
     },
 }
 
-impl Standing {
+impl VersionStanding {
     /// Whether a standby of this version may ask for the Lease. No standby asks a leader on probation.
     pub fn may_ask(&self) -> bool {
-        matches!(self, Self::New { leader_on_probation: false, .. })
+        matches!(self, Self::NotLedYet { is_leader_on_probation: false, .. })
     }
 }
 
 /// The content of a new leader's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accession {
+pub struct NewTerm {
     /// The term of the new leader.
-    pub term: Term,
+    pub term: LeaderTerm,
     /// Versions that failed, the latest first.
-    pub failed: Vec<String>,
+    pub failed_versions: Vec<String>,
     /// The version that failed in the term before; `None` if the version of that term did not fail.
-    pub condemned: Option<String>,
+    pub newly_failed_version: Option<String>,
 }
 
 /// Writes the annotations of a leader's term into its Lease. The record of the Lease must already describe the term.
 ///
 /// Removes the request of a standby and the reservation, and removes a proven version from the failed versions.
-pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
-    let mut failed = Annotations::read(lease).failed;
-    failed.retain(|version| term.on_probation || *version != term.version);
-    let office = Office { holder: lease.record.holder.clone(), transitions: lease.record.transitions };
-    annotate(lease, ASKS, None);
-    annotate(lease, RESERVED, None);
-    annotate(lease, TERM, Some(json!(office).to_string()));
-    annotate(lease, VERSION, Some(term.version.clone()));
-    annotate(lease, PRECEDED_BY, joined(&term.preceded_by));
-    annotate(lease, PROBATION, term.on_probation.then(|| duration::format(probation.time)));
-    annotate(lease, FAILED, joined(&failed));
+pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &ProbationSettings) {
+    let mut failed = LeaseAnnotations::from_lease(lease).failed_versions;
+    failed.retain(|version| term.is_on_probation || *version != term.version);
+    let office = TermIdentity { holder: lease.record.holder.clone(), transitions: lease.record.transitions };
+    set_annotation(lease, APPLICANT_ANNOTATION, None);
+    set_annotation(lease, RESERVATION_ANNOTATION, None);
+    set_annotation(lease, TERM_ANNOTATION, Some(json!(office).to_string()));
+    set_annotation(lease, VERSION_ANNOTATION, Some(term.version.clone()));
+    set_annotation(lease, PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessors));
+    set_annotation(
+        lease,
+        PROBATION_ANNOTATION,
+        term.is_on_probation.then(|| duration::format(probation.probation_time)),
+    );
+    set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(&failed));
 }
 
 /// Replaces the list of failed versions in a Lease.
-pub fn condemn(lease: &mut Lease, failed: &[String]) {
-    annotate(lease, FAILED, joined(failed));
+pub fn write_failed_versions(lease: &mut LeaseObject, failed: &[String]) {
+    set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(failed));
 }
 
 /// Writes a standby's request into the Lease of another holder.
-pub fn ask(lease: &mut Lease, applicant: &Applicant) {
-    annotate(lease, ASKS, Some(json!(applicant).to_string()));
+pub fn write_request(lease: &mut LeaseObject, applicant: &Applicant) {
+    set_annotation(lease, APPLICANT_ANNOTATION, Some(json!(applicant).to_string()));
 }
 
 /// Writes a reservation into a Lease that is about to be released; removes an old one if `heir` is `None`.
-pub fn reserve(lease: &mut Lease, heir: Option<&Applicant>) {
-    annotate(lease, ASKS, None);
-    annotate(lease, RESERVED, heir.map(|heir| json!(heir).to_string()));
+pub fn write_reservation(lease: &mut LeaseObject, heir: Option<&Applicant>) {
+    set_annotation(lease, APPLICANT_ANNOTATION, None);
+    set_annotation(lease, RESERVATION_ANNOTATION, heir.map(|heir| json!(heir).to_string()));
 }
 
 /// Sets an annotation, or removes it if `value` is `None`.
-fn annotate(lease: &mut Lease, key: &str, value: Option<String>) {
+fn set_annotation(lease: &mut LeaseObject, key: &str, value: Option<String>) {
     match (lease.metadata.get_mut("annotations").and_then(Value::as_object_mut), value) {
         (Some(all), Some(value)) => drop(all.insert(key.to_owned(), Value::String(value))),
         (Some(all), None) => drop(all.remove(key)),
@@ -262,12 +289,12 @@ fn annotate(lease: &mut Lease, key: &str, value: Option<String>) {
     }
 }
 
-fn list(text: Option<&str>) -> Vec<String> {
+fn split_versions(text: Option<&str>) -> Vec<String> {
     let versions = text.unwrap_or_default().split(',').map(str::trim).filter(|version| !version.is_empty());
     versions.map(str::to_owned).collect()
 }
 
-fn joined(versions: &[String]) -> Option<String> {
+fn join_versions(versions: &[String]) -> Option<String> {
     (!versions.is_empty()).then(|| versions.join(","))
 }
 
@@ -280,8 +307,12 @@ mod tests {
     const C: &str = "1.2.0+c";
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn term(version: &str, preceded_by: &[&str], on_probation: bool) -> Term {
-        Term { version: version.to_owned(), preceded_by: owned(preceded_by), on_probation }
+    fn term(version: &str, preceded_by: &[&str], on_probation: bool) -> LeaderTerm {
+        LeaderTerm {
+            version: version.to_owned(),
+            proven_predecessors: owned(preceded_by),
+            is_on_probation: on_probation,
+        }
     }
 
     fn owned(versions: &[&str]) -> Vec<String> {
@@ -292,25 +323,25 @@ mod tests {
         Applicant { identity: identity.to_owned(), version: version.to_owned() }
     }
 
-    fn record(holder: &str) -> Record {
-        Record { holder: holder.to_owned(), transitions: 4, ..Record::default() }
+    fn record(holder: &str) -> LeaseRecord {
+        LeaseRecord { holder: holder.to_owned(), transitions: 4, ..LeaseRecord::default() }
     }
 
-    fn probation(version: &str) -> Probation {
-        Probation { version: version.to_owned(), time: Duration::from_mins(1) }
+    fn probation(version: &str) -> ProbationSettings {
+        ProbationSettings { version: version.to_owned(), probation_time: Duration::from_mins(1) }
     }
 
     /// Returns a Lease with this holder and the annotations of this term.
-    fn signed(holder: &str, term: &Term) -> Lease {
-        let mut lease = Lease { record: record(holder), ..Lease::default() };
-        sign(&mut lease, term, &probation(&term.version));
+    fn signed(holder: &str, term: &LeaderTerm) -> LeaseObject {
+        let mut lease = LeaseObject { record: record(holder), ..LeaseObject::default() };
+        write_term(&mut lease, term, &probation(&term.version));
         lease
     }
 
     #[test]
     fn annotations_of_a_leader_are_readable_by_people_and_decode_to_the_same_term() {
         let mut lease = signed("b", &term(B, &[A, C], true));
-        condemn(&mut lease, &owned(&["0.9.0+z"]));
+        write_failed_versions(&mut lease, &owned(&["0.9.0+z"]));
         assert_eq!(
             lease.metadata["annotations"],
             json!({
@@ -321,10 +352,13 @@ mod tests {
                 "nonet/failed": "0.9.0+z",
             })
         );
-        let read = Annotations::read(&lease);
+        let read = LeaseAnnotations::from_lease(&lease);
         let failed = owned(&["0.9.0+z"]);
         let term = term(B, &[A, C], true);
-        assert_eq!(read, Annotations { term: Some(term), failed, asks: None, reserved_for: None });
+        assert_eq!(
+            read,
+            LeaseAnnotations { term: Some(term), failed_versions: failed, applicant: None, reserved_for: None }
+        );
     }
 
     #[test]
@@ -332,60 +366,67 @@ mod tests {
         for before in [json!({"team": "x"}), json!(null), json!("odd"), json!({})] {
             let kept = before.get("team").cloned();
             let metadata = [("annotations".to_owned(), before)].into_iter().collect();
-            let mut lease = Lease { metadata, record: record("a") };
-            assert_eq!(Annotations::read(&lease), Annotations::default());
-            sign(&mut lease, &term(A, &[], false), &probation(A));
+            let mut lease = LeaseObject { metadata, record: record("a") };
+            assert_eq!(LeaseAnnotations::from_lease(&lease), LeaseAnnotations::default());
+            write_term(&mut lease, &term(A, &[], false), &probation(A));
             assert_eq!(lease.metadata["annotations"].get("team").cloned(), kept);
-            assert_eq!(Annotations::read(&lease).term, Some(term(A, &[], false)));
+            assert_eq!(LeaseAnnotations::from_lease(&lease).term, Some(term(A, &[], false)));
         }
     }
 
     #[test]
     fn annotations_of_an_earlier_term_are_ignored_except_for_failures() {
         let mut lease = signed("a", &term(A, &[], true));
-        condemn(&mut lease, &owned(&[C]));
-        ask(&mut lease, &applicant("b", B));
-        assert!(Annotations::read(&lease).term.is_some() && Annotations::read(&lease).asks.is_some());
-        let outdated = Annotations { failed: owned(&[C]), ..Annotations::default() };
+        write_failed_versions(&mut lease, &owned(&[C]));
+        write_request(&mut lease, &applicant("b", B));
+        assert!(
+            LeaseAnnotations::from_lease(&lease).term.is_some()
+                && LeaseAnnotations::from_lease(&lease).applicant.is_some()
+        );
+        let outdated = LeaseAnnotations { failed_versions: owned(&[C]), ..LeaseAnnotations::default() };
         let mut taken = lease.clone();
-        taken.record = Record { transitions: 5, ..record("foreign") };
-        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken the Lease");
+        taken.record = LeaseRecord { transitions: 5, ..record("foreign") };
+        assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "a client-go elector has taken the Lease");
         taken.record.holder.clear();
-        assert_eq!(Annotations::read(&taken), outdated, "the client-go elector has released the Lease");
+        assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "the client-go elector has released the Lease");
         lease.record.holder = "held-for-hand-over".to_owned();
-        assert_eq!(Annotations::read(&lease), outdated, "kubectl has changed the holder and nothing else");
+        assert_eq!(LeaseAnnotations::from_lease(&lease), outdated, "kubectl has changed the holder and nothing else");
         lease.record.holder.clear();
-        assert!(Annotations::read(&lease).term.is_some(), "its holder has released the Lease");
+        assert!(LeaseAnnotations::from_lease(&lease).term.is_some(), "its holder has released the Lease");
     }
 
     #[test]
     fn the_standing_of_a_version_follows_from_the_last_term_and_the_failures() {
-        let proven = |leader: &str| Standing::New { leader: leader.to_owned(), leader_on_probation: false };
+        let proven = |leader: &str| VersionStanding::NotLedYet {
+            leader_version: leader.to_owned(),
+            is_leader_on_probation: false,
+        };
         for (leader, failed, version, expected, asks) in [
-            (None, &[][..], A, Standing::Unrelated, false),
-            (None, &[A], A, Standing::Failed, false),
-            (Some(term(A, &[], false)), &[], A, Standing::Proven, false),
-            (Some(term(A, &[], true)), &[], A, Standing::OnProbation, false),
-            (Some(term(A, &[], true)), &[A], A, Standing::Failed, false),
-            (Some(term(B, &[A], false)), &[], A, Standing::Proven, false),
-            (Some(term(B, &[A], true)), &[], A, Standing::Proven, false),
+            (None, &[][..], A, VersionStanding::VersionsIgnored, false),
+            (None, &[A], A, VersionStanding::FailedProbation, false),
+            (Some(term(A, &[], false)), &[], A, VersionStanding::Proven, false),
+            (Some(term(A, &[], true)), &[], A, VersionStanding::OnProbation, false),
+            (Some(term(A, &[], true)), &[A], A, VersionStanding::FailedProbation, false),
+            (Some(term(B, &[A], false)), &[], A, VersionStanding::Proven, false),
+            (Some(term(B, &[A], true)), &[], A, VersionStanding::Proven, false),
             (Some(term(A, &[], false)), &[], B, proven(A), true),
             (Some(term(A, &[], false)), &[C], B, proven(A), true),
-            (Some(term(A, &[], false)), &[B], B, Standing::Failed, false),
-            (Some(term(A, &[C, B], false)), &[], B, Standing::Proven, false),
+            (Some(term(A, &[], false)), &[B], B, VersionStanding::FailedProbation, false),
+            (Some(term(A, &[C, B], false)), &[], B, VersionStanding::Proven, false),
             (
                 Some(term(B, &[A], true)),
                 &[],
                 C,
-                Standing::New { leader: B.to_owned(), leader_on_probation: true },
+                VersionStanding::NotLedYet { leader_version: B.to_owned(), is_leader_on_probation: true },
                 false,
             ),
         ] {
-            let annotations = Annotations { term: leader, failed: owned(failed), ..Annotations::default() };
-            let standing = annotations.standing_of(version);
+            let annotations =
+                LeaseAnnotations { term: leader, failed_versions: owned(failed), ..LeaseAnnotations::default() };
+            let standing = annotations.version_standing(version);
             assert_eq!((standing.clone(), standing.may_ask()), (expected, asks), "{version} at {annotations:?}");
-            let asked = Annotations { asks: Some(applicant("x", version)), ..annotations };
-            assert_eq!(asked.successor().is_some(), asks, "a leader grants permitted requests: {asked:?}");
+            let asked = LeaseAnnotations { applicant: Some(applicant("x", version)), ..annotations };
+            assert_eq!(asked.permitted_applicant().is_some(), asks, "a leader grants permitted requests: {asked:?}");
         }
     }
 
@@ -416,52 +457,52 @@ mod tests {
             (Some(term(A, &[], false)), false, &[B], B, term(B, &[A], true), None),
         ] {
             let holder = if released { "" } else { "x" };
-            let found = Annotations { term: last, failed: owned(failed), ..Annotations::default() };
-            let accession = found.accession(version, &record(holder));
+            let found = LeaseAnnotations { term: last, failed_versions: owned(failed), ..LeaseAnnotations::default() };
+            let accession = found.next_term(version, &record(holder));
             assert_eq!(accession.term, expected, "{version} after {found:?}");
-            assert_eq!(accession.condemned.as_deref(), condemned, "{version} after {found:?}");
+            assert_eq!(accession.newly_failed_version.as_deref(), condemned, "{version} after {found:?}");
             let all: Vec<_> = condemned.iter().chain(failed).map(|version| (*version).to_owned()).collect();
-            assert_eq!(accession.failed, all);
+            assert_eq!(accession.failed_versions, all);
         }
     }
 
     #[test]
     fn a_version_that_does_not_take_its_reserved_lease_has_failed() {
         let reserved_for = Some(applicant("b", B));
-        let found = Annotations { term: Some(term(A, &[], false)), reserved_for, ..Annotations::default() };
-        assert_eq!(found.accession(A, &record("")).condemned.as_deref(), Some(B));
-        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica has taken the Lease");
-        assert_eq!(found.accession(B, &record("")).term, term(B, &[A], true));
+        let found = LeaseAnnotations { term: Some(term(A, &[], false)), reserved_for, ..LeaseAnnotations::default() };
+        assert_eq!(found.next_term(A, &record("")).newly_failed_version.as_deref(), Some(B));
+        assert_eq!(found.next_term(B, &record("")).newly_failed_version, None, "another replica has taken the Lease");
+        assert_eq!(found.next_term(B, &record("")).term, term(B, &[A], true));
     }
 
     #[test]
     fn failed_versions_do_not_precede_and_are_listed_once_up_to_a_limit() {
-        let found = Annotations {
+        let found = LeaseAnnotations {
             term: Some(term(B, &[C, A], true)),
-            failed: owned(&[C, B, "1", "2", "3", "4", "5", "6", "7"]),
-            ..Annotations::default()
+            failed_versions: owned(&[C, B, "1", "2", "3", "4", "5", "6", "7"]),
+            ..LeaseAnnotations::default()
         };
-        let accession = found.accession(A, &record("x"));
+        let accession = found.next_term(A, &record("x"));
         assert_eq!(accession.term, term(A, &[], false));
-        assert_eq!(accession.failed, owned(&[B, C, "1", "2", "3", "4", "5", "6"]));
+        assert_eq!(accession.failed_versions, owned(&[B, C, "1", "2", "3", "4", "5", "6"]));
     }
 
     #[test]
     fn a_proven_version_is_removed_from_the_failed_versions() {
         let mut lease = signed("b", &term(B, &[A], true));
-        condemn(&mut lease, &owned(&[B, C]));
-        sign(&mut lease, &term(B, &[A], true), &probation(B));
-        assert_eq!(Annotations::read(&lease).failed, owned(&[B, C]));
-        sign(&mut lease, &term(B, &[A], false), &probation(B));
-        assert_eq!(Annotations::read(&lease).failed, owned(&[C]));
+        write_failed_versions(&mut lease, &owned(&[B, C]));
+        write_term(&mut lease, &term(B, &[A], true), &probation(B));
+        assert_eq!(LeaseAnnotations::from_lease(&lease).failed_versions, owned(&[B, C]));
+        write_term(&mut lease, &term(B, &[A], false), &probation(B));
+        assert_eq!(LeaseAnnotations::from_lease(&lease).failed_versions, owned(&[C]));
     }
 
     #[test]
     fn failed_versions_and_reservations_delay_the_take_over_of_an_available_lease() {
-        let after = |last: Term, failed: &[&str], heir: Option<&str>| Annotations {
+        let after = |last: LeaderTerm, failed: &[&str], heir: Option<&str>| LeaseAnnotations {
             term: Some(last),
-            failed: owned(failed),
-            asks: None,
+            failed_versions: owned(failed),
+            applicant: None,
             reserved_for: heir.map(|heir| applicant(heir, B)),
         };
         let proven = || term(A, &[], false);
@@ -470,8 +511,8 @@ mod tests {
             (after(proven(), &[], None), true, "a", A, Duration::ZERO),
             (after(proven(), &[], None), false, "b", B, Duration::ZERO),
             (after(proven(), &[], Some("b")), true, "b", B, Duration::ZERO),
-            (after(proven(), &[], Some("b")), true, "a", A, RESERVATION),
-            (after(proven(), &[], Some("b")), true, "b2", B, RESERVATION),
+            (after(proven(), &[], Some("b")), true, "a", A, RESERVATION_TIME),
+            (after(proven(), &[], Some("b")), true, "b2", B, RESERVATION_TIME),
             (after(proven(), &[B], None), true, "b", B, LEASE * 2),
             (after(proven(), &[B], None), false, "b", B, LEASE * 2),
             (after(dead(), &[], None), false, "a", A, Duration::ZERO),
@@ -480,7 +521,7 @@ mod tests {
             (after(dead(), &[], None), true, "b", B, Duration::ZERO),
         ] {
             let record = record(if released { "" } else { "x" });
-            assert_eq!(found.restraint(identity, version, &record, LEASE), expected, "{version} at {found:?}");
+            assert_eq!(found.take_over_delay(identity, version, &record, LEASE), expected, "{version} at {found:?}");
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::probation::Probation;
+use super::probation::ProbationSettings;
 use crate::{clock::Clock, duration};
 
 /// Upper limit of the jitter added to a wait between attempts, as a factor of the wait. Upstream:
 /// `leaderelection.JitterFactor`.
-pub(super) const JITTER: f64 = 1.2;
+pub(super) const JITTER_FACTOR: f64 = 1.2;
 
 /// The settings of one candidate: its Lease, its identity, and its timing.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ElectionSettings {
     /// `metadata.name` of the Lease.
     pub name: String,
     /// `metadata.namespace` of the Lease.
@@ -25,10 +25,10 @@ pub struct Settings {
     /// The wait between attempts, before jitter.
     pub retry_period: Duration,
     /// Version of this candidate, and length of a probation; `None` if versions do not matter.
-    pub probation: Option<Probation>,
+    pub probation: Option<ProbationSettings>,
 }
 
-impl Settings {
+impl ElectionSettings {
     /// Creates settings with upstream's timing: 15s lease duration, 10s renew deadline, 2s retry period.
     pub fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Settings {
     }
 
     /// Returns the lease duration as the Lease states it: in whole seconds.
-    pub(super) fn told_duration(&self) -> Duration {
+    pub(super) fn stated_lease_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration.as_secs())
     }
 
@@ -52,13 +52,13 @@ impl Settings {
     /// Upstream compares the durations of the flags. A leader with a lease duration of 10.9s may then write for the 10.5s of its
     /// renew deadline, while other candidates wait only for the 10s that its Lease states. This check uses the duration that the
     /// Lease states.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check_timing(&self) -> Result<(), String> {
         let [lease, deadline, retry] =
             [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
         if self.retry_period.is_zero() || self.renew_deadline.is_zero() || self.lease_duration.is_zero() {
             return Err("lease duration, renew deadline and retry period must be greater than zero".to_owned());
         }
-        let told = self.told_duration();
+        let told = self.stated_lease_duration();
         if told.is_zero() {
             return Err(format!("lease duration ({lease}) must be at least 1s"));
         }
@@ -66,8 +66,8 @@ impl Settings {
             let whole = if told == self.lease_duration { "" } else { ", which the lease states in whole seconds," };
             return Err(format!("lease duration ({lease}){whole} must be greater than renew deadline ({deadline})"));
         }
-        if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
-            let least = format!("{JITTER} times the retry period ({retry})");
+        if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) {
+            let least = format!("{JITTER_FACTOR} times the retry period ({retry})");
             return Err(format!("renew deadline ({deadline}) must be greater than {least}"));
         }
         Ok(())
@@ -80,6 +80,6 @@ impl Settings {
 }
 
 /// Returns a holder identity that is unique for each start: `<hostname>_<uuid>`.
-pub fn identity(hostname: &str, clock: &Clock) -> String {
+pub fn new_holder_identity(hostname: &str, clock: &Clock) -> String {
     format!("{hostname}_{}", clock.uuid())
 }

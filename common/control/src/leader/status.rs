@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{
-    SECOND_WRITER_EXPECTED_UNTIL, Settings,
-    lease::Lease,
-    probation::{self, Annotations, Probation, Standing},
+    ElectionSettings, SECOND_WRITER_EXPECTED_UNTIL,
+    lease::LeaseObject,
+    probation::{self, LeaseAnnotations, ProbationSettings, VersionStanding},
 };
 use crate::{
     clock::{Clock, Instant},
     duration,
     events::ObjectRef,
     intern::Text,
-    meta::{Uid, Version},
+    meta::{ResourceVersion, Uid},
 };
 
 /// Grace after the Lease has expired before the health check fails.
@@ -24,25 +24,25 @@ const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
 /// A view of an election's state. Clones share the state.
 #[derive(Clone)]
-pub struct Status {
+pub struct ElectionStatus {
     /// The shared state, which the election updates after each attempt.
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<ElectionState>>,
     pub(super) clock: Clock,
-    pub(super) settings: Settings,
+    pub(super) settings: ElectionSettings,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    pub(super) leading: bool,
-    pub(super) renewed: Option<Instant>,
+pub(super) struct ElectionState {
+    pub(super) is_leading: bool,
+    pub(super) renewed_at: Option<Instant>,
     pub(super) last_error: String,
     /// The start of this leader's probation; `None` if this process is not on probation.
-    pub(super) on_probation_since: Option<Instant>,
+    pub(super) probation_began: Option<Instant>,
     /// The Lease as last read or written.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<LeaseObject>,
 }
 
-impl State {
+impl ElectionState {
     /// Returns the holder identity of the Lease; empty if there is no holder.
     fn holder(&self) -> &str {
         self.lease.as_ref().map_or("", |lease| &lease.record.holder)
@@ -53,10 +53,10 @@ impl State {
     }
 }
 
-impl Status {
+impl ElectionStatus {
     /// True from the acquisition of the Lease until the end of this leader's term.
     pub fn is_leading(&self) -> bool {
-        self.state.lock().leading
+        self.state.lock().is_leading
     }
 
     /// Whether an operator holds the Lease for a hand-over.
@@ -65,7 +65,7 @@ impl Status {
     }
 
     /// Returns a reference to the Lease for Events, with its last known version; `None` before the Lease was read.
-    pub fn lease(&self) -> Option<ObjectRef> {
+    pub fn lease_reference(&self) -> Option<ObjectRef> {
         let state = self.state.lock();
         let metadata = &state.lease.as_ref().filter(|lease| !lease.metadata.is_empty())?.metadata;
         let text = |key| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Status {
             namespace: Text::new(&self.settings.namespace),
             name: Text::new(&self.settings.name),
             uid: Uid::new(text("uid")),
-            version: Version::parse(text("resourceVersion")),
+            version: ResourceVersion::parse(text("resourceVersion")),
         })
     }
 
@@ -92,9 +92,9 @@ impl Status {
     }
 
     /// Returns the role of this process in the election, as a phrase for operators.
-    pub fn summary(&self) -> String {
+    pub fn role_summary(&self) -> String {
         let state = self.state.lock();
-        if state.leading {
+        if state.is_leading {
             "leads".to_owned()
         } else if state.is_held() {
             format!(
@@ -120,10 +120,10 @@ impl Status {
 
     /// Fails if this process leads and its last renewal is older than the lease duration plus 20 seconds, which means that the
     /// process hangs. A standby is always healthy.
-    pub fn healthy(&self) -> Result<(), String> {
+    pub fn check_healthy(&self) -> Result<(), String> {
         let state = self.state.lock();
-        let renewed = state.renewed.filter(|_| state.leading);
-        let late = renewed.map_or(Duration::ZERO, |at| self.clock.instant().saturating_duration_since(at));
+        let renewed = state.renewed_at.filter(|_| state.is_leading);
+        let late = renewed.map_or(Duration::ZERO, |at| self.clock.monotonic_now().saturating_duration_since(at));
         if late > self.settings.lease_duration + HEALTH_TOLERANCE {
             return Err(format!("failed election to renew leadership on lease: last renewed {}s ago", late.as_secs()));
         }
@@ -133,28 +133,28 @@ impl Status {
     /// Fails while the version of this process is not proven: on a leader on probation, and on a standby of a version that has
     /// not led or has failed. A standby is ready if it has the leader's version, or the version of a predecessor, and this
     /// version is proven: it can follow the leader at once.
-    pub fn ready(&self) -> Result<(), String> {
-        let Some(Probation { version, time }) = &self.settings.probation else { return Ok(()) };
+    pub fn check_ready(&self) -> Result<(), String> {
+        let Some(ProbationSettings { version, probation_time: time }) = &self.settings.probation else { return Ok(()) };
         let state = self.state.lock();
-        if state.leading {
-            let Some(since) = state.on_probation_since else { return Ok(()) };
-            let leads_for = Duration::from_secs(self.clock.instant().saturating_duration_since(since).as_secs());
+        if state.is_leading {
+            let Some(since) = state.probation_began else { return Ok(()) };
+            let leads_for = Duration::from_secs(self.clock.monotonic_now().saturating_duration_since(since).as_secs());
             let (leads_for, time) = (duration::format(leads_for), duration::format(*time));
             return Err(format!("on probation: leads for {leads_for} of {time}"));
         }
         let Some(lease) = &state.lease else { return Err("the Lease has not been read yet".to_owned()) };
-        match Annotations::read(lease).standing_of(version) {
-            Standing::Unrelated | Standing::Proven => Ok(()),
-            Standing::OnProbation => Err(format!("version {version} leads on probation in another replica")),
-            Standing::Failed => Err(format!(
+        match LeaseAnnotations::from_lease(lease).version_standing(version) {
+            VersionStanding::VersionsIgnored | VersionStanding::Proven => Ok(()),
+            VersionStanding::OnProbation => Err(format!("version {version} leads on probation in another replica")),
+            VersionStanding::FailedProbation => Err(format!(
                 "version {version} has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease {} {}-",
                 self.lease_arguments(),
-                probation::FAILED
+                probation::FAILED_VERSIONS_ANNOTATION
             )),
-            Standing::New { leader, leader_on_probation: false } => Err(format!(
+            VersionStanding::NotLedYet { leader_version: leader, is_leader_on_probation: false } => Err(format!(
                 "version {version} has not led yet, and asks version {leader} for the Lease once its caches are full"
             )),
-            Standing::New { leader, leader_on_probation: true } => Err(format!(
+            VersionStanding::NotLedYet { leader_version: leader, is_leader_on_probation: true } => Err(format!(
                 "version {version} has not led yet, and waits until version {leader} has passed its probation"
             )),
         }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    lease::{Lease, Record},
-    probation::{self, Annotations, Applicant, Probation, Term},
+    lease::{LeaseObject, LeaseRecord},
+    probation::{self, Applicant, LeaderTerm, LeaseAnnotations, ProbationSettings},
 };
 use crate::{
     clock::Instant,
@@ -18,128 +18,128 @@ use crate::{
 
 /// The current time on the monotonic clock and on the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct CurrentTime {
     /// Monotonic time, to measure waits.
     pub(super) instant: Instant,
     /// Wall-clock time, to write into the Lease. Never compared.
-    pub(super) wall: Timestamp,
+    pub(super) wall_clock: Timestamp,
 }
 
 /// The state that a candidate keeps between its attempts.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct CandidateMemory {
     identity: String,
     lease_duration: Duration,
     /// The Lease as last read or written, and the time since which its record has not changed.
-    observed: Option<(Lease, Instant)>,
+    observed: Option<(LeaseObject, Instant)>,
     /// The record as last read, to detect changes. Own writes do not update it.
-    read: Option<Record>,
+    last_read_record: Option<LeaseRecord>,
     /// The versions that the last holder wrote and left in the Lease at its release; `None` if the Lease contains none.
-    pub(super) left: Option<WrittenVersions>,
+    pub(super) inherited_versions: Option<WrittenVersions>,
     /// `None` if versions do not matter.
-    probation: Option<Probation>,
+    probation: Option<ProbationSettings>,
     /// Whether the loops of this candidate can lead at once. The candidate asks for the Lease only then.
-    pub(super) warm: bool,
+    pub(super) is_warm: bool,
     /// The term of this candidate as leader, set when it tries to take the Lease.
-    pub(super) term: Option<Term>,
+    pub(super) term: Option<LeaderTerm>,
     /// The version that failed in the term before, until the election has reported it.
-    pub(super) condemned: Option<String>,
+    pub(super) newly_failed_version: Option<String>,
     /// The standby that asked for the Lease and may have it, until the election has reported it.
     pub(super) applicant: Option<Applicant>,
     /// Until when a deleted Lease is left to its last leader, which may write until then; `None` if no such Lease was deleted.
-    pub(super) left_alone_until: Option<Instant>,
+    pub(super) deleted_lease_reserved_until: Option<Instant>,
 }
 
-impl Memory {
+impl CandidateMemory {
     /// Creates the memory of a candidate that has not read the Lease.
-    pub(super) fn new(identity: &str, lease_duration: Duration, probation: Option<Probation>) -> Self {
+    pub(super) fn new(identity: &str, lease_duration: Duration, probation: Option<ProbationSettings>) -> Self {
         Self {
             identity: identity.to_owned(),
             lease_duration,
             observed: None,
-            read: None,
-            left: None,
+            last_read_record: None,
+            inherited_versions: None,
             probation,
-            warm: false,
+            is_warm: false,
             term: None,
-            condemned: None,
+            newly_failed_version: None,
             applicant: None,
-            left_alone_until: None,
+            deleted_lease_reserved_until: None,
         }
     }
 
     /// Returns the Lease as last read or written; `None` before the first answer.
-    pub(super) fn lease(&self) -> Option<&Lease> {
+    pub(super) fn lease(&self) -> Option<&LeaseObject> {
         self.observed.as_ref().map(|(lease, _)| lease)
     }
 
     /// Notes a Lease that was read, and returns the time since which its record has not changed.
-    fn note(&mut self, lease: &Lease, now: Moment) -> Instant {
-        let since = match (&self.read, &self.observed) {
-            (Some(read), Some((_, since))) if read.looks_like(&lease.record) => *since,
+    fn record_read(&mut self, lease: &LeaseObject, now: CurrentTime) -> Instant {
+        let since = match (&self.last_read_record, &self.observed) {
+            (Some(read), Some((_, since))) if read.equals_in_seconds(&lease.record) => *since,
             _ => now.instant,
         };
-        self.read = Some(lease.record.clone());
+        self.last_read_record = Some(lease.record.clone());
         self.observed = Some((lease.clone(), since));
         since
     }
 
     /// Returns when the Lease of another holder expires; `None` if there is no other holder, or if the Lease is a hold.
-    fn lease_of_another_expires(&self) -> Option<Instant> {
+    fn other_lease_expires_at(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
         let is_another = !record.holder.is_empty() && record.holder != self.identity && !record.is_hold();
-        is_another.then(|| *since + record.duration())
+        is_another.then(|| *since + record.stated_duration())
     }
 
     /// Returns the record that this candidate writes when it takes the Lease.
-    fn taking(&self, now: Timestamp, transitions: i64) -> Record {
-        Record {
+    fn record_for_take_over(&self, now: Timestamp, transitions: i64) -> LeaseRecord {
+        LeaseRecord {
             holder: self.identity.clone(),
             duration_seconds: self.lease_duration.as_secs() as i64,
-            acquired: Some(now),
-            renewed: Some(now),
+            acquire_time: Some(now),
+            renew_time: Some(now),
             transitions,
         }
     }
 
     /// Writes this leader's term into the annotations of its Lease.
-    fn sign(&self, lease: &mut Lease) {
+    fn write_term(&self, lease: &mut LeaseObject) {
         if let (Some(probation), Some(term)) = (&self.probation, &self.term) {
-            probation::sign(lease, term, probation);
+            probation::write_term(lease, term, probation);
         }
     }
 
     /// Begins a term: computes the term from the Lease before the take-over, and writes its annotations into the new Lease.
-    fn accede(&mut self, found: &Annotations, record: &Record, lease: &mut Lease) {
+    fn start_term(&mut self, found: &LeaseAnnotations, record: &LeaseRecord, lease: &mut LeaseObject) {
         let Some(probation) = &self.probation else { return };
-        let accession = found.accession(&probation.version, record);
-        probation::condemn(lease, &accession.failed);
+        let accession = found.next_term(&probation.version, record);
+        probation::write_failed_versions(lease, &accession.failed_versions);
         self.term = Some(accession.term);
-        self.condemned = accession.condemned;
-        self.sign(lease);
+        self.newly_failed_version = accession.newly_failed_version;
+        self.write_term(lease);
     }
 
     /// Returns the Lease with the request of this standby for it; `None` if the standby may not ask for the Lease.
-    fn question(&self, lease: &Lease, found: &Annotations) -> Option<Lease> {
-        let probation = self.probation.as_ref().filter(|_| self.warm && found.asks.is_none())?;
+    fn lease_with_request(&self, lease: &LeaseObject, found: &LeaseAnnotations) -> Option<LeaseObject> {
+        let probation = self.probation.as_ref().filter(|_| self.is_warm && found.applicant.is_none())?;
         let mut question = lease.clone();
         let applicant = Applicant { identity: self.identity.clone(), version: probation.version.clone() };
-        probation::ask(&mut question, &applicant);
-        found.standing_of(&probation.version).may_ask().then_some(question)
+        probation::write_request(&mut question, &applicant);
+        found.version_standing(&probation.version).may_ask().then_some(question)
     }
 }
 
 /// A request of an attempt to the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Request {
+pub(super) enum ElectionRequest {
     Get,
-    Create(Lease),
+    Create(LeaseObject),
     /// Replace the Lease if its version has not changed.
-    Replace(Lease),
+    Replace(LeaseObject),
 }
 
-impl Request {
+impl ElectionRequest {
     /// Returns the verb for error messages.
     pub(super) fn verb(&self) -> &'static str {
         match self {
@@ -152,40 +152,40 @@ impl Request {
 
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
+pub(super) enum ElectionReply {
     /// The Lease as read, or as the server stored it after a write.
-    Lease(Lease),
+    Lease(LeaseObject),
     /// The Lease does not exist. Contains the error message.
-    Missing(String),
+    NotFound(String),
     /// The error message of any other failure, such as a conflict or a lost answer.
     Failed(String),
 }
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum AttemptOutcome {
     /// This candidate holds the Lease, by a write that was sent at `since`.
-    Leads { since: Instant },
+    HoldsLease { sent_at: Instant },
     /// Another candidate holds the Lease, which has not expired.
-    Held { by: String },
+    HeldByOther { holder: String },
     /// The Lease is available, and is left to other candidates for a while.
     LeftToOthers { until: Instant },
     /// The attempt failed, and the holder of the Lease is not known.
-    Failed { why: String },
+    Failed { failure: String },
 }
 
 /// One attempt to acquire or to renew the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
-    waiting_for: Waiting,
+pub(super) struct ElectionAttempt {
+    awaited_reply: AwaitedReply,
     /// Whether this candidate holds the Lease, but had to read it before the renewal.
-    pub(super) slow_path: bool,
+    pub(super) took_slow_path: bool,
     /// Whether a write has failed. The Lease is then read once more, to know its holder if it is deleted later.
-    was_refused: bool,
+    was_write_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
+enum AwaitedReply {
     /// The renewal of the remembered Lease.
     Renewal,
     /// A read of the Lease.
@@ -193,129 +193,139 @@ enum Waiting {
     /// A write that is based on a read.
     Write,
     /// A standby's request for the Lease of another holder.
-    Question,
+    RequestForLease,
 }
 
-impl Attempt {
-    fn waiting_for(waiting_for: Waiting) -> Self {
-        Self { waiting_for, slow_path: false, was_refused: false }
+impl ElectionAttempt {
+    fn waiting_for(waiting_for: AwaitedReply) -> Self {
+        Self { awaited_reply: waiting_for, took_slow_path: false, was_write_refused: false }
     }
 
     /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
-    pub(super) fn begin(memory: &Memory, now: Moment) -> (Self, Request) {
+    pub(super) fn begin(memory: &CandidateMemory, now: CurrentTime) -> (Self, ElectionRequest) {
         if let Some((lease, since)) = &memory.observed
             && lease.record.holder == memory.identity
-            && *since + lease.record.duration() > now.instant
+            && *since + lease.record.stated_duration() > now.instant
         {
             let mut renewal = lease.clone();
-            renewal.record.renewed = Some(now.wall);
+            renewal.record.renew_time = Some(now.wall_clock);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
-            memory.sign(&mut renewal);
-            return (Self::waiting_for(Waiting::Renewal), Request::Replace(renewal));
+            memory.write_term(&mut renewal);
+            return (Self::waiting_for(AwaitedReply::Renewal), ElectionRequest::Replace(renewal));
         }
-        (Self::waiting_for(Waiting::Lease), Request::Get)
+        (Self::waiting_for(AwaitedReply::Lease), ElectionRequest::Get)
     }
 
     /// Processes the answer to the request that was sent at `sent`. Returns the next request or the outcome.
-    pub(super) fn answered(
+    pub(super) fn process_reply(
         &mut self,
-        memory: &mut Memory,
-        reply: Reply,
+        memory: &mut CandidateMemory,
+        reply: ElectionReply,
         sent: Instant,
-        now: Moment,
-    ) -> ControlFlow<Ended, Request> {
-        match (self.waiting_for, reply) {
-            (Waiting::Renewal | Waiting::Write, Reply::Lease(lease)) => {
+        now: CurrentTime,
+    ) -> ControlFlow<AttemptOutcome, ElectionRequest> {
+        match (self.awaited_reply, reply) {
+            (AwaitedReply::Renewal | AwaitedReply::Write, ElectionReply::Lease(lease)) => {
                 memory.observed = Some((lease, now.instant));
-                ControlFlow::Break(Ended::Leads { since: sent })
+                ControlFlow::Break(AttemptOutcome::HoldsLease { sent_at: sent })
             }
             // A renewal may fail because the answer to an earlier renewal was lost. The holder then reads the Lease.
-            (Waiting::Renewal, Reply::Missing(_) | Reply::Failed(_)) => {
-                self.waiting_for = Waiting::Lease;
-                ControlFlow::Continue(Request::Get)
+            (AwaitedReply::Renewal, ElectionReply::NotFound(_) | ElectionReply::Failed(_)) => {
+                self.awaited_reply = AwaitedReply::Lease;
+                ControlFlow::Continue(ElectionRequest::Get)
             }
             // A failed write is not repeated in the same attempt.
-            (Waiting::Lease, Reply::Missing(why)) if self.was_refused => ControlFlow::Break(Ended::Failed { why }),
-            (Waiting::Lease, Reply::Lease(lease)) if self.was_refused => {
-                memory.note(&lease, now);
-                ControlFlow::Break(Ended::Held { by: lease.record.holder })
+            (AwaitedReply::Lease, ElectionReply::NotFound(why)) if self.was_write_refused => {
+                ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (Waiting::Lease, Reply::Missing(_)) => {
+            (AwaitedReply::Lease, ElectionReply::Lease(lease)) if self.was_write_refused => {
+                memory.record_read(&lease, now);
+                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder })
+            }
+            (AwaitedReply::Lease, ElectionReply::NotFound(_)) => {
                 // The Lease was deleted. Its leader will create the Lease again, and may write until it notices the deletion.
-                let until = memory.lease_of_another_expires().max(memory.left_alone_until);
+                let until = memory.other_lease_expires_at().max(memory.deleted_lease_reserved_until);
                 if let Some(until) = until.filter(|until| *until > now.instant) {
-                    return ControlFlow::Break(Ended::LeftToOthers { until });
+                    return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
                 }
-                self.waiting_for = Waiting::Write;
-                let mut created = Lease { metadata: Map::new(), record: memory.taking(now.wall, 0) };
-                memory.accede(&Annotations::default(), &Record::default(), &mut created);
-                ControlFlow::Continue(Request::Create(created))
+                self.awaited_reply = AwaitedReply::Write;
+                let mut created =
+                    LeaseObject { metadata: Map::new(), record: memory.record_for_take_over(now.wall_clock, 0) };
+                memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
+                ControlFlow::Continue(ElectionRequest::Create(created))
             }
-            (Waiting::Lease, Reply::Lease(lease)) => self.judge(memory, lease, now),
+            (AwaitedReply::Lease, ElectionReply::Lease(lease)) => self.decide_take_over(memory, lease, now),
             // Another candidate was faster, or the answer was lost.
-            (Waiting::Write, Reply::Failed(_) | Reply::Missing(_)) if !self.was_refused => {
-                (self.was_refused, self.waiting_for) = (true, Waiting::Lease);
-                ControlFlow::Continue(Request::Get)
+            (AwaitedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_)) if !self.was_write_refused => {
+                (self.was_write_refused, self.awaited_reply) = (true, AwaitedReply::Lease);
+                ControlFlow::Continue(ElectionRequest::Get)
             }
-            (Waiting::Lease, Reply::Failed(why)) | (Waiting::Write, Reply::Failed(why) | Reply::Missing(why)) => {
-                ControlFlow::Break(Ended::Failed { why })
+            (AwaitedReply::Lease, ElectionReply::Failed(why))
+            | (AwaitedReply::Write, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
+                ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (Waiting::Question, reply) => {
+            (AwaitedReply::RequestForLease, reply) => {
                 // The next attempt repeats a request that failed.
-                if let (Reply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
+                if let (ElectionReply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
                     *observed = lease;
                 }
                 let holder = memory.lease().map(|lease| lease.record.holder.clone());
-                ControlFlow::Break(Ended::Held { by: holder.unwrap_or_default() })
+                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: holder.unwrap_or_default() })
             }
         }
     }
 
     /// Decides whether this candidate takes or renews the Lease that it has read, or asks its holder for it.
-    fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> ControlFlow<Ended, Request> {
-        let since = memory.note(&lease, now);
+    fn decide_take_over(
+        &mut self,
+        memory: &mut CandidateMemory,
+        mut lease: LeaseObject,
+        now: CurrentTime,
+    ) -> ControlFlow<AttemptOutcome, ElectionRequest> {
+        let since = memory.record_read(&lease, now);
         let record = &lease.record.clone();
-        let found = Annotations::read(&lease);
+        let found = LeaseAnnotations::from_lease(&lease);
         let ours = record.holder == memory.identity;
-        let held = Ended::Held { by: record.holder.clone() };
+        let held = AttemptOutcome::HeldByOther { holder: record.holder.clone() };
         if record.is_hold() {
             return ControlFlow::Break(held);
         }
-        let free_at = if record.holder.is_empty() { since } else { since + record.duration() };
+        let free_at = if record.holder.is_empty() { since } else { since + record.stated_duration() };
         if !record.holder.is_empty() && !ours && free_at > now.instant {
-            let Some(question) = memory.question(&lease, &found) else { return ControlFlow::Break(held) };
-            self.waiting_for = Waiting::Question;
-            return ControlFlow::Continue(Request::Replace(question));
+            let Some(question) = memory.lease_with_request(&lease, &found) else { return ControlFlow::Break(held) };
+            self.awaited_reply = AwaitedReply::RequestForLease;
+            return ControlFlow::Continue(ElectionRequest::Replace(question));
         }
         if let Some(probation) = memory.probation.as_ref().filter(|_| !ours) {
-            let until = free_at + found.restraint(&memory.identity, &probation.version, record, memory.lease_duration);
+            let until =
+                free_at + found.take_over_delay(&memory.identity, &probation.version, record, memory.lease_duration);
             if until > now.instant {
-                return ControlFlow::Break(Ended::LeftToOthers { until });
+                return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
             }
         }
-        let mut record_written = memory.taking(now.wall, record.transitions.saturating_add(1));
+        let mut record_written = memory.record_for_take_over(now.wall_clock, record.transitions.saturating_add(1));
         if ours {
-            record_written.acquired = record.acquired.or(record_written.acquired);
+            record_written.acquire_time = record.acquire_time.or(record_written.acquire_time);
             record_written.transitions = record.transitions;
-            self.slow_path = true;
+            self.took_slow_path = true;
         }
-        memory.left = take_left(&mut lease.metadata, record);
-        let mut written = Lease { metadata: lease.metadata, record: record_written };
+        memory.inherited_versions = take_inherited_versions(&mut lease.metadata, record);
+        let mut written = LeaseObject { metadata: lease.metadata, record: record_written };
         if ours {
-            memory.applicant = found.successor().cloned();
-            memory.sign(&mut written);
+            memory.applicant = found.permitted_applicant().cloned();
+            memory.write_term(&mut written);
         } else {
-            memory.accede(&found, record, &mut written);
+            memory.start_term(&found, record, &mut written);
         }
-        self.waiting_for = Waiting::Write;
-        ControlFlow::Continue(Request::Replace(written))
+        self.awaited_reply = AwaitedReply::Write;
+        ControlFlow::Continue(ElectionRequest::Replace(written))
     }
 }
 
 /// Removes the versions that the last holder wrote from a Lease. Returns them if the Lease had no holder since its release.
-fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<WrittenVersions> {
-    let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::ANNOTATION)?;
-    let left = WrittenVersions::read(note.as_str()?, record.transitions)?;
+fn take_inherited_versions(metadata: &mut Map<String, Value>, record: &LeaseRecord) -> Option<WrittenVersions> {
+    let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::WRITTEN_VERSIONS_ANNOTATION)?;
+    let left = WrittenVersions::from_annotation(note.as_str()?, record.transitions)?;
     record.holder.is_empty().then_some(left)
 }
 
@@ -324,38 +334,38 @@ fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<Writt
 /// Other candidates take over no earlier than a lease duration after they saw that write, which was after `sent`. The deadline
 /// counts from `sent` and not from the answer. Two leaders are therefore separated by the difference between lease duration and
 /// renew deadline, even after a slow answer. `suspended` is how long the machine has been suspended since `sent`.
-pub(super) fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
+pub(super) fn write_deadline(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
     sent + renew_deadline.saturating_sub(suspended)
 }
 
 /// Returns the released Lease with the versions that its holder wrote; `None` if this candidate is not the holder.
 ///
 /// With a probation, the Lease is reserved for `heir`; if `heir` is `None`, for a standby that has asked meanwhile.
-pub(super) fn given_up(
-    lease: &Lease,
-    memory: &Memory,
+pub(super) fn released_lease(
+    lease: &LeaseObject,
+    memory: &CandidateMemory,
     now: Timestamp,
     left: Option<&WrittenVersions>,
     heir: Option<&Applicant>,
-) -> Option<Lease> {
+) -> Option<LeaseObject> {
     if lease.record.holder != memory.identity {
         return None;
     }
     let mut released = lease.clone();
-    released.record = Record {
+    released.record = LeaseRecord {
         holder: String::new(),
         duration_seconds: 1,
-        acquired: Some(now),
-        renewed: Some(now),
+        acquire_time: Some(now),
+        renew_time: Some(now),
         transitions: lease.record.transitions,
     };
     if let Some(left) = left {
         let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[succession::ANNOTATION] = json!(left.write(lease.record.transitions));
+        annotations[succession::WRITTEN_VERSIONS_ANNOTATION] = json!(left.to_annotation(lease.record.transitions));
     }
     if memory.probation.is_some() {
-        let found = Annotations::read(lease);
-        probation::reserve(&mut released, heir.or(found.successor()));
+        let found = LeaseAnnotations::from_lease(lease);
+        probation::write_reservation(&mut released, heir.or(found.permitted_applicant()));
     }
     Some(released)
 }

@@ -14,7 +14,7 @@ use tokio::{sync::broadcast, task::JoinHandle};
 use super::*;
 use crate::{
     gate::{self, Gate},
-    meta::Version,
+    meta::ResourceVersion,
     succession,
 };
 
@@ -192,20 +192,20 @@ fn status(code: u16, reason: &str) -> Response<Stream> {
 /// A candidate that runs as a task, with the handles to observe and to stop it.
 struct Candidate {
     gate: Gate,
-    stop: Stop,
-    status: Status,
+    stop: ElectionStop,
+    status: ElectionStatus,
     metrics: Metrics,
     clock: Clock,
-    task: JoinHandle<End>,
-    writes: Writes,
+    task: JoinHandle<ElectionOutcome>,
+    writes: WriteLog,
     said: Arc<Mutex<Vec<String>>>,
-    question: Question,
+    question: StandbyRequest,
     /// Closed when the task has ended.
     running: channel::Receiver<()>,
 }
 
 fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
-    let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
+    let settings = ElectionSettings::new("kube-system", "replicaset-controller", format!("c{who}"));
     start(server, who, skew, settings, || true)
 }
 
@@ -213,23 +213,24 @@ fn start(
     server: &Server,
     who: usize,
     skew: i64,
-    settings: Settings,
+    settings: ElectionSettings,
     warm: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Candidate {
     let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
     clock.skew(SignedDuration::from_secs(skew));
-    let (always, open) = gate::gate(clock.clone());
-    always.open();
+    let (always, open) = gate::closed_gate(clock.clone());
+    always.open_without_deadline();
     let api = Api::new(server.client(who), clock.clone(), open, "test");
-    let (keeper, gate) = gate::gate(clock.clone());
+    let (keeper, gate) = gate::closed_gate(clock.clone());
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
-    let recorder = Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
+    let recorder = Recorder::forwarding_to("test", clock.clone(), move |object, _, reason, message| {
         heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
     });
-    let (metrics, writes) = (Metrics::new(), Writes::default());
-    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics).asks_when(warm);
-    let (stop, status, question) = (election.stop(), election.status(), election.question());
+    let (metrics, writes) = (Metrics::new(), WriteLog::default());
+    let election =
+        Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics).ask_only_if_warm(warm);
+    let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
         // The client of the election uses a gate that is always open. Its keeper must live as long as the candidate.
@@ -239,15 +240,15 @@ fn start(
     Candidate { gate, stop, status, metrics, clock, task, writes, said, question, running }
 }
 
-async fn pass(duration: Duration) {
+async fn advance_time(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
 /// Waits until the gate is open and returns how long that took.
 async fn wait_open(c: &Candidate) -> Duration {
-    let start = c.clock.instant();
-    tokio::time::timeout(Duration::from_mins(10), c.gate.opened()).await.expect("the gate opens");
-    c.clock.instant() - start
+    let start = c.clock.monotonic_now();
+    tokio::time::timeout(Duration::from_mins(10), c.gate.wait_until_open()).await.expect("the gate opens");
+    c.clock.monotonic_now() - start
 }
 
 /// COMMON-41, COMMON-96.
@@ -267,15 +268,15 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds()
             "leaseTransitions": 0,
         })
     );
-    pass(SECOND * 20).await;
+    advance_time(SECOND * 20).await;
     let renewed = server.lease();
     assert_eq!(renewed["metadata"].get("annotations"), None, "there are no annotations without a probation");
     assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
     assert_eq!(renewed["spec"]["leaseTransitions"], 0);
     assert_eq!(server.writes(0), 1 + 9, "one creation, and a renewal every 2 s plus the time of its answer");
-    assert!(a.status.is_leading() && a.status.healthy().is_ok());
+    assert!(a.status.is_leading() && a.status.check_healthy().is_ok());
     assert_eq!(*a.said.lock(), ["Lease replicaset-controller LeaderElection: c0 became leader"]);
-    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
+    assert!(a.metrics.render_prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
 }
 
 /// COMMON-42.
@@ -285,7 +286,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 30).await;
+    advance_time(SECOND * 30).await;
     assert!(!b.gate.is_open());
     assert_eq!(b.status.holder(), "c0");
     a.task.abort();
@@ -302,14 +303,14 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 31).await;
+    advance_time(SECOND * 31).await;
     a.stop.drain();
-    pass(SECOND * 5).await;
+    advance_time(SECOND * 5).await;
     assert!(a.gate.is_open(), "a leader keeps its lease while it finishes its work");
     a.stop.release();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
-    assert_eq!(a.task.await.unwrap(), End::Released);
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::Released);
     assert!(!a.gate.is_open());
     let writes = server.state.lock().writes.clone();
     let given_up = &writes.iter().rev().find(|(who, _)| *who == 0).unwrap().1["spec"];
@@ -326,22 +327,25 @@ async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    assert_eq!(a.gate.opened().await.left, None, "there was no predecessor");
-    let target = Target::object(LEASES, "kube-system", "some");
-    a.writes.note(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.instant());
+    assert_eq!(a.gate.wait_until_open().await.predecessor_versions, None, "there was no predecessor");
+    let target = RequestTarget::object(LEASES, "kube-system", "some");
+    a.writes.record_answer(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.monotonic_now());
     a.stop.release();
     a.task.await.unwrap();
-    let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::ANNOTATION).cloned();
+    let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::WRITTEN_VERSIONS_ANNOTATION).cloned();
     let left = r#"{"transitions":0,"written":{"leases.coordination.k8s.io":"7"}}"#;
     assert_eq!(note(&server.lease()), Some(json!(left)));
     let b = candidate(&server, 1, 0);
     wait_open(&b).await;
-    assert_eq!(b.gate.opened().await.left.unwrap().of(LEASES), Version::parse("7"));
+    assert_eq!(
+        b.gate.wait_until_open().await.predecessor_versions.unwrap().version_of_resource(LEASES),
+        ResourceVersion::parse("7")
+    );
     assert_eq!(note(&server.lease()), None, "the successor of a crashed leader must not read it");
     b.task.abort();
     let c = candidate(&server, 2, 0);
     wait_open(&c).await;
-    assert_eq!(c.gate.opened().await.left, None);
+    assert_eq!(c.gate.wait_until_open().await.predecessor_versions, None);
 }
 
 /// COMMON-43.
@@ -352,7 +356,7 @@ async fn without_the_right_to_watch_a_candidate_polls() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 31).await;
+    advance_time(SECOND * 31).await;
     a.stop.release();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(4500), "{took:?}");
@@ -367,7 +371,7 @@ async fn a_refused_watch_honors_retry_after_while_polling_continues() {
     let told = || server.state.lock().watch_busy.unwrap().1;
     let before = told();
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 39).await;
+    advance_time(SECOND * 39).await;
     assert_eq!(told() - before, 1, "the standby retries the watch only after the requested time");
     a.stop.release();
     wait_open(&b).await;
@@ -381,7 +385,7 @@ async fn clocks_that_are_hours_apart_change_nothing() {
         let a = candidate(&server, 0, 0);
         wait_open(&a).await;
         let b = candidate(&server, 1, skew);
-        pass(SECOND * 120).await;
+        advance_time(SECOND * 120).await;
         assert!(a.gate.is_open() && !b.gate.is_open(), "skew {skew}");
         a.task.abort();
         let took = wait_open(&b).await;
@@ -395,12 +399,14 @@ async fn a_leader_survives_the_loss_of_an_answer() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    pass(SECOND).await;
+    advance_time(SECOND).await;
     server.state.lock().faults[0].push_back(Fault::AnswerLost);
-    pass(SECOND * 20).await;
+    advance_time(SECOND * 20).await;
     assert!(a.gate.is_open());
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
-    assert!(a.metrics.prometheus().contains("leader_election_slowpath_total{name=\"replicaset-controller\"} 1\n"));
+    assert!(
+        a.metrics.render_prometheus().contains("leader_election_slowpath_total{name=\"replicaset-controller\"} 1\n")
+    );
 }
 
 /// COMMON-48.
@@ -411,7 +417,7 @@ async fn a_candidate_notices_its_take_over_although_the_answer_was_lost() {
     let a = candidate(&server, 0, 0);
     // The first two requests are the read of the Lease and the watch, in any order.
     while server.state.lock().requests < 2 {
-        pass(Duration::from_millis(1)).await;
+        advance_time(Duration::from_millis(1)).await;
     }
     server.state.lock().faults[0].push_back(Fault::AnswerLost);
     wait_open(&a).await;
@@ -426,16 +432,16 @@ async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_a
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 30).await;
+    advance_time(SECOND * 30).await;
     server.state.lock().down[0] = true;
-    let cut = a.clock.instant();
-    a.gate.closed().await;
-    let closed = a.clock.instant() - cut;
+    let cut = a.clock.monotonic_now();
+    a.gate.wait_until_closed().await;
+    let closed = a.clock.monotonic_now() - cut;
     assert!(closed <= SECOND * 10 && closed >= SECOND * 7, "{closed:?}");
     assert!(!b.gate.is_open());
-    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     wait_open(&b).await;
-    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 0"));
+    assert!(a.metrics.render_prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 0"));
     assert!(a.said.lock()[1].ends_with("c0 stopped leading"));
     let why = a.status.last_error();
     assert!(why.starts_with("not renewed in time, last: get: ") && why.contains("connection reset"), "{why}");
@@ -447,7 +453,7 @@ async fn the_reason_for_a_lost_lease_names_the_unanswered_request() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     server.state.lock().mute[0] = true;
-    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     assert_eq!(a.status.last_error(), "not renewed in time, last: update: no answer within 5s");
 }
 
@@ -457,12 +463,12 @@ async fn a_leader_that_was_paused_resumes_with_a_closed_gate_and_does_not_renew(
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    pass(SECOND).await;
+    advance_time(SECOND).await;
     let before = server.writes(0);
     // All timers fire only after the whole 30 seconds, as in a process that was stopped.
     tokio::time::advance(SECOND * 30).await;
     assert!(!a.gate.is_open());
-    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     assert_eq!(server.writes(0), before);
 }
 
@@ -480,10 +486,10 @@ async fn a_stolen_lease_is_given_up_at_once() {
         lease["spec"]["holderIdentity"] = json!("thief");
         lease["metadata"]["resourceVersion"] = json!(version);
     }
-    let start = a.clock.instant();
-    a.gate.closed().await;
-    assert!(a.clock.instant() - start < Duration::from_millis(2500));
-    assert_eq!(a.task.await.unwrap(), End::Lost);
+    let start = a.clock.monotonic_now();
+    a.gate.wait_until_closed().await;
+    assert!(a.clock.monotonic_now() - start < Duration::from_millis(2500));
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     assert_eq!(server.holder(), "thief");
 }
 
@@ -493,11 +499,11 @@ async fn a_stopped_candidate_withdraws_at_once_and_writes_nothing() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
-    pass(SECOND * 10).await;
+    advance_time(SECOND * 10).await;
     b.stop.drain();
-    let start = b.clock.instant();
-    assert_eq!(b.task.await.unwrap(), End::Withdrawn);
-    assert!(b.clock.instant() - start < Duration::from_millis(50));
+    let start = b.clock.monotonic_now();
+    assert_eq!(b.task.await.unwrap(), ElectionOutcome::StoppedBeforeLeading);
+    assert!(b.clock.monotonic_now() - start < Duration::from_millis(50));
     assert_eq!(server.holder(), "c0");
     assert_eq!(server.writes(1), 0);
 }
@@ -530,7 +536,7 @@ async fn no_two_candidates_ever_lead_at_once() {
         let mut candidates: Vec<_> = (0..3).map(|who| candidate(&server, who, who as i64 * 1000 - 500)).collect();
         let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1000 + seed);
         for _ in 0..600 {
-            pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
+            advance_time(dice.jitter(Duration::from_millis(150), 2.0)).await;
             let open = candidates.iter().filter(|c| c.gate.is_open()).count();
             assert!(open <= 1, "seed {seed}: {open} gates are open");
             let who = dice.random_below(3);
@@ -548,7 +554,7 @@ async fn no_two_candidates_ever_lead_at_once() {
         }
         server.state.lock().down = [false; CLIENTS];
         server.state.lock().faults = Default::default();
-        pass(SECOND * 30).await;
+        advance_time(SECOND * 30).await;
         let open = candidates.iter().filter(|c| c.gate.is_open()).count();
         let alive = candidates.iter().filter(|c| !c.task.is_finished()).count();
         assert_eq!(open, usize::from(alive > 0), "seed {seed}: {alive} are alive");
@@ -561,26 +567,31 @@ async fn no_two_candidates_ever_lead_at_once() {
 #[test]
 fn renewals_within_one_second_are_not_noticed() {
     let at = |text: &str| text.parse().ok();
-    let record = |renewed: &str| lease::Record {
+    let record = |renewed: &str| lease::LeaseRecord {
         holder: "other".to_owned(),
         duration_seconds: 15,
-        acquired: at("2026-01-01T00:00:00.1Z"),
-        renewed: at(renewed),
+        acquire_time: at("2026-01-01T00:00:00.1Z"),
+        renew_time: at(renewed),
         transitions: 0,
     };
-    let mut memory = Memory::new("me", SECOND * 15, None);
+    let mut memory = CandidateMemory::new("me", SECOND * 15, None);
     let start = tokio::time::Instant::from_std(std_instant());
-    let mut look = |record: lease::Record, seconds: u64| {
-        let now = Moment { instant: start + SECOND * seconds as u32, wall: jiff::Timestamp::UNIX_EPOCH };
-        let (mut attempt, request) = Attempt::begin(&memory, now);
-        assert_eq!(request, Request::Get);
-        attempt.answered(&mut memory, Reply::Lease(lease::Lease { record, ..Default::default() }), now.instant, now)
+    let mut look = |record: lease::LeaseRecord, seconds: u64| {
+        let now = CurrentTime { instant: start + SECOND * seconds as u32, wall_clock: jiff::Timestamp::UNIX_EPOCH };
+        let (mut attempt, request) = ElectionAttempt::begin(&memory, now);
+        assert_eq!(request, ElectionRequest::Get);
+        attempt.process_reply(
+            &mut memory,
+            ElectionReply::Lease(lease::LeaseObject { record, ..Default::default() }),
+            now.instant,
+            now,
+        )
     };
-    let held = ControlFlow::Break(Ended::Held { by: "other".to_owned() });
+    let held = ControlFlow::Break(AttemptOutcome::HeldByOther { holder: "other".to_owned() });
     assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
     assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
     // Fifteen seconds after the record was first seen: the renewal within the same second was not noticed.
-    let ControlFlow::Continue(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
+    let ControlFlow::Continue(ElectionRequest::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
     assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
@@ -594,23 +605,23 @@ fn std_instant() -> std::time::Instant {
 /// COMMON-51.
 #[test]
 fn invalid_timing_is_rejected() {
-    let settings = |lease, renew, retry| Settings {
+    let settings = |lease, renew, retry| ElectionSettings {
         lease_duration: Duration::from_secs_f64(lease),
         renew_deadline: Duration::from_secs_f64(renew),
         retry_period: Duration::from_secs_f64(retry),
-        ..Settings::new("kube-system", "x", "me".to_owned())
+        ..ElectionSettings::new("kube-system", "x", "me".to_owned())
     };
     for (lease, renew, retry) in [(15.0, 10.0, 2.0), (15.5, 10.5, 2.5), (11.0, 10.9, 2.0)] {
-        assert_eq!(settings(lease, renew, retry).check(), Ok(()), "{lease} {renew} {retry}");
+        assert_eq!(settings(lease, renew, retry).check_timing(), Ok(()), "{lease} {renew} {retry}");
     }
     for (lease, renew, retry) in
         [(10.0, 10.0, 2.0), (15.0, 10.0, 10.0), (15.0, 2.0, 2.0), (0.0, 0.0, 0.0), (15.0, 10.0, 0.0), (0.9, 0.5, 0.1)]
     {
-        assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
+        assert!(settings(lease, renew, retry).check_timing().is_err(), "{lease} {renew} {retry}");
     }
     // The Lease states 10 s to other candidates.
     assert_eq!(
-        settings(10.9, 10.5, 2.0).check().unwrap_err(),
+        settings(10.9, 10.5, 2.0).check_timing().unwrap_err(),
         "lease duration (10.9s), which the lease states in whole seconds, must be greater than renew deadline (10.5s)"
     );
 }
@@ -623,20 +634,20 @@ async fn a_leader_with_slow_answers_keeps_leading_and_stops_well_before_another_
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     server.state.lock().slow[0] = Duration::from_millis(4900);
-    pass(SECOND * 61).await;
+    advance_time(SECOND * 61).await;
     assert!(a.gate.is_open(), "slow answers within the time-out renew the lease: {}", a.status.last_error());
     // The server answers one more renewal, slowly. It answers no request after that one.
     let writes = server.writes(0);
     while server.writes(0) == writes {
-        pass(Duration::from_millis(1)).await;
+        advance_time(Duration::from_millis(1)).await;
     }
     server.state.lock().mute[0] = true;
-    a.gate.closed().await;
-    let closed = a.clock.instant();
+    a.gate.wait_until_closed().await;
+    let closed = a.clock.monotonic_now();
     wait_open(&b).await;
-    let apart = b.clock.instant() - closed;
+    let apart = b.clock.monotonic_now() - closed;
     assert!(apart >= Duration::from_millis(4990), "{apart:?}");
-    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
 }
 
 /// COMMON-44.
@@ -646,13 +657,13 @@ async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
         let server = Server::new();
         let a = candidate(&server, 0, 0);
         wait_open(&a).await;
-        pass(SECOND * 31).await;
+        advance_time(SECOND * 31).await;
         a.clock.suspend(SECOND * suspended);
         assert_eq!(a.gate.is_open(), kept, "{suspended} s");
-        pass(SECOND * 5).await;
+        advance_time(SECOND * 5).await;
         assert_eq!(a.gate.is_open(), kept, "{suspended} s: the gate stays in this state");
         if !kept {
-            assert_eq!(a.task.await.unwrap(), End::Lost);
+            assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
         }
     }
 }
@@ -666,20 +677,20 @@ async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     let writes = server.writes(0);
     server.state.lock().slow[0] = SECOND;
     while server.writes(0) == writes {
-        pass(Duration::from_millis(1)).await;
+        advance_time(Duration::from_millis(1)).await;
     }
     // The server has received a renewal. The machine is suspended for 6 s before the answer arrives.
     server.state.lock().mute[0] = true;
     a.clock.suspend(SECOND * 6);
-    pass(SECOND * 2).await;
-    assert!(a.gate.remaining().unwrap() <= SECOND * 2, "{:?}", a.gate.remaining());
+    advance_time(SECOND * 2).await;
+    assert!(a.gate.time_until_deadline().unwrap() <= SECOND * 2, "{:?}", a.gate.time_until_deadline());
 }
 
 /// COMMON-44.
 #[test]
 fn a_holder_stops_one_renew_deadline_after_sending_including_suspended_time() {
-    let sent = Clock::system().instant();
+    let sent = Clock::system().monotonic_now();
     for (suspended, seconds) in [(0, 10), (4, 6), (10, 0), (3600, 0)] {
-        assert_eq!(step::holds_until(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);
+        assert_eq!(step::write_deadline(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);
     }
 }

@@ -9,87 +9,94 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
 
-use super::{HOLDER_OF_HOLDS, LEASES, Settings, probation};
+use super::{ElectionSettings, HOLD_IDENTITY, LEASES, probation};
 use crate::{
     api::{Api, Error, MAX_RETRY_AFTER},
     clock::{Clock, Instant},
 };
 
 /// Requested duration of one watch, before jitter.
-const WATCH: Duration = Duration::from_mins(5);
+const WATCH_DURATION: Duration = Duration::from_mins(5);
 /// Pause after a failed watch, before jitter.
-const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Pause after a watch that ended normally, before jitter.
-const BREATH: Duration = Duration::from_secs(1);
+const PAUSE_AFTER_WATCH: Duration = Duration::from_secs(1);
 
 /// A task that watches the Lease until it is dropped.
 pub(super) struct LeaseWatch {
-    pub(super) seen: Arc<Seen>,
+    pub(super) observations: Arc<LeaseObservations>,
     _task: JoinSet<()>,
 }
 
 /// Observations of the watch that the election has not processed yet.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct LeaseObservations {
     /// When the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
-    pub(super) deleted_until: Mutex<Option<Instant>>,
+    pub(super) deleted_lease_expires: Mutex<Option<Instant>>,
     /// Is notified when the Lease becomes available.
-    pub(super) release: Notify,
+    pub(super) lease_available: Notify,
     /// Is notified when a standby asks for the Lease.
-    pub(super) question: Notify,
+    pub(super) standby_asked: Notify,
 }
 
 impl LeaseWatch {
-    pub(super) fn new(api: &Api, settings: &Settings) -> Self {
-        let seen = Arc::new(Seen::default());
+    pub(super) fn new(api: &Api, settings: &ElectionSettings) -> Self {
+        let seen = Arc::new(LeaseObservations::default());
         let mut task = JoinSet::new();
-        task.spawn(watch(api.clone(), settings.clone(), Arc::clone(&seen)));
-        Self { seen, _task: task }
+        task.spawn(watch_lease(api.clone(), settings.clone(), Arc::clone(&seen)));
+        Self { observations: seen, _task: task }
     }
 }
 
-async fn watch(api: Api, settings: Settings, seen: Arc<Seen>) {
+async fn watch_lease(api: Api, settings: ElectionSettings, seen: Arc<LeaseObservations>) {
     let clock: Clock = api.clock().clone();
     // Whether the Lease was available at the last event. Only a change to available is reported.
     let mut free = None;
     loop {
-        let pause = match one_watch(&api, &settings, &seen, &mut free).await {
-            Ok(()) => BREATH,
+        let pause = match watch_lease_once(&api, &settings, &seen, &mut free).await {
+            Ok(()) => PAUSE_AFTER_WATCH,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot watch the lease, polling it");
                 // A server may request a longer pause (`Retry-After`). Polling continues meanwhile.
-                error.retry_after().unwrap_or_default().clamp(PAUSE, MAX_RETRY_AFTER)
+                error.retry_after().unwrap_or_default().clamp(PAUSE_AFTER_FAILURE, MAX_RETRY_AFTER)
             }
         };
         clock.sleep(clock.jitter(pause, 1.0)).await;
     }
 }
 
-async fn one_watch(api: &Api, settings: &Settings, seen: &Seen, free: &mut Option<bool>) -> Result<(), Error> {
-    let timeout = api.clock().jitter(WATCH, 1.0).as_secs();
+async fn watch_lease_once(
+    api: &Api,
+    settings: &ElectionSettings,
+    seen: &LeaseObservations,
+    free: &mut Option<bool>,
+) -> Result<(), Error> {
+    let timeout = api.clock().jitter(WATCH_DURATION, 1.0).as_secs();
     // Without a `resourceVersion` the watch begins with the current Lease.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
     let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
-    while let Some(line) = lines.next().await? {
+    while let Some(line) = lines.next_frame().await? {
         let event: Value = serde_json::from_slice(&line)?;
         let spec = &event["object"]["spec"];
         let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         let now_free = match event["type"].as_str() {
             Some("DELETED") => {
-                let is_led = !holder.is_empty() && holder != HOLDER_OF_HOLDS;
+                let is_led = !holder.is_empty() && holder != HOLD_IDENTITY;
                 let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
-                *seen.deleted_until.lock() = is_led.then(|| api.clock().instant() + duration);
+                *seen.deleted_lease_expires.lock() = is_led.then(|| api.clock().monotonic_now() + duration);
                 !is_led
             }
             Some("ADDED" | "MODIFIED") => holder.is_empty(),
-            Some("ERROR") => return Err(Error::Lost(format!("the watch failed: {}", event["object"]["message"]))),
+            Some("ERROR") => {
+                return Err(Error::OutcomeUnknown(format!("the watch failed: {}", event["object"]["message"])));
+            }
             _ => continue,
         };
         if now_free && *free != Some(true) {
-            seen.release.notify_one();
+            seen.lease_available.notify_one();
         }
-        if event["object"]["metadata"]["annotations"][probation::ASKS].is_string() {
-            seen.question.notify_one();
+        if event["object"]["metadata"]["annotations"][probation::APPLICANT_ANNOTATION].is_string() {
+            seen.standby_asked.notify_one();
         }
         *free = Some(now_free);
     }

@@ -4,25 +4,25 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-use super::{Phase, Pod, Restarts};
+use super::{Phase, Pod, RestartCounts};
 use crate::meta::Uid;
 
 /// A Pod that may be deleted, with the criteria of its rank that the Pod itself does not contain.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct DeletionCandidate<'a> {
     /// The Pod, which contains all other criteria: node, phase, readiness, restarts and age.
     pub pod: &'a Pod,
     /// Deletion cost; 0 for all Pods if the feature gate `PodDeletionCost` is off.
-    pub cost: i32,
+    pub deletion_cost: i32,
     /// Number of active Pods on the same node, including this Pod, whose controllers have a common owner.
-    pub colocated: usize,
+    pub colocated_pods: usize,
 }
 
 /// Sort key of the rules before the rules about times: node, phase, readiness, deletion cost, and colocated Pods.
-type First = (bool, u8, bool, i32, Reverse<usize>);
+type KeyBeforeTimes = (bool, u8, bool, i32, Reverse<usize>);
 
 /// Sort key: unassigned Pods before assigned ones, then by phase, then Pods that are not ready before ready ones.
-fn readiness(pod: &Pod) -> (bool, u8, bool) {
+fn readiness_key(pod: &Pod) -> (bool, u8, bool) {
     let phase = match pod.phase {
         Phase::Running => 2,
         Phase::Unknown => 1,
@@ -39,12 +39,18 @@ fn latest_first(time: Option<Timestamp>) -> (bool, Reverse<Option<Timestamp>>) {
 /// Returns the order in which Pods are deleted, as positions in `pods`, without deletion costs and colocated Pods.
 ///
 /// The UID decides between Pods that are otherwise equal. Upstream: `pkg/controller`, `ActivePods`.
-pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
+pub fn deletion_order_without_ranks(pods: &[&Pod]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..pods.len()).collect();
     order.sort_by_cached_key(|at| {
         let pod = pods[*at];
         let ready = latest_first(pod.ready_since());
-        (readiness(pod), ready, Reverse(pod.restarts), latest_first(pod.meta.created), pod.meta.uid.clone())
+        (
+            readiness_key(pod),
+            ready,
+            Reverse(pod.restarts),
+            latest_first(pod.meta.creation_timestamp),
+            pod.meta.uid.clone(),
+        )
     });
     order
 }
@@ -56,13 +62,17 @@ pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
 /// fall through to the next rule. No sort can respect every pair of such a relation. The order of this function is total. It
 /// respects every pair that differs in magnitude or in a rule before the times. Within a magnitude, Pods with the same time
 /// form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
-pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Vec<usize> {
+pub fn rank_for_deletion<'a>(candidates: &[DeletionCandidate<'a>], now: Timestamp) -> Vec<usize> {
     let mut keys: Vec<Key<'a>> =
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
-    group(&mut keys, |key| (key.first, key.ready_bucket, key.ready), |key, uid| key.ready_group = uid);
+    set_smallest_uid_of_groups(
+        &mut keys,
+        |key| (key.first, key.ready_bucket, key.ready),
+        |key, uid| key.ready_group = uid,
+    );
     let by_creation =
         |key: &Key<'a>| (key.first, key.ready_bucket, key.ready_group, key.restarts, key.created_bucket, key.created);
-    group(&mut keys, by_creation, |key, uid| key.creation_group = uid);
+    set_smallest_uid_of_groups(&mut keys, by_creation, |key, uid| key.creation_group = uid);
     keys.sort();
     keys.into_iter().map(|key| key.position).collect()
 }
@@ -76,11 +86,11 @@ pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
 /// Sort key of a candidate. The fields are compared in order. The last two fields only serve to form the groups.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
-    first: First,
+    first: KeyBeforeTimes,
     ready_bucket: Option<i32>,
     /// Smallest UID among the Pods that became ready at the same time.
     ready_group: &'a Uid,
-    restarts: Reverse<Restarts>,
+    restarts: Reverse<RestartCounts>,
     created_bucket: Option<i32>,
     /// Smallest UID among the Pods that were created at the same time.
     creation_group: &'a Uid,
@@ -91,13 +101,13 @@ struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    fn new(position: usize, candidate: &Candidate<'a>, now: Timestamp) -> Self {
+    fn new(position: usize, candidate: &DeletionCandidate<'a>, now: Timestamp) -> Self {
         let pod = candidate.pod;
-        let (assigned, phase, is_ready) = readiness(pod);
-        let (ready, created, uid) = (pod.ready_since(), pod.meta.created, &pod.meta.uid);
+        let (assigned, phase, is_ready) = readiness_key(pod);
+        let (ready, created, uid) = (pod.ready_since(), pod.meta.creation_timestamp, &pod.meta.uid);
         Self {
             position,
-            first: (assigned, phase, is_ready, candidate.cost, Reverse(candidate.colocated)),
+            first: (assigned, phase, is_ready, candidate.deletion_cost, Reverse(candidate.colocated_pods)),
             ready,
             ready_bucket: ready.map(|time| log2_bucket(time, now)),
             ready_group: uid,
@@ -111,7 +121,11 @@ impl<'a> Key<'a> {
 }
 
 /// Groups the keys with equal results of `by`, and calls `set` for each key with the smallest UID of its group.
-fn group<'a, K: Ord>(keys: &mut [Key<'a>], by: impl Fn(&Key<'a>) -> K, mut set: impl FnMut(&mut Key<'a>, &'a Uid)) {
+fn set_smallest_uid_of_groups<'a, K: Ord>(
+    keys: &mut [Key<'a>],
+    by: impl Fn(&Key<'a>) -> K,
+    mut set: impl FnMut(&mut Key<'a>, &'a Uid),
+) {
     keys.sort_by_key(&by);
     for members in keys.chunk_by_mut(|a, b| by(a) == by(b)) {
         if let Some(smallest) = members.iter().map(|key| key.uid).min() {

@@ -5,23 +5,23 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::{Phase, Pod, Readiness, Spec, Status};
-use crate::{conditions::seconds, intern::Text, json::Str, meta::Meta};
+use super::{Phase, Pod, PodSpec, PodStatus, Readiness};
+use crate::{conditions::seconds, intern::Text, json::JsonStr, meta::Meta};
 
 impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire {
             metadata: Meta,
-            spec: Option<Spec>,
-            status: Option<Status>,
+            spec: Option<PodSpec>,
+            status: Option<PodStatus>,
         }
         let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
         Ok(Self::new(metadata, spec.unwrap_or_default(), &status.unwrap_or_default()))
     }
 }
 
-impl<'de> Deserialize<'de> for Spec {
+impl<'de> Deserialize<'de> for PodSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -37,22 +37,22 @@ impl<'de> Deserialize<'de> for Spec {
             #[serde(borrow)]
             name: Cow<'a, str>,
             #[serde(borrow)]
-            restart_policy: Option<Str<'a>>,
+            restart_policy: Option<JsonStr<'a>>,
         }
         let wire = Wire::deserialize(deserializer)?;
         let restartable = wire.init_containers.into_iter().flatten();
         let restartable = restartable.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-        Ok(Self { node: wire.node_name, restartable_init: restartable.map(|c| c.name.into()).collect() })
+        Ok(Self { node: wire.node_name, restartable_init_names: restartable.map(|c| c.name.into()).collect() })
     }
 }
 
-impl<'de> Deserialize<'de> for Status {
+impl<'de> Deserialize<'de> for PodStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Wire<'a> {
             #[serde(borrow)]
-            phase: Option<Str<'a>>,
+            phase: Option<JsonStr<'a>>,
             #[serde(borrow)]
             conditions: Option<Vec<Condition<'a>>>,
             #[serde(borrow)]
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Status {
             #[serde(rename = "type", borrow)]
             kind: Cow<'a, str>,
             #[serde(borrow)]
-            status: Option<Str<'a>>,
+            status: Option<JsonStr<'a>>,
             #[serde(default, with = "seconds")]
             last_transition_time: Option<Timestamp>,
         }
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Status {
         #[serde(rename_all = "camelCase")]
         struct Container<'a> {
             #[serde(borrow)]
-            name: Option<Str<'a>>,
+            name: Option<JsonStr<'a>>,
             restart_count: Option<i32>,
         }
         let wire = Wire::deserialize(deserializer)?;

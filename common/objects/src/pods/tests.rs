@@ -17,23 +17,25 @@ fn ago(seconds: i64) -> Option<Timestamp> {
 /// Creates a running Pod that became ready `ready` seconds ago and was created `created` seconds ago.
 fn ready(uid: &str, ready: i64, created: i64) -> Pod {
     Pod {
-        meta: Meta { uid: Uid::new(uid), name: uid.into(), created: ago(created), ..Meta::default() },
+        meta: Meta { uid: Uid::new(uid), name: uid.into(), creation_timestamp: ago(created), ..Meta::default() },
         node: "n".into(),
         phase: Phase::Running,
         readiness: Readiness::Ready { since: ago(ready) },
-        restarts: Restarts::default(),
+        restarts: RestartCounts::default(),
     }
 }
 
 fn order(pods: &[Pod]) -> Vec<&str> {
-    let candidates: Vec<_> =
-        pods.iter().map(|pod| Candidate { pod, cost: pod.deletion_cost(), colocated: 0 }).collect();
+    let candidates: Vec<_> = pods
+        .iter()
+        .map(|pod| DeletionCandidate { pod, deletion_cost: pod.deletion_cost(), colocated_pods: 0 })
+        .collect();
     rank_for_deletion(&candidates, now()).into_iter().map(|at| &*pods[at].meta.name).collect()
 }
 
 fn plain(pods: &[Pod]) -> Vec<&str> {
     let refs: Vec<&Pod> = pods.iter().collect();
-    sort_for_deletion(&refs).into_iter().map(|at| &*pods[at].meta.name).collect()
+    deletion_order_without_ranks(&refs).into_iter().map(|at| &*pods[at].meta.name).collect()
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn phase_and_deletion_decide_which_pods_are_active_and_terminating() {
         (Phase::Succeeded, true, false, false),
         (Phase::Failed, true, false, false),
     ] {
-        let meta = Meta { deleted: deleting.then(now), ..Meta::default() };
+        let meta = Meta { deletion_timestamp: deleting.then(now), ..Meta::default() };
         let pod = Pod { meta, phase, ..Pod::default() };
         assert_eq!((pod.is_active(), pod.is_terminating()), (active, terminating), "{phase:?} {deleting}");
     }
@@ -107,7 +109,7 @@ fn deletion_costs_are_parsed_like_upstream() {
         (" 1", 0),
         ("10 ", 0),
     ] {
-        assert_eq!(deletion_cost(text), cost, "{text:?}");
+        assert_eq!(parse_deletion_cost(text), cost, "{text:?}");
     }
 }
 
@@ -150,7 +152,7 @@ fn magnitudes_of_ages_match_the_specification() {
 fn pairs_are_ordered_as_in_the_specification() {
     assert_eq!(order(&[ready("a", 40, 99), ready("b", 30, 99)]), ["b", "a"]);
     assert_eq!(order(&[ready("b", 40, 99), ready("a", 60, 99)]), ["a", "b"]);
-    let restarted = Pod { restarts: Restarts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
+    let restarted = Pod { restarts: RestartCounts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
     assert_eq!(order(&[ready("a", 30, 99), restarted]), ["b", "a"]);
     assert_eq!(order(&[ready("a", 30, 172_800), ready("b", 30, 3600)]), ["b", "a"]);
     let unset = Pod { readiness: Readiness::Ready { since: None }, ..ready("b", 0, 99) };
@@ -183,14 +185,17 @@ fn the_first_rules_apply_in_their_order() {
 #[test]
 fn pods_with_more_siblings_on_their_node_are_deleted_first() {
     let pods = [ready("a", 10, 10), ready("b", 5000, 5000), ready("c", 10, 10)];
-    let candidates: Vec<_> =
-        pods.iter().zip([1, 3, 2]).map(|(pod, colocated)| Candidate { pod, cost: 0, colocated }).collect();
+    let candidates: Vec<_> = pods
+        .iter()
+        .zip([1, 3, 2])
+        .map(|(pod, colocated)| DeletionCandidate { pod, deletion_cost: 0, colocated_pods: colocated })
+        .collect();
     assert_eq!(rank_for_deletion(&candidates, now()), [1, 2, 0]);
 }
 
 #[test]
 fn without_ranks_the_latest_pods_are_deleted_first() {
-    let restarted = |pod: Pod| Pod { restarts: Restarts { regular: 0, restartable_init: 1 }, ..pod };
+    let restarted = |pod: Pod| Pod { restarts: RestartCounts { regular: 0, restartable_init: 1 }, ..pod };
     let pods = [
         ready("e", 60, 60),
         ready("d", 40, 200),
@@ -206,7 +211,7 @@ fn pods_with_the_same_time_form_groups_that_are_ordered_by_their_smallest_uid() 
     // "z" and "a" became ready in the same second, and "m" in another second of the same magnitude.
     let pods = [
         ready("m", 40, 100),
-        Pod { restarts: Restarts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
+        Pod { restarts: RestartCounts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
         ready("a", 50, 100),
     ];
     assert_eq!(order(&pods), ["z", "a", "m"]);
@@ -229,11 +234,11 @@ fn reads_a_pod_as_a_server_sends_it() {
     });
     let mut pod: Pod = serde_json::from_str(&json.to_string()).unwrap();
     assert_eq!(pod, serde_json::from_value(json).unwrap());
-    pod.trim();
+    pod.drop_unneeded_fields();
     assert_eq!(pod.meta.key().to_string(), "shop/web-1");
     assert_eq!((pod.node.as_str(), pod.phase), ("n1", Phase::Running));
     assert_eq!(pod.readiness, Readiness::Ready { since: "2026-11-21T09:50:29Z".parse().ok() });
-    assert_eq!(pod.restarts, Restarts { regular: 2, restartable_init: 4 });
+    assert_eq!(pod.restarts, RestartCounts { regular: 2, restartable_init: 4 });
     assert_eq!((pod.deletion_cost(), pod.meta.annotations.get("a")), (5, None));
 }
 
@@ -282,7 +287,7 @@ fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<
 }
 
 /// Compares two Pods by upstream's rules 1 to 5, which come before the rules about times.
-fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+fn before_times(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     let phase = |pod: &Pod| match pod.phase {
         Phase::Running => 2,
         Phase::Unknown => 1,
@@ -292,12 +297,12 @@ fn before_times(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     (unassigned(b.pod).cmp(&unassigned(a.pod)))
         .then(phase(a.pod).cmp(&phase(b.pod)))
         .then(a.pod.is_ready().cmp(&b.pod.is_ready()))
-        .then(a.cost.cmp(&b.cost))
-        .then(b.colocated.cmp(&a.colocated))
+        .then(a.deletion_cost.cmp(&b.deletion_cost))
+        .then(b.colocated_pods.cmp(&a.colocated_pods))
 }
 
 /// Compares two Pods by all of upstream's rules, in their order.
-fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+fn upstream(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     let first = before_times(a, b);
     if first.is_ne() {
         return first;
@@ -311,11 +316,14 @@ fn upstream(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     }
     (q.restarts.regular.cmp(&p.restarts.regular))
         .then(q.restarts.restartable_init.cmp(&p.restarts.restartable_init))
-        .then_with(|| by_age((p.meta.created, &p.meta.uid), (q.meta.created, &q.meta.uid)).unwrap_or(Ordering::Equal))
+        .then_with(|| {
+            by_age((p.meta.creation_timestamp, &p.meta.uid), (q.meta.creation_timestamp, &q.meta.uid))
+                .unwrap_or(Ordering::Equal)
+        })
 }
 
 /// Compares two Pods by the rules that decide without UIDs. A sorted list must respect the result for every pair.
-fn decisive(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
+fn decisive(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     let magnitude = |time: Option<Timestamp>| time.map(|time| log2_bucket(time, now()));
     let (p, q) = (a.pod, b.pod);
     let ready = magnitude(p.ready_since()).cmp(&magnitude(q.ready_since()));
@@ -323,7 +331,7 @@ fn decisive(a: &Candidate<'_>, b: &Candidate<'_>) -> Ordering {
     if order.is_ne() || p.ready_since() != q.ready_since() {
         return order;
     }
-    q.restarts.cmp(&p.restarts).then(magnitude(p.meta.created).cmp(&magnitude(q.meta.created)))
+    q.restarts.cmp(&p.restarts).then(magnitude(p.meta.creation_timestamp).cmp(&magnitude(q.meta.creation_timestamp)))
 }
 
 fn times() -> impl Strategy<Value = Option<Timestamp>> {
@@ -345,12 +353,12 @@ fn any_pod() -> impl Strategy<Value = (Pod, usize)> {
         1 => Just(Readiness::NotReady),
         5 => times().prop_map(|since| Readiness::Ready { since }),
     ];
-    let restarts = (0..2, 0..2).prop_map(|(regular, restartable_init)| Restarts { regular, restartable_init });
+    let restarts = (0..2, 0..2).prop_map(|(regular, restartable_init)| RestartCounts { regular, restartable_init });
     (0..8u8, phases, readiness, restarts, times(), -1..2i32, 1..3usize).prop_map(
         |(node, phase, readiness, restarts, created, cost, colocated)| {
             let annotations = Annotations::from_pairs([(POD_DELETION_COST, &*cost.to_string())]);
             let node = if node == 0 { "" } else { "n" };
-            let meta = Meta { created, annotations, ..Meta::default() };
+            let meta = Meta { creation_timestamp: created, annotations, ..Meta::default() };
             (Pod { meta, node: node.into(), phase, readiness, restarts }, colocated)
         },
     )
@@ -368,8 +376,14 @@ fn any_pods(most: usize) -> impl Strategy<Value = Vec<(Pod, usize)>> {
     )
 }
 
-fn candidates(pods: &[(Pod, usize)]) -> Vec<Candidate<'_>> {
-    pods.iter().map(|(pod, colocated)| Candidate { pod, cost: pod.deletion_cost(), colocated: *colocated }).collect()
+fn candidates(pods: &[(Pod, usize)]) -> Vec<DeletionCandidate<'_>> {
+    pods.iter()
+        .map(|(pod, colocated)| DeletionCandidate {
+            pod,
+            deletion_cost: pod.deletion_cost(),
+            colocated_pods: *colocated,
+        })
+        .collect()
 }
 
 proptest! {
@@ -408,7 +422,7 @@ proptest! {
         prop_assert_eq!(all.len(), pods.len());
         let plain = |pods: &[(Pod, usize)]| {
             let refs: Vec<&Pod> = pods.iter().map(|(pod, _)| pod).collect();
-            uids(pods, sort_for_deletion(&refs))
+            uids(pods, deletion_order_without_ranks(&refs))
         };
         prop_assert_eq!(plain(&pods), plain(&shuffled));
     }
@@ -416,7 +430,7 @@ proptest! {
     #[test]
     fn pods_that_are_not_ready_are_deleted_before_ready_ones(pods in any_pods(12)) {
         let refs: Vec<&Pod> = pods.iter().map(|(pod, _)| pod).collect();
-        for order in [sort_for_deletion(&refs), rank_for_deletion(&candidates(&pods), now())] {
+        for order in [deletion_order_without_ranks(&refs), rank_for_deletion(&candidates(&pods), now())] {
             let sorted: Vec<&Pod> = order.into_iter().map(|at| refs[at]).collect();
             for (at, first) in sorted.iter().enumerate() {
                 let alike = |pod: &&&Pod| pod.node == first.node && pod.phase == first.phase;
@@ -427,7 +441,7 @@ proptest! {
 
     #[test]
     fn unusual_values_do_not_panic(value in "\\PC{0,20}", count in any::<i64>()) {
-        let _ = deletion_cost(&value);
+        let _ = parse_deletion_cost(&value);
         let json = json!({"metadata": {"name": value}, "status": {"phase": value, "containerStatuses": [{"restartCount": count}]}});
         let _ = serde_json::from_value::<Pod>(json);
     }

@@ -17,7 +17,7 @@ pub struct NewRevision<'a> {
     /// Value of the field `revision`. The newest revision has the highest number.
     pub number: i64,
     /// Key and value of the label that contains the hash of the revision.
-    pub hash: (&'a str, &'a str),
+    pub hash_label: (&'a str, &'a str),
     /// Annotations of the owner, which are copied to the revision.
     pub annotations: &'a Annotations,
 }
@@ -50,7 +50,7 @@ impl NewRevision<'_> {
     pub fn body(&self, owner: &Owner, template: &PodTemplate) -> serde_json::Result<Box<RawValue>> {
         let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
         let mut labels: Map<String, Value> = template.labels().iter().map(texts).collect();
-        labels.insert(self.hash.0.to_owned(), self.hash.1.into());
+        labels.insert(self.hash_label.0.to_owned(), self.hash_label.1.into());
         serde_json::value::to_raw_value(&Body {
             api_version: CONTROLLER_REVISIONS.api_version(),
             kind: CONTROLLER_REVISIONS.kind,

@@ -1,6 +1,6 @@
 //! Pod templates of StatefulSets and DaemonSets, parsed for their revisions.
 
-use super::{Data, Numbers};
+use super::{NumberEncoding, RevisionData};
 use crate::{intern::Labels, json::Raw};
 
 /// A Pod template with its labels and the data for its `ControllerRevision`.
@@ -8,13 +8,13 @@ use crate::{intern::Labels, json::Raw};
 pub struct PodTemplate {
     raw: Raw,
     labels: Labels,
-    data: Data,
+    data: RevisionData,
 }
 
 impl PodTemplate {
     /// Parses a template; `numbers` applies to its revision. The error names a field that the API server should have rejected.
-    pub fn new(raw: Raw, numbers: Numbers) -> Result<Self, String> {
-        let value = raw.value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
+    pub fn new(raw: Raw, numbers: NumberEncoding) -> Result<Self, String> {
+        let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {
             if value.get(part).is_some_and(|part| !part.is_object() && !part.is_null()) {
                 return Err(format!("spec.template.{part} is not an object"));
@@ -22,7 +22,7 @@ impl PodTemplate {
         }
         let labels = Labels::from_value(&value["metadata"]["labels"]);
         let labels = labels.ok_or("spec.template.metadata.labels is not a map of strings")?;
-        let data = Data::from_value(value, numbers).ok_or("spec.template is not an object")?;
+        let data = RevisionData::from_value(value, numbers).ok_or("spec.template is not an object")?;
         Ok(Self { raw, labels, data })
     }
 
@@ -37,7 +37,7 @@ impl PodTemplate {
     }
 
     /// Returns the data for a revision of this template.
-    pub fn data(&self) -> &Data {
+    pub fn data(&self) -> &RevisionData {
         &self.data
     }
 }
@@ -62,9 +62,9 @@ mod tests {
             (json!({"metadata": {"labels": {"a": 1}}}), "spec.template.metadata.labels is not a map of strings"),
             (json!({"metadata": {"labels": "a"}}), "spec.template.metadata.labels is not a map of strings"),
         ] {
-            assert_eq!(PodTemplate::new(raw(&template), Numbers::Exact).unwrap_err(), error, "{template}");
+            assert_eq!(PodTemplate::new(raw(&template), NumberEncoding::Exact).unwrap_err(), error, "{template}");
         }
         let fine = json!({"metadata": {"labels": {"app": "web"}, "annotations": null}, "spec": null});
-        assert_eq!(PodTemplate::new(raw(&fine), Numbers::Exact).unwrap().labels().get("app"), Some("web"));
+        assert_eq!(PodTemplate::new(raw(&fine), NumberEncoding::Exact).unwrap().labels().get("app"), Some("web"));
     }
 }

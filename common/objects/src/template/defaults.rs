@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{default_to, each, within};
+use crate::json::{for_each_object, insert_default, update_object};
 
 type Object = Map<String, Value>;
 
@@ -13,21 +13,21 @@ type Object = Map<String, Value>;
 /// Upstream: `pkg/apis/core/v1`, `SetDefaults_PodSpec` and the functions for all types below it.
 pub fn apply_defaults(template: &mut Value) {
     if let Value::Object(template) = template {
-        within(template, "spec", spec);
+        update_object(template, "spec", apply_pod_spec_defaults);
     }
 }
 
 /// Adds the defaults of a Pod spec that also apply to templates.
-pub fn spec(spec: &mut Object) {
-    default_to(spec, "dnsPolicy", "ClusterFirst");
-    default_to(spec, "restartPolicy", "Always");
-    default_to(spec, "schedulerName", "default-scheduler");
-    default_to(spec, "securityContext", Value::Object(Map::new()));
-    default_to(spec, "terminationGracePeriodSeconds", 30);
+pub fn apply_pod_spec_defaults(spec: &mut Object) {
+    insert_default(spec, "dnsPolicy", "ClusterFirst");
+    insert_default(spec, "restartPolicy", "Always");
+    insert_default(spec, "schedulerName", "default-scheduler");
+    insert_default(spec, "securityContext", Value::Object(Map::new()));
+    insert_default(spec, "terminationGracePeriodSeconds", 30);
     service_account(spec);
-    each(spec, "volumes", volume);
+    for_each_object(spec, "volumes", volume);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        each(spec, containers, container);
+        for_each_object(spec, containers, container);
     }
 }
 
@@ -46,21 +46,21 @@ fn service_account(spec: &mut Object) {
 
 fn container(container: &mut Object) {
     default_pull_policy(container, "imagePullPolicy", "image");
-    default_to(container, "terminationMessagePath", "/dev/termination-log");
-    default_to(container, "terminationMessagePolicy", "File");
-    each(container, "ports", |port| default_to(port, "protocol", "TCP"));
-    each(container, "env", |variable| {
-        within(variable, "valueFrom", |source| {
-            within(source, "fieldRef", field_ref);
-            within(source, "fileKeyRef", |file| default_to(file, "optional", false));
+    insert_default(container, "terminationMessagePath", "/dev/termination-log");
+    insert_default(container, "terminationMessagePolicy", "File");
+    for_each_object(container, "ports", |port| insert_default(port, "protocol", "TCP"));
+    for_each_object(container, "env", |variable| {
+        update_object(variable, "valueFrom", |source| {
+            update_object(source, "fieldRef", field_ref);
+            update_object(source, "fileKeyRef", |file| insert_default(file, "optional", false));
         });
     });
     for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        within(container, kind, probe);
+        update_object(container, kind, probe);
     }
-    within(container, "lifecycle", |lifecycle| {
+    update_object(container, "lifecycle", |lifecycle| {
         for hook in ["postStart", "preStop"] {
-            within(lifecycle, hook, |handler| within(handler, "httpGet", http_get));
+            update_object(lifecycle, hook, |handler| update_object(handler, "httpGet", http_get));
         }
     });
 }
@@ -89,21 +89,21 @@ fn pull_policy(image: &str) -> &'static str {
 }
 
 fn field_ref(reference: &mut Object) {
-    default_to(reference, "apiVersion", "v1");
+    insert_default(reference, "apiVersion", "v1");
 }
 
 fn probe(probe: &mut Object) {
-    default_to(probe, "timeoutSeconds", 1);
-    default_to(probe, "periodSeconds", 10);
-    default_to(probe, "successThreshold", 1);
-    default_to(probe, "failureThreshold", 3);
-    within(probe, "httpGet", http_get);
-    within(probe, "grpc", |grpc| default_to(grpc, "service", ""));
+    insert_default(probe, "timeoutSeconds", 1);
+    insert_default(probe, "periodSeconds", 10);
+    insert_default(probe, "successThreshold", 1);
+    insert_default(probe, "failureThreshold", 3);
+    update_object(probe, "httpGet", http_get);
+    update_object(probe, "grpc", |grpc| insert_default(grpc, "service", ""));
 }
 
 fn http_get(action: &mut Object) {
-    default_to(action, "path", "/");
-    default_to(action, "scheme", "HTTP");
+    insert_default(action, "path", "/");
+    insert_default(action, "scheme", "HTTP");
 }
 
 /// Default mode of files in volumes of Secrets, ConfigMaps, the downward API and projected sources.
@@ -113,51 +113,55 @@ fn volume(volume: &mut Object) {
     if !volume.keys().any(|field| field != "name") {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
-    within(volume, "hostPath", |host_path| default_to(host_path, "type", ""));
+    update_object(volume, "hostPath", |host_path| insert_default(host_path, "type", ""));
     for source in ["secret", "configMap"] {
-        within(volume, source, |files| default_to(files, "defaultMode", FILE_MODE));
+        update_object(volume, source, |files| insert_default(files, "defaultMode", FILE_MODE));
     }
-    within(volume, "downwardAPI", |files| {
-        default_to(files, "defaultMode", FILE_MODE);
-        each(files, "items", |file| within(file, "fieldRef", field_ref));
+    update_object(volume, "downwardAPI", |files| {
+        insert_default(files, "defaultMode", FILE_MODE);
+        for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref));
     });
-    within(volume, "projected", |projected| {
-        default_to(projected, "defaultMode", FILE_MODE);
-        each(projected, "sources", |source| {
-            within(source, "downwardAPI", |files| each(files, "items", |file| within(file, "fieldRef", field_ref)));
-            within(source, "serviceAccountToken", |token| default_to(token, "expirationSeconds", 3600));
+    update_object(volume, "projected", |projected| {
+        insert_default(projected, "defaultMode", FILE_MODE);
+        for_each_object(projected, "sources", |source| {
+            update_object(source, "downwardAPI", |files| {
+                for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref))
+            });
+            update_object(source, "serviceAccountToken", |token| insert_default(token, "expirationSeconds", 3600));
         });
     });
-    within(volume, "ephemeral", |ephemeral| {
-        within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
+    update_object(volume, "ephemeral", |ephemeral| {
+        update_object(ephemeral, "volumeClaimTemplate", |claim| {
+            update_object(claim, "spec", apply_claim_spec_defaults)
+        });
     });
-    within(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
-    persistent_sources(volume);
+    update_object(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
+    apply_volume_source_defaults(volume);
 }
 
 /// Adds the defaults of volume sources that exist both in Pods and in `PersistentVolumes`.
-pub fn persistent_sources(volume: &mut Object) {
-    within(volume, "iscsi", |iscsi| default_to(iscsi, "iscsiInterface", "default"));
-    within(volume, "rbd", |rbd| {
+pub fn apply_volume_source_defaults(volume: &mut Object) {
+    update_object(volume, "iscsi", |iscsi| insert_default(iscsi, "iscsiInterface", "default"));
+    update_object(volume, "rbd", |rbd| {
         for (field, value) in [("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")] {
-            default_to(rbd, field, value);
+            insert_default(rbd, field, value);
         }
     });
-    within(volume, "azureDisk", |disk| {
+    update_object(volume, "azureDisk", |disk| {
         for (field, value) in [("cachingMode", "ReadWrite"), ("kind", "Shared"), ("fsType", "ext4")] {
-            default_to(disk, field, value);
+            insert_default(disk, field, value);
         }
-        default_to(disk, "readOnly", false);
+        insert_default(disk, "readOnly", false);
     });
-    within(volume, "scaleIO", |scale_io| {
-        default_to(scale_io, "storageMode", "ThinProvisioned");
-        default_to(scale_io, "fsType", "xfs");
+    update_object(volume, "scaleIO", |scale_io| {
+        insert_default(scale_io, "storageMode", "ThinProvisioned");
+        insert_default(scale_io, "fsType", "xfs");
     });
 }
 
 /// Adds the defaults of a `PersistentVolumeClaim`'s spec.
-pub fn claim_spec(spec: &mut Object) {
-    default_to(spec, "volumeMode", "Filesystem");
+pub fn apply_claim_spec_defaults(spec: &mut Object) {
+    insert_default(spec, "volumeMode", "Filesystem");
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::POD_TEMPLATE_HASH;
 use crate::{
-    layout::{Base, Layout, Shape, Wrapper},
+    layout::{GoBaseType, GoType, GoTypeWrapper, Layout},
     quantity::Quantity,
     siphash::SipHash,
 };
@@ -20,16 +20,16 @@ const KEY: [u64; 2] = [0x6e6f_6e65_7420_706f, 0x6420_7465_6d70_6c61];
 const ZERO: u128 = 0;
 
 /// Computes the digest of a template's text. Returns an error if the text is not JSON, or is nested too deeply.
-pub(super) fn meaning(json: &str) -> serde_json::Result<u128> {
+pub(super) fn meaning_digest(json: &str) -> serde_json::Result<u128> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let root = Reader { shape: Some(Shape::plain(Layout::get().template())), place: Place::Template };
+    let root = Reader { shape: Some(GoType::single_value(Layout::get().template_type())), place: Place::Template };
     let node = root.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(node.present().unwrap_or(ZERO))
 }
 
 /// Computes the digest of a text that is not a valid template.
-pub(super) fn text(text: &str) -> u128 {
+pub(super) fn text_digest(text: &str) -> u128 {
     Kind::Broken.digest(&[text.as_bytes()])
 }
 
@@ -61,7 +61,7 @@ impl Kind {
 
 /// The result of reading a value.
 #[derive(Clone, Copy)]
-enum Node {
+enum ValueDigest {
     /// JSON `null`, which means the same as an absent field.
     Null,
     /// A value that means the same as an absent field: an empty list or map, or the zero value of a type that is not a pointer.
@@ -70,7 +70,7 @@ enum Node {
     Value(u128),
 }
 
-impl Node {
+impl ValueDigest {
     fn present(self) -> Option<u128> {
         match self {
             Self::Null | Self::Zero => None,
@@ -102,98 +102,98 @@ impl Place {
 #[derive(Clone, Copy)]
 struct Reader {
     /// Expected form of the value; `None` in a field that the layout does not know.
-    shape: Option<Shape>,
+    shape: Option<GoType>,
     place: Place,
 }
 
 impl Reader {
     /// Returns [`Node::Zero`] for a zero value that means the same as an absent field, otherwise the digest.
-    fn unless_zero(self, zero: bool, digest: impl FnOnce() -> u128) -> Node {
-        let absent = self.shape.is_some_and(|shape| shape.wrapper != Wrapper::Pointer);
-        if zero && absent { Node::Zero } else { Node::Value(digest()) }
+    fn digest_unless_zero(self, zero: bool, digest: impl FnOnce() -> u128) -> ValueDigest {
+        let absent = self.shape.is_some_and(|shape| shape.wrapper != GoTypeWrapper::Pointer);
+        if zero && absent { ValueDigest::Zero } else { ValueDigest::Value(digest()) }
     }
 
-    fn base(self) -> Option<Base> {
+    fn base(self) -> Option<GoBaseType> {
         self.shape.map(|shape| shape.base)
     }
 
-    fn quantity(self, text: &str) -> Node {
+    fn quantity(self, text: &str) -> ValueDigest {
         match Quantity::parse(text.trim()) {
-            Ok(quantity) => self.unless_zero(quantity.is_zero(), || {
-                let (negative, digits, exponent) = quantity.normal();
+            Ok(quantity) => self.digest_unless_zero(quantity.is_zero(), || {
+                let (negative, digits, exponent) = quantity.normal_form();
                 Kind::Quantity.digest(&[&[u8::from(negative)], &exponent.to_le_bytes(), digits.as_bytes()])
             }),
-            Err(_) => Node::Value(Kind::Text.digest(&[text.as_bytes()])),
+            Err(_) => ValueDigest::Value(Kind::Text.digest(&[text.as_bytes()])),
         }
     }
 
-    fn integer(self, value: i128) -> Node {
-        if self.base() == Some(Base::Quantity) {
+    fn integer(self, value: i128) -> ValueDigest {
+        if self.base() == Some(GoBaseType::Quantity) {
             return self.quantity(&value.to_string());
         }
-        self.unless_zero(value == 0, || Kind::Integer.digest(&[&value.to_le_bytes()]))
+        self.digest_unless_zero(value == 0, || Kind::Integer.digest(&[&value.to_le_bytes()]))
     }
 
     /// Returns the reader for the elements of this value, which is a list or a map as `wrapper` says.
-    fn element(self, wrapper: Wrapper) -> Self {
-        let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| Shape::plain(shape.base));
+    fn element(self, wrapper: GoTypeWrapper) -> Self {
+        let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| GoType::single_value(shape.base));
         Self { shape, place: Place::Elsewhere }
     }
 }
 
 impl<'de> DeserializeSeed<'de> for Reader {
-    type Value = Node;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    type Value = ValueDigest;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ValueDigest, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Reader {
-    type Value = Node;
+    type Value = ValueDigest;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_unit<E: Error>(self) -> Result<ValueDigest, E> {
+        Ok(ValueDigest::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
-        Ok(self.unless_zero(!value, || Kind::Bool.digest(&[&[u8::from(value)]])))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<ValueDigest, E> {
+        Ok(self.digest_unless_zero(!value, || Kind::Bool.digest(&[&[u8::from(value)]])))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<ValueDigest, E> {
         Ok(self.integer(value.into()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
+    fn visit_u64<E: Error>(self, value: u64) -> Result<ValueDigest, E> {
         Ok(self.integer(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
-        if self.base() == Some(Base::Quantity) {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<ValueDigest, E> {
+        if self.base() == Some(GoBaseType::Quantity) {
             return Ok(self.quantity(&value.to_string()));
         }
-        Ok(Node::Value(Kind::Float.digest(&[&value.to_bits().to_le_bytes()])))
+        Ok(ValueDigest::Value(Kind::Float.digest(&[&value.to_bits().to_le_bytes()])))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<ValueDigest, E> {
         let text = || Kind::Text.digest(&[value.as_bytes()]);
         Ok(match self.base() {
-            Some(Base::Quantity) => self.quantity(value),
-            Some(Base::Time) => match value.parse::<jiff::Timestamp>() {
-                Ok(time) => Node::Value(Kind::Time.digest(&[&time.as_nanosecond().to_le_bytes()])),
-                Err(_) => self.unless_zero(value.is_empty(), text),
+            Some(GoBaseType::Quantity) => self.quantity(value),
+            Some(GoBaseType::Time) => match value.parse::<jiff::Timestamp>() {
+                Ok(time) => ValueDigest::Value(Kind::Time.digest(&[&time.as_nanosecond().to_le_bytes()])),
+                Err(_) => self.digest_unless_zero(value.is_empty(), text),
             },
             // For this type, an absent field means the number 0, which differs from an empty string.
-            Some(Base::IntOrString) => Node::Value(text()),
-            _ => self.unless_zero(value.is_empty(), text),
+            Some(GoBaseType::IntOrString) => ValueDigest::Value(text()),
+            _ => self.digest_unless_zero(value.is_empty(), text),
         })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let reader = self.element(Wrapper::List);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ValueDigest, A::Error> {
+        let reader = self.element(GoTypeWrapper::List);
         let mut hash = SipHash::new(KEY);
         hash.update(&[Kind::List as u8]);
         let mut empty = true;
@@ -201,11 +201,11 @@ impl<'de> Visitor<'de> for Reader {
             empty = false;
             hash.update(&node.present().unwrap_or(ZERO).to_le_bytes());
         }
-        Ok(if empty { Node::Zero } else { Node::Value(hash.finish()) })
+        Ok(if empty { ValueDigest::Zero } else { ValueDigest::Value(hash.finish()) })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let is_map = self.shape.is_some_and(|shape| shape.wrapper == Wrapper::Map);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ValueDigest, A::Error> {
+        let is_map = self.shape.is_some_and(|shape| shape.wrapper == GoTypeWrapper::Map);
         let mut members: Vec<(u128, Option<u128>)> = Vec::with_capacity(map.size_hint().unwrap_or(8));
         while let Some(member) = map.next_key_seed(Name(self))? {
             let Some((name, reader)) = member else {
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for Reader {
                 continue;
             };
             let node = map.next_value_seed(reader)?;
-            let zero = (is_map && matches!(node, Node::Zero)).then_some(ZERO);
+            let zero = (is_map && matches!(node, ValueDigest::Zero)).then_some(ZERO);
             members.push((name, node.present().or(zero)));
         }
         // Of several members with the same name, the last counts. The reversal puts it first, and the sort is stable.
@@ -230,7 +230,7 @@ impl<'de> Visitor<'de> for Reader {
                 hash.update(&value.to_le_bytes());
             }
         }
-        Ok(self.unless_zero(empty, || hash.finish()))
+        Ok(self.digest_unless_zero(empty, || hash.finish()))
     }
 }
 
@@ -255,9 +255,11 @@ impl Visitor<'_> for Name {
         if self.0.place == Place::Labels && name == POD_TEMPLATE_HASH {
             return Ok(None);
         }
-        let mut reader = self.0.element(Wrapper::Map);
-        if let Some(Shape { wrapper: Wrapper::Plain | Wrapper::Pointer, base: Base::Struct(id) }) = self.0.shape {
-            reader.shape = Layout::get().member(id, name);
+        let mut reader = self.0.element(GoTypeWrapper::Map);
+        if let Some(GoType { wrapper: GoTypeWrapper::Plain | GoTypeWrapper::Pointer, base: GoBaseType::Struct(id) }) =
+            self.0.shape
+        {
+            reader.shape = Layout::get().member_type(id, name);
         }
         reader.place = self.0.place.under(name);
         Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))

@@ -138,7 +138,7 @@ fn parts_are_read_on_demand() {
     assert_eq!(template.labels(), &Labels::from_pairs([("app", "web")]));
     assert_eq!(template.annotations().iter().collect::<Vec<_>>(), [("a", "1")]);
     assert_eq!(template.finalizers(), ["f"]);
-    assert_eq!(template.spec().unwrap().value().unwrap(), web()["spec"]);
+    assert_eq!(template.spec().unwrap().parse_value().unwrap(), web()["spec"]);
     let bare = self::template(&json!({}));
     assert!(bare.spec().is_none() && bare.annotations().is_empty() && bare.finalizers().is_empty());
 }

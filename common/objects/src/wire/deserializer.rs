@@ -12,45 +12,45 @@ use serde::de::{
 
 use super::{
     Error,
-    fields::{Datum, Fields, only},
-    schema::{Count, Field, Message, Shape, Zero},
+    fields::{Datum, Fields, last_field_value},
+    schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning},
 };
 
 /// An encoded value with its type.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'de> {
+pub(super) struct EncodedValue<'de> {
     datum: Datum<'de>,
-    shape: Shape,
+    shape: ValueType,
     /// Name of the field, for errors.
     name: &'static str,
 }
 
-impl<'de> Value<'de> {
+impl<'de> EncodedValue<'de> {
     /// Creates the value of a whole message.
-    pub(super) fn message(message: &'static Message, bytes: &'de [u8]) -> Self {
-        Self { datum: Datum::Bytes(bytes), shape: Shape::Object(message), name: message.name }
+    pub(super) fn message(message: &'static MessageSchema, bytes: &'de [u8]) -> Self {
+        Self { datum: Datum::Bytes(bytes), shape: ValueType::Object(message), name: message.name }
     }
 
     fn entries(
         self,
-        message: &'static Message,
+        message: &'static MessageSchema,
         wanted: Option<&'static [&'static str]>,
     ) -> Result<Entries<'de>, Error> {
-        let wanted = Wanted::of(message, wanted);
+        let wanted = DeclaredFields::of_projection(message, wanted);
         Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
     }
 
     /// Returns the JSON text in a field of bytes; `null` if the field is empty.
     fn json(self) -> Result<&'de [u8], Error> {
-        let raw = only(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
+        let raw = last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
         Ok(if raw.is_empty() { b"null" } else { raw })
     }
 
     /// Whether the value is `null` in JSON.
     fn is_null(self) -> bool {
         match self.shape {
-            Shape::Time | Shape::MicroTime => matches!(self.datum, Datum::Bytes([])),
-            Shape::Json => self.json().is_ok_and(|json| json == b"null"),
+            ValueType::Time | ValueType::MicroTime => matches!(self.datum, Datum::Bytes([])),
+            ValueType::Json => self.json().is_ok_and(|json| json == b"null"),
             _ => false,
         }
     }
@@ -58,54 +58,56 @@ impl<'de> Value<'de> {
     /// Whether the value is the zero value of its type, which JSON often omits.
     fn is_zero(self) -> bool {
         match self.shape {
-            Shape::Bool | Shape::Int => matches!(self.datum, Datum::Varint(0)),
+            ValueType::Bool | ValueType::Int => matches!(self.datum, Datum::Varint(0)),
             _ => matches!(self.datum, Datum::Bytes([])),
         }
     }
 
     fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.shape {
-            Shape::Text => visitor.visit_borrowed_str(self.datum.text()?),
-            Shape::Bool => visitor.visit_bool(self.datum.number()? != 0),
-            Shape::Int => visitor.visit_i64(self.datum.number()?.cast_signed()),
-            Shape::Time | Shape::MicroTime if self.is_null() => visitor.visit_unit(),
-            Shape::Time => visitor.visit_str(Written::new(time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
-            Shape::MicroTime => visitor.visit_str(Written::new(time(self.datum.bytes()?, 1000)?)?.as_str()),
-            Shape::Quantity => visitor.visit_borrowed_str(only(self.datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?),
-            Shape::IntOrString => {
+            ValueType::Text => visitor.visit_borrowed_str(self.datum.text()?),
+            ValueType::Bool => visitor.visit_bool(self.datum.number()? != 0),
+            ValueType::Int => visitor.visit_i64(self.datum.number()?.cast_signed()),
+            ValueType::Time | ValueType::MicroTime if self.is_null() => visitor.visit_unit(),
+            ValueType::Time => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
+            ValueType::MicroTime => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1000)?)?.as_str()),
+            ValueType::Quantity => {
+                visitor.visit_borrowed_str(last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?)
+            }
+            ValueType::IntOrString => {
                 let message = self.datum.bytes()?;
-                match only(message, 1)?.map_or(Ok(0), Datum::number)? {
-                    0 => visitor.visit_i64(only(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed()),
-                    1 => visitor.visit_borrowed_str(only(message, 3)?.map_or(Ok(""), Datum::text)?),
+                match last_field_value(message, 1)?.map_or(Ok(0), Datum::number)? {
+                    0 => visitor.visit_i64(last_field_value(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed()),
+                    1 => visitor.visit_borrowed_str(last_field_value(message, 3)?.map_or(Ok(""), Datum::text)?),
                     _ => Err(Error::new("the value is neither an integer nor a string")),
                 }
             }
-            Shape::Json => {
+            ValueType::Json => {
                 let mut json = serde_json::Deserializer::from_slice(self.json()?);
                 let value = (&mut json).deserialize_any(visitor)?;
                 json.end()?;
                 Ok(value)
             }
-            Shape::Object(message) => visitor.visit_map(self.entries(message, None)?),
-            Shape::Opaque => Err(Error::new(&format!("the schema does not describe the field {}", self.name))),
+            ValueType::Object(message) => visitor.visit_map(self.entries(message, None)?),
+            ValueType::Opaque => Err(Error::new(&format!("the schema does not describe the field {}", self.name))),
         }
     }
 }
 
 /// Decodes a time: seconds in field 1, nanoseconds in field 2. The nanoseconds are rounded down to a multiple of `unit`.
 fn time(message: &[u8], unit: i32) -> Result<Timestamp, Error> {
-    let number = |at| only(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
+    let number = |at| last_field_value(message, at)?.map_or(Ok(0), |datum| datum.number().map(u64::cast_signed));
     let nanoseconds = i32::try_from(number(2)?).map_err(|_| Error::new("nanoseconds are out of range"))?;
     Timestamp::new(number(1)?, nanoseconds - nanoseconds % unit).map_err(|error| Error::new(&error.to_string()))
 }
 
 /// A time as text in a buffer of fixed size, so that nothing is allocated.
-struct Written {
+struct TimeText {
     text: [u8; 40],
     length: usize,
 }
 
-impl Written {
+impl TimeText {
     fn new(time: Timestamp) -> Result<Self, Error> {
         let mut written = Self { text: [0; 40], length: 0 };
         write!(written, "{time}").map_err(|_| Error::new("the text of a time is too long"))?;
@@ -117,7 +119,7 @@ impl Written {
     }
 }
 
-impl fmt::Write for Written {
+impl fmt::Write for TimeText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.length + text.len();
         self.text.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
@@ -126,7 +128,7 @@ impl fmt::Write for Written {
     }
 }
 
-impl<'de> Deserializer<'de> for Value<'de> {
+impl<'de> Deserializer<'de> for EncodedValue<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -140,7 +142,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         match self.shape {
             // Only serde_json can provide JSON as raw text.
-            Shape::Json => {
+            ValueType::Json => {
                 let mut json = serde_json::Deserializer::from_slice(self.json()?);
                 let value = (&mut json).deserialize_newtype_struct(name, visitor)?;
                 json.end()?;
@@ -157,7 +159,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.shape {
-            Shape::Object(message) => visitor.visit_map(self.entries(message, Some(fields))?),
+            ValueType::Object(message) => visitor.visit_map(self.entries(message, Some(fields))?),
             _ => self.visit(visitor),
         }
     }
@@ -183,7 +185,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
 
 /// The fields of a message that the projection declares. All other fields are skipped.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct DeclaredFields {
     /// Names of the fields; `None` if the projection does not declare its fields.
     names: Option<&'static [&'static str]>,
     /// Set of field numbers with one bit for each number below 64. The few fields with larger numbers are always in the set.
@@ -191,20 +193,20 @@ struct Wanted {
 }
 
 /// Cache of sets of field numbers: for each slot, the address of the message, a hash of the names, and the field numbers.
-type Computed = [(usize, usize, u64); 64];
+type DeclaredFieldsCache = [(usize, usize, u64); 64];
 
 thread_local! {
-    static COMPUTED: Cell<Computed> = const { Cell::new([(0, 0, 0); 64]) };
+    static COMPUTED: Cell<DeclaredFieldsCache> = const { Cell::new([(0, 0, 0); 64]) };
 }
 
-impl Wanted {
-    fn of(message: &'static Message, names: Option<&'static [&'static str]>) -> Self {
+impl DeclaredFields {
+    fn of_projection(message: &'static MessageSchema, names: Option<&'static [&'static str]>) -> Self {
         let numbers = names.map_or(u64::MAX, |known| Self::numbers(message, known));
         Self { names, numbers }
     }
 
     /// Returns the numbers of all fields with these names and of all inlined messages. Caches the result for each projection.
-    fn numbers(message: &'static Message, names: &'static [&'static str]) -> u64 {
+    fn numbers(message: &'static MessageSchema, names: &'static [&'static str]) -> u64 {
         // The key contains the length, because slices of different lengths may start at the same address.
         let key = (std::ptr::from_ref(message).addr(), names.as_ptr().addr() ^ names.len().rotate_right(8));
         let slot = ((key.0 >> 5) ^ (key.1 >> 4)) % 64;
@@ -214,7 +216,7 @@ impl Wanted {
             if (of_message, of_names) == key && numbers != 0 {
                 return numbers;
             }
-            let is_wanted = |field: &&Field| field.name.is_empty() || names.contains(&field.name);
+            let is_wanted = |field: &&FieldSchema| field.name.is_empty() || names.contains(&field.name);
             let wanted = message.fields.iter().filter(is_wanted).filter(|field| field.number < 64);
             let numbers = wanted.fold(0, |numbers, field| numbers | 1 << field.number);
             slots[slot].set((key.0, key.1, numbers));
@@ -222,7 +224,7 @@ impl Wanted {
         })
     }
 
-    fn has(self, number: u32) -> bool {
+    fn contains_number(self, number: u32) -> bool {
         number >= 64 || self.numbers & (1 << number) != 0
     }
 }
@@ -230,38 +232,38 @@ impl Wanted {
 /// The fields of a message that the projection declares, as the entries of a JSON object.
 struct Entries<'de> {
     rest: Fields<'de>,
-    message: &'static Message,
-    wanted: Wanted,
+    message: &'static MessageSchema,
+    wanted: DeclaredFields,
     /// Rest of the outer message, while the fields of an inlined message are read.
-    parent: Option<(Fields<'de>, &'static Message)>,
-    next: Option<(&'static Field, Datum<'de>)>,
+    parent: Option<(Fields<'de>, &'static MessageSchema)>,
+    next: Option<(&'static FieldSchema, Datum<'de>)>,
 }
 
 impl<'de> Entries<'de> {
     /// Returns the next field that the projection declares. Enters and leaves inlined messages.
-    fn advance(&mut self) -> Result<Option<(&'static Field, Datum<'de>)>, Error> {
+    fn next_declared_field(&mut self) -> Result<Option<(&'static FieldSchema, Datum<'de>)>, Error> {
         loop {
             let Some((number, datum)) = self.rest.next()? else {
                 let Some((rest, message)) = self.parent.take() else { return Ok(None) };
                 (self.rest, self.message) = (rest, message);
-                self.wanted = Wanted::of(message, self.wanted.names);
+                self.wanted = DeclaredFields::of_projection(message, self.wanted.names);
                 continue;
             };
-            if !self.wanted.has(number) {
+            if !self.wanted.contains_number(number) {
                 continue;
             }
             let Some(field) = self.message.field(number) else { continue };
-            match field.shape {
-                Shape::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
+            match field.value_type {
+                ValueType::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
                     self.parent = Some((self.rest, self.message));
                     (self.rest, self.message) = (Fields(datum.bytes()?), inlined);
-                    self.wanted = Wanted::of(inlined, self.wanted.names);
+                    self.wanted = DeclaredFields::of_projection(inlined, self.wanted.names);
                     continue;
                 }
                 _ => {}
             }
-            let value = Value { datum, shape: field.shape, name: field.name };
-            let is_absent = field.zero == Zero::Absent && value.is_zero();
+            let value = EncodedValue { datum, shape: field.value_type, name: field.name };
+            let is_absent = field.zero == ZeroMeaning::OmittedInJson && value.is_zero();
             if !is_absent {
                 return Ok(Some((field, datum)));
             }
@@ -269,7 +271,7 @@ impl<'de> Entries<'de> {
     }
 
     /// Returns the next value of the repeated field `field`; `None` if another field follows.
-    fn again(&mut self, field: &'static Field) -> Result<Option<Datum<'de>>, Error> {
+    fn next_repeated_value(&mut self, field: &'static FieldSchema) -> Result<Option<Datum<'de>>, Error> {
         let before = self.rest;
         match self.rest.next()? {
             Some((number, datum)) if number == field.number => Ok(Some(datum)),
@@ -285,7 +287,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        self.next = self.advance()?;
+        self.next = self.next_declared_field()?;
         match self.next {
             Some((field, _)) => seed.deserialize(BorrowedStrDeserializer::new(field.name)).map(Some),
             None => Ok(None),
@@ -295,8 +297,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value is read before its name")) };
         match field.count {
-            Count::One => seed.deserialize(Value { datum, shape: field.shape, name: field.name }),
-            Count::Many | Count::Keyed => {
+            Cardinality::One => seed.deserialize(EncodedValue { datum, shape: field.value_type, name: field.name }),
+            Cardinality::Many | Cardinality::Keyed => {
                 let mut items = Items { entries: self, field, first: Some(datum) };
                 let value = seed.deserialize(&mut items)?;
                 // Skip items that the visitor did not read.
@@ -310,7 +312,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 /// The values of a repeated field: a list or a map.
 struct Items<'a, 'de> {
     entries: &'a mut Entries<'de>,
-    field: &'static Field,
+    field: &'static FieldSchema,
     first: Option<Datum<'de>>,
 }
 
@@ -318,12 +320,12 @@ impl<'de> Items<'_, 'de> {
     fn next(&mut self) -> Result<Option<Datum<'de>>, Error> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
-            None => self.entries.again(self.field),
+            None => self.entries.next_repeated_value(self.field),
         }
     }
 
-    fn value(&self, datum: Datum<'de>) -> Value<'de> {
-        Value { datum, shape: self.field.shape, name: self.field.name }
+    fn value(&self, datum: Datum<'de>) -> EncodedValue<'de> {
+        EncodedValue { datum, shape: self.field.value_type, name: self.field.name }
     }
 }
 
@@ -331,7 +333,7 @@ impl<'de> Deserializer<'de> for &mut Items<'_, 'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.field.count == Count::Many {
+        if self.field.count == Cardinality::Many {
             visitor.visit_seq(self)
         } else {
             visitor.visit_map(Pairs { items: self, value: None })
@@ -379,8 +381,8 @@ impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some(datum) = self.items.next()? else { return Ok(None) };
         let pair = datum.bytes()?;
-        self.value = Some(only(pair, 2)?.unwrap_or(Datum::Bytes(b"")));
-        let key = only(pair, 1)?.map_or(Ok(""), Datum::text)?;
+        self.value = Some(last_field_value(pair, 2)?.unwrap_or(Datum::Bytes(b"")));
+        let key = last_field_value(pair, 1)?.map_or(Ok(""), Datum::text)?;
         seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
     }
 

@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns the value of field `number`, or `None` if the message lacks the field. The last value of a repeated field counts.
-pub(super) fn only(message: &[u8], number: u32) -> Result<Option<Datum<'_>>, Error> {
+pub(super) fn last_field_value(message: &[u8], number: u32) -> Result<Option<Datum<'_>>, Error> {
     let (mut fields, mut found) = (Fields(message), None);
     while let Some((at, datum)) = fields.next()? {
         if at == number {

@@ -8,7 +8,7 @@ mod node;
 mod pod;
 mod workload;
 
-pub use meta::{LIST_META, OBJECT, OBJECT_META, STATUS};
+pub use meta::{ANY_OBJECT, LIST_META, OBJECT_META, STATUS};
 pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
 pub use node::{LEASE, NODE};
 pub use pod::POD;

@@ -2,16 +2,16 @@
 
 /// The schema of a protobuf message: its fields, and their form in JSON.
 #[derive(Debug)]
-pub struct Message {
+pub struct MessageSchema {
     /// Name with group and version, for example `core/v1.Pod`.
     pub name: &'static str,
     /// Fields in ascending order of their numbers.
-    pub fields: &'static [Field],
+    pub fields: &'static [FieldSchema],
 }
 
-impl Message {
+impl MessageSchema {
     /// Returns the field with this number; `None` for a field that Kubernetes 1.36 does not have.
-    pub(super) fn field(&self, number: u32) -> Option<&'static Field> {
+    pub(super) fn field(&self, number: u32) -> Option<&'static FieldSchema> {
         // In most messages, the numbers have no gaps, so that the position follows from the number.
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         match self.fields.get(at).filter(|field| field.number == number) {
@@ -23,22 +23,22 @@ impl Message {
 
 /// The schema of one field of a protobuf message.
 #[derive(Debug)]
-pub struct Field {
+pub struct FieldSchema {
     /// Field number in protobuf.
     pub number: u32,
     /// Field name in JSON; empty if the field is [inlined].
     pub name: &'static str,
     /// Whether the field is single, a list or a map.
-    pub count: Count,
+    pub count: Cardinality,
     /// Type of each value.
-    pub shape: Shape,
+    pub value_type: ValueType,
     /// Whether JSON contains the field if its value is the zero value of its type.
-    pub zero: Zero,
+    pub zero: ZeroMeaning,
 }
 
 /// Whether a field is single, a list or a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum Cardinality {
     /// At most one value.
     One,
     /// A repeated field; a list in JSON.
@@ -49,7 +49,7 @@ pub enum Count {
 
 /// The type of a value in protobuf, and its form in JSON.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub enum ValueType {
     /// A string in UTF-8; a string in JSON.
     Text,
     /// A varint; `true` or `false` in JSON.
@@ -67,53 +67,65 @@ pub enum Shape {
     /// JSON text in a field of bytes.
     Json,
     /// A message; an object in JSON.
-    Object(&'static Message),
+    Object(&'static MessageSchema),
     /// Any type that no projection reads. Reading the value is an error.
     Opaque,
 }
 
 /// Meaning of a field's zero value. Go writes the zero values of non-pointer fields to protobuf, but often omits them in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zero {
+pub enum ZeroMeaning {
     /// JSON omits the zero value, so it is read as absent.
-    Absent,
+    OmittedInJson,
     /// JSON contains the zero value, so it is read as a value.
-    Value,
+    WrittenInJson,
     /// The message contains the field only if the field was set, so a zero value is read as a value.
-    Set,
+    PresentIfSet,
 }
 
 /// Creates a single field that JSON always contains.
-pub(super) const fn always(number: u32, name: &'static str, shape: Shape) -> Field {
-    Field { number, name, count: Count::One, shape, zero: Zero::Value }
+pub(super) const fn always_in_json(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::WrittenInJson }
 }
 
 /// Creates a single field whose zero value JSON omits.
-pub(super) const fn nonzero(number: u32, name: &'static str, shape: Shape) -> Field {
-    Field { number, name, count: Count::One, shape, zero: Zero::Absent }
+pub(super) const fn omitempty(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::OmittedInJson }
 }
 
 /// Creates a single field that JSON contains only if it was set.
-pub(super) const fn optional(number: u32, name: &'static str, shape: Shape) -> Field {
-    Field { number, name, count: Count::One, shape, zero: Zero::Set }
+pub(super) const fn optional_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::PresentIfSet }
 }
 
 /// Creates a field with a list of values.
-pub(super) const fn list(number: u32, name: &'static str, shape: Shape) -> Field {
-    Field { number, name, count: Count::Many, shape, zero: Zero::Set }
+pub(super) const fn list_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema { number, name, count: Cardinality::Many, value_type: shape, zero: ZeroMeaning::PresentIfSet }
 }
 
 /// Creates a field with a map from strings to values.
-pub(super) const fn map(number: u32, name: &'static str, shape: Shape) -> Field {
-    Field { number, name, count: Count::Keyed, shape, zero: Zero::Set }
+pub(super) const fn map_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema { number, name, count: Cardinality::Keyed, value_type: shape, zero: ZeroMeaning::PresentIfSet }
 }
 
 /// Creates a field that no projection reads.
-pub(super) const fn opaque(number: u32, name: &'static str) -> Field {
-    Field { number, name, count: Count::One, shape: Shape::Opaque, zero: Zero::Set }
+pub(super) const fn opaque_field(number: u32, name: &'static str) -> FieldSchema {
+    FieldSchema {
+        number,
+        name,
+        count: Cardinality::One,
+        value_type: ValueType::Opaque,
+        zero: ZeroMeaning::PresentIfSet,
+    }
 }
 
 /// Creates a field with a message whose fields belong to the outer object in JSON.
-pub(super) const fn inlined(number: u32, message: &'static Message) -> Field {
-    Field { number, name: "", count: Count::One, shape: Shape::Object(message), zero: Zero::Set }
+pub(super) const fn inlined_message(number: u32, message: &'static MessageSchema) -> FieldSchema {
+    FieldSchema {
+        number,
+        name: "",
+        count: Cardinality::One,
+        value_type: ValueType::Object(message),
+        zero: ZeroMeaning::PresentIfSet,
+    }
 }

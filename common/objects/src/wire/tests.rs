@@ -12,7 +12,7 @@ use crate::{
     intstr::IntOrString,
     json::Raw,
     meta::Meta,
-    object::Encoded,
+    object::EncodedObject,
     pods::{Phase, Pod},
 };
 
@@ -95,12 +95,12 @@ fn a_pod_is_read_as_from_its_json() {
 #[test]
 fn a_head_is_read_before_the_rest() {
     let pod = pod();
-    let head: Head<'_> = Encoded::Protobuf(&pod).metadata().unwrap();
+    let head: Head<'_> = EncodedObject::Protobuf(&pod).decode_metadata().unwrap();
     assert_eq!((head.namespace(), head.name(), head.version().number()), ("shop", "web-0", 208));
-    assert_eq!(head.controller(), Some("ReplicaSet"));
+    assert_eq!(head.controller_kind(), Some("ReplicaSet"));
     assert!(head.has_finalizer("example.com/a") && !head.has_finalizer("example.com/b") && !head.is_deleting());
     let deleting = message(1, &[text(1, "a"), message(9, &[number(1, 1)])]);
-    assert!(Encoded::Protobuf(&deleting).metadata::<Head<'_>>().unwrap().is_deleting());
+    assert!(EncodedObject::Protobuf(&deleting).decode_metadata::<Head<'_>>().unwrap().is_deleting());
 }
 
 #[test]
@@ -267,20 +267,20 @@ fn an_envelope_names_its_kind_and_its_object_is_encoded_once() {
     let of = message(1, &[text(1, "v1"), text(2, "Pod")]);
     let whole = envelope(&[of.clone(), bytes(2, &pod()), text(3, ""), text(4, "")]);
     let read = Envelope::read(&whole).unwrap();
-    assert_eq!((read.kind, read.object), ("Pod", &*pod()));
+    assert_eq!((read.event_type, read.object), ("Pod", &*pod()));
     let error = |body: &[u8]| Envelope::read(body).unwrap_err().to_string();
     assert_eq!(error(b"{}"), "the body has no protobuf envelope");
     assert_eq!(error(&envelope(&[of.clone(), text(3, "gzip")])), "the object is compressed");
     assert_eq!(error(&envelope(&[of, text(4, "application/json")])), "the object is not encoded as protobuf");
     let event = [text(1, "ADDED"), message(2, &[bytes(1, &whole)])].concat();
     let read = WatchEvent::read(&event).unwrap();
-    assert_eq!((read.kind, read.object.kind), ("ADDED", "Pod"));
+    assert_eq!((read.event_type, read.object.event_type), ("ADDED", "Pod"));
     assert_eq!(WatchEvent::read(&text(1, "ADDED")).unwrap_err().to_string(), "the frame is not a watch event");
 }
 
 #[test]
 fn fields_are_ordered_by_number_and_have_distinct_names() {
-    fn check(message: &'static Message) {
+    fn check(message: &'static MessageSchema) {
         assert!(message.fields.is_sorted_by_key(|field| field.number), "{}", message.name);
         for (at, field) in message.fields.iter().enumerate() {
             assert!(
@@ -290,7 +290,7 @@ fn fields_are_ordered_by_number_and_have_distinct_names() {
                 field.name
             );
             assert!(std::ptr::eq(message.field(field.number).unwrap(), field));
-            if let Shape::Object(inner) = field.shape {
+            if let ValueType::Object(inner) = field.value_type {
                 check(inner);
             }
         }
@@ -333,7 +333,7 @@ proptest! {
     fn a_truncated_pod_is_never_another_pod(cut in any::<prop::sample::Index>()) {
         let whole = pod();
         let length = cut.index(whole.len());
-        if let Ok(read) = Encoded::Protobuf(&whole[..length]).decode::<Pod>() {
+        if let Ok(read) = EncodedObject::Protobuf(&whole[..length]).decode::<Pod>() {
             let full = read_pod(&whole).unwrap();
             prop_assert_eq!(&read.meta.name, &full.meta.name);
             prop_assert!(read.phase == full.phase || read.phase == Phase::Other);

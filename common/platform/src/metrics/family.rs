@@ -7,7 +7,7 @@ use prometheus_client::metrics::{
     histogram::Histogram,
 };
 
-use super::{Counter, Gauge, limits::Allowed};
+use super::{Counter, Gauge, limits::AllowedLabelValues};
 
 /// Names of a family's labels, in the order in which callers pass the values.
 pub(super) type LabelNames = &'static [&'static str];
@@ -15,18 +15,18 @@ type Labels = Vec<(&'static str, String)>;
 
 /// A metric family. `C` creates a metric when a combination of label values is used for the first time.
 #[derive(Clone, Debug)]
-pub struct Labelled<M, C = fn() -> M> {
-    pub(super) names: LabelNames,
-    pub(super) allowed: Allowed,
+pub struct MetricFamily<M, C = fn() -> M> {
+    pub(super) label_names: LabelNames,
+    pub(super) allowed_values: AllowedLabelValues,
     pub(super) family: Family<Labels, M, C>,
 }
 
 /// Counters of one name, one for each combination of label values.
-pub type Counters = Labelled<Counter>;
+pub type Counters = MetricFamily<Counter>;
 /// Gauges of one name, one for each combination of label values.
-pub type Gauges = Labelled<Gauge>;
+pub type Gauges = MetricFamily<Gauge>;
 /// Histograms of one name with the same buckets, one for each combination of label values.
-pub type Histograms = Labelled<Histogram, Buckets>;
+pub type Histograms = MetricFamily<Histogram, Buckets>;
 
 /// Upper bounds of a histogram's buckets, without `+Inf`.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
+impl<M: Clone, C: MetricConstructor<M>> MetricFamily<M, C> {
     /// Returns the metric with these label values, in the order of the label names. Keep the result for frequent use.
-    pub fn with(&self, values: &[&str]) -> M {
+    pub fn with_label_values(&self, values: &[&str]) -> M {
         self.family.get_or_create_owned(&self.labels(values))
     }
 
@@ -49,14 +49,15 @@ impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
         self.family.remove(&self.labels(values));
     }
 
-    /// Removes all metrics of the family. Metrics that [`Labelled::with`] returned before are no longer served.
+    /// Removes all metrics of the family. Metrics that [`MetricFamily::with_label_values`] returned before are no longer served.
     pub fn clear(&self) {
         self.family.clear();
     }
 
     fn labels(&self, values: &[&str]) -> Labels {
-        debug_assert_eq!(self.names.len(), values.len(), "one value per label: {:?}", self.names);
-        let value = |(position, value): (usize, &&str)| self.allowed.value(position, value).to_owned();
-        self.names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
+        debug_assert_eq!(self.label_names.len(), values.len(), "one value per label: {:?}", self.label_names);
+        let value =
+            |(position, value): (usize, &&str)| self.allowed_values.allowed_or_unexpected(position, value).to_owned();
+        self.label_names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Counters, Gauge, Histogram, Metrics, Stability::Alpha};
-use crate::{meta::Version, object::Resource};
+use crate::{meta::ResourceVersion, object::Resource};
 
 const LABELS: &[&str] = &["group", "name", "resource", "version"];
 /// Value of the label `name`. Upstream sets it to the name of the process, which dashboards rely on.
@@ -23,13 +23,13 @@ pub struct InformerMetrics {
 impl InformerMetrics {
     pub(super) fn new(metrics: &Metrics, resource: Resource) -> Self {
         let labels = &[resource.group, NAME, resource.plural, resource.version];
-        let gauge = |name, help| metrics.gauge(name, Alpha, help, LABELS).with(labels);
+        let gauge = |name, help| metrics.gauge(name, Alpha, help, LABELS).with_label_values(labels);
         let latency = "Time taken to process events after popping from the queue.";
         Self {
             queued: gauge("informer_queued_items", "Number of items currently queued in the FIFO."),
             latency: metrics
                 .histogram("informer_processing_latency_seconds", Alpha, latency, LABELS, LATENCIES)
-                .with(labels),
+                .with_label_values(labels),
             version: gauge(
                 "informer_store_resource_version",
                 "The 15 least significant digits of the resource version of the store.",
@@ -43,30 +43,30 @@ impl InformerMetrics {
     }
 
     /// Sets the number of objects that were read but are not in the cache yet, because their list is incomplete.
-    pub fn queued(&self, objects: usize) {
+    pub fn set_queued_objects(&self, objects: usize) {
         self.queued.set(objects as f64);
     }
 
     /// Records how long the handlers took for the changes of one frame or one complete list.
-    pub fn handled(&self, took: Duration) {
+    pub fn record_handling_time(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
     }
 
     /// Sets the version that the cache has reached. Meant for [`Metrics::before_scrape`].
-    pub fn version(&self, version: Version) {
-        self.version.set(version.last_digits() as f64);
+    pub fn set_store_version(&self, version: ResourceVersion) {
+        self.version.set(version.last_15_digits() as f64);
     }
 }
 
 /// Metrics of hidden objects, which exist but lack the label by which they are watched. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct HiddenMetrics {
+pub struct HiddenObjectMetrics {
     resource: Resource,
     objects: Gauge,
     reads: Counters,
 }
 
-impl HiddenMetrics {
+impl HiddenObjectMetrics {
     /// Registers the metrics with the group and plural name of `resource` as labels.
     pub fn new(metrics: &Metrics, resource: Resource) -> Self {
         let objects = "Objects that lack the label by which they are watched and that may still exist";
@@ -75,18 +75,18 @@ impl HiddenMetrics {
             resource,
             objects: metrics
                 .gauge("nonet_informer_hidden_objects", Alpha, objects, &["group", "resource"])
-                .with(&[resource.group, resource.plural]),
+                .with_label_values(&[resource.group, resource.plural]),
             reads: metrics.counter("nonet_informer_hidden_reads_total", Alpha, reads, &["group", "resource", "result"]),
         }
     }
 
     /// Sets the number of objects that lack the label and may still exist.
-    pub fn hidden(&self, objects: usize) {
+    pub fn set_hidden_objects(&self, objects: usize) {
         self.objects.set(objects as f64);
     }
 
     /// Counts a read of an object that the watch does not show.
-    pub fn read(&self, result: &'static str) {
-        self.reads.with(&[self.resource.group, self.resource.plural, result]).inc();
+    pub fn count_read(&self, result: &'static str) {
+        self.reads.with_label_values(&[self.resource.group, self.resource.plural, result]).inc();
     }
 }

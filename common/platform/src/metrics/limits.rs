@@ -12,23 +12,23 @@ const UNEXPECTED: &str = "unexpected";
 
 /// The metrics that an operator has disabled, and the label values that an operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct MetricLimits {
     disabled: BTreeSet<String>,
     /// Allowed values by metric and label. Labels without an entry may have any value.
     allowed: BTreeMap<(String, String), Arc<BTreeSet<String>>>,
 }
 
-impl Limits {
+impl MetricLimits {
     /// Disables the metrics with these names, in addition to the metrics that are already disabled.
     #[must_use]
-    pub fn without(mut self, names: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_disabled(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.disabled.extend(names);
         self
     }
 
     /// Allows further values for a label of a metric. Values that are not listed become `unexpected`.
     #[must_use]
-    pub fn with_allowed(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_allowed_values(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
         let known = self.allowed.entry((metric.to_owned(), label.to_owned())).or_default();
         Arc::make_mut(known).extend(values);
         self
@@ -38,14 +38,17 @@ impl Limits {
     ///
     /// # Errors
     /// The message names the first key that is not of the form `metric,label`.
-    pub fn with_pairs<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+    pub fn with_allowed_value_flags<'a>(
+        self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, String> {
         let word = |text: &str, also: &str| {
             let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || also.contains(c);
             text.chars().all(letters) && !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit())
         };
         pairs.into_iter().try_fold(self, |limits, (key, values)| match key.split_once(',') {
             Some((metric, label)) if word(metric, ":") && word(label, "") => {
-                Ok(limits.with_allowed(metric, label, values.split(',').map(str::to_owned)))
+                Ok(limits.with_allowed_values(metric, label, values.split(',').map(str::to_owned)))
             }
             _ => Err(format!("{key:?} is not of the form metric,label")),
         })
@@ -61,19 +64,19 @@ impl Limits {
     }
 
     /// Returns the allowed values for the labels of a metric, in the order of `labels`.
-    pub(super) fn of(&self, metric: &str, labels: &[&str]) -> Allowed {
+    pub(super) fn allowed_label_values(&self, metric: &str, labels: &[&str]) -> AllowedLabelValues {
         let of = |label: &&str| self.allowed.get(&(metric.to_owned(), (*label).to_owned())).cloned();
-        Allowed(labels.iter().map(of).collect())
+        AllowedLabelValues(labels.iter().map(of).collect())
     }
 }
 
 /// The allowed values of one metric's labels, by the position of the label. A label without a list may have any value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Allowed(Arc<[Option<Arc<BTreeSet<String>>>]>);
+pub(super) struct AllowedLabelValues(Arc<[Option<Arc<BTreeSet<String>>>]>);
 
-impl Allowed {
+impl AllowedLabelValues {
     /// Returns `value` if it is allowed for the label at `position`, otherwise [`UNEXPECTED`].
-    pub(super) fn value<'a>(&self, position: usize, value: &'a str) -> &'a str {
+    pub(super) fn allowed_or_unexpected<'a>(&self, position: usize, value: &'a str) -> &'a str {
         match self.0.get(position) {
             Some(Some(list)) if !list.contains(value) => UNEXPECTED,
             _ => value,
@@ -90,30 +93,30 @@ mod tests {
     #[test]
     fn disabled_metrics_are_not_served() {
         let names = ["a_total", "b", "c_seconds"].map(str::to_owned);
-        let metrics = Metrics::limited(Limits::default().without(names));
-        metrics.counter("a_total", Stability::Beta, "A", &[]).with(&[]).inc();
-        metrics.counter("a_b_total", Stability::Beta, "Another", &[]).with(&[]).inc();
-        metrics.gauge("b", Stability::Beta, "B", &[]).with(&[]).set(1.0);
-        metrics.gauge("d", Stability::Beta, "D", &[]).with(&[]).set(1.0);
-        metrics.histogram("c_seconds", Stability::Beta, "C", &[], [1.0]).with(&[]).observe(0.5);
-        let text = metrics.prometheus();
+        let metrics = Metrics::with_limits(MetricLimits::default().with_disabled(names));
+        metrics.counter("a_total", Stability::Beta, "A", &[]).with_label_values(&[]).inc();
+        metrics.counter("a_b_total", Stability::Beta, "Another", &[]).with_label_values(&[]).inc();
+        metrics.gauge("b", Stability::Beta, "B", &[]).with_label_values(&[]).set(1.0);
+        metrics.gauge("d", Stability::Beta, "D", &[]).with_label_values(&[]).set(1.0);
+        metrics.histogram("c_seconds", Stability::Beta, "C", &[], [1.0]).with_label_values(&[]).observe(0.5);
+        let text = metrics.render_prometheus();
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
         assert_eq!(samples, ["# TYPE a_b_total counter", "a_b_total 1", "# TYPE d gauge", "d 1"]);
-        assert!(!metrics.openmetrics().contains("c_seconds"));
+        assert!(!metrics.render_openmetrics().contains("c_seconds"));
     }
 
     /// COMMON-83.
     #[test]
     fn a_value_that_is_not_allowed_becomes_unexpected() {
         let pairs = [("x_total,code", "200,404"), ("y,code", "200")];
-        let metrics = Metrics::limited(Limits::default().with_pairs(pairs).unwrap());
+        let metrics = Metrics::with_limits(MetricLimits::default().with_allowed_value_flags(pairs).unwrap());
         let x = metrics.counter("x_total", Stability::Beta, "X", &["code", "verb"]);
         for code in ["200", "404", "500", "503"] {
-            x.with(&[code, code]).inc();
-            x.with(&[code, "GET"]).inc();
+            x.with_label_values(&[code, code]).inc();
+            x.with_label_values(&[code, "GET"]).inc();
         }
-        metrics.gauge("y", Stability::Beta, "Y", &["code"]).with(&["500"]).set(2.0);
-        let text = metrics.prometheus();
+        metrics.gauge("y", Stability::Beta, "Y", &["code"]).with_label_values(&["500"]).set(2.0);
+        let text = metrics.render_prometheus();
         for line in [
             "x_total{code=\"200\",verb=\"200\"} 1",
             "x_total{code=\"unexpected\",verb=\"500\"} 1",
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn the_error_names_a_malformed_key() {
         for key in ["x", "x,", ",x", "1x,y", "x,y:z", "x,y,z", "x y,z"] {
-            let error = Limits::default().with_pairs([(key, "v")]).unwrap_err();
+            let error = MetricLimits::default().with_allowed_value_flags([(key, "v")]).unwrap_err();
             assert_eq!(error, format!("{key:?} is not of the form metric,label"));
         }
     }

@@ -2,10 +2,10 @@
 
 use std::{fs, sync::atomic::AtomicU64};
 
-use super::{Labelled, Metrics, Stability::Unstated};
+use super::{MetricFamily, Metrics, Stability::Unstated};
 
 /// Clock ticks per second in `/proc`. Linux fixes this value for user space; it is the same on every architecture in use.
-const TICKS: f64 = 100.0;
+const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 /// Bytes per kB, the unit of memory sizes in `/proc/self/status`.
 const KB: f64 = 1024.0;
 
@@ -13,7 +13,7 @@ const KB: f64 = 1024.0;
 type Seconds = prometheus_client::metrics::counter::Counter<f64, AtomicU64>;
 
 pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
-    let gauge = |name, help| metrics.gauge(name, Unstated, help, &[]).with(&[]);
+    let gauge = |name, help| metrics.gauge(name, Unstated, help, &[]).with_label_values(&[]);
     let resident = gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
     let virtual_memory = gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");
     let open_fds = gauge("process_open_fds", "Number of open file descriptors.");
@@ -21,8 +21,8 @@ pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
     let start = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
     start.set(started.as_millisecond() as f64 / 1000.0);
     let help = "Total user and system CPU time spent in seconds.";
-    let cpu: Labelled<Seconds> = metrics.family("process_cpu_seconds_total", Unstated, help, &[], Seconds::default);
-    let cpu = cpu.with(&[]);
+    let cpu: MetricFamily<Seconds> = metrics.family("process_cpu_seconds_total", Unstated, help, &[], Seconds::default);
+    let cpu = cpu.with_label_values(&[]);
     metrics.before_scrape(move || {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         if let Some(kb) = field(&status, "VmRSS:") {
@@ -55,7 +55,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     let mut fields = rest.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
-    Some((user + system) / TICKS)
+    Some((user + system) / CLOCK_TICKS_PER_SECOND)
 }
 
 #[cfg(test)]
@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn serves_memory_files_and_start_time_of_this_process() {
         let metrics = Metrics::new();
-        metrics.process(jiff::Timestamp::from_second(1_700_000_000).unwrap());
-        let text = metrics.prometheus();
+        metrics.serve_process_metrics(jiff::Timestamp::from_second(1_700_000_000).unwrap());
+        let text = metrics.render_prometheus();
         let value = |name: &str| -> f64 {
             text.lines()
                 .find_map(|l| l.strip_prefix(name)?.trim().parse().ok())

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::Limits;
+use super::MetricLimits;
 
 /// A metric family as the encoder wrote it.
 struct Family<'a> {
@@ -63,12 +63,12 @@ fn sample(line: &str) -> Option<Sample<'_>> {
 
 /// Exposition format of the rendered text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ExpositionFormat {
     Prometheus,
     OpenMetrics,
 }
 
-pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, format: Format) -> String {
+pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &MetricLimits, format: ExpositionFormat) -> String {
     let mut families = parse(encoded);
     families.sort_by_key(|f| f.name);
     let mut out = String::with_capacity(encoded.len());
@@ -76,8 +76,8 @@ pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, for
         let bare = bare_counters.contains(&family.name);
         let total = family.kind == "counter" && !bare;
         let (suffix, kind) = match (format, family.kind) {
-            (Format::OpenMetrics, "counter") if bare => ("", "unknown"),
-            (Format::Prometheus, "counter") if total => ("_total", "counter"),
+            (ExpositionFormat::OpenMetrics, "counter") if bare => ("", "unknown"),
+            (ExpositionFormat::Prometheus, "counter") if total => ("_total", "counter"),
             (_, kind) => ("", kind),
         };
         let name = family.name;
@@ -102,7 +102,7 @@ pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, for
             }
         }
     }
-    if format == Format::OpenMetrics {
+    if format == ExpositionFormat::OpenMetrics {
         out.push_str("# EOF\n");
     }
     out
@@ -177,9 +177,9 @@ mod tests {
         let metrics = Metrics::new();
         metrics
             .counter("endpoint_slice_controller_changes", Alpha, "Number of changes", &["operation"])
-            .with(&["create"])
+            .with_label_values(&["create"])
             .inc();
-        let text = metrics.prometheus();
+        let text = metrics.render_prometheus();
         assert_eq!(
             text,
             "# HELP endpoint_slice_controller_changes [ALPHA] Number of changes\n\
@@ -188,7 +188,7 @@ mod tests {
         );
         assert!(
             metrics
-                .openmetrics()
+                .render_openmetrics()
                 .contains("# TYPE endpoint_slice_controller_changes unknown\nendpoint_slice_controller_changes{")
         );
     }
@@ -196,19 +196,19 @@ mod tests {
     #[test]
     fn openmetrics_ends_with_eof() {
         let metrics = Metrics::new();
-        metrics.counter("a_total", Alpha, "A", &[]).with(&[]).inc();
-        assert_eq!(metrics.openmetrics(), "# HELP a [ALPHA] A\n# TYPE a counter\na_total 1\n# EOF\n");
+        metrics.counter("a_total", Alpha, "A", &[]).with_label_values(&[]).inc();
+        assert_eq!(metrics.render_openmetrics(), "# HELP a [ALPHA] A\n# TYPE a counter\na_total 1\n# EOF\n");
     }
 
     #[test]
     fn families_and_series_are_sorted_and_label_values_may_contain_anything() {
         let metrics = Metrics::new();
         let b = metrics.gauge("b", Alpha, "B", &["x"]);
-        b.with(&["z"]).set(2.5);
-        b.with(&["a \"quoted\" {thing} \\ \n end"]).set(1.0);
-        metrics.gauge("a", Alpha, "Ends with a stop.", &[]).with(&[]).set(0.0);
+        b.with_label_values(&["z"]).set(2.5);
+        b.with_label_values(&["a \"quoted\" {thing} \\ \n end"]).set(1.0);
+        metrics.gauge("a", Alpha, "Ends with a stop.", &[]).with_label_values(&[]).set(0.0);
         assert_eq!(
-            metrics.prometheus(),
+            metrics.render_prometheus(),
             "# HELP a [ALPHA] Ends with a stop.\n# TYPE a gauge\na 0\n\
              # HELP b [ALPHA] B\n# TYPE b gauge\n\
              b{x=\"a \\\"quoted\\\" {thing} \\\\ \\n end\"} 1\nb{x=\"z\"} 2.5\n"

@@ -23,10 +23,10 @@ pub struct QueueMetrics {
 impl QueueMetrics {
     pub(super) fn new(metrics: &Metrics, name: &str) -> Self {
         let label = &[name];
-        let counter = |name, help| metrics.counter(name, Beta, help, LABELS).with(label);
-        let gauge = |name, help| metrics.gauge(name, Beta, help, LABELS).with(label);
+        let counter = |name, help| metrics.counter(name, Beta, help, LABELS).with_label_values(label);
+        let gauge = |name, help| metrics.gauge(name, Beta, help, LABELS).with_label_values(label);
         let buckets = || exponential_buckets(1e-8, 10.0, 10);
-        let histogram = |name, help| metrics.histogram(name, Beta, help, LABELS, buckets()).with(label);
+        let histogram = |name, help| metrics.histogram(name, Beta, help, LABELS, buckets()).with_label_values(label);
         Self {
             depth: gauge("workqueue_depth", "Current depth of workqueue"),
             adds: counter("workqueue_adds_total", "Total number of adds handled by workqueue"),
@@ -56,24 +56,24 @@ impl QueueMetrics {
     }
 
     /// Counts a key that has become dirty: a worker must sync it.
-    pub fn add(&self) {
+    pub fn count_add(&self) {
         self.depth.inc();
         self.adds.inc();
     }
 
     /// Records that a worker took a key, and how long the key had waited.
-    pub fn get(&self, queued: Duration) {
+    pub fn record_queue_time(&self, queued: Duration) {
         self.depth.dec();
         self.queue_duration.observe(queued.as_secs_f64());
     }
 
     /// Records that a worker finished a key, and how long the sync took.
-    pub fn done(&self, worked: Duration) {
+    pub fn record_work_time(&self, worked: Duration) {
         self.work_duration.observe(worked.as_secs_f64());
     }
 
     /// Counts a key that was added with a delay, for any reason.
-    pub fn retry(&self) {
+    pub fn count_retry(&self) {
         self.retries.inc();
     }
 
@@ -84,7 +84,7 @@ impl QueueMetrics {
 
     /// Sets how long the keys that workers are processing have been in progress: the total, and the longest time. Meant for
     /// [`Metrics::before_scrape`].
-    pub fn running(&self, unfinished: Duration, longest: Duration) {
+    pub fn set_unfinished_work(&self, unfinished: Duration, longest: Duration) {
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());
     }
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn every_step_of_a_key_is_counted() {
         let metrics = Metrics::new();
-        let queue = metrics.queue("replicaset");
-        queue.add();
-        queue.add();
-        queue.get(Duration::from_millis(2));
-        queue.done(Duration::from_secs(20));
-        queue.retry();
-        queue.running(Duration::from_secs(3), Duration::from_secs(2));
-        let text = metrics.prometheus();
+        let queue = metrics.queue_metrics("replicaset");
+        queue.count_add();
+        queue.count_add();
+        queue.record_queue_time(Duration::from_millis(2));
+        queue.record_work_time(Duration::from_secs(20));
+        queue.count_retry();
+        queue.set_unfinished_work(Duration::from_secs(3), Duration::from_secs(2));
+        let text = metrics.render_prometheus();
         for line in [
             "# HELP workqueue_adds_total [BETA] Total number of adds handled by workqueue",
             "# TYPE workqueue_adds_total counter",

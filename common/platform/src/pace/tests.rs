@@ -43,9 +43,9 @@ struct Run {
 #[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
 fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
     let origin = Instant::now();
-    let timer = pace.timer();
+    let timer = pace.add_queue_timer();
     let mut coming: Vec<(Duration, What)> = arrivals.to_vec();
-    let mut works: Vec<Work> = Vec::new();
+    let mut works: Vec<WorkGuard> = Vec::new();
     // Each element is the start and the end of a sync.
     let mut working: Vec<(Duration, Duration)> = Vec::new();
     let (mut now, mut run) = (Duration::ZERO, Run::default());
@@ -58,26 +58,26 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
             let while_working = working.iter().any(|(from, to)| (*from..*to).contains(&at));
             run.handled.push(Handled { what, at, waited: now.saturating_sub(at), while_working });
             match what {
-                What::Foreign => pace.received(),
+                What::Foreign => pace.record_watch_data(),
                 What::Own(takes) => {
-                    pace.received();
-                    works.push(pace.work());
+                    pace.record_watch_data();
+                    works.push(pace.begin_work());
                     working.push((now, now + takes));
                     coming.push((now + takes, What::Answer));
                 }
                 What::Later(after) => {
-                    pace.received();
+                    pace.record_watch_data();
                     coming.push((now + after, What::Due));
                 }
                 What::Answer => drop(works.pop()),
-                What::Due => drop(pace.work()),
+                What::Due => drop(pace.begin_work()),
             }
         }
         // An idle worker sets the time at which the next key is due.
         if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
             timer.set(origin + *at);
         }
-        now += pace.rest(origin + now);
+        now += pace.idle_sleep(origin + now);
     }
     run
 }
@@ -113,16 +113,16 @@ fn an_own_event_among_foreign_events_waits_for_at_most_a_period_and_the_next_one
 #[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
 fn a_thread_sleeps_shortly_between_the_answers_of_many_requests() {
     let (pace, now) = (Pace::new(PERIOD), Instant::now());
-    let timer = pace.timer();
-    let _sync = pace.work();
-    let mut requests: Vec<_> = (0..MANY_REQUESTS).map(|_| pace.request()).collect();
-    assert_eq!(pace.rest(now), ANSWER_PERIOD);
+    let timer = pace.add_queue_timer();
+    let _sync = pace.begin_work();
+    let mut requests: Vec<_> = (0..MANY_REQUESTS).map(|_| pace.begin_request()).collect();
+    assert_eq!(pace.idle_sleep(now), ANSWER_PERIOD);
     timer.set(now + ms(1));
-    assert_eq!(pace.rest(now), ms(1), "a key is due before");
-    assert_eq!(pace.rest(now + ms(1)), Duration::ZERO, "the key is due");
+    assert_eq!(pace.idle_sleep(now), ms(1), "a key is due before");
+    assert_eq!(pace.idle_sleep(now + ms(1)), Duration::ZERO, "the key is due");
     requests.pop();
-    assert_eq!(pace.rest(now + ms(2)), Duration::ZERO, "an answer may start the next request");
-    assert_eq!(Pace::new(Duration::ZERO).rest(now), Duration::ZERO);
+    assert_eq!(pace.idle_sleep(now + ms(2)), Duration::ZERO, "an answer may start the next request");
+    assert_eq!(Pace::new(Duration::ZERO).idle_sleep(now), Duration::ZERO);
 }
 
 proptest! {

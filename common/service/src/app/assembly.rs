@@ -7,26 +7,26 @@ use parking_lot::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
-    api::{Api, Format, Requests, Throttle},
+    api::{Api, Format, RequestMetrics, Throttle},
     client,
     clock::Clock,
-    events::{Recorder, Sender, Source},
-    gate::{self, Gate, Keeper},
+    events::{EventSender, Recorder, ReportingLoop},
+    gate::{self, Gate, GateKeeper},
     io::AccountObserver,
-    leader::{self, Election, End},
+    leader::{self, Election, ElectionOutcome},
     metrics::Metrics,
     pace::Pace,
-    runtime::{Context, LoopDefinition, Running, Shared},
+    runtime::{LoopContext, LoopDefinition, RunningLoop, SharedValues},
     second_writer::{SecondWriterWatch, WriteSampler},
-    settings::Settings,
-    succession::Writes,
+    settings::OperatorSettings,
+    succession::WriteLog,
 };
 
 /// How long a shutdown waits, after the loops have finished, for the last Events to be sent.
-const LAST_EVENTS: Duration = Duration::from_millis(250);
+const EVENT_FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Callback that receives the name and the handle of each control loop that has started.
-type Started = Arc<dyn Fn(&'static str, &Arc<dyn Running>) + Send + Sync>;
+type OnLoopStarted = Arc<dyn Fn(&'static str, &Arc<dyn RunningLoop>) + Send + Sync>;
 
 /// How the control loops get the permission to write.
 #[derive(Clone)]
@@ -34,33 +34,33 @@ pub enum Leadership {
     /// There is no leader election: the loops may write from the start.
     Always,
     /// The loops may never write, as in shadow mode.
-    Nobody,
+    Never,
     /// Leader election decides: the loops may write while this process holds the Lease.
-    Lease(leader::Settings),
+    Elected(leader::ElectionSettings),
     /// The caller decides when the loops may write, by opening and closing `gate`.
-    Caller {
+    SetByCaller {
         /// Handle that opens and closes `gate`.
-        keeper: Arc<Keeper>,
+        keeper: Arc<GateKeeper>,
         /// The gate that every write of the loops passes; a closed gate refuses the write.
         gate: Gate,
         /// Record of the versions that the loops write; the next leader waits until its caches show these versions.
-        writes: Writes,
+        writes: WriteLog,
     },
 }
 
 impl Leadership {
-    /// Returns keeper, gate and record of writes: the fields of [`Self::Caller`], or new values for the other variants.
-    fn permission(&self, clock: &Clock) -> (Arc<Keeper>, Gate, Writes) {
-        if let Self::Caller { keeper, gate, writes } = self {
+    /// Returns keeper, gate and record of writes: the fields of [`Self::SetByCaller`], or new values for the other variants.
+    fn gate_and_writes(&self, clock: &Clock) -> (Arc<GateKeeper>, Gate, WriteLog) {
+        if let Self::SetByCaller { keeper, gate, writes } = self {
             return (Arc::clone(keeper), gate.clone(), writes.clone());
         }
-        let (keeper, gate) = gate::gate(clock.clone());
-        (Arc::new(keeper), gate, Writes::default())
+        let (keeper, gate) = gate::closed_gate(clock.clone());
+        (Arc::new(keeper), gate, WriteLog::default())
     }
 }
 
-/// The parameters of [`assemble`].
-pub struct Parts {
+/// The parameters of [`start_loops`].
+pub struct StartParameters {
     /// Client for the requests of the loops.
     pub client: kube::Client,
     /// Client for the leader election. A process separates its connections, so that a burst of writes cannot delay a renewal.
@@ -70,34 +70,34 @@ pub struct Parts {
     /// Registry for the metrics of the loops, the requests and the leader election.
     pub metrics: Metrics,
     /// Numbers of workers, feature gates and `--tune` values that the loops read.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<OperatorSettings>,
     /// Control loops to start, in this order.
     pub loops: Vec<LoopDefinition>,
     /// The rule that decides when the loops may write.
     pub leadership: Leadership,
     /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
-    pub standby_warm: bool,
+    pub is_standby_warm: bool,
     /// Rule for the sleep of an idle thread, during which several watch events arrive. By default, the thread does not sleep.
     pub pace: Pace,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
-    pub rate: Option<(f64, u32)>,
+    pub rate_limit: Option<(f64, u32)>,
     /// Format of lists and watches, for every kind that supports it.
     pub preferred_format: Format,
     /// Value of the label `host` in the metrics of requests.
-    pub host: String,
+    pub metrics_host: String,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
     /// Source component of the Events about leader election.
-    pub component: &'static str,
+    pub election_event_component: &'static str,
     /// Called with the name and the handle of each control loop after its start.
-    pub started: Started,
+    pub on_loop_started: OnLoopStarted,
     /// Observer of the syncs that send requests; it receives the planned requests and their outcomes.
-    pub accounts: Option<Arc<dyn AccountObserver>>,
+    pub account_observer: Option<Arc<dyn AccountObserver>>,
     /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
     pub second_writer_period: Duration,
 }
 
-impl Parts {
+impl StartParameters {
     /// Returns parameters without leader election, with `client` for all requests, and with defaults for all other fields.
     pub fn new(client: kube::Client, clock: Clock, loops: &[LoopDefinition]) -> Self {
         Self {
@@ -108,15 +108,15 @@ impl Parts {
             settings: Arc::default(),
             loops: loops.to_vec(),
             leadership: Leadership::Always,
-            standby_warm: true,
+            is_standby_warm: true,
             pace: Pace::default(),
-            rate: None,
+            rate_limit: None,
             preferred_format: Format::Protobuf,
-            host: String::new(),
+            metrics_host: String::new(),
             start_interval: Duration::ZERO,
-            component: loops.first().map_or("controller", |l| l.name),
-            started: Arc::new(|_, _| {}),
-            accounts: None,
+            election_event_component: loops.first().map_or("controller", |l| l.name),
+            on_loop_started: Arc::new(|_, _| {}),
+            account_observer: None,
             second_writer_period: Duration::ZERO,
         }
     }
@@ -124,40 +124,40 @@ impl Parts {
 
 /// How a shutdown ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum ShutdownResult {
     /// All syncs finished, and the Lease was released if this process held it.
     Clean,
     /// The loops did not finish in time. The Lease was not released and expires.
     TimedOut,
     /// The Lease was lost during the shutdown, or could not be released.
-    Lost,
+    LeaseLost,
 }
 
-type Loops = Arc<Mutex<Vec<(&'static str, Arc<dyn Running>)>>>;
+type StartedLoops = Arc<Mutex<Vec<(&'static str, Arc<dyn RunningLoop>)>>>;
 
 /// Handle of running control loops. Dropping the handle stops the loops at once and closes the gate, but keeps the Lease.
-pub struct Assembly {
-    keeper: Arc<Keeper>,
+pub struct RunningLoops {
+    keeper: Arc<GateKeeper>,
     gate: Gate,
     metrics: Metrics,
-    loops: Loops,
-    sender: Option<Sender>,
-    election: Option<Campaign>,
+    loops: StartedLoops,
+    sender: Option<EventSender>,
+    election: Option<RunningElection>,
     /// Tasks that start the loops and watch for other processes with the same loops.
     tasks: JoinSet<()>,
 }
 
 /// A running leader election with its handles.
-struct Campaign {
-    stop: leader::Stop,
-    status: leader::Status,
-    question: leader::Question,
-    task: JoinHandle<End>,
+struct RunningElection {
+    stop: leader::ElectionStop,
+    status: leader::ElectionStatus,
+    question: leader::StandbyRequest,
+    task: JoinHandle<ElectionOutcome>,
     /// Holds open the separate gate for the requests of the leader election.
-    _always: Keeper,
+    _always: GateKeeper,
 }
 
-impl fmt::Debug for Assembly {
+impl fmt::Debug for RunningLoops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Assembly").field("gate", &self.gate).finish_non_exhaustive()
     }
@@ -166,40 +166,41 @@ impl fmt::Debug for Assembly {
 /// Starts the control loops, their leader election and the watch for second writers as tasks.
 ///
 /// The function must be called inside a tokio runtime.
-pub fn assemble(parts: Parts) -> Assembly {
-    let shadow = parts.settings.shadow();
+pub fn start_loops(parts: StartParameters) -> RunningLoops {
+    let shadow = parts.settings.is_shadow();
     // In shadow mode the gate stays closed, so that even a loop that ignores the mode cannot write.
-    let leadership = if shadow { Leadership::Nobody } else { parts.leadership };
-    let (keeper, gate, writes) = leadership.permission(&parts.clock);
-    let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
+    let leadership = if shadow { Leadership::Never } else { parts.leadership };
+    let (keeper, gate, writes) = leadership.gate_and_writes(&parts.clock);
+    let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host));
     let api = |client: &kube::Client, name: &str, gate: &Gate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
-            .with_observer(Arc::<Requests>::clone(&requests))
+            .with_observer(Arc::<RequestMetrics>::clone(&requests))
             .with_pace(parts.pace.clone())
             .with_preferred_format(parts.preferred_format)
     };
-    let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
+    let sender = (!shadow)
+        .then(|| EventSender::start(api(&parts.client, parts.election_event_component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {
-        Some(sender) => sender.recorder(Source { component, client }),
-        None => Recorder::silent(component, parts.clock.clone()),
+        Some(sender) => sender.recorder_for(ReportingLoop { component, client_name: client }),
+        None => Recorder::discarding(component, parts.clock.clone()),
     };
-    let loops = Loops::default();
+    let loops = StartedLoops::default();
     let election = match leadership {
-        Leadership::Lease(settings) => {
-            let (always, open) = gate::gate(parts.clock.clone());
-            always.open();
+        Leadership::Elected(settings) => {
+            let (always, open) = gate::closed_gate(parts.clock.clone());
+            always.open_without_deadline();
             let api = api(&parts.lease_client, "leader-election", &open);
-            let recorder = recorder(parts.component, parts.component);
+            let recorder = recorder(parts.election_event_component, parts.election_event_component);
             let election = Election::new(settings, api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics)
-                .asks_when(warmth(&loops, parts.loops.len(), parts.standby_warm));
-            let (stop, status, question) = (election.stop(), election.status(), election.question());
-            Some(Campaign { stop, status, question, task: tokio::spawn(election.run()), _always: always })
+                .ask_only_if_warm(caches_filled_check(&loops, parts.loops.len(), parts.is_standby_warm));
+            let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request());
+            Some(RunningElection { stop, status, question, task: tokio::spawn(election.run()), _always: always })
         }
         Leadership::Always => {
-            keeper.open();
+            keeper.open_without_deadline();
             None
         }
-        Leadership::Nobody | Leadership::Caller { .. } => None,
+        Leadership::Never | Leadership::SetByCaller { .. } => None,
     };
     let sampler = (!shadow && !parts.second_writer_period.is_zero())
         .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
@@ -208,45 +209,47 @@ pub fn assemble(parts: Parts) -> Assembly {
         let watch = SecondWriterWatch {
             api: api(&parts.client, "second-writer-watch", &gate),
             gate: gate.clone(),
-            election: election.as_ref().map(|election| election.status.clone()),
-            recorder: recorder(parts.component, parts.component),
-            sent: sender.as_ref().map(Sender::sent).unwrap_or_default(),
+            election_status: election.as_ref().map(|election| election.status.clone()),
+            recorder: recorder(parts.election_event_component, parts.election_event_component),
+            sent_events: sender.as_ref().map(EventSender::sent_events).unwrap_or_default(),
             sampler: Arc::clone(sampler),
             loops: parts.loops.clone(),
             period: parts.second_writer_period,
         };
         tasks.spawn(watch.run(parts.metrics.clone()));
     }
-    let shared = Shared::default();
+    let shared = SharedValues::default();
     let starts: Vec<_> = parts
         .loops
         .iter()
         .map(|definition| {
-            let rate = parts.rate.and_then(|(qps, burst)| Throttle::new(qps, burst));
-            let context = Context {
-                api: api(&parts.client, definition.client, &gate).with_throttle(rate).with_writes(writes.clone()),
+            let rate = parts.rate_limit.and_then(|(qps, burst)| Throttle::new(qps, burst));
+            let context = LoopContext {
+                api: api(&parts.client, definition.user_agent_suffix, &gate)
+                    .with_throttle(rate)
+                    .with_write_log(writes.clone()),
                 clock: parts.clock.clone(),
                 gate: gate.clone(),
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
-                recorder: recorder(definition.component, definition.client),
-                accounts: parts.accounts.clone(),
-                sampler: sampler.clone(),
-                shared: shared.clone(),
+                recorder: recorder(definition.event_component, definition.user_agent_suffix),
+                account_observer: parts.account_observer.clone(),
+                write_sampler: sampler.clone(),
+                shared_values: shared.clone(),
             };
             (*definition, context)
         })
         .collect();
     let begin = {
-        let (loops, started) = (Arc::clone(&loops), Arc::clone(&parts.started));
-        move |definition: LoopDefinition, context: Context| {
+        let (loops, started) = (Arc::clone(&loops), Arc::clone(&parts.on_loop_started));
+        move |definition: LoopDefinition, context: LoopContext| {
             tracing::debug!(v = 1, logger = definition.name, "Starting controller");
-            let running = (definition.start)(context);
+            let running = (definition.start_loop)(context);
             started(definition.name, &running);
             loops.lock().push((definition.name, running));
         }
     };
-    let cold = !parts.standby_warm && !shadow;
+    let cold = !parts.is_standby_warm && !shadow;
     if parts.start_interval.is_zero() && !cold {
         for (definition, context) in starts {
             begin(definition, context);
@@ -255,7 +258,7 @@ pub fn assemble(parts: Parts) -> Assembly {
         let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.start_interval);
         tasks.spawn(async move {
             if cold {
-                gate.opened().await;
+                gate.wait_until_open().await;
             }
             for (definition, context) in starts {
                 clock.sleep(clock.jitter(interval, 1.0)).await;
@@ -263,19 +266,23 @@ pub fn assemble(parts: Parts) -> Assembly {
             }
         });
     }
-    Assembly { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
+    RunningLoops { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
 /// Returns a function that reports whether all loops have started and filled their caches; always true without `standby_warm`.
-fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool + Send + Sync + 'static {
+fn caches_filled_check(
+    loops: &StartedLoops,
+    count: usize,
+    standby_warm: bool,
+) -> impl Fn() -> bool + Send + Sync + 'static {
     let loops = Arc::clone(loops);
     move || {
         let started = loops.lock().clone();
-        !standby_warm || (started.len() == count && started.iter().all(|(_, running)| running.ready().is_ok()))
+        !standby_warm || (started.len() == count && started.iter().all(|(_, running)| running.check_ready().is_ok()))
     }
 }
 
-impl Assembly {
+impl RunningLoops {
     /// Returns the gate that every write of the loops passes.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -287,17 +294,17 @@ impl Assembly {
     }
 
     /// Returns the status of the leader election; `None` without election.
-    pub fn election(&self) -> Option<&leader::Status> {
+    pub fn election_status(&self) -> Option<&leader::ElectionStatus> {
         self.election.as_ref().map(|election| &election.status)
     }
 
     /// Returns the names and handles of the control loops that have started.
-    pub fn loops(&self) -> Vec<(&'static str, Arc<dyn Running>)> {
+    pub fn started_loops(&self) -> Vec<(&'static str, Arc<dyn RunningLoop>)> {
         self.loops.lock().clone()
     }
 
     /// Waits until this process loses the Lease; forever without leader election. Safe to cancel.
-    pub async fn lost(&mut self) {
+    pub async fn wait_for_lease_loss(&mut self) {
         let Some(election) = &mut self.election else { return future::pending().await };
         let ended = (&mut election.task).await;
         tracing::debug!(?ended, "The election ended");
@@ -305,39 +312,39 @@ impl Assembly {
 
     /// Returns a future that ends when a standby of a new version asks for the Lease. The process must then call
     /// [`Self::shutdown`], and start again as a standby.
-    pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn hand_over_requested(&self) -> impl Future<Output = ()> + Send + 'static {
         let question = self.election.as_ref().map(|election| election.question.clone());
         async {
             let Some(question) = question else { return future::pending().await };
-            question.asked().await;
+            question.wait_for_request().await;
         }
     }
 
     /// Waits until the syncs in progress have finished, at most for `timeout`, and then releases the Lease.
-    pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
+    pub async fn shutdown(mut self, timeout: Option<Duration>) -> ShutdownResult {
         self.tasks.abort_all();
         // Ends all waits for retries against a busy server, because they would delay the release of the Lease.
-        self.keeper.drain();
+        self.keeper.end_waits();
         if let Some(election) = &self.election {
             election.stop.drain();
         }
-        let loops = self.loops();
+        let loops = self.started_loops();
         let finished = future::join_all(loops.iter().map(|(_, running)| running.shutdown()));
         if tokio::time::timeout(timeout.unwrap_or(Duration::MAX), finished).await.is_err() {
-            return Stopped::TimedOut;
+            return ShutdownResult::TimedOut;
         }
         drop(loops);
         if let Some(sender) = &self.sender
             && self.gate.is_open()
         {
-            // Events are best effort: an Event that cannot be sent within `LAST_EVENTS` is dropped.
-            let _ = tokio::time::timeout(LAST_EVENTS, sender.flush()).await;
+            // Events are best effort: an Event that cannot be sent within `EVENT_FLUSH_TIMEOUT` is dropped.
+            let _ = tokio::time::timeout(EVENT_FLUSH_TIMEOUT, sender.flush()).await;
         }
-        let Some(election) = &mut self.election else { return Stopped::Clean };
+        let Some(election) = &mut self.election else { return ShutdownResult::Clean };
         election.stop.release();
         match (&mut election.task).await {
-            Ok(End::Released | End::Withdrawn) => Stopped::Clean,
-            Ok(End::Lost | End::NotReleased) | Err(_) => Stopped::Lost,
+            Ok(ElectionOutcome::Released | ElectionOutcome::StoppedBeforeLeading) => ShutdownResult::Clean,
+            Ok(ElectionOutcome::LeaseLost | ElectionOutcome::ReleaseFailed) | Err(_) => ShutdownResult::LeaseLost,
         }
     }
 
@@ -347,7 +354,7 @@ impl Assembly {
     }
 }
 
-impl Drop for Assembly {
+impl Drop for RunningLoops {
     fn drop(&mut self) {
         self.tasks.abort_all();
         if let Some(election) = &self.election {

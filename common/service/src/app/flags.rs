@@ -14,16 +14,16 @@ use clap::{
     value_parser,
 };
 
-use super::{Definition, values};
+use super::{ProgramDefinition, values};
 use crate::{
     api::Format,
     client, duration,
-    leader::{self, probation::Probation},
+    leader::{self, probation::ProbationSettings},
     logging,
-    metrics::Limits,
+    metrics::MetricLimits,
     runtime::LoopDefinition,
     server,
-    settings::{Settings, TuneValue},
+    settings::{OperatorSettings, TuneValue},
     version,
 };
 
@@ -32,53 +32,53 @@ const BUILT_IN_LEASE: &str = "kube-controller-manager";
 
 /// Values of all flags, checked and converted.
 #[derive(Clone)]
-pub struct Options {
+pub struct ProgramOptions {
     /// Address and credentials of the API server.
-    pub client: client::Options,
+    pub client: client::ServerOptions,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
-    pub rate: Option<(f64, u32)>,
+    pub rate_limit: Option<(f64, u32)>,
     /// Format of lists and watches, for every kind that supports it.
     pub preferred_format: Format,
     /// Identity, Lease and times of the leader election; `None` with `--leader-elect=false` and with `--shadow`.
-    pub election: Option<leader::Settings>,
+    pub election_settings: Option<leader::ElectionSettings>,
     /// Addresses, ports and TLS of the HTTP server.
-    pub server: server::Settings,
+    pub server_settings: server::ServerSettings,
     /// Which HTTP requests the API server has to review, and how long its answers are cached.
-    pub reviews: server::ReviewOptions,
+    pub review_options: server::ReviewOptions,
     /// Metrics that are not served, and the values that labels may have.
-    pub metrics: Limits,
+    pub metric_limits: MetricLimits,
     /// File with the values that labels of metrics may have. It is read only if `--allow-metric-labels` is not given.
     pub metrics_manifest: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `TokenReview`s; `None` for the API server of the controllers.
-    pub authentication: Option<PathBuf>,
+    pub authentication_kubeconfig: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `SubjectAccessReview`s; `None` for the API server of the controllers.
-    pub authorization: Option<PathBuf>,
+    pub authorization_kubeconfig: Option<PathBuf>,
     /// Whether every caller may read everything that is served, without authentication.
-    pub insecure_debug: bool,
+    pub is_debug_insecure: bool,
     /// Control loops that `--controllers` chooses; at least one.
     pub loops: Vec<LoopDefinition>,
     /// Numbers of workers, feature gates and `--tune` values that the loops read.
-    pub settings: Settings,
+    pub settings: OperatorSettings,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
     /// How long the loops may take to finish during a shutdown. Zero sets no limit.
     pub shutdown_timeout: Duration,
     /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
-    pub standby_warm: bool,
+    pub is_standby_warm: bool,
     /// Number of worker threads of the runtime, 1 to 64.
-    pub threads: usize,
+    pub worker_threads: usize,
     /// Format and verbosity of the log.
-    pub logging: logging::Settings,
+    pub logging: logging::LogSettings,
     /// One line for each flag or gate that is accepted and has no effect.
     pub warnings: Vec<String>,
     /// Names and values of all flags, for the log at the start.
-    pub given: Vec<(String, String)>,
+    pub all_flag_values: Vec<(String, String)>,
 }
 
 /// Result of parsing a valid command line.
-pub enum Parsed {
+pub enum ParsedCommandLine {
     /// The controller is to run with these options.
-    Run(Box<Options>),
+    Run(Box<ProgramOptions>),
     /// The process has to print this text and to exit with code 0.
     Print(String),
 }
@@ -94,7 +94,7 @@ fn switch(name: &'static str, default: bool, help: &'static str) -> Arg {
         .require_equals(true)
         .default_missing_value("true")
         .default_value(default.to_string())
-        .value_parser(values::boolean)
+        .value_parser(values::parse_boolean)
 }
 
 fn time(name: &'static str, default: Duration, help: &'static str) -> Arg {
@@ -117,16 +117,16 @@ fn list(name: &'static str, help: impl Into<String>) -> Arg {
 }
 
 /// Returns clap's description of all flags of a program. Flags of kube-controller-manager without an effect here are hidden.
-pub fn command(definition: &Definition) -> Command {
-    let election = leader::Settings::new("", "", String::new());
+pub fn clap_command(definition: &ProgramDefinition) -> Command {
+    let election = leader::ElectionSettings::new("", "", String::new());
     let names: Vec<_> = definition.loops.iter().map(|l| l.name).collect();
     let workers = definition
-        .workers
+        .workers_flags
         .iter()
-        .map(|flag| number(flag.name, flag.default, flag.help).value_parser(value_parser!(i64)));
-    let tunes = definition.all_flags().map(|tune| {
-        let default = values::shown(tune.default);
-        match tune.default {
+        .map(|flag| number(flag.name, flag.default_workers, flag.help).value_parser(value_parser!(i64)));
+    let tunes = definition.all_value_flags().map(|tune| {
+        let default = values::format_tune_value(tune.default_value);
+        match tune.default_value {
             TuneValue::Duration(_) => flag(tune.name, "DURATION", tune.help).default_value(default),
             TuneValue::Count(_) | TuneValue::Integer(_) | TuneValue::Ratio(_) => number(tune.name, default, tune.help),
             TuneValue::Switch(on) => switch(tune.name, on, tune.help).value_parser(value_parser!(String)),
@@ -227,8 +227,8 @@ pub fn command(definition: &Definition) -> Command {
                  0: no probation",
             ),
         ]);
-    command = serving::add(command, definition.name);
-    command = counting::add(command).next_help_heading("Logs").args([
+    command = serving::add_serving_flags(command, definition.name);
+    command = counting::add_metric_flags(command).next_help_heading("Logs").args([
         flag("v", "N", "Verbosity of the log: 0 (what an operator must know) to 10")
             .short('v')
             .default_value("0")
@@ -236,26 +236,32 @@ pub fn command(definition: &Definition) -> Command {
         flag("vmodule", "LIST", "Verbosity of single source files: file=N,...")
             .default_value("")
             .hide_default_value(true)
-            .value_parser(logging::Settings::parse_modules),
+            .value_parser(logging::LogSettings::parse_modules),
         flag("logging-format", "FORMAT", "Format of the log: text or json")
             .default_value("text")
             .value_parser(["text", "json"]),
     ]);
     let version = Arg::new("version").long("version").help("Print the version and exit").action(ArgAction::SetTrue);
-    accepted::add(command.next_help_heading(None).arg(version), definition)
+    accepted::add_accepted_flags(command.next_help_heading(None).arg(version), definition)
 }
 
 /// Returns the end of the help text: the feature gates and the values for `--tune`.
-fn appendix(definition: &Definition) -> String {
+fn appendix(definition: &ProgramDefinition) -> String {
     let mut text = String::from("Feature gates:\n");
-    for gate in definition.all_gates() {
-        let note = if gate.locked { "locked" } else { "default" };
+    for gate in definition.all_feature_gates() {
+        let note = if gate.is_locked { "locked" } else { "default" };
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "  {} [{note}: {}]\n          {}", gate.name, gate.default, gate.help);
+        let _ = writeln!(text, "  {} [{note}: {}]\n          {}", gate.name, gate.is_on_by_default, gate.help);
     }
     text.push_str("\nValues for --tune:\n");
     for tune in definition.all_tunes() {
-        let _ = writeln!(text, "  {} [default: {}]\n          {}", tune.name, values::shown(tune.default), tune.help);
+        let _ = writeln!(
+            text,
+            "  {} [default: {}]\n          {}",
+            tune.name,
+            values::format_tune_value(tune.default_value),
+            tune.help
+        );
     }
     text
 }
@@ -270,7 +276,7 @@ fn normalize(argument: String) -> String {
 }
 
 /// Joins the lines of an error of clap into one line without its usage text.
-fn one_line(error: &clap::Error) -> String {
+fn one_line_error(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut said = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -287,84 +293,96 @@ fn one_line(error: &clap::Error) -> String {
 }
 
 /// Reads a command line whose first argument is the name of the program. An error is one line.
-pub fn parse(
-    definition: &Definition,
+pub fn parse_command_line(
+    definition: &ProgramDefinition,
     arguments: impl IntoIterator<Item = String>,
     identity: impl FnOnce() -> String,
-) -> Result<Parsed, String> {
-    let matches = match command(definition).try_get_matches_from(arguments.into_iter().map(normalize)) {
+) -> Result<ParsedCommandLine, String> {
+    let matches = match clap_command(definition).try_get_matches_from(arguments.into_iter().map(normalize)) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp) => {
-            return Ok(Parsed::Print(error.to_string()));
+            return Ok(ParsedCommandLine::Print(error.to_string()));
         }
-        Err(error) => return Err(one_line(&error)),
+        Err(error) => return Err(one_line_error(&error)),
     };
     if matches.get_flag("version") {
         let (name, version, v) = (definition.name, definition.version, version::VERSION);
-        return Ok(Parsed::Print(format!("{name} {version} (Kubernetes {}, commit {})\n", v.git_version, v.commit)));
+        return Ok(ParsedCommandLine::Print(format!(
+            "{name} {version} (Kubernetes {}, commit {})\n",
+            v.git_version, v.commit
+        )));
     }
-    options(definition, &Given(&matches), identity).map(|options| Parsed::Run(Box::new(options)))
+    options(definition, &FlagValues(&matches), identity).map(|options| ParsedCommandLine::Run(Box::new(options)))
 }
 
-fn options(definition: &Definition, given: &Given<'_>, identity: impl FnOnce() -> String) -> Result<Options, String> {
-    let mut warnings: Vec<String> = accepted::warning(definition, given).into_iter().collect();
+fn options(
+    definition: &ProgramDefinition,
+    given: &FlagValues<'_>,
+    identity: impl FnOnce() -> String,
+) -> Result<ProgramOptions, String> {
+    let mut warnings: Vec<String> = accepted::warning_for_flags_without_effect(definition, given).into_iter().collect();
     let shadow: bool = given.get("shadow");
-    let mut settings = Settings::new().with_shadow(shadow);
-    for workers in definition.workers {
+    let mut settings = OperatorSettings::new().with_shadow(shadow);
+    for workers in definition.workers_flags {
         let given: i64 = given.get(workers.name);
-        ranges::check(workers.name, given)?;
+        ranges::check_range(workers.name, given)?;
         // A negative number counts as 0 workers. As upstream, some flags allow 0.
         let wanted = usize::try_from(given).unwrap_or(0);
-        if wanted < workers.min {
-            return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min - 1));
+        if wanted < workers.min_workers {
+            return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min_workers - 1));
         }
         settings = settings.with_workers(workers.name, wanted);
     }
-    for tune in definition.all_flags() {
+    for tune in definition.all_value_flags() {
         let text: String = given.get(tune.name);
         if let Ok(number) = text.parse() {
-            ranges::check(tune.name, number)?;
+            ranges::check_range(tune.name, number)?;
         }
-        let value = values::tuned(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
+        let value = values::parse_tune_value(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
         ranges::check_share(tune.name, &text, value)?;
         settings = settings.with_tune(tune.name, value);
     }
-    settings = values::gates(&definition.all_gates(), &given.all("feature-gates"), settings, &mut warnings)?;
-    settings = values::tunes(&definition.all_tunes(), &given.all("tune"), settings)?;
+    settings = values::parse_feature_gates(
+        &definition.all_feature_gates(),
+        &given.all("feature-gates"),
+        settings,
+        &mut warnings,
+    )?;
+    settings = values::parse_tunes(&definition.all_tunes(), &given.all("tune"), settings)?;
     let is_json = given.get::<String>("logging-format") == "json";
     let is_candidate = given.get("leader-elect") && !shadow;
-    Ok(Options {
-        server: serving::settings(given, definition.name, &mut warnings)?,
-        client: client::Options {
+    Ok(ProgramOptions {
+        server_settings: serving::read_server_settings(given, definition.name, &mut warnings)?,
+        client: client::ServerOptions {
             kubeconfig: given.path("kubeconfig"),
             master: given.option("master").filter(|master: &String| !master.is_empty()),
         },
-        rate: rate(given)?,
+        rate_limit: rate(given)?,
         preferred_format: Format::parse(&given.get::<String>("kube-api-content-type")).unwrap_or_default(),
-        election: is_candidate.then(|| election(definition, given, identity)).transpose()?,
-        reviews: serving::reviews(given),
-        metrics: counting::limits(given)?,
+        election_settings: is_candidate.then(|| election(definition, given, identity)).transpose()?,
+        review_options: serving::read_review_options(given),
+        metric_limits: counting::read_metric_limits(given)?,
         metrics_manifest: given.path("allow-metric-labels-manifest"),
-        authentication: given.path("authentication-kubeconfig"),
-        authorization: given.path("authorization-kubeconfig"),
-        insecure_debug: given.get("insecure-debug"),
-        loops: values::controllers(definition.loops, &given.all("controllers"))?,
+        authentication_kubeconfig: given.path("authentication-kubeconfig"),
+        authorization_kubeconfig: given.path("authorization-kubeconfig"),
+        is_debug_insecure: given.get("insecure-debug"),
+        loops: values::choose_loops(definition.loops, &given.all("controllers"))?,
         settings,
         start_interval: given.get("controller-start-interval"),
         shutdown_timeout: given.get("controller-shutdown-timeout"),
-        standby_warm: given.get("standby-warm"),
-        threads: given.get::<u16>("threads").into(),
-        logging: logging::Settings {
-            format: if is_json { logging::Format::Json } else { logging::Format::Text },
+        is_standby_warm: given.get("standby-warm"),
+        worker_threads: given.get::<u16>("threads").into(),
+        logging: logging::LogSettings {
+            format: if is_json { logging::LogFormat::Json } else { logging::LogFormat::Text },
             verbosity: given.get("v"),
-            modules: given.get("vmodule"),
+            module_verbosities: given.get("vmodule"),
         },
         warnings,
-        given: given.texts(),
+        all_flag_values: given.sorted_texts(),
     })
 }
 
-fn rate(given: &Given<'_>) -> Result<Option<(f64, u32)>, String> {
+fn rate(given: &FlagValues<'_>) -> Result<Option<(f64, u32)>, String> {
     let qps: f64 = given.get("kube-api-qps");
     let burst: i64 = given.get("kube-api-burst");
     if !qps.is_finite() {
@@ -380,10 +398,10 @@ fn rate(given: &Given<'_>) -> Result<Option<(f64, u32)>, String> {
 }
 
 fn election(
-    definition: &Definition,
-    given: &Given<'_>,
+    definition: &ProgramDefinition,
+    given: &FlagValues<'_>,
     identity: impl FnOnce() -> String,
-) -> Result<leader::Settings, String> {
+) -> Result<leader::ElectionSettings, String> {
     let kind: String = given.get("leader-elect-resource-lock");
     if kind != "leases" {
         return Err(format!("--leader-elect-resource-lock must be \"leases\", but is {kind:?}"));
@@ -401,23 +419,23 @@ fn election(
     }
     // The version in the Lease includes the commit, so that two builds of one version differ.
     let version = format!("{}+{}", definition.version, version::VERSION.commit);
-    let settings = leader::Settings {
+    let settings = leader::ElectionSettings {
         lease_duration: given.get("leader-elect-lease-duration"),
         renew_deadline: given.get("leader-elect-renew-deadline"),
         retry_period: given.get("leader-elect-retry-period"),
         probation: given
             .option("probation")
             .filter(|time: &Duration| !time.is_zero())
-            .map(|time| Probation { version, time }),
-        ..leader::Settings::new(&namespace, &name, identity())
+            .map(|time| ProbationSettings { version, probation_time: time }),
+        ..leader::ElectionSettings::new(&namespace, &name, identity())
     };
-    settings.check().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))
+    settings.check_timing().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))
 }
 
 /// Typed access to the values of flags.
-struct Given<'a>(&'a ArgMatches);
+struct FlagValues<'a>(&'a ArgMatches);
 
-impl Given<'_> {
+impl FlagValues<'_> {
     fn option<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Option<T> {
         self.0.get_one(name).cloned()
     }
@@ -437,7 +455,7 @@ impl Given<'_> {
     }
 
     /// Returns all flags and their values as text, sorted by name.
-    fn texts(&self) -> Vec<(String, String)> {
+    fn sorted_texts(&self) -> Vec<(String, String)> {
         let text = |id: &clap::Id| {
             let values: Vec<_> = self.0.get_raw(id.as_str())?.map(|value| value.to_string_lossy()).collect();
             Some((id.to_string(), values.join(",")))

@@ -8,46 +8,48 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{Assembly, Definition, Leadership, Options, Parts, Stopped, assemble};
+use super::{
+    Leadership, ProgramDefinition, ProgramOptions, RunningLoops, ShutdownResult, StartParameters, start_loops,
+};
 use crate::{
     api::{Api, Error},
-    client::{self, Connections},
+    client::{self, ReloadingClients},
     clock::Clock,
     gate, leader, logging,
-    metrics::{Gauge, Limits, Metrics, Stability},
+    metrics::{Gauge, MetricLimits, Metrics, Stability},
     names,
     pace::Pace,
     panics,
-    server::{self, Access},
-    settings::{SECOND_WRITER_PERIOD, Settings, WATCH_BATCH_PERIOD},
+    server::{self, RequestReviews},
+    settings::{OperatorSettings, SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD},
     version,
 };
 
 /// First and longest pause between two attempts to reach the API server; each pause is twice the pause before.
-const LOOK_FIRST: Duration = Duration::from_millis(500);
-const LOOK_LAST: Duration = Duration::from_secs(30);
+const FIRST_CONNECT_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_CONNECT_PAUSE: Duration = Duration::from_secs(30);
 /// Timeout of one attempt to reach the API server.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a shutdown without timeout logs that it still waits for loops.
-const STILL_WAITING: Duration = Duration::from_secs(5);
+const SHUTDOWN_LOG_PERIOD: Duration = Duration::from_secs(5);
 
 /// Returns the rule for the sleep of an idle thread, during which watch events collect. With several threads, no thread sleeps.
-pub(super) fn pace(options: &Options) -> Pace {
-    let is_alone = options.threads <= 1;
-    if is_alone { Pace::new(options.settings.duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
+pub(super) fn pace_from_options(options: &ProgramOptions) -> Pace {
+    let is_alone = options.worker_threads <= 1;
+    if is_alone { Pace::new(options.settings.tuned_duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
 }
 
 /// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks, for as long as `pace` says.
-pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
+pub(super) fn build_runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
     // A runtime with a single thread ignores `worker_threads`.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     builder.worker_threads(threads);
     if pace.is_on() {
         let (pace, clock) = (pace.clone(), clock.clone());
         builder.on_thread_park(move || {
-            let rest = pace.rest(clock.instant());
+            let rest = pace.idle_sleep(clock.monotonic_now());
             if !rest.is_zero() {
-                clock.block(rest);
+                clock.block_thread(rest);
             }
         });
     }
@@ -77,7 +79,7 @@ impl Signals {
     }
 
     /// Waits for the next SIGTERM or SIGINT. Safe to cancel.
-    async fn asked(&mut self) {
+    async fn next_signal(&mut self) {
         tokio::select! {
             biased;
             _ = self.terminate.recv() => tracing::info!(signal = "SIGTERM", "Received signal, shutting down"),
@@ -87,108 +89,109 @@ impl Signals {
 }
 
 /// Result of a check of `/readyz` that depends on the state of the process, such as its start, and not on a control loop.
-type Phase = Arc<Mutex<Result<(), String>>>;
+type PhaseCheck = Arc<Mutex<Result<(), String>>>;
 
 /// Runs until a signal arrives, the Lease is lost, or a new version asks for the Lease. Fails if the process cannot start.
 pub(super) async fn run(
-    definition: &Definition,
-    options: Options,
+    definition: &ProgramDefinition,
+    options: ProgramOptions,
     clock: Clock,
     pace: Pace,
-    log: logging::Handle,
+    log: logging::VerbosityHandle,
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut signals = Signals::new().map_err(|error| format!("cannot register handlers for signals: {error}"))?;
-    let connections = Connections::load(&options.client).await?;
+    let connections = ReloadingClients::load(&options.client).await?;
     // The leader election has separate connections, so that a burst of writes cannot delay a renewal of the Lease.
-    let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
-    let client = connections.client()?;
-    let lease_client = connections.urgent_client(lease_timeout)?;
-    let Definition { name, version, .. } = definition;
+    let lease_timeout =
+        options.election_settings.as_ref().map(leader::ElectionSettings::request_timeout).unwrap_or_default();
+    let client = connections.build_client()?;
+    let lease_client = connections.build_leader_election_client(lease_timeout)?;
+    let ProgramDefinition { name, version, .. } = definition;
     let v = version::VERSION;
     tracing::info!(version, kubernetes = v.git_version, commit = v.commit, "Starting {name}");
-    for (name, value) in &options.given {
+    for (name, value) in &options.all_flag_values {
         tracing::debug!(v = 1, "FLAG: --{name}={value:?}");
     }
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = metrics(definition, &options, &clock)?;
-    count_certificate(&metrics, &connections);
+    let metrics = build_metrics(definition, &options, &clock)?;
+    register_certificate_expiry(&metrics, &connections);
     // The task that follows changes of the credentials runs until the process ends.
-    tokio::spawn(Arc::clone(&connections).follow(clock.clone()));
-    let (always, open) = gate::gate(clock.clone());
-    always.open();
+    tokio::spawn(Arc::clone(&connections).reload_on_change(clock.clone()));
+    let (always, open) = gate::closed_gate(clock.clone());
+    always.open_without_deadline();
     let free =
         Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name)).with_pace(pace.clone());
 
-    let state = server::State::new(metrics.clone(), log);
-    let reached = Phase::new(Mutex::new(Err("the API server has not been reached yet".to_owned())));
-    let running = Phase::new(Mutex::new(Err("starting".to_owned())));
+    let state = server::ServerState::new(metrics.clone(), log);
+    let reached = PhaseCheck::new(Mutex::new(Err("the API server has not been reached yet".to_owned())));
+    let running = PhaseCheck::new(Mutex::new(Err("starting".to_owned())));
     for (name, phase) in [("apiserver", &reached), ("running", &running)] {
         let phase = Arc::clone(phase);
-        state.ready().add(name, move || phase.lock().clone());
+        state.readiness_checks().add_check(name, move || phase.lock().clone());
     }
-    count_readiness(&metrics, &state);
-    let access = if options.insecure_debug { None } else { Some(access(definition, &options, &free).await?) };
-    let _server = server::start(&options.server, &state, access, &clock)?;
+    register_readiness(&metrics, &state);
+    let access = if options.is_debug_insecure { None } else { Some(build_access(definition, &options, &free).await?) };
+    let _server = server::start(&options.server_settings, &state, access, &clock)?;
 
     tokio::select! {
         biased;
-        () = signals.asked() => return Ok(ExitCode::SUCCESS),
-        () = reach(&free, &reached) => {}
+        () = signals.next_signal() => return Ok(ExitCode::SUCCESS),
+        () = wait_for_api_server(&free, &reached) => {}
     }
 
     let started = state.clone();
-    let mut assembly = assemble(Parts {
+    let mut assembly = start_loops(StartParameters {
         lease_client,
         metrics,
         settings: Arc::new(options.settings.clone()),
-        leadership: options.election.clone().map_or(Leadership::Always, Leadership::Lease),
-        standby_warm: options.standby_warm,
-        rate: options.rate,
+        leadership: options.election_settings.clone().map_or(Leadership::Always, Leadership::Elected),
+        is_standby_warm: options.is_standby_warm,
+        rate_limit: options.rate_limit,
         preferred_format: options.preferred_format,
         pace,
-        host: connections.host(),
+        metrics_host: connections.host_and_port(),
         start_interval: options.start_interval,
-        component: definition.name,
-        started: Arc::new(move |name, running| started.add_loop(name, running)),
-        second_writer_period: options.settings.duration(&SECOND_WRITER_PERIOD),
-        ..Parts::new(client, clock.clone(), &options.loops)
+        election_event_component: definition.name,
+        on_loop_started: Arc::new(move |name, running| started.add_loop(name, running)),
+        second_writer_period: options.settings.tuned_duration(&SECOND_WRITER_PERIOD),
+        ..StartParameters::new(client, clock.clone(), &options.loops)
     });
-    if let Some(status) = assembly.election().cloned() {
+    if let Some(status) = assembly.election_status().cloned() {
         let live = status.clone();
-        state.live().add("leaderElection", move || live.healthy());
+        state.liveness_checks().add_check("leaderElection", move || live.check_healthy());
         let reported = status.clone();
-        state.ready().add("probation", move || status.ready());
-        state.ready().note("probation", move || Some(reported.summary()));
+        state.readiness_checks().add_check("probation", move || status.check_ready());
+        state.readiness_checks().add_remark("probation", move || Some(reported.role_summary()));
     }
     *running.lock() = Ok(());
 
-    let asked_to_hand_over = assembly.asked();
+    let asked_to_hand_over = assembly.hand_over_requested();
     tokio::select! {
         biased;
-        () = signals.asked() => {}
-        () = assembly.lost() => return Ok(ExitCode::FAILURE),
+        () = signals.next_signal() => {}
+        () = assembly.wait_for_lease_loss() => return Ok(ExitCode::FAILURE),
         () = asked_to_hand_over => tracing::info!("Shutting down to hand over the Lease; to be started again as a standby"),
     }
     *running.lock() = Err("shutting down".to_owned());
     let timeout = Some(options.shutdown_timeout).filter(|timeout| !timeout.is_zero());
     let ended = tokio::select! {
         biased;
-        () = signals.asked() => {
+        () = signals.next_signal() => {
             tracing::error!("Received a second signal, exiting at once");
             ExitCode::FAILURE
         }
-        stopped = stop(assembly, timeout, &clock) => match stopped {
-            Stopped::Clean => {
+        stopped = shut_down(assembly, timeout, &clock) => match stopped {
+            ShutdownResult::Clean => {
                 tracing::info!("All controllers terminated");
                 ExitCode::SUCCESS
             }
-            Stopped::TimedOut => {
+            ShutdownResult::TimedOut => {
                 tracing::error!("Controller shutdown timeout reached");
                 ExitCode::FAILURE
             }
-            Stopped::Lost => ExitCode::FAILURE,
+            ShutdownResult::LeaseLost => ExitCode::FAILURE,
         },
     };
     state.clear_loops();
@@ -196,27 +199,31 @@ pub(super) async fn run(
 }
 
 /// Sets up the reviews of HTTP requests, by the API server of the controllers or by the clusters of separate kubeconfigs.
-async fn access(definition: &Definition, options: &Options, api: &Api) -> Result<Access, client::Error> {
+async fn build_access(
+    definition: &ProgramDefinition,
+    options: &ProgramOptions,
+    api: &Api,
+) -> Result<RequestReviews, client::Error> {
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
         Some(path) => {
-            let options = client::Options { kubeconfig: Some(path.clone()), master: None };
-            let connections = Connections::load(&options).await?;
-            let client = connections.client()?;
-            tokio::spawn(connections.follow(api.clock().clone()));
+            let options = client::ServerOptions { kubeconfig: Some(path.clone()), master: None };
+            let connections = ReloadingClients::load(&options).await?;
+            let client = connections.build_client()?;
+            tokio::spawn(connections.reload_on_change(api.clock().clone()));
             let api_of_reviews =
                 Api::new(client, api.clock().clone(), api.gate().clone(), &client::user_agent(definition.name));
             Ok(api_of_reviews.with_pace(api.pace().clone()))
         }
     };
-    let authentication = asked(&options.authentication).await?;
-    let authorization = asked(&options.authorization).await?;
-    Ok(Access::new(authentication, authorization, options.reviews.clone()))
+    let authentication = asked(&options.authentication_kubeconfig).await?;
+    let authorization = asked(&options.authorization_kubeconfig).await?;
+    Ok(RequestReviews::new(authentication, authorization, options.review_options.clone()))
 }
 
 /// Shuts the loops down, and logs regularly that the shutdown still waits for some of them.
-async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> Stopped {
-    let patience = timeout.map_or(STILL_WAITING, |timeout| timeout / 3);
+async fn shut_down(assembly: RunningLoops, timeout: Option<Duration>, clock: &Clock) -> ShutdownResult {
+    let patience = timeout.map_or(SHUTDOWN_LOG_PERIOD, |timeout| timeout / 3);
     let mut stopping = std::pin::pin!(assembly.shutdown(timeout));
     loop {
         tokio::select! {
@@ -228,56 +235,61 @@ async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> S
 }
 
 /// Tries to reach the API server until it answers. An answer with any status below 500 counts.
-async fn reach(api: &Api, reached: &Phase) {
-    let mut pause = LOOK_FIRST;
+async fn wait_for_api_server(api: &Api, reached: &PhaseCheck) {
+    let mut pause = FIRST_CONNECT_PAUSE;
     loop {
-        let why = match tokio::time::timeout(LOOK_TIMEOUT, api.read("/version", "application/json")).await {
+        let why = match tokio::time::timeout(CONNECT_TIMEOUT, api.read("/version", "application/json")).await {
             Ok(Ok(_)) => break,
             Ok(Err(Error::Status(status))) if status.code < 500 => {
                 tracing::warn!(err = %status, "The API server refuses to return its version");
                 break;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {}s", LOOK_TIMEOUT.as_secs()),
+            Err(_) => format!("no answer within {}s", CONNECT_TIMEOUT.as_secs()),
         };
         tracing::error!(err = why, again_in = crate::duration::format(pause), "Cannot reach the API server");
         *reached.lock() = Err(why);
         api.clock().sleep(api.clock().jitter(pause, 0.1)).await;
-        pause = (pause * 2).min(LOOK_LAST);
+        pause = (pause * 2).min(LONGEST_CONNECT_PAUSE);
     }
     *reached.lock() = Ok(());
 }
 
-fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<Metrics, String> {
-    let metrics = Metrics::limited(limits(options)?);
-    register_program(definition, &options.settings, clock, &metrics);
+fn build_metrics(definition: &ProgramDefinition, options: &ProgramOptions, clock: &Clock) -> Result<Metrics, String> {
+    let metrics = Metrics::with_limits(load_metric_limits(options)?);
+    register_program_metrics(definition, &options.settings, clock, &metrics);
     Ok(metrics)
 }
 
 /// Registers the metrics of the process itself, and of its version and feature gates.
-fn register_program(definition: &Definition, settings: &Settings, clock: &Clock, metrics: &Metrics) {
-    metrics.process(clock.now());
-    metrics.build("kube");
-    metrics.program(definition.name, definition.version);
-    for gate in definition.all_gates() {
-        metrics.feature(gate.name, names::stage(gate.name, gate.locked), settings.gate(&gate));
+fn register_program_metrics(
+    definition: &ProgramDefinition,
+    settings: &OperatorSettings,
+    clock: &Clock,
+    metrics: &Metrics,
+) {
+    metrics.serve_process_metrics(clock.now());
+    metrics.serve_kubernetes_build_info("kube");
+    metrics.serve_nonet_build_info(definition.name, definition.version);
+    for gate in definition.all_feature_gates() {
+        metrics.serve_feature_gate(gate.name, names::gate_stage(gate.name, gate.is_locked), settings.is_gate_on(&gate));
     }
 }
 
 /// Registers every metric that a process can serve, except the metrics of its loops, for the reference of metrics.
-pub fn register_metrics(definition: &Definition, clock: &Clock, metrics: &Metrics) {
-    register_program(definition, &Settings::new(), clock, metrics);
-    certificate_expiry(metrics);
-    readiness(metrics);
+pub fn register_metrics(definition: &ProgramDefinition, clock: &Clock, metrics: &Metrics) {
+    register_program_metrics(definition, &OperatorSettings::new(), clock, metrics);
+    certificate_expiry_gauge(metrics);
+    readiness_gauge(metrics);
     server::register_metrics(metrics);
 }
 
 /// Registers the gauge of the client certificate's expiry, updated before each scrape. Does nothing without a certificate.
-fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
+fn register_certificate_expiry(metrics: &Metrics, connections: &Arc<ReloadingClients>) {
     if connections.certificate_expiry().is_none() {
         return;
     }
-    let expiry = certificate_expiry(metrics);
+    let expiry = certificate_expiry_gauge(metrics);
     let connections = Arc::clone(connections);
     metrics.before_scrape(move || {
         if let Some(at) = connections.certificate_expiry() {
@@ -287,29 +299,31 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
 }
 
 /// Registers and returns the gauge of the time at which the client certificate expires.
-fn certificate_expiry(metrics: &Metrics) -> Gauge {
+fn certificate_expiry_gauge(metrics: &Metrics) -> Gauge {
     let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
-    metrics.gauge("nonet_client_certificate_expiration_timestamp_seconds", Stability::Alpha, help, &[]).with(&[])
+    metrics
+        .gauge("nonet_client_certificate_expiration_timestamp_seconds", Stability::Alpha, help, &[])
+        .with_label_values(&[])
 }
 
 /// Registers the gauge of the readiness of the process, updated before each scrape.
-fn count_readiness(metrics: &Metrics, state: &server::State) {
-    let ready = readiness(metrics);
+fn register_readiness(metrics: &Metrics, state: &server::ServerState) {
+    let ready = readiness_gauge(metrics);
     let state = state.clone();
     metrics.before_scrape(move || {
-        ready.set(f64::from(state.ready().failures().is_empty()));
+        ready.set(f64::from(state.readiness_checks().failed_checks().is_empty()));
     });
 }
 
 /// Registers and returns the gauge that is 1 if every check of `/readyz` passes, else 0.
-fn readiness(metrics: &Metrics) -> Gauge {
+fn readiness_gauge(metrics: &Metrics) -> Gauge {
     let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
-    metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[])
+    metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with_label_values(&[])
 }
 
 /// Returns the limits on metrics from the command line, or from the file of `--allow-metric-labels-manifest`.
-fn limits(options: &Options) -> Result<Limits, String> {
-    let limits = options.metrics.clone();
+fn load_metric_limits(options: &ProgramOptions) -> Result<MetricLimits, String> {
+    let limits = options.metric_limits.clone();
     let Some(path) = options.metrics_manifest.as_ref().filter(|_| limits.allows_everything()) else {
         return Ok(limits);
     };
@@ -317,7 +331,7 @@ fn limits(options: &Options) -> Result<Limits, String> {
         |why: String| format!("--allow-metric-labels-manifest: {}: {}", path.display(), why.replace('\n', " "));
     let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
     let lists: BTreeMap<String, String> = serde_saphyr::from_str(&text).map_err(|e| failed(e.to_string()))?;
-    limits.with_pairs(lists.iter().map(|(key, values)| (&**key, &**values))).map_err(failed)
+    limits.with_allowed_value_flags(lists.iter().map(|(key, values)| (&**key, &**values))).map_err(failed)
 }
 
 // The table of exit codes in `app.rs` states that a panic ends the process with code 2.
@@ -326,12 +340,12 @@ const _: () = assert!(panics::EXIT_CODE == 2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{Parsed, parse, tests::DEFINITION};
+    use crate::app::{ParsedCommandLine, parse_command_line, tests::DEFINITION};
 
-    fn limits_by(manifest: &std::path::Path) -> Result<Limits, String> {
+    fn limits_by(manifest: &std::path::Path) -> Result<MetricLimits, String> {
         let arguments = ["x".to_owned(), format!("--allow-metric-labels-manifest={}", manifest.display())];
-        match parse(&DEFINITION, arguments, || "me".to_owned()) {
-            Ok(Parsed::Run(options)) => limits(&options),
+        match parse_command_line(&DEFINITION, arguments, || "me".to_owned()) {
+            Ok(ParsedCommandLine::Run(options)) => load_metric_limits(&options),
             _ => panic!("the command line is right"),
         }
     }
@@ -339,11 +353,11 @@ mod tests {
     #[test]
     fn a_single_thread_asks_the_pace_before_it_parks() {
         let pace = Pace::new(Duration::from_millis(1));
-        let runtime = runtime(1, &pace, &Clock::system()).unwrap();
-        pace.received();
-        let rest = || pace.rest(Clock::system().instant());
+        let runtime = build_runtime(1, &pace, &Clock::system()).unwrap();
+        pace.record_watch_data();
+        let rest = || pace.idle_sleep(Clock::system().monotonic_now());
         assert!(!rest().is_zero());
-        pace.received();
+        pace.record_watch_data();
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
         assert!(rest().is_zero(), "the runtime did not ask the pace");
     }
@@ -352,7 +366,10 @@ mod tests {
     fn a_manifest_lists_the_values_that_labels_may_have() {
         let path = std::env::temp_dir().join(format!("nonet-labels-{}.yaml", std::process::id()));
         std::fs::write(&path, "\"workqueue_depth,name\": \"job,deployment\"\n").unwrap();
-        assert_eq!(limits_by(&path), Limits::default().with_pairs([("workqueue_depth,name", "job,deployment")]));
+        assert_eq!(
+            limits_by(&path),
+            MetricLimits::default().with_allowed_value_flags([("workqueue_depth,name", "job,deployment")])
+        );
         for (text, expected) in [("- a\n", ".yaml: "), ("a: b\n", ".yaml: \"a\" is not of the form metric,label")] {
             std::fs::write(&path, text).unwrap();
             let error = limits_by(&path).unwrap_err();

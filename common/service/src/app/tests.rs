@@ -17,14 +17,14 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    api::{Api, Target},
+    api::{Api, RequestTarget},
     metrics::Metrics,
     object::Resource,
-    runtime::{Context, Running},
-    settings::Settings,
+    runtime::{LoopContext, RunningLoop},
+    settings::OperatorSettings,
 };
 
-const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", is_namespaced: true };
 
 /// An API server in memory that stores one Lease, refuses watches, and accepts all other requests.
 #[derive(Clone, Default)]
@@ -108,17 +108,17 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start(context: Context) -> Arc<dyn Running> {
-        let finish = context.settings.duration(&FINISH);
+    fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
+        let finish = context.settings.tuned_duration(&FINISH);
         let clock = context.clock.clone();
-        let warm_at = clock.instant() + context.settings.duration(&WARM_UP);
+        let warm_at = clock.monotonic_now() + context.settings.tuned_duration(&WARM_UP);
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
         let task = tokio::spawn(async move {
-            context.gate.opened().await;
+            context.gate.wait_until_open().await;
             while !stop.load(Ordering::Relaxed) {
                 let api: &Api = &context.api;
-                let _ = api.create(Target::object(THINGS, "ns", ""), &json!({})).await;
+                let _ = api.create(RequestTarget::object(THINGS, "ns", ""), &json!({})).await;
                 context.clock.sleep(Duration::from_secs(1)).await;
             }
         });
@@ -132,9 +132,9 @@ impl Drop for Ticker {
     }
 }
 
-impl Running for Ticker {
-    fn ready(&self) -> Result<(), String> {
-        if self.clock.instant() < self.warm_at { Err("filling caches".to_owned()) } else { Ok(()) }
+impl RunningLoop for Ticker {
+    fn check_ready(&self) -> Result<(), String> {
+        if self.clock.monotonic_now() < self.warm_at { Err("filling caches".to_owned()) } else { Ok(()) }
     }
     fn debug_queue(&self) -> Value {
         Value::Null
@@ -156,35 +156,37 @@ impl Running for Ticker {
     }
 }
 
-const FINISH: Tune = Tune { name: "finish", default: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
-const WARM_UP: Tune = Tune { name: "warm-up", default: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
+const FINISH: Tune =
+    Tune { name: "finish", default_value: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
+const WARM_UP: Tune =
+    Tune { name: "warm-up", default_value: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
 const TICKER: LoopDefinition = LoopDefinition {
     name: "ticker-controller",
     alias: "ticker",
-    client: "ticker-client",
-    component: "ticker-component",
+    user_agent_suffix: "ticker-client",
+    event_component: "ticker-component",
     owned_writes: &[],
-    start: Ticker::start,
+    start_loop: Ticker::start,
 };
 
-pub(super) const DEFINITION: Definition = Definition {
+pub(super) const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "ticker-controller",
     version: "1.2.3",
     about: "Ticks.",
     loops: &[TICKER],
-    workers: &[],
-    gates: &[],
+    workers_flags: &[],
+    feature_gates: &[],
     tunes: &[],
-    flags: &[],
+    value_flags: &[],
 };
 
-fn parts(world: &World, seed: u64, settings: Settings) -> Parts {
+fn parts(world: &World, seed: u64, settings: OperatorSettings) -> StartParameters {
     let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap(), seed);
-    let election = leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"));
-    Parts {
+    let election = leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"));
+    StartParameters {
         settings: Arc::new(settings),
-        leadership: Leadership::Lease(election),
-        ..Parts::new(world.client(), clock, &[TICKER])
+        leadership: Leadership::Elected(election),
+        ..StartParameters::new(world.client(), clock, &[TICKER])
     }
 }
 
@@ -196,15 +198,15 @@ async fn pass(seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
     let world = World::default();
-    let first = assemble(parts(&world, 1, Settings::new()));
+    let first = start_loops(parts(&world, 1, OperatorSettings::new()));
     pass(5).await;
-    let second = assemble(parts(&world, 2, Settings::new()));
+    let second = start_loops(parts(&world, 2, OperatorSettings::new()));
     pass(30).await;
     assert!(first.gate().is_open() && !second.gate().is_open());
-    assert_eq!(second.loops().len(), 1, "a standby starts its loops");
+    assert_eq!(second.started_loops().len(), 1, "a standby starts its loops");
     let before = world.posts();
     assert!((30..=36).contains(&before), "{before}");
-    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, Stopped::Clean);
+    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, ShutdownResult::Clean);
     let stopped_at = world.posts();
     pass(5).await;
     assert_eq!(world.holder(), "c2");
@@ -216,16 +218,17 @@ async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
 }
 
 /// Returns the parameters of a replica that has to lead for a minute until it is ready; its caches fill in `warm_up` seconds.
-fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
+fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> StartParameters {
     let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
-    let probation = leader::probation::Probation { version: version.to_owned(), time: Duration::from_mins(1) };
-    let election = leader::Settings {
+    let probation =
+        leader::probation::ProbationSettings { version: version.to_owned(), probation_time: Duration::from_mins(1) };
+    let election = leader::ElectionSettings {
         probation: Some(probation),
-        ..leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"))
+        ..leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"))
     };
-    Parts {
-        leadership: Leadership::Lease(election),
-        ..parts(world, seed, Settings::new().with_tune("warm-up", warm_up))
+    StartParameters {
+        leadership: Leadership::Elected(election),
+        ..parts(world, seed, OperatorSettings::new().with_tune("warm-up", warm_up))
     }
 }
 
@@ -233,32 +236,32 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writes() {
     let world = World::default();
-    let old = assemble(versioned(&world, 1, "1", 0));
+    let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
-    let new = assemble(versioned(&world, 2, "2", 40));
-    let asked = old.asked();
+    let new = start_loops(versioned(&world, 2, "2", 40));
+    let asked = old.hand_over_requested();
     let start = new.gate().clone();
     let early = tokio::time::timeout(Duration::from_secs(39), asked).await;
     assert!(early.is_err() && !start.is_open(), "the caches of the new version are not full");
-    tokio::time::timeout(Duration::from_secs(8), old.asked()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(8), old.hand_over_requested()).await.unwrap();
     let (before, clock) = (world.posts(), Clock::system());
-    let since = clock.instant();
-    assert_eq!(old.shutdown(Some(Duration::from_secs(10))).await, Stopped::Clean);
+    let since = clock.monotonic_now();
+    assert_eq!(old.shutdown(Some(Duration::from_secs(10))).await, ShutdownResult::Clean);
     let lease = world.lease.lock().clone().unwrap();
-    let reserved = lease["metadata"]["annotations"][leader::probation::RESERVED].to_string();
+    let reserved = lease["metadata"]["annotations"][leader::probation::RESERVATION_ANNOTATION].to_string();
     assert!(reserved.contains("c2") && world.holder().is_empty(), "{lease}");
     assert!(
-        clock.instant() - since < Duration::from_millis(1300),
+        clock.monotonic_now() - since < Duration::from_millis(1300),
         "longer than one pause of the loop and its requests"
     );
     assert!(world.posts() <= before + 1, "no new write has begun");
     // This API server refuses watches, so the standby polls the Lease.
     pass(5).await;
     assert_eq!(world.holder(), "c2");
-    let status = new.election().unwrap().clone();
-    assert!(new.gate().is_open() && status.ready().unwrap_err().starts_with("on probation: leads for "));
+    let status = new.election_status().unwrap().clone();
+    assert!(new.gate().is_open() && status.check_ready().unwrap_err().starts_with("on probation: leads for "));
     pass(62).await;
-    assert_eq!(status.ready(), Ok(()));
+    assert_eq!(status.check_ready(), Ok(()));
     let events = world.written.lock().iter().filter(|(_, call)| call.ends_with("/events")).count();
     assert!(events >= 4, "two leaders, the start and the end of a probation: {events}");
 }
@@ -266,24 +269,25 @@ async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writ
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
     let world = World::default();
-    let old = assemble(versioned(&world, 1, "1", 0));
+    let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
-    let _new = assemble(Parts { standby_warm: false, ..versioned(&world, 2, "2", 40) });
-    tokio::time::timeout(Duration::from_secs(3), old.asked()).await.unwrap();
+    let _new = start_loops(StartParameters { is_standby_warm: false, ..versioned(&world, 2, "2", 40) });
+    tokio::time::timeout(Duration::from_secs(3), old.hand_over_requested()).await.unwrap();
 }
 
 /// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
     let world = World::default();
-    let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_secs(20)));
-    let first = assemble(parts(&world, 1, settings));
+    let settings =
+        OperatorSettings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_secs(20)));
+    let first = start_loops(parts(&world, 1, settings));
     pass(5).await;
     let gate = first.gate().clone();
     let stopping = tokio::spawn(first.shutdown(None));
     pass(19).await;
     assert!(gate.is_open() && world.holder() == "c1");
-    assert_eq!(stopping.await.unwrap(), Stopped::Clean);
+    assert_eq!(stopping.await.unwrap(), ShutdownResult::Clean);
     assert!(!gate.is_open());
     assert_eq!(world.holder(), "");
 }
@@ -292,25 +296,26 @@ async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_against_a_busy_server_does_not_delay_the_release_of_the_lease() {
     let world = World::default();
-    let first = assemble(parts(&world, 1, Settings::new()));
+    let first = start_loops(parts(&world, 1, OperatorSettings::new()));
     pass(5).await;
     *world.busy.lock() = Some(3600);
     pass(5).await;
     let (gate, stopping) = (first.gate().clone(), tokio::spawn(first.shutdown(Some(Duration::from_secs(10)))));
     pass(2).await;
     assert!(stopping.is_finished() && !gate.is_open(), "the shutdown still waits");
-    assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (Stopped::Clean, ""));
+    assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (ShutdownResult::Clean, ""));
 }
 
 /// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn work_that_does_not_finish_in_time_is_dropped_and_the_lease_expires() {
     let world = World::default();
-    let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_mins(1)));
-    let first = assemble(parts(&world, 1, settings));
+    let settings =
+        OperatorSettings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_mins(1)));
+    let first = start_loops(parts(&world, 1, settings));
     pass(5).await;
     let gate = first.gate().clone();
-    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, Stopped::TimedOut);
+    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, ShutdownResult::TimedOut);
     assert!(!gate.is_open());
     let writes = world.posts();
     pass(30).await;
@@ -321,7 +326,7 @@ async fn work_that_does_not_finish_in_time_is_dropped_and_the_lease_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_kill_leaves_the_lease_and_writes_nothing_more() {
     let world = World::default();
-    let first = assemble(parts(&world, 1, Settings::new()));
+    let first = start_loops(parts(&world, 1, OperatorSettings::new()));
     pass(5).await;
     first.kill();
     let writes = world.posts();
@@ -333,14 +338,14 @@ async fn a_kill_leaves_the_lease_and_writes_nothing_more() {
 #[tokio::test(start_paused = true)]
 async fn a_cold_standby_starts_nothing_before_it_leads() {
     let world = World::default();
-    let first = assemble(parts(&world, 1, Settings::new()));
+    let first = start_loops(parts(&world, 1, OperatorSettings::new()));
     pass(5).await;
-    let second = assemble(Parts { standby_warm: false, ..parts(&world, 2, Settings::new()) });
+    let second = start_loops(StartParameters { is_standby_warm: false, ..parts(&world, 2, OperatorSettings::new()) });
     pass(10).await;
-    assert!(second.loops().is_empty());
+    assert!(second.started_loops().is_empty());
     first.kill();
     pass(30).await;
-    assert_eq!(second.loops().len(), 1);
+    assert_eq!(second.started_loops().len(), 1);
     assert_eq!(world.holder(), "c2");
 }
 
@@ -348,7 +353,7 @@ async fn a_cold_standby_starts_nothing_before_it_leads() {
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
     let world = World::default();
-    let mut first = assemble(parts(&world, 1, Settings::new()));
+    let mut first = start_loops(parts(&world, 1, OperatorSettings::new()));
     pass(5).await;
     {
         let mut lease = world.lease.lock();
@@ -356,7 +361,7 @@ async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
         lease["spec"]["holderIdentity"] = json!("thief");
         lease["metadata"]["resourceVersion"] = json!("9999");
     }
-    tokio::time::timeout(Duration::from_secs(3), first.lost()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(3), first.wait_for_lease_loss()).await.unwrap();
     let writes = world.posts();
     pass(10).await;
     assert_eq!(world.posts(), writes);
@@ -366,36 +371,46 @@ async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_writes_nothing() {
     let world = World::default();
-    let shadow = assemble(parts(&world, 1, Settings::new().with_shadow(true)));
+    let shadow = start_loops(parts(&world, 1, OperatorSettings::new().with_shadow(true)));
     pass(60).await;
-    assert_eq!(shadow.loops().len(), 1);
+    assert_eq!(shadow.started_loops().len(), 1);
     assert!(world.written.lock().is_empty() && world.lease.lock().is_none());
-    assert_eq!(shadow.shutdown(Some(Duration::from_secs(1))).await, Stopped::TimedOut, "this loop waits for the gate");
+    assert_eq!(
+        shadow.shutdown(Some(Duration::from_secs(1))).await,
+        ShutdownResult::TimedOut,
+        "this loop waits for the gate"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_election_the_loops_run_at_once() {
     let world = World::default();
     let metrics = Metrics::new();
-    let alone = Parts {
+    let alone = StartParameters {
         leadership: Leadership::Always,
         metrics: metrics.clone(),
-        host: "h:1".to_owned(),
-        ..parts(&world, 1, Settings::new())
+        metrics_host: "h:1".to_owned(),
+        ..parts(&world, 1, OperatorSettings::new())
     };
-    let alone = assemble(alone);
+    let alone = start_loops(alone);
     pass(3).await;
     assert!(world.posts() >= 3 && world.lease.lock().is_none());
-    assert!(metrics.prometheus().contains("rest_client_requests_total{code=\"201\",host=\"h:1\",method=\"POST\"}"));
-    assert_eq!(alone.shutdown(Some(Duration::from_secs(5))).await, Stopped::Clean);
+    assert!(
+        metrics.render_prometheus().contains("rest_client_requests_total{code=\"201\",host=\"h:1\",method=\"POST\"}")
+    );
+    assert_eq!(alone.shutdown(Some(Duration::from_secs(5))).await, ShutdownResult::Clean);
 }
 
 /// COMMON-93.
 #[tokio::test(start_paused = true)]
 async fn a_loop_keeps_to_its_rate_limit() {
     let world = World::default();
-    let alone = Parts { leadership: Leadership::Always, rate: Some((0.1, 2)), ..parts(&world, 1, Settings::new()) };
-    let _alone = assemble(alone);
+    let alone = StartParameters {
+        leadership: Leadership::Always,
+        rate_limit: Some((0.1, 2)),
+        ..parts(&world, 1, OperatorSettings::new())
+    };
+    let _alone = start_loops(alone);
     pass(31).await;
     assert_eq!(world.posts(), 2 + 3);
 }

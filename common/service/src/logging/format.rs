@@ -11,15 +11,15 @@ use tracing::{
 
 /// Message, verbosity and values of an event or a span.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct LogFields {
     message: String,
     pub(super) verbosity: Option<u8>,
     values: Vec<(&'static str, Value)>,
 }
 
-impl Fields {
+impl LogFields {
     /// Adds the values of an enclosing span.
-    pub(super) fn extend(&mut self, outer: &Self) {
+    pub(super) fn add_span_values(&mut self, outer: &Self) {
         self.values.extend(outer.values.iter().cloned());
     }
 
@@ -35,7 +35,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.put(field, json!(value));
     }
@@ -61,14 +61,14 @@ impl Visit for Fields {
     }
 }
 
-pub(super) struct Line<'a> {
+pub(super) struct LogLine<'a> {
     pub(super) metadata: &'a Metadata<'a>,
     pub(super) verbosity: u8,
-    pub(super) at: Timestamp,
-    pub(super) fields: &'a Fields,
+    pub(super) logged_at: Timestamp,
+    pub(super) fields: &'a LogFields,
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// Returns path and line number of the source, such as `src/store.rs:7`. The path keeps the last `directories` directories.
     fn caller(&self, directories: usize) -> String {
         let path = self.metadata.file().unwrap_or(self.metadata.target());
@@ -77,22 +77,22 @@ impl Line<'_> {
     }
 
     /// Formats the line as klog does: `I0102 03:04:05.123456       1 file.rs:7] "Message" key="value"`.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn format_text(&self) -> String {
         let severity = match *self.metadata.level() {
             Level::ERROR => 'E',
             Level::WARN => 'W',
             _ => 'I',
         };
         // For example `2026-01-02T03:04:05.123456Z`.
-        let at = format!("{:.6}", self.at);
+        let at = format!("{:.6}", self.logged_at);
         let (month, day, time) = (&at[5..7], &at[8..10], &at[11..26]);
         let mut out = String::with_capacity(128);
         let _ = write!(out, "{severity}{month}{day} {time} {:>7} {}] ", std::process::id(), self.caller(0));
-        quote(&mut out, &self.fields.message);
+        push_quoted(&mut out, &self.fields.message);
         for (key, value) in &self.fields.values {
             let _ = write!(out, " {key}=");
             match value {
-                Value::String(text) => quote(&mut out, text),
+                Value::String(text) => push_quoted(&mut out, text),
                 other => {
                     let _ = write!(out, "{other}");
                 }
@@ -103,9 +103,9 @@ impl Line<'_> {
     }
 
     /// Formats the line as a JSON object with upstream's keys.
-    pub(super) fn json(&self) -> String {
+    pub(super) fn format_json(&self) -> String {
         let mut line = Map::new();
-        line.insert("ts".to_owned(), json!(self.at.as_microsecond() as f64 / 1000.0));
+        line.insert("ts".to_owned(), json!(self.logged_at.as_microsecond() as f64 / 1000.0));
         line.insert("caller".to_owned(), json!(self.caller(1)));
         line.insert("msg".to_owned(), json!(self.fields.message));
         match *self.metadata.level() {
@@ -123,7 +123,7 @@ impl Line<'_> {
 }
 
 /// Appends a text in quotes, as Go's `%q` does, so that a text with line breaks stays on one line.
-fn quote(out: &mut String, text: &str) {
+fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

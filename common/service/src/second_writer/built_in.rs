@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    api::{Api, Error, Target},
-    built_in_flags::Controllers,
+    api::{Api, Error, RequestTarget},
+    built_in_flags::ControllersFlag,
     leader::LEASES,
     object::Resource,
 };
@@ -15,33 +15,33 @@ use super::Evidence;
 const NAMESPACE: &str = "kube-system";
 /// Name of the Lease of kube-controller-manager, and value of the label of its static Pods.
 const NAME: &str = "kube-controller-manager";
-const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
 /// State of kube-controller-manager, as last read.
 #[derive(Debug, Default)]
-pub(super) struct BuiltIn {
+pub(super) struct BuiltInManager {
     /// `spec.renewTime` of the Lease; empty if there is no Lease or no holder, `None` before the first reading.
     renewed: Option<String>,
     leads: bool,
     /// Value of `--controllers` of each Pod; empty if no Pod was found or the Pods cannot be read.
-    pods: Vec<Controllers>,
+    pods: Vec<ControllersFlag>,
 }
 
-impl BuiltIn {
+impl BuiltInManager {
     /// Whether the Lease has been read before.
     pub(super) fn was_read(&self) -> bool {
         self.renewed.is_some()
     }
 
     /// Whether the Lease was renewed between the last two readings.
-    pub(super) fn leads(&self) -> bool {
+    pub(super) fn is_leading(&self) -> bool {
         self.leads
     }
 
     /// Reads the Lease and the Pods. Errors are logged at debug level.
     pub(super) async fn read(&mut self, api: &Api) {
-        let lease = api.get(Target::object(LEASES, NAMESPACE, NAME)).await;
-        let renewed = match lease.as_deref().map(renewal) {
+        let lease = api.get(RequestTarget::object(LEASES, NAMESPACE, NAME)).await;
+        let renewed = match lease.as_deref().map(renew_time) {
             Ok(renewed) => renewed,
             Err(error) if error.is_not_found() => String::new(),
             Err(error) => {
@@ -53,7 +53,7 @@ impl BuiltIn {
         let before = self.renewed.as_deref().unwrap_or_default();
         self.leads = !before.is_empty() && !renewed.is_empty() && before != renewed;
         self.renewed = Some(renewed);
-        self.pods = match pods(api).await {
+        self.pods = match controllers_flags_of_pods(api).await {
             Ok(pods) => pods,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot read the Pods of kube-controller-manager");
@@ -63,8 +63,8 @@ impl BuiltIn {
     }
 
     /// Returns the evidence that kube-controller-manager runs a loop.
-    pub(super) fn evidence(&self, name: &str) -> Option<Evidence> {
-        if self.pods.iter().any(|controllers| controllers.contains(name)) {
+    pub(super) fn evidence_for_loop(&self, name: &str) -> Option<Evidence> {
+        if self.pods.iter().any(|controllers| controllers.switches_on(name)) {
             return Some(Evidence::Arguments);
         }
         (self.leads && self.pods.is_empty()).then_some(Evidence::Lease)
@@ -72,13 +72,13 @@ impl BuiltIn {
 }
 
 /// Returns `spec.renewTime` of a Lease; empty without a holder.
-fn renewal(lease: impl AsRef<[u8]>) -> String {
+fn renew_time(lease: impl AsRef<[u8]>) -> String {
     let lease: Value = serde_json::from_slice(lease.as_ref()).unwrap_or_default();
     let text = |field| lease["spec"][field].as_str().unwrap_or_default();
     if text("holderIdentity").is_empty() { String::new() } else { text("renewTime").to_owned() }
 }
 
-async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
+async fn controllers_flags_of_pods(api: &Api) -> Result<Vec<ControllersFlag>, Error> {
     let mut found = Vec::new();
     // Static Pods have the first label on kubeadm and most other installers, and the second label on kOps.
     for label in ["component", "k8s-app"] {
@@ -92,12 +92,12 @@ async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
 }
 
 /// Returns the value of `--controllers` of each Pod in a list. Skips finished Pods and Pods that show no command line.
-fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
+fn controllers_of_pods(json: &[u8]) -> Vec<ControllersFlag> {
     let list: Value = serde_json::from_slice(json).unwrap_or_default();
     let pods = list["items"].as_array().into_iter().flatten();
     pods.filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
         .filter_map(|pod| command_line(pod["spec"]["containers"].as_array()?))
-        .map(|command_line| Controllers::of_command_line(&command_line))
+        .map(|command_line| ControllersFlag::from_command_line(&command_line))
         .collect()
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn of(pod: &serde_json::Value) -> Vec<Controllers> {
+    fn of(pod: &serde_json::Value) -> Vec<ControllersFlag> {
         controllers_of_pods(json!({"kind": "PodList", "items": [pod]}).to_string().as_bytes())
     }
 
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_pod_without_the_flag_runs_every_loop() {
         let pods = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
-        let built_in = BuiltIn { pods, ..BuiltIn::default() };
-        assert_eq!(built_in.evidence("job-controller"), Some(Evidence::Arguments));
+        let built_in = BuiltInManager { pods, ..BuiltInManager::default() };
+        assert_eq!(built_in.evidence_for_loop("job-controller"), Some(Evidence::Arguments));
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let mut beside = pod(&["kube-controller-manager", "--controllers=*,-job"]);
         let sidecar = json!({"name": "sidecar", "command": ["x"]});
         beside["spec"]["containers"].as_array_mut().unwrap().insert(0, sidecar);
-        assert!(!of(&beside)[0].contains("job-controller"));
+        assert!(!of(&beside)[0].switches_on("job-controller"));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let mut forgotten = pod(&["kube-controller-manager"]);
         let both = |forgotten: &serde_json::Value| {
             let pods = controllers_of_pods(json!({"items": [off, forgotten]}).to_string().as_bytes());
-            BuiltIn { leads: true, pods, ..BuiltIn::default() }.evidence("job-controller")
+            BuiltInManager { leads: true, pods, ..BuiltInManager::default() }.evidence_for_loop("job-controller")
         };
         assert_eq!(both(&forgotten), Some(Evidence::Arguments));
         forgotten["status"]["phase"] = json!("Failed");
@@ -156,10 +156,10 @@ mod tests {
     /// COMMON-76.
     #[test]
     fn a_renewed_lease_without_pods_is_the_weakest_evidence() {
-        let leads = BuiltIn { leads: true, ..BuiltIn::default() };
-        assert_eq!(leads.evidence("job-controller"), Some(Evidence::Lease));
-        assert_eq!(BuiltIn::default().evidence("job-controller"), None);
-        assert_eq!(renewal(r#"{"spec":{"holderIdentity":"","renewTime":"2026-01-01T00:00:00.000000Z"}}"#), "");
-        assert_eq!(renewal(r#"{"spec":{"holderIdentity":"a","renewTime":"t"}}"#), "t");
+        let leads = BuiltInManager { leads: true, ..BuiltInManager::default() };
+        assert_eq!(leads.evidence_for_loop("job-controller"), Some(Evidence::Lease));
+        assert_eq!(BuiltInManager::default().evidence_for_loop("job-controller"), None);
+        assert_eq!(renew_time(r#"{"spec":{"holderIdentity":"","renewTime":"2026-01-01T00:00:00.000000Z"}}"#), "");
+        assert_eq!(renew_time(r#"{"spec":{"holderIdentity":"a","renewTime":"t"}}"#), "t");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use crate::clock::Instant;
 
 /// Shortest time that a sighting of a second writer counts.
-const WINDOW: Duration = Duration::from_mins(10);
+const MIN_SIGHTING_WINDOW: Duration = Duration::from_mins(10);
 
 /// A kind of sign that a second writer runs a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl Evidence {
     }
 
     /// Returns a clause for the message of an Event, in which "its" refers to the loop.
-    pub(super) fn description(self) -> &'static str {
+    pub(super) fn event_clause(self) -> &'static str {
         match self {
             Self::Writes => "objects were written with its field manager, and not by this leader",
             Self::Events => "Events with its component were recorded, and not by this leader",
@@ -55,7 +55,7 @@ impl Evidence {
     /// Returns the number of sightings within the window that make evidence.
     ///
     /// A single write may be misread: after a user has removed a field from an object, the object shows an earlier write.
-    fn enough(self) -> usize {
+    fn required_sightings(self) -> usize {
         match self {
             Self::Writes => 3,
             Self::Events | Self::Arguments | Self::Lease => 1,
@@ -64,22 +64,22 @@ impl Evidence {
 }
 
 /// Times of the sightings, by the index of the loop and the kind of evidence.
-pub(super) struct Evidences {
+pub(super) struct EvidenceRecord {
     sightings: BTreeMap<(usize, Evidence), VecDeque<Instant>>,
-    /// How long a sighting counts; at least [`WINDOW`].
+    /// How long a sighting counts; at least [`MIN_SIGHTING_WINDOW`].
     window: Duration,
 }
 
-impl Evidences {
+impl EvidenceRecord {
     /// Returns a record without sightings. A sighting counts for at least two periods, and so until the next round of requests.
     pub(super) fn new(period: Duration) -> Self {
-        Self { sightings: BTreeMap::new(), window: WINDOW.max(period.saturating_mul(2)) }
+        Self { sightings: BTreeMap::new(), window: MIN_SIGHTING_WINDOW.max(period.saturating_mul(2)) }
     }
 
     /// Records a sighting. Only the latest sightings are kept, as many as make evidence.
-    pub(super) fn note(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
+    pub(super) fn record_sighting(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
         let sightings = self.sightings.entry((loop_index, evidence)).or_default();
-        if sightings.len() == evidence.enough() {
+        if sightings.len() == evidence.required_sightings() {
             sightings.pop_front();
         }
         sightings.push_back(now);
@@ -89,7 +89,7 @@ impl Evidences {
     pub(super) fn is_present(&self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let sightings = self.sightings.get(&(loop_index, evidence)).into_iter().flatten();
         let recent = sightings.filter(|at| now.saturating_duration_since(**at) < self.window);
-        recent.count() >= evidence.enough()
+        recent.count() >= evidence.required_sightings()
     }
 }
 
@@ -102,25 +102,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn three_writes_within_ten_minutes_are_enough_and_count_for_ten_minutes() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(WINDOW / 2);
+        let mut evidences = EvidenceRecord::new(MIN_SIGHTING_WINDOW / 2);
         for _ in 0..2 {
-            evidences.note(1, Evidence::Writes, clock.instant());
+            evidences.record_sighting(1, Evidence::Writes, clock.monotonic_now());
             clock.sleep(Duration::from_mins(4)).await;
         }
-        assert!(!evidences.is_present(1, Evidence::Writes, clock.instant()));
-        evidences.note(1, Evidence::Writes, clock.instant());
-        assert!(evidences.is_present(1, Evidence::Writes, clock.instant()));
-        assert!(!evidences.is_present(0, Evidence::Writes, clock.instant()), "another loop");
+        assert!(!evidences.is_present(1, Evidence::Writes, clock.monotonic_now()));
+        evidences.record_sighting(1, Evidence::Writes, clock.monotonic_now());
+        assert!(evidences.is_present(1, Evidence::Writes, clock.monotonic_now()));
+        assert!(!evidences.is_present(0, Evidence::Writes, clock.monotonic_now()), "another loop");
         clock.sleep(Duration::from_mins(3)).await;
-        assert!(!evidences.is_present(1, Evidence::Writes, clock.instant()), "the first write is too old");
+        assert!(!evidences.is_present(1, Evidence::Writes, clock.monotonic_now()), "the first write is too old");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_sighting_of_arguments_is_enough() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(WINDOW / 2);
-        evidences.note(0, Evidence::Arguments, clock.instant());
-        assert!(evidences.is_present(0, Evidence::Arguments, clock.instant()));
-        assert!(!evidences.is_present(0, Evidence::Events, clock.instant()));
+        let mut evidences = EvidenceRecord::new(MIN_SIGHTING_WINDOW / 2);
+        evidences.record_sighting(0, Evidence::Arguments, clock.monotonic_now());
+        assert!(evidences.is_present(0, Evidence::Arguments, clock.monotonic_now()));
+        assert!(!evidences.is_present(0, Evidence::Events, clock.monotonic_now()));
     }
 }

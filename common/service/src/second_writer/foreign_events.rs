@@ -5,29 +5,31 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::{
-    api::{Api, Error, FIELD_MANAGER, escape},
+    api::{Api, Error, FIELD_MANAGER, percent_encode},
     events::{EVENTS, SentEvents},
-    meta::Version,
-    sampler::{Object, WatchLine},
+    meta::ResourceVersion,
+    sampler::{JsonWatchEvent, WatchedObject},
 };
 
 /// Duration of one watch of Events.
-const WATCH: Duration = Duration::from_secs(30);
+const WATCH_DURATION: Duration = Duration::from_secs(30);
 
-/// Watches the Events of a component for [`WATCH`], and returns whether another process has sent one of them.
+/// Watches the Events of a component for [`WATCH_DURATION`], and returns whether another process has sent one of them.
 ///
 /// A field selector keeps the Events of other components on the server. An Event without the field manager of
 /// kube-controller-manager does not count, because operators may use the name of a built-in controller as their component.
-pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
+pub(super) async fn watch_for_foreign_event(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
     // The watch starts at the current version of Events, which may be stored apart from all other resources.
     let page = api.list(EVENTS, "", "limit=1").await?;
     let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
-    let selector = escape(&format!("reportingComponent={component}"));
-    let query =
-        format!("watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}", WATCH.as_secs());
+    let selector = percent_encode(&format!("reportingComponent={component}"));
+    let query = format!(
+        "watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}",
+        WATCH_DURATION.as_secs()
+    );
     let mut lines = api.watch(EVENTS, "", &query, "application/json").await?;
     let watching = async {
-        while let Some(line) = lines.next().await? {
+        while let Some(line) = lines.next_frame().await? {
             if is_foreign(&line, sent) {
                 return Ok(true);
             }
@@ -35,7 +37,7 @@ pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result
         Ok(false)
     };
     // The server ends the watch after `timeoutSeconds`. If the server does not, this timeout drops the watch.
-    tokio::time::timeout(WATCH * 2, watching).await.unwrap_or(Ok(false))
+    tokio::time::timeout(WATCH_DURATION * 2, watching).await.unwrap_or(Ok(false))
 }
 
 #[derive(Deserialize)]
@@ -46,11 +48,13 @@ struct Page {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PageMetadata {
-    resource_version: Version,
+    resource_version: ResourceVersion,
 }
 
 fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
-    let Ok(WatchLine { kind, object: Object { metadata } }) = serde_json::from_slice(line) else { return false };
+    let Ok(JsonWatchEvent { kind, object: WatchedObject { metadata } }) = serde_json::from_slice(line) else {
+        return false;
+    };
     matches!(&*kind, "ADDED" | "MODIFIED")
         && metadata.managed_fields.iter().any(|entry| &*entry.manager == FIELD_MANAGER)
         && !sent.contains(&metadata.name)
@@ -64,7 +68,7 @@ mod tests {
     #[test]
     fn only_new_events_with_unknown_names_are_foreign() {
         let sent = SentEvents::default();
-        sent.note("web.18a2b3");
+        sent.record_name("web.18a2b3");
         let by = |manager: &str, kind: &str, name: &str| {
             let metadata =
                 format!(r#"{{"name":"{name}","managedFields":[{{"manager":"{manager}","operation":"Update"}}]}}"#);

@@ -26,13 +26,13 @@ impl SecondWriterMetrics {
                 "1 while an annotation of the Lease states that a second writer is expected.",
                 &[],
             )
-            .with(&[]),
+            .with_label_values(&[]),
             built_in_leads: gauge(
                 "nonet_built_in_manager_leads",
                 "1 while this leader sees the Lease of kube-controller-manager being renewed.",
                 &[],
             )
-            .with(&[]),
+            .with_label_values(&[]),
             loops,
         };
         made.clear();
@@ -43,15 +43,15 @@ impl SecondWriterMetrics {
     pub(super) fn clear(&self) {
         for name in &self.loops {
             for evidence in Evidence::ALL {
-                self.set(name, evidence, false);
+                self.set_evidence(name, evidence, false);
             }
         }
         self.set_expected(false);
         self.set_built_in_leads(false);
     }
 
-    pub(super) fn set(&self, name: &str, evidence: Evidence, is_present: bool) {
-        self.found.with(&[name, evidence.label()]).set(f64::from(is_present));
+    pub(super) fn set_evidence(&self, name: &str, evidence: Evidence, is_present: bool) {
+        self.found.with_label_values(&[name, evidence.label()]).set(f64::from(is_present));
     }
 
     pub(super) fn set_expected(&self, is_expected: bool) {

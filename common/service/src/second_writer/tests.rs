@@ -9,22 +9,22 @@ use super::*;
 use crate::{
     api::Format,
     gate,
-    leader::{Election, Settings},
-    meta::Version,
+    leader::{Election, ElectionSettings},
+    meta::ResourceVersion,
     object::Resource,
-    runtime::Running,
-    succession::Writes,
+    runtime::RunningLoop,
+    succession::WriteLog,
 };
 
 const DEPLOYMENTS: Resource =
-    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", is_namespaced: true };
 
-fn never(_: crate::runtime::Context) -> Arc<dyn Running> {
+fn never(_: crate::runtime::LoopContext) -> Arc<dyn RunningLoop> {
     unreachable!("the loop is not started")
 }
 
 const LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", never)
-    .owning(&[OwnedWrites::status("apps", "deployments")]);
+    .with_owned_writes(&[OwnedWrites::of_status("apps", "deployments")]);
 
 /// An API server in memory, which counts its requests by method and last path segment.
 #[derive(Clone, Default)]
@@ -111,28 +111,28 @@ struct World {
 fn world() -> World {
     let (server, clock, metrics) =
         (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
-    let (always, open) = gate::gate(clock.clone());
-    always.open();
+    let (always, open) = gate::closed_gate(clock.clone());
+    always.open_without_deadline();
     let api = Api::new(server.client(), clock.clone(), open, "test");
-    let (keeper, gate) = gate::gate(clock.clone());
+    let (keeper, gate) = gate::closed_gate(clock.clone());
     let said = Arc::new(Mutex::new(Vec::new()));
     let recorder = {
         let said = Arc::clone(&said);
-        Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
+        Recorder::forwarding_to("test", clock.clone(), move |object, _, reason, message| {
             said.lock().push(format!("{} {reason}: {message}", object.name));
         })
     };
-    let writes = Writes::default();
-    let settings = Settings::new("kube-system", "deployment-controller", "me".to_owned());
+    let writes = WriteLog::default();
+    let settings = ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
     let election =
         Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
     let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes]);
     let watch = SecondWriterWatch {
         api,
         gate,
-        election: Some(election.status()),
+        election_status: Some(election.status()),
         recorder,
-        sent: SentEvents::default(),
+        sent_events: SentEvents::default(),
         sampler: Arc::clone(&sampler),
         loops: vec![LOOP],
         period: Duration::from_mins(5),
@@ -149,7 +149,7 @@ fn world() -> World {
 impl World {
     fn is_found(&self, evidence: &str) -> bool {
         let line = format!("nonet_second_writer{{controller=\"deployment-controller\",evidence=\"{evidence}\"}} 1");
-        self.metrics.prometheus().contains(&line)
+        self.metrics.render_prometheus().contains(&line)
     }
 
     fn found(&self) -> Vec<String> {
@@ -174,7 +174,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller")];
     world.pass(3600).await;
     assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.label())));
-    assert!(world.metrics.prometheus().contains("nonet_built_in_manager_leads 1"));
+    assert!(world.metrics.render_prometheus().contains("nonet_built_in_manager_leads 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     let requests = world.server.0.lock().requests.clone();
     // In each round, every five minutes, Pods and the Lease are read, and Events are listed and watched.
@@ -234,9 +234,9 @@ async fn writes_of_another_process_are_found_and_an_annotation_silences_the_anno
     let bring = |name: &str, version: u64| {
         let line = json!({"type": "MODIFIED", "object": {"metadata": {"name": name, "namespace": "shop", "managedFields": [
             {"manager": "kube-controller-manager", "subresource": "status", "time": world.clock.now().to_string(), "fieldsV1": {}}]}}});
-        let version = Version::parse(&version.to_string());
+        let version = ResourceVersion::parse(&version.to_string());
         let frame = line.to_string();
-        world.sampler.sample(DEPLOYMENTS, version, Format::Json, frame.as_bytes(), world.clock.instant());
+        world.sampler.examine_event(DEPLOYMENTS, version, Format::Json, frame.as_bytes(), world.clock.monotonic_now());
     };
     for n in 0..3 {
         bring(&format!("web-{n}"), 1000 + n);
@@ -244,9 +244,9 @@ async fn writes_of_another_process_are_found_and_an_annotation_silences_the_anno
     }
     world.pass(20).await;
     assert!(world.is_found("writes"), "the gauge is set for an expected writer, too");
-    assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 1"));
+    assert!(world.metrics.render_prometheus().contains("nonet_second_writer_expected 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     world.pass(120).await;
-    assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 0"));
+    assert!(world.metrics.render_prometheus().contains("nonet_second_writer_expected 0"));
     assert_eq!(world.found().len(), 1, "the annotated time has passed");
 }

@@ -26,28 +26,28 @@ use k8s_openapi::{
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{admission::Peer, health::Reasons};
+use super::{admission::Peer, health::FailureReasons};
 use crate::{
-    api::{Api, Error, Target, Throttle},
+    api::{Api, Error, RequestTarget, Throttle},
     clock::Instant,
     object::Resource,
     siphash::SipHash,
 };
 
 /// How long an answer to a review is cached by default. Upstream: `--authentication-token-webhook-cache-ttl` and similar flags.
-const KEPT: Duration = Duration::from_secs(10);
+const DEFAULT_CACHE_TTL: Duration = Duration::from_secs(10);
 /// Maximum number of entries in each cache of answers to reviews.
-const CACHE: usize = 1024;
+const CACHE_CAPACITY: usize = 1024;
 /// How long a caller with a granted request is exempt from the limits on reviews.
-const TRUSTED: Duration = Duration::from_mins(10);
+const EXEMPTION_TIME: Duration = Duration::from_mins(10);
 /// Longest accepted path, in bytes. Longer paths are answered with 414.
-const PATH: usize = 1024;
+const MAX_PATH_LENGTH: usize = 1024;
 /// Path with reasons in its answer. Callers without permission may be allowed to read the path, but do not get the reasons.
-const READINESS: &str = "/readyz";
+const READYZ_PATH: &str = "/readyz";
 /// Timeout of one review.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest accepted token, in bytes. Longer tokens are answered with 401.
-const TOKEN: usize = 16 << 10;
+const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
 /// A user in the form of `TokenReview` and `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,21 +71,21 @@ impl From<UserInfo> for User {
 
 impl User {
     /// Returns a user with a name and groups only.
-    pub(super) fn named(username: String, groups: Vec<String>) -> Self {
+    pub(super) fn with_name_and_groups(username: String, groups: Vec<String>) -> Self {
         Self { username, groups, ..Self::default() }
     }
 
     #[cfg(test)]
-    pub(super) fn parts(self) -> (String, Vec<String>) {
+    pub(super) fn into_name_and_groups(self) -> (String, Vec<String>) {
         (self.username, self.groups)
     }
 
     fn anonymous() -> Self {
-        Self::named("system:anonymous".to_owned(), vec!["system:unauthenticated".to_owned()])
+        Self::with_name_and_groups("system:anonymous".to_owned(), vec!["system:unauthenticated".to_owned()])
     }
 }
 
-/// Cache whose entries expire. At [`CACHE`] entries, the entry that expires first is replaced.
+/// Cache whose entries expire. At [`CACHE_CAPACITY`] entries, the entry that expires first is replaced.
 #[derive(Default)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
@@ -96,10 +96,10 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
 
     fn put(&self, key: K, value: V, now: Instant, kept: Duration) {
         let mut entries = self.0.lock();
-        if entries.len() >= CACHE {
+        if entries.len() >= CACHE_CAPACITY {
             entries.retain(|_, (until, _)| *until > now);
         }
-        if entries.len() >= CACHE
+        if entries.len() >= CACHE_CAPACITY
             && let Some(oldest) = entries.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone())
         {
             entries.remove(&oldest);
@@ -112,55 +112,60 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
 #[derive(Clone, Debug)]
 pub struct ReviewOptions {
     /// Paths that need no permission; a `*` at the end matches any suffix.
-    pub open: Vec<String>,
+    pub open_paths: Vec<String>,
     /// How long the user of a token is cached.
-    pub token: Duration,
+    pub token_ttl: Duration,
     /// How long a granted permission is cached.
-    pub allowed: Duration,
+    pub allowed_ttl: Duration,
     /// How long a denied permission is cached.
-    pub denied: Duration,
+    pub denied_ttl: Duration,
 }
 
 impl ReviewOptions {
     /// Returns options with upstream's cache times; `open` lists the paths that need no permission.
     pub fn new(open: &[String]) -> Self {
-        Self { open: open.to_vec(), token: KEPT, allowed: KEPT, denied: KEPT }
+        Self {
+            open_paths: open.to_vec(),
+            token_ttl: DEFAULT_CACHE_TTL,
+            allowed_ttl: DEFAULT_CACHE_TTL,
+            denied_ttl: DEFAULT_CACHE_TTL,
+        }
     }
 }
 
 /// Authenticates and authorizes HTTP requests by reviews of the API server.
-pub struct Access {
+pub struct RequestReviews {
     /// Client of the cluster that answers `TokenReview`s.
     authentication: Api,
     /// Client of the cluster that answers `SubjectAccessReview`s.
     authorization: Api,
     options: ReviewOptions,
-    budget: Budget,
+    budget: ReviewBudget,
     /// Key of the hashes that stand for tokens, so that the caches contain no tokens.
     secret: [u64; 2],
     /// Users of accepted tokens. Rejected tokens have a separate cache, so that many of them evict no accepted token.
     users: Cache<Digest, User>,
-    strangers: Cache<Digest, ()>,
-    allowed: Cache<Question, ()>,
-    denied: Cache<Question, ()>,
+    rejected_tokens: Cache<Digest, ()>,
+    allowed: Cache<PermissionKey, ()>,
+    denied: Cache<PermissionKey, ()>,
     trusted: Cache<Digest, ()>,
 }
 
 /// Keyed hash of a token, or of the user name of a certificate.
 type Digest = u128;
 /// User, verb and path of a `SubjectAccessReview`.
-type Question = (User, String, String);
+type PermissionKey = (User, String, String);
 
 /// Why a request is rejected.
 #[derive(Debug, PartialEq, Eq)]
-enum Denied {
+enum Rejection {
     Unauthorized,
     Forbidden(String),
     Unavailable,
-    TooMany,
+    TooManyReviews,
 }
 
-impl Access {
+impl RequestReviews {
     /// Returns a check that sends its reviews to two clients. Their gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
@@ -169,10 +174,10 @@ impl Access {
             authentication,
             authorization,
             options,
-            budget: Budget::default(),
+            budget: ReviewBudget::default(),
             secret,
             users: Cache::default(),
-            strangers: Cache::default(),
+            rejected_tokens: Cache::default(),
             allowed: Cache::default(),
             denied: Cache::default(),
             trusted: Cache::default(),
@@ -180,7 +185,7 @@ impl Access {
     }
 
     fn is_open(&self, path: &str) -> bool {
-        self.options.open.iter().any(|open| match open.strip_suffix('*') {
+        self.options.open_paths.iter().any(|open| match open.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
             None => path == open,
         })
@@ -189,7 +194,7 @@ impl Access {
     /// Authenticates and authorizes a request, and returns whether the answer may contain the reasons of failed checks.
     ///
     /// The client certificate names the user. Without a certificate, the token in the `Authorization` header does.
-    async fn check(&self, call: &Call) -> Result<Reasons, Denied> {
+    async fn check(&self, call: &ReviewedRequest) -> Result<FailureReasons, Rejection> {
         let digest = match (&call.certified, call.token()) {
             (Some(user), _) => Some(self.digest("certificate", &user.username)),
             (None, Some(token)) => Some(self.digest("token", token)),
@@ -198,26 +203,26 @@ impl Access {
         let user = match (&call.certified, &call.authorization, digest) {
             (Some(user), _, _) => user.clone(),
             (None, None, _) => User::anonymous(),
-            (None, Some(_), Some(digest)) => self.user(call, digest).await?.ok_or(Denied::Unauthorized)?,
-            (None, Some(_), None) => return Err(Denied::Unauthorized),
+            (None, Some(_), Some(digest)) => self.user(call, digest).await?.ok_or(Rejection::Unauthorized)?,
+            (None, Some(_), None) => return Err(Rejection::Unauthorized),
         };
         if user.groups.iter().any(|group| group == "system:masters") {
-            return Ok(Reasons::Told);
+            return Ok(FailureReasons::Included);
         }
         let (name, is_open) = (user.username.clone(), self.is_open(&call.path));
-        if is_open && call.path != READINESS {
-            return Ok(Reasons::Withheld);
+        if is_open && call.path != READYZ_PATH {
+            return Ok(FailureReasons::Withheld);
         }
-        match self.may(user, call, digest).await {
+        match self.is_authorized(user, call, digest).await {
             Ok(true) => {
                 if let Some(digest) = digest {
-                    self.trusted.put(digest, (), self.authentication.clock().instant(), TRUSTED);
+                    self.trusted.put(digest, (), self.authentication.clock().monotonic_now(), EXEMPTION_TIME);
                 }
-                Ok(Reasons::Told)
+                Ok(FailureReasons::Included)
             }
-            _ if is_open => Ok(Reasons::Withheld),
+            _ if is_open => Ok(FailureReasons::Withheld),
             Ok(false) => {
-                Err(Denied::Forbidden(format!("forbidden: User {name:?} cannot {} path {:?}", call.verb, call.path)))
+                Err(Rejection::Forbidden(format!("forbidden: User {name:?} cannot {} path {:?}", call.verb, call.path)))
             }
             Err(denied) => Err(denied),
         }
@@ -233,38 +238,48 @@ impl Access {
 
     /// Fails if a limit on reviews is reached. Callers with a recently granted request are exempt, so that a flood of guessed
     /// tokens does not lock them out.
-    fn may_ask(&self, call: &Call, digest: Option<Digest>, now: Instant) -> Result<(), Denied> {
+    fn check_review_limits(
+        &self,
+        call: &ReviewedRequest,
+        digest: Option<Digest>,
+        now: Instant,
+    ) -> Result<(), Rejection> {
         let is_trusted = digest.is_some_and(|digest| self.trusted.get(&digest, now).is_some());
-        if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Denied::TooMany) }
+        if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Rejection::TooManyReviews) }
     }
 
     /// Returns the user of the token; `None` if the token is not valid.
-    async fn user(&self, call: &Call, digest: Digest) -> Result<Option<User>, Denied> {
-        let Some(token) = call.token().filter(|token| token.len() <= TOKEN) else { return Ok(None) };
-        let now = self.authentication.clock().instant();
+    async fn user(&self, call: &ReviewedRequest, digest: Digest) -> Result<Option<User>, Rejection> {
+        let Some(token) = call.token().filter(|token| token.len() <= MAX_TOKEN_LENGTH) else { return Ok(None) };
+        let now = self.authentication.clock().monotonic_now();
         if let Some(known) = self.users.get(&digest, now) {
             return Ok(Some(known));
         }
-        if self.strangers.get(&digest, now).is_some() {
+        if self.rejected_tokens.get(&digest, now).is_some() {
             return Ok(None);
         }
-        self.may_ask(call, Some(digest), now)?;
+        self.check_review_limits(call, Some(digest), now)?;
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let status = ask(&self.authentication, &review).await?.status.unwrap_or_default();
+        let status = send_review(&self.authentication, &review).await?.status.unwrap_or_default();
         if status.authenticated == Some(true) {
             let user = User::from(status.user.unwrap_or_default());
-            self.users.put(digest, user.clone(), now, self.options.token);
+            self.users.put(digest, user.clone(), now, self.options.token_ttl);
             Ok(Some(user))
         } else {
-            self.strangers.put(digest, (), now, self.options.token);
+            self.rejected_tokens.put(digest, (), now, self.options.token_ttl);
             Ok(None)
         }
     }
 
     /// Whether the user has permission for this request.
-    async fn may(&self, user: User, call: &Call, digest: Option<Digest>) -> Result<bool, Denied> {
-        let now = self.authorization.clock().instant();
+    async fn is_authorized(
+        &self,
+        user: User,
+        call: &ReviewedRequest,
+        digest: Option<Digest>,
+    ) -> Result<bool, Rejection> {
+        let now = self.authorization.clock().monotonic_now();
         let key = (user, call.verb.clone(), call.path.clone());
         if self.allowed.get(&key, now).is_some() {
             return Ok(true);
@@ -272,7 +287,7 @@ impl Access {
         if self.denied.get(&key, now).is_some() {
             return Ok(false);
         }
-        self.may_ask(call, digest, now)?;
+        self.check_review_limits(call, digest, now)?;
         let user = key.0.clone();
         let spec = SubjectAccessReviewSpec {
             user: Some(user.username),
@@ -286,18 +301,18 @@ impl Access {
             resource_attributes: None,
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let is_allowed = ask(&self.authorization, &review).await?.status.is_some_and(|status| status.allowed);
+        let is_allowed = send_review(&self.authorization, &review).await?.status.is_some_and(|status| status.allowed);
         if is_allowed {
-            self.allowed.put(key, (), now, self.options.allowed);
+            self.allowed.put(key, (), now, self.options.allowed_ttl);
         } else {
-            self.denied.put(key, (), now, self.options.denied);
+            self.denied.put(key, (), now, self.options.denied_ttl);
         }
         Ok(is_allowed)
     }
 }
 
 /// The parts of a request that are checked.
-struct Call {
+struct ReviewedRequest {
     verb: String,
     path: String,
     peer: Peer,
@@ -307,14 +322,14 @@ struct Call {
     authorization: Option<String>,
 }
 
-impl Call {
+impl ReviewedRequest {
     fn of(request: &Request) -> Self {
         let header = request.headers().get(header::AUTHORIZATION);
         let peer = request.extensions().get::<Peer>().copied();
         Self {
             verb: request.method().as_str().to_ascii_lowercase(),
             path: request.uri().path().to_owned(),
-            peer: peer.unwrap_or_else(|| Peer::of(Ipv4Addr::LOCALHOST.into())),
+            peer: peer.unwrap_or_else(|| Peer::from_address(Ipv4Addr::LOCALHOST.into())),
             certified: request.extensions().get::<Option<User>>().cloned().flatten(),
             authorization: header.map(|value| value.to_str().unwrap_or_default().to_owned()),
         }
@@ -328,18 +343,18 @@ impl Call {
 /// Limits on the rate of reviews, in total and for each peer.
 ///
 /// Each invalid token, and each path that an anonymous caller makes up, costs the API server a review.
-struct Budget {
+struct ReviewBudget {
     all: Option<Throttle>,
     peers: Mutex<BTreeMap<Peer, Throttle>>,
 }
 
-impl Default for Budget {
+impl Default for ReviewBudget {
     fn default() -> Self {
         Self { all: Throttle::new(20.0, 50), peers: Mutex::default() }
     }
 }
 
-impl Budget {
+impl ReviewBudget {
     /// Number of peers with a limit of their own. All further peers are limited only in total.
     const PEERS: usize = 1024;
     /// Reviews per second for one peer, and burst.
@@ -358,12 +373,12 @@ impl Budget {
             peers.insert(peer, own.clone());
         }
         drop(peers);
-        [own.as_ref(), self.all.as_ref()].into_iter().flatten().all(|throttle| throttle.try_take(now))
+        [own.as_ref(), self.all.as_ref()].into_iter().flatten().all(|throttle| throttle.try_take_token(now))
     }
 }
 
 /// Sends a review to the API server. The answer is the same object with its status.
-async fn ask<R>(api: &Api, review: &R) -> Result<R, Denied>
+async fn send_review<R>(api: &Api, review: &R) -> Result<R, Rejection>
 where
     R: k8s_openapi::Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
 {
@@ -372,16 +387,17 @@ where
         version: R::VERSION,
         plural: R::URL_PATH_SEGMENT,
         kind: R::KIND,
-        namespaced: false,
+        is_namespaced: false,
     };
-    let reviewed = tokio::time::timeout(PATIENCE, api.create(Target::object(resource, "", ""), review)).await;
+    let reviewed =
+        tokio::time::timeout(REVIEW_TIMEOUT, api.create(RequestTarget::object(resource, "", ""), review)).await;
     let answer = match reviewed {
         Ok(answer) => answer.and_then(|bytes| Ok(serde_json::from_slice::<R>(&bytes)?)),
-        Err(_) => Err(Error::Lost(format!("no answer within {}s", PATIENCE.as_secs()))),
+        Err(_) => Err(Error::OutcomeUnknown(format!("no answer within {}s", REVIEW_TIMEOUT.as_secs()))),
     };
     answer.map_err(|error| {
         tracing::error!(err = %error, review = resource.kind, "Cannot review a request with the API server");
-        Denied::Unavailable
+        Rejection::Unavailable
     })
 }
 
@@ -393,25 +409,29 @@ fn bearer(header: &str) -> Option<&str> {
 }
 
 /// Middleware that passes a request to the next handler, or rejects the request with one line of text.
-pub(super) async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
-    if request.uri().path().len() > PATH {
+pub(super) async fn guard_request(
+    State(access): State<Arc<RequestReviews>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if request.uri().path().len() > MAX_PATH_LENGTH {
         return (StatusCode::URI_TOO_LONG, "the path is too long\n").into_response();
     }
-    let call = Call::of(&request);
+    let call = ReviewedRequest::of(&request);
     // Probes of the kubelet come every few seconds without credentials, and need no review.
     let is_probe = call.authorization.is_none() && call.certified.is_none() && access.is_open(&call.path);
-    let checked = if is_probe { Ok(Reasons::Withheld) } else { access.check(&call).await };
+    let checked = if is_probe { Ok(FailureReasons::Withheld) } else { access.check(&call).await };
     match checked {
         Ok(reasons) => {
             request.extensions_mut().insert(reasons);
             next.run(request).await
         }
-        Err(Denied::Unauthorized) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
-        Err(Denied::Forbidden(why)) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
-        Err(Denied::Unavailable) => {
+        Err(Rejection::Unauthorized) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
+        Err(Rejection::Forbidden(why)) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+        Err(Rejection::Unavailable) => {
             (StatusCode::SERVICE_UNAVAILABLE, "cannot review the request with the API server\n").into_response()
         }
-        Err(Denied::TooMany) => {
+        Err(Rejection::TooManyReviews) => {
             let retry = [(header::RETRY_AFTER, "1")];
             (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests need a review, try again later\n").into_response()
         }

@@ -15,25 +15,25 @@ use crate::clock::Instant;
 
 /// Limits on the connections of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct ConnectionLimits {
     /// Maximum number of open connections of all peers together.
-    pub(super) connections: usize,
+    pub(super) max_connections: usize,
     /// Maximum number of open connections of one peer.
-    pub(super) per_peer: usize,
+    pub(super) max_connections_per_peer: usize,
     /// The longest time between the accept of a connection and the head of its first request, the TLS handshake included.
-    pub(super) first_request: Duration,
+    pub(super) first_request_timeout: Duration,
     /// The longest time without the start or the end of a request, after the first request.
-    pub(super) idle: Duration,
+    pub(super) idle_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
-            connections: 256,
-            per_peer: 32,
-            first_request: Duration::from_secs(10),
+            max_connections: 256,
+            max_connections_per_peer: 32,
+            first_request_timeout: Duration::from_secs(10),
             // Upstream: `IdleTimeout` of `k8s.io/apiserver`'s secure server.
-            idle: Duration::from_secs(90),
+            idle_timeout: Duration::from_secs(90),
         }
     }
 }
@@ -43,7 +43,7 @@ impl Default for Limits {
 pub(super) struct Peer(IpAddr);
 
 impl Peer {
-    pub(super) fn of(address: IpAddr) -> Self {
+    pub(super) fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
@@ -54,23 +54,23 @@ impl Peer {
 }
 
 /// Number of a connection, unique in its table.
-pub(super) type Id = u64;
+pub(super) type ConnectionId = u64;
 
-struct Entry<H> {
+struct TableEntry<H> {
     /// When the connection was opened, or its last request began.
     since: Instant,
     handle: H,
 }
 
 /// The connections of one listener. Dropping the handle `H` of a connection ends it.
-pub(super) struct Table<H> {
-    limits: Limits,
-    next: Id,
-    peers: BTreeMap<Peer, BTreeMap<Id, Entry<H>>>,
+pub(super) struct ConnectionTable<H> {
+    limits: ConnectionLimits,
+    next: ConnectionId,
+    peers: BTreeMap<Peer, BTreeMap<ConnectionId, TableEntry<H>>>,
 }
 
-impl<H> Table<H> {
-    pub(super) fn new(limits: Limits) -> Self {
+impl<H> ConnectionTable<H> {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
         Self { limits, next: 0, peers: BTreeMap::new() }
     }
 
@@ -79,30 +79,30 @@ impl<H> Table<H> {
     }
 
     /// Admits a connection. Returns its number, and the handle of the connection that has to be dropped if a limit is reached.
-    pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (Id, Option<H>) {
+    pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (ConnectionId, Option<H>) {
         let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
-        let crowded = if own >= self.limits.per_peer {
+        let crowded = if own >= self.limits.max_connections_per_peer {
             Some(peer)
-        } else if self.len() >= self.limits.connections {
-            self.most_connections()
+        } else if self.len() >= self.limits.max_connections {
+            self.peer_with_most_connections()
         } else {
             None
         };
         let evicted = crowded.and_then(|peer| self.evict(peer));
         let id = self.next;
         self.next += 1;
-        self.peers.entry(peer).or_default().insert(id, Entry { since: now, handle });
+        self.peers.entry(peer).or_default().insert(id, TableEntry { since: now, handle });
         (id, evicted)
     }
 
     /// Records that a request has started on a connection.
-    pub(super) fn touch(&mut self, peer: Peer, id: Id, now: Instant) {
+    pub(super) fn record_request(&mut self, peer: Peer, id: ConnectionId, now: Instant) {
         if let Some(entry) = self.peers.get_mut(&peer).and_then(|entries| entries.get_mut(&id)) {
             entry.since = now;
         }
     }
 
-    pub(super) fn remove(&mut self, peer: Peer, id: Id) -> Option<H> {
+    pub(super) fn remove(&mut self, peer: Peer, id: ConnectionId) -> Option<H> {
         let entries = self.peers.get_mut(&peer)?;
         let removed = entries.remove(&id);
         if entries.is_empty() {
@@ -112,8 +112,8 @@ impl<H> Table<H> {
     }
 
     /// Returns the peer with the most connections; among equals, the peer with the longest silent connection.
-    fn most_connections(&self) -> Option<Peer> {
-        let oldest = |entries: &BTreeMap<Id, Entry<H>>| entries.values().map(|entry| entry.since).min();
+    fn peer_with_most_connections(&self) -> Option<Peer> {
+        let oldest = |entries: &BTreeMap<ConnectionId, TableEntry<H>>| entries.values().map(|entry| entry.since).min();
         let peers = self.peers.iter().map(|(peer, entries)| (entries.len(), std::cmp::Reverse(oldest(entries)), *peer));
         peers.max().map(|(_, _, peer)| peer)
     }
@@ -133,29 +133,33 @@ mod tests {
     use crate::clock::Clock;
 
     fn peer(last: u8) -> Peer {
-        Peer::of(IpAddr::from([10, 0, 0, last]))
+        Peer::from_address(IpAddr::from([10, 0, 0, last]))
     }
 
-    fn table(connections: usize, per_peer: usize) -> Table<&'static str> {
-        Table::new(Limits { connections, per_peer, ..Limits::default() })
+    fn table(connections: usize, per_peer: usize) -> ConnectionTable<&'static str> {
+        ConnectionTable::new(ConnectionLimits {
+            max_connections: connections,
+            max_connections_per_peer: per_peer,
+            ..ConnectionLimits::default()
+        })
     }
 
     #[test]
     fn a_peer_at_its_limit_loses_its_own_longest_silent_connection() {
-        let now = Clock::system().instant();
+        let now = Clock::system().monotonic_now();
         let mut table = table(100, 2);
         let (first, _) = table.admit(peer(1), now, "first");
         table.admit(peer(1), now + Duration::from_secs(1), "second");
         table.admit(peer(2), now, "other");
         // The first connection gets a request after the second one was opened.
-        table.touch(peer(1), first, now + Duration::from_secs(2));
+        table.record_request(peer(1), first, now + Duration::from_secs(2));
         assert_eq!(table.admit(peer(1), now + Duration::from_secs(3), "third").1, Some("second"));
         assert_eq!(table.len(), 3);
     }
 
     #[test]
     fn a_full_table_drops_a_connection_of_the_peer_with_the_most() {
-        let now = Clock::system().instant();
+        let now = Clock::system().monotonic_now();
         let mut table = table(4, 4);
         table.admit(peer(1), now, "silent for longest, and alone");
         for _ in 0..3 {
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_host_are_one_peer() {
-        let of = |text: &str| Peer::of(text.parse().unwrap());
+        let of = |text: &str| Peer::from_address(text.parse().unwrap());
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
@@ -182,9 +186,9 @@ mod tests {
         /// COMMON-97.
         #[test]
         fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {
-            let now = Clock::system().instant();
-            let mut table = Table::new(Limits { connections: 8, per_peer: 3, ..Limits::default() });
-            let mut open: Vec<(Peer, Id)> = Vec::new();
+            let now = Clock::system().monotonic_now();
+            let mut table = ConnectionTable::new(ConnectionLimits { max_connections: 8, max_connections_per_peer: 3, ..ConnectionLimits::default() });
+            let mut open: Vec<(Peer, ConnectionId)> = Vec::new();
             for (at, (from, what)) in steps.into_iter().enumerate() {
                 let now = now + Duration::from_secs(at as u64);
                 match what {
@@ -194,16 +198,16 @@ mod tests {
                     }
                     1 if !open.is_empty() => {
                         let (peer, id) = open[usize::from(from) % open.len()];
-                        table.touch(peer, id, now);
+                        table.record_request(peer, id, now);
                     }
                     _ => {
-                        let counts = |open: &[(Peer, Id)], of: Peer| open.iter().filter(|(peer, _)| *peer == of).count();
+                        let counts = |open: &[(Peer, ConnectionId)], of: Peer| open.iter().filter(|(peer, _)| *peer == of).count();
                         let before = open.clone();
                         let most = before.iter().map(|(peer, _)| counts(&before, *peer)).max().unwrap_or(0);
                         let (id, evicted) = table.admit(peer(from), now, (peer(from), at));
                         if let Some((victim, _)) = evicted {
                             prop_assert!(counts(&before, victim) == most || victim == peer(from));
-                            let known: Vec<Id> = table.peers.get(&victim).map(|e| e.keys().copied().collect()).unwrap_or_default();
+                            let known: Vec<ConnectionId> = table.peers.get(&victim).map(|e| e.keys().copied().collect()).unwrap_or_default();
                             open.retain(|(peer, id)| *peer != victim || known.contains(id));
                         }
                         open.push((peer(from), id));

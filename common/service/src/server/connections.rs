@@ -1,4 +1,4 @@
-//! Accepts and serves connections within [`Limits`].
+//! Accepts and serves connections within [`ConnectionLimits`].
 //!
 //! Time limits start when a connection is accepted. A client is dropped if it is silent before, during or after the TLS
 //! handshake, if it sends its first request slowly, or if its connection is idle for too long. No behaviour of a client stops
@@ -24,32 +24,32 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::{
-    admission::{Id, Limits, Peer, Table},
+    admission::{ConnectionId, ConnectionLimits, ConnectionTable, Peer},
     peer, tls,
 };
 use crate::clock::{Clock, Instant};
 
 /// How long a client may take to answer a ping, or to send the head of its next request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a client with an HTTP/2 connection gets a ping.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Largest accepted head of a request, in bytes. The head may contain a token of 16 KiB.
-const HEAD: usize = 64 << 10;
+const MAX_HEAD_SIZE: usize = 64 << 10;
 
 /// Router, certificates and limits for the connections of one listener.
 #[derive(Clone)]
-pub(super) struct Service {
+pub(super) struct ListenerService {
     pub(super) router: Router,
     /// Current TLS configuration; `None` serves without TLS.
-    pub(super) tls: Option<tls::Current>,
+    pub(super) tls: Option<tls::CurrentTlsConfig>,
     /// Concurrent requests on one HTTP/2 connection; `None` serves only HTTP/1.1.
-    pub(super) streams: Option<u32>,
-    pub(super) limits: Limits,
+    pub(super) max_streams_per_connection: Option<u32>,
+    pub(super) limits: ConnectionLimits,
     pub(super) clock: Clock,
 }
 
 /// Handle of a connection. Dropping the handle ends the connection.
-type Keep = oneshot::Sender<()>;
+type ConnectionHandle = oneshot::Sender<()>;
 
 /// HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,34 +61,34 @@ enum Protocol {
 }
 
 /// Entry of one connection in the table of connections, with the time of the last request.
-struct Place {
-    connections: Arc<Mutex<Table<Keep>>>,
+struct ConnectionEntry {
+    connections: Arc<Mutex<ConnectionTable<ConnectionHandle>>>,
     peer: Peer,
-    id: Id,
+    id: ConnectionId,
     /// When the last request began or ended.
     last_request: Mutex<Option<Instant>>,
     clock: Clock,
 }
 
-impl Place {
+impl ConnectionEntry {
     fn request_began(&self) {
-        let now = self.clock.instant();
+        let now = self.clock.monotonic_now();
         *self.last_request.lock() = Some(now);
-        self.connections.lock().touch(self.peer, self.id, now);
+        self.connections.lock().record_request(self.peer, self.id, now);
     }
 
     fn request_ended(&self) {
-        *self.last_request.lock() = Some(self.clock.instant());
+        *self.last_request.lock() = Some(self.clock.monotonic_now());
     }
 
     /// Waits until the client has been silent for longer than `limits` allows.
-    async fn silence(&self, opened: Instant, limits: Limits) {
+    async fn wait_for_silence(&self, opened: Instant, limits: ConnectionLimits) {
         loop {
             let until = match *self.last_request.lock() {
-                None => opened + limits.first_request,
-                Some(last) => last + limits.idle,
+                None => opened + limits.first_request_timeout,
+                Some(last) => last + limits.idle_timeout,
             };
-            if self.clock.instant() >= until {
+            if self.clock.monotonic_now() >= until {
                 return;
             }
             tokio::time::sleep_until(until).await;
@@ -96,15 +96,15 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         self.connections.lock().remove(self.peer, self.id);
     }
 }
 
 /// Accepts and serves connections. Dropping the future ends all connections.
-pub(super) async fn accept(listener: TcpListener, service: Service) {
-    let connections = Arc::new(Mutex::new(Table::new(service.limits)));
+pub(super) async fn accept_connections(listener: TcpListener, service: ListenerService) {
+    let connections = Arc::new(Mutex::new(ConnectionTable::new(service.limits)));
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -123,19 +123,19 @@ pub(super) async fn accept(listener: TcpListener, service: Service) {
 
 /// Adds a connection to the table, which may end another connection, and returns the future that serves the new one.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
-    connections: &Arc<Mutex<Table<Keep>>>,
-    service: &Service,
+    connections: &Arc<Mutex<ConnectionTable<ConnectionHandle>>>,
+    service: &ListenerService,
     stream: S,
     address: SocketAddr,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let (keep, evicted) = oneshot::channel();
-    let (peer, opened) = (Peer::of(address.ip()), service.clock.instant());
+    let (peer, opened) = (Peer::from_address(address.ip()), service.clock.monotonic_now());
     let (id, victim) = connections.lock().admit(peer, opened, keep);
     if victim.is_some() {
         tracing::debug!(peer = %address, "Dropped the longest silent connection, because there are too many");
     }
     drop(victim);
-    let place = Place {
+    let place = ConnectionEntry {
         connections: Arc::clone(connections),
         peer,
         id,
@@ -148,29 +148,33 @@ fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         tokio::select! {
             biased;
             _ = evicted => {}
-            () = place.silence(opened, limits) => tracing::debug!(peer = %address, "Dropped a silent connection"),
+            () = place.wait_for_silence(opened, limits) => tracing::debug!(peer = %address, "Dropped a silent connection"),
             () = negotiate(service, stream, &place) => {}
         }
     }
 }
 
 /// Performs the TLS handshake, if TLS is on, and serves requests.
-async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, place: &Arc<Place>) {
+async fn negotiate(
+    service: ListenerService,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    place: &Arc<ConnectionEntry>,
+) {
     let router = service.router.layer(Extension(place.peer));
     let Some(tls) = &service.tls else {
-        let protocol = if service.streams.is_some() { Protocol::Either } else { Protocol::Http1 };
-        return serve(stream, router, protocol, service.streams, place).await;
+        let protocol = if service.max_streams_per_connection.is_some() { Protocol::Either } else { Protocol::Http1 };
+        return serve(stream, router, protocol, service.max_streams_per_connection, place).await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
     match acceptor.accept(stream).await {
         Ok(stream) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
-            // `access::guard` reads this extension of each request: the user named by the client certificate.
-            let user = certificates.first().and_then(|certificate| peer::user(certificate));
-            let h2 = service.streams.is_some() && session.alpn_protocol() == Some(b"h2");
+            // `access::guard_request` reads this extension of each request: the user named by the client certificate.
+            let user = certificates.first().and_then(|certificate| peer::certificate_user(certificate));
+            let h2 = service.max_streams_per_connection.is_some() && session.alpn_protocol() == Some(b"h2");
             let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };
-            serve(stream, router.layer(Extension(user)), protocol, service.streams, place).await;
+            serve(stream, router.layer(Extension(user)), protocol, service.max_streams_per_connection, place).await;
         }
         Err(error) => tracing::debug!(err = %error, "TLS handshake failed"),
     }
@@ -181,7 +185,7 @@ async fn serve(
     router: Router,
     protocol: Protocol,
     streams: Option<u32>,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionEntry>,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder = match protocol {
@@ -189,14 +193,14 @@ async fn serve(
         Protocol::Http2 => builder.http2_only(),
         Protocol::Either => builder,
     };
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT).max_buf_size(MAX_HEAD_SIZE);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams)
-        .max_header_list_size(HEAD as u32)
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PATIENCE);
+        .max_header_list_size(MAX_HEAD_SIZE as u32)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(CLIENT_TIMEOUT);
     let place = Arc::clone(place);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (router, place) = (router.clone(), Arc::clone(&place));

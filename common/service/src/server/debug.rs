@@ -11,18 +11,20 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{State, accept};
-use crate::runtime::Running;
+use super::{ServerState, accept};
+use crate::runtime::RunningLoop;
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Parameters {
+pub(super) struct PageParameters {
     key: Option<String>,
     format: Option<String>,
 }
 
 /// Returns a page with one value of every loop, as JSON or as text.
-pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<State> {
-    let answer = move |Extract(state): Extract<State>, Query(parameters): Query<Parameters>, headers: HeaderMap| async move {
+pub(super) fn loops_page(of: fn(&dyn RunningLoop, Option<&str>) -> Value) -> MethodRouter<ServerState> {
+    let answer = move |Extract(state): Extract<ServerState>,
+                       Query(parameters): Query<PageParameters>,
+                       headers: HeaderMap| async move {
         let key = parameters.key.as_deref().filter(|key| !key.is_empty());
         let loops = state.inner.loops.lock().clone();
         let all: Map<_, _> = loops.iter().map(|(name, running)| ((*name).to_owned(), of(&**running, key))).collect();
@@ -46,8 +48,8 @@ pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<
 /// Answers with a loop's graph of objects in the DOT format: the loop in the path, as upstream, or the first loop with a graph.
 ///
 /// The query parameter `uid`, which can be repeated, limits the graph to the connections of these objects.
-pub(super) async fn graph(
-    Extract(state): Extract<State>,
+pub(super) async fn graph_page(
+    Extract(state): Extract<ServerState>,
     name: Option<Path<String>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
@@ -60,11 +62,11 @@ pub(super) async fn graph(
     }
 }
 
-pub(super) async fn verbosity(Extract(state): Extract<State>) -> String {
+pub(super) async fn get_verbosity(Extract(state): Extract<ServerState>) -> String {
     format!("{}\n", state.inner.log.verbosity())
 }
 
-pub(super) async fn set_verbosity(Extract(state): Extract<State>, body: String) -> Response {
+pub(super) async fn set_verbosity(Extract(state): Extract<ServerState>, body: String) -> Response {
     match body.trim().parse() {
         Ok(verbosity) => {
             state.inner.log.set_verbosity(verbosity);
@@ -91,7 +93,7 @@ fn render(out: &mut String, value: &Value, depth: usize) {
             }
         }
         scalar => {
-            let _ = writeln!(out, "{:indent$}{}", "", plain(scalar), indent = depth * 2);
+            let _ = writeln!(out, "{:indent$}{}", "", format_scalar(scalar), indent = depth * 2);
         }
     }
 }
@@ -105,13 +107,13 @@ fn render_after(out: &mut String, value: &Value, depth: usize) {
             render(out, value, depth + 1);
         }
         scalar => {
-            let _ = writeln!(out, " {}", plain(scalar));
+            let _ = writeln!(out, " {}", format_scalar(scalar));
         }
     }
 }
 
 /// Formats a value that is neither an object nor an array on one line.
-fn plain(value: &Value) -> String {
+fn format_scalar(value: &Value) -> String {
     match value {
         Value::String(text) => text.replace('\n', " "),
         Value::Null => "-".to_owned(),

@@ -11,27 +11,27 @@ use parking_lot::Mutex;
 use crate::metrics::{Counters, Gauges, Metrics, Stability};
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
-type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
+type Remark = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Whether an answer contains the reasons of failed checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reasons {
+pub(super) enum FailureReasons {
     /// Reasons are left out, as upstream does for every caller.
     Withheld,
     /// Reasons are included. They name resources and quote errors of the API server.
-    Told,
+    Included,
 }
 
 /// A set of named checks, with the metrics of their results.
-pub struct Health {
+pub struct HealthChecks {
     kind: &'static str,
     checks: Mutex<Vec<(String, Check)>>,
-    notes: Mutex<Vec<(String, Note)>>,
+    notes: Mutex<Vec<(String, Remark)>>,
     state: Gauges,
     results: Counters,
 }
 
-impl Health {
+impl HealthChecks {
     pub(super) fn new(kind: &'static str, slis: &Metrics) -> Self {
         let help = "This metric records the result of a single healthcheck.";
         let state = slis.gauge("kubernetes_healthcheck", Stability::Stable, help, &["name", "type"]);
@@ -41,29 +41,29 @@ impl Health {
         Self { kind, checks: Mutex::default(), notes: Mutex::default(), state, results }
     }
 
-    pub(super) fn reset(&self) {
+    pub(super) fn reset_metrics(&self) {
         self.state.clear();
         self.results.clear();
     }
 
     /// Adds a check, which must not block.
-    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn add_check(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
     }
 
     /// Adds a remark to the output of a passed check, about a problem that does not make the check fail. `note` must not block.
-    pub fn note(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
+    pub fn add_remark(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
         self.notes.lock().push((name.to_owned(), Box::new(note)));
     }
 
-    fn noted(&self, name: &str) -> String {
+    fn remarks(&self, name: &str) -> String {
         let notes = self.notes.lock();
         let notes = notes.iter().filter(|(of, _)| of == name).filter_map(|(_, note)| note());
         notes.fold(String::new(), |text, note| text + ": " + &note)
     }
 
     /// Runs all checks, and returns the name and the reason of each failed check.
-    pub fn failures(&self) -> Vec<(String, String)> {
+    pub fn failed_checks(&self) -> Vec<(String, String)> {
         self.run(&[]).into_iter().filter_map(|(name, result)| result.err().map(|why| (name, why))).collect()
     }
 
@@ -79,14 +79,14 @@ impl Health {
         }
         for (name, result) in &results {
             let status = if result.is_ok() { "success" } else { "error" };
-            self.state.with(&[name, self.kind]).set(f64::from(result.is_ok()));
-            self.results.with(&[name, status, self.kind]).inc();
+            self.state.with_label_values(&[name, self.kind]).set(f64::from(result.is_ok()));
+            self.results.with_label_values(&[name, status, self.kind]).inc();
         }
         results
     }
 
     /// Runs the checks and returns the answer to a request. `query` may contain `verbose` and `exclude=<check>`.
-    pub(super) fn answer(&self, query: Option<&str>, reasons: Reasons) -> Response {
+    pub(super) fn answer(&self, query: Option<&str>, reasons: FailureReasons) -> Response {
         let parameters: Vec<_> = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).collect();
         let excluded: Vec<_> = parameters.iter().filter_map(|p| p.strip_prefix("exclude=")).collect();
         let verbose = parameters.iter().any(|p| *p == "verbose" || p.starts_with("verbose="));
@@ -96,10 +96,10 @@ impl Health {
         for (name, result) in &results {
             // Writing into a string cannot fail.
             let _ = match (result, reasons) {
-                (Ok(()), Reasons::Withheld) => writeln!(text, "[+]{name} ok"),
-                (Ok(()), Reasons::Told) => writeln!(text, "[+]{name} ok{}", self.noted(name)),
-                (Err(_), Reasons::Withheld) => writeln!(text, "[-]{name} failed: reason withheld"),
-                (Err(why), Reasons::Told) => writeln!(text, "[-]{name} failed: {why}"),
+                (Ok(()), FailureReasons::Withheld) => writeln!(text, "[+]{name} ok"),
+                (Ok(()), FailureReasons::Included) => writeln!(text, "[+]{name} ok{}", self.remarks(name)),
+                (Err(_), FailureReasons::Withheld) => writeln!(text, "[-]{name} failed: reason withheld"),
+                (Err(why), FailureReasons::Included) => writeln!(text, "[-]{name} failed: {why}"),
             };
         }
         for name in excluded.iter().filter(|name| self.checks.lock().iter().all(|(known, _)| known != *name)) {

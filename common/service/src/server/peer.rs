@@ -16,17 +16,23 @@ const VERSION: u8 = 0xa0;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// DER tags of text types that need no conversion to UTF-8: `UTF8String`, `PrintableString`, `IA5String`.
-const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
+const UTF8_COMPATIBLE_TAGS: [u8; 3] = [0x0c, 0x13, 0x16];
 
 /// Returns the user that a certificate names; `None` without a common name, or if the certificate cannot be parsed.
-pub(super) fn user(certificate: &[u8]) -> Option<User> {
+pub(super) fn certificate_user(certificate: &[u8]) -> Option<User> {
     let (mut common_name, mut groups) = (None, Vec::new());
     let mut sets = subject(certificate)?;
-    while let Some((SET, mut attributes)) = take(&mut sets) {
-        while let Some((SEQUENCE, mut attribute)) = take(&mut attributes) {
-            let (OBJECT_IDENTIFIER, kind) = take(&mut attribute)? else { return None };
-            let (tag, value) = take(&mut attribute)?;
-            let text = || TEXTS.contains(&tag).then(|| std::str::from_utf8(value).ok()).flatten().map(str::to_owned);
+    while let Some((SET, mut attributes)) = take_der_value(&mut sets) {
+        while let Some((SEQUENCE, mut attribute)) = take_der_value(&mut attributes) {
+            let (OBJECT_IDENTIFIER, kind) = take_der_value(&mut attribute)? else { return None };
+            let (tag, value) = take_der_value(&mut attribute)?;
+            let text = || {
+                UTF8_COMPATIBLE_TAGS
+                    .contains(&tag)
+                    .then(|| std::str::from_utf8(value).ok())
+                    .flatten()
+                    .map(str::to_owned)
+            };
             match kind {
                 COMMON_NAME => common_name = Some(text()?),
                 ORGANIZATION => groups.push(text()?),
@@ -36,24 +42,24 @@ pub(super) fn user(certificate: &[u8]) -> Option<User> {
     }
     groups.push("system:authenticated".to_owned());
     let username = common_name.filter(|name| !name.is_empty())?;
-    Some(User::named(username, groups))
+    Some(User::with_name_and_groups(username, groups))
 }
 
 /// Returns the attributes of the subject, the field after serial number, signature algorithm, issuer and validity.
 fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
-    let (SEQUENCE, mut signed) = take(&mut certificate)? else { return None };
-    let (SEQUENCE, mut fields) = take(&mut signed)? else { return None };
+    let (SEQUENCE, mut signed) = take_der_value(&mut certificate)? else { return None };
+    let (SEQUENCE, mut fields) = take_der_value(&mut signed)? else { return None };
     let has_version = fields.first() == Some(&VERSION);
     let before = ["serial number", "signature algorithm", "issuer", "validity"].len() + usize::from(has_version);
     for _ in 0..before {
-        take(&mut fields)?;
+        take_der_value(&mut fields)?;
     }
-    let (SEQUENCE, subject) = take(&mut fields)? else { return None };
+    let (SEQUENCE, subject) = take_der_value(&mut fields)? else { return None };
     Some(subject)
 }
 
 /// Takes the first DER value off `bytes`, and returns its tag and content.
-fn take<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+fn take_der_value<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match usize::from(*first) {
@@ -91,14 +97,14 @@ mod tests {
         use rcgen::DnType::{CommonName, CountryName, OrganizationName};
         let long = "x".repeat(300);
         let der = certificate(&[(CountryName, "DE"), (OrganizationName, "system:masters"), (CommonName, &long)]);
-        let user = user(&der).unwrap();
-        assert_eq!(user.parts(), (long, vec!["system:masters".into(), "system:authenticated".into()]));
+        let user = certificate_user(&der).unwrap();
+        assert_eq!(user.into_name_and_groups(), (long, vec!["system:masters".into(), "system:authenticated".into()]));
     }
 
     #[test]
     fn a_certificate_without_a_common_name_has_no_user() {
-        assert!(user(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
-        assert!(user(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
+        assert!(certificate_user(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
+        assert!(certificate_user(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
     }
 
     proptest! {
@@ -111,7 +117,7 @@ mod tests {
             }
             der.truncate(cut);
             // Any result will do, except a panic.
-            let _ = user(&der);
+            let _ = certificate_user(&der);
         }
     }
 }

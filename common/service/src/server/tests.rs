@@ -18,11 +18,11 @@ struct Fake {
     ready: AtomicBool,
 }
 
-impl Running for Fake {
-    fn ready(&self) -> Result<(), String> {
+impl RunningLoop for Fake {
+    fn check_ready(&self) -> Result<(), String> {
         if self.ready.load(Ordering::Relaxed) { Ok(()) } else { Err("waiting for pods".to_owned()) }
     }
-    fn troubles(&self) -> Option<String> {
+    fn problems_besides_readiness(&self) -> Option<String> {
         Some("no list or watch of secrets has succeeded".to_owned())
     }
     fn debug_queue(&self) -> Value {
@@ -60,15 +60,15 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Strin
 /// COMMON-66.
 #[tokio::test]
 async fn health_checks_answer_as_upstream() {
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let router = state.router();
     assert_eq!(get(&router, "/healthz?verbose", &[]).await.2, "[+]ping ok\nhealthz check passed\n");
     let ill = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ill);
     state
-        .live()
-        .add("leaderElection", move || if seen.load(Ordering::Relaxed) { Err("secret".into()) } else { Ok(()) });
-    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(false) });
+        .liveness_checks()
+        .add_check("leaderElection", move || if seen.load(Ordering::Relaxed) { Err("secret".into()) } else { Ok(()) });
+    let running: Arc<dyn RunningLoop> = Arc::new(Fake { ready: AtomicBool::new(false) });
     state.add_loop("replicaset-controller", &running);
     let (code, headers, text) = get(&router, "/healthz", &[]).await;
     assert_eq!((code, text.as_str()), (200, "ok"));
@@ -93,9 +93,9 @@ async fn health_checks_answer_as_upstream() {
 /// COMMON-65.
 #[tokio::test]
 async fn readiness_names_the_missing_cache() {
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let fake = Arc::new(Fake { ready: AtomicBool::new(false) });
-    let running: Arc<dyn Running> = Arc::clone(&fake) as _;
+    let running: Arc<dyn RunningLoop> = Arc::clone(&fake) as _;
     state.add_loop("replicaset-controller", &running);
     let router = state.router();
     let (code, _, text) = get(&router, "/readyz", &[]).await;
@@ -119,8 +119,8 @@ async fn readiness_names_the_missing_cache() {
 /// COMMON-69, COMMON-70.
 #[tokio::test]
 async fn diagnostics_are_json_or_text() {
-    let state = State::new(Metrics::new(), logging::Handle::detached());
-    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(true) });
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let running: Arc<dyn RunningLoop> = Arc::new(Fake { ready: AtomicBool::new(true) });
     state.add_loop("replicaset-controller", &running);
     let router = state.router();
     let (_, headers, text) = get(&router, "/debug/explain?key=ns/web", &[("accept", "*/*")]).await;
@@ -136,8 +136,8 @@ async fn diagnostics_are_json_or_text() {
 /// COMMON-70.
 #[tokio::test]
 async fn a_loop_with_a_graph_shows_it() {
-    let state = State::new(Metrics::new(), logging::Handle::detached());
-    let [without, with]: [Arc<dyn Running>; 2] =
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let [without, with]: [Arc<dyn RunningLoop>; 2] =
         [false, true].map(|ready| Arc::new(Fake { ready: AtomicBool::new(ready) }) as _);
     state.add_loop("job-controller", &without);
     let router = state.router();
@@ -155,8 +155,8 @@ async fn a_loop_with_a_graph_shows_it() {
 /// COMMON-70.
 #[tokio::test]
 async fn a_put_changes_the_verbosity_of_the_log() {
-    let log = logging::Handle::detached();
-    let router = State::new(Metrics::new(), log.clone()).router();
+    let log = logging::VerbosityHandle::detached();
+    let router = ServerState::new(Metrics::new(), log.clone()).router();
     let put = |text: &'static str| Request::put("/debug/flags/v").body(Body::from(text)).unwrap();
     assert_eq!(send(&router, put("4")).await.2, "successfully set klog.logging.verbosity to 4\n");
     assert_eq!(log.verbosity(), 4);
@@ -168,8 +168,8 @@ async fn a_put_changes_the_verbosity_of_the_log() {
 #[tokio::test]
 async fn metrics_have_the_format_that_the_client_accepts() {
     let metrics = Metrics::new();
-    metrics.counter("x_total", crate::metrics::Stability::Beta, "X", &[]).with(&[]).inc();
-    let router = State::new(metrics, logging::Handle::detached()).router();
+    metrics.counter("x_total", crate::metrics::Stability::Beta, "X", &[]).with_label_values(&[]).inc();
+    let router = ServerState::new(metrics, logging::VerbosityHandle::detached()).router();
     let (_, headers, text) = get(&router, "/metrics", &[]).await;
     assert_eq!(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(text, "# HELP x_total [BETA] X\n# TYPE x_total counter\nx_total 1\n");
@@ -208,8 +208,8 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
         }
     });
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-    let (keeper, open) = gate::gate(clock.clone());
-    keeper.open();
+    let (keeper, open) = gate::closed_gate(clock.clone());
+    keeper.open_without_deadline();
     std::mem::forget(keeper);
     (Api::new(kube::Client::new(service, "default"), clock, open, "test"), asked)
 }
@@ -220,9 +220,9 @@ async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
-    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&open)));
-    let state = State::new(Metrics::new(), logging::Handle::detached());
-    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&open)));
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let good = [("authorization", "Bearer good")];
     assert_eq!(get(&router, "/healthz", &[]).await.0, 200);
     assert_eq!(asked.load(Ordering::Relaxed), 0, "health checks need no review");
@@ -247,10 +247,15 @@ async fn answers_are_cached_for_the_configured_time() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let second = Duration::from_secs(1);
-    let options = ReviewOptions { open: Vec::new(), token: second * 60, allowed: second * 10, denied: second * 2 };
-    let access = Arc::new(Access::new(api.clone(), api, options));
-    let state = State::new(Metrics::new(), logging::Handle::detached());
-    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    let options = ReviewOptions {
+        open_paths: Vec::new(),
+        token_ttl: second * 60,
+        allowed_ttl: second * 10,
+        denied_ttl: second * 2,
+    };
+    let access = Arc::new(RequestReviews::new(api.clone(), api, options));
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let ask = async |path: &str, pause: u32| {
         clock.sleep(second * pause).await;
         let before = asked.load(Ordering::Relaxed);
@@ -267,20 +272,20 @@ async fn answers_are_cached_for_the_configured_time() {
 
 async fn comes_from(mut request: Request<Body>) -> Request<Body> {
     if let Some(peer) = request.headers_mut().remove("peer") {
-        let peer = Peer::of(peer.to_str().unwrap().parse().unwrap());
+        let peer = Peer::from_address(peer.to_str().unwrap().parse().unwrap());
         request.extensions_mut().insert(peer);
     }
     request
 }
 
 /// Returns a guarded router and the number of its reviews. The header `peer` of a request sets the peer.
-fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
+fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, ServerState) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
-    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&open)));
-    let state = State::new(Metrics::new(), logging::Handle::detached());
-    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&open)));
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
 }
 
@@ -343,7 +348,7 @@ async fn rejections_are_cached_and_evict_no_accepted_credentials() {
 #[tokio::test(start_paused = true)]
 async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
     let (router, _, _, state) = guarded(&["/readyz"]);
-    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(false) });
+    let running: Arc<dyn RunningLoop> = Arc::new(Fake { ready: AtomicBool::new(false) });
     state.add_loop("replicaset-controller", &running);
     let withheld = "[-]replicaset-controller failed: reason withheld\nreadyz check failed\n";
     let shown = "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n";
@@ -361,13 +366,13 @@ async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
-    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&[])));
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&[])));
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let named = |username: &str, group: &str| {
-        let user = access::User::named(username.into(), vec![group.into()]);
+        let user = access::User::with_name_and_groups(username.into(), vec![group.into()]);
         state
             .router()
-            .layer(middleware::from_fn_with_state(Arc::clone(&access), access::guard))
+            .layer(middleware::from_fn_with_state(Arc::clone(&access), access::guard_request))
             .layer(Extension(Some(user)))
     };
     assert_eq!(get(&named("root", "system:masters"), "/debug/queue", &[]).await.0, 200);
@@ -380,7 +385,7 @@ async fn a_client_certificate_needs_no_token() {
 #[tokio::test(start_paused = true)]
 async fn a_certificate_with_a_granted_request_is_exempt_from_the_limits_on_reviews() {
     let (router, asked, clock, _) = guarded(&[]);
-    let user = access::User::named("operator".into(), Vec::new());
+    let user = access::User::with_name_and_groups("operator".into(), Vec::new());
     let certified = router.clone().layer(Extension(Some(user)));
     // The request also has a token, which is ignored.
     let bogus = [("authorization", "Bearer bogus"), ("peer", "10.0.0.1")];
@@ -424,17 +429,17 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
     let ca = directory.join("ca.crt");
     std::fs::write(&ca, ours).unwrap();
     let (api, _) = reviewer();
-    let access = Access::new(api.clone(), api, ReviewOptions::new(&[]));
-    let settings = Settings {
-        secure: Some("127.0.0.1:0".parse().unwrap()),
-        tls: Tls { client_ca: Some(ca), ..Tls::default() },
-        ..Settings::default()
+    let access = RequestReviews::new(api.clone(), api, ReviewOptions::new(&[]));
+    let settings = ServerSettings {
+        secure_address: Some("127.0.0.1:0".parse().unwrap()),
+        tls: TlsSettings { client_ca_file: Some(ca), ..TlsSettings::default() },
+        ..ServerSettings::default()
     };
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let server = start(&settings, &state, Some(access), &Clock::system()).unwrap();
     std::fs::remove_dir_all(directory).unwrap();
     let code = async |with: Option<(rustls::pki_types::CertificateDer<'static>, Vec<u8>)>| {
-        let mut config = kube::Config::new(format!("https://{}", server.secure.unwrap()).parse().unwrap());
+        let mut config = kube::Config::new(format!("https://{}", server.secure_address.unwrap()).parse().unwrap());
         config.accept_invalid_certs = true;
         if let Some((certificate, key)) = with {
             use base64::Engine as _;
@@ -446,7 +451,7 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
             config.auth_info.client_certificate_data = Some(encode("CERTIFICATE", &certificate));
             config.auth_info.client_key_data = Some(encode("PRIVATE KEY", &key).into());
         }
-        let client = crate::client::connect(&config).unwrap();
+        let client = crate::client::build_client(&config).unwrap();
         let request = http::Request::get("/debug/queue").body(kube::client::Body::empty()).unwrap();
         client.send(request).await.map(|response| response.status().as_u16()).ok()
     };
@@ -457,21 +462,21 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
 
 #[tokio::test]
 async fn without_http2_the_server_speaks_http1() {
-    let settings = Settings {
-        secure: Some("127.0.0.1:0".parse().unwrap()),
-        tls: Tls { only_http1: true, ..Tls::default() },
-        share_port: true,
-        ..Settings::default()
+    let settings = ServerSettings {
+        secure_address: Some("127.0.0.1:0".parse().unwrap()),
+        tls: TlsSettings { is_http1_only: true, ..TlsSettings::default() },
+        is_port_shared: true,
+        ..ServerSettings::default()
     };
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let server = start(&settings, &state, None, &Clock::system()).unwrap();
-    let mut config = kube::Config::new(format!("https://{}", server.secure.unwrap()).parse().unwrap());
+    let mut config = kube::Config::new(format!("https://{}", server.secure_address.unwrap()).parse().unwrap());
     config.accept_invalid_certs = true;
-    let client = crate::client::connect(&config).unwrap();
+    let client = crate::client::build_client(&config).unwrap();
     let answer = client.send(http::Request::get("/livez").body(kube::client::Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.version(), http::Version::HTTP_11);
     // A second server can share the port.
-    let second = Settings { secure: server.secure, ..settings };
+    let second = ServerSettings { secure_address: server.secure_address, ..settings };
     assert!(start(&second, &state, None, &Clock::system()).is_ok());
 }
 
@@ -479,18 +484,19 @@ async fn without_http2_the_server_speaks_http1() {
 #[tokio::test]
 async fn the_server_speaks_tls_and_plain_http_on_loopback() {
     let clock = Clock::system();
-    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let settings = Settings { secure: Some(anywhere), debug: Some(anywhere), ..Settings::default() };
+    let settings =
+        ServerSettings { secure_address: Some(anywhere), debug_address: Some(anywhere), ..ServerSettings::default() };
     let server = start(&settings, &state, None, &clock).unwrap();
-    for (scheme, address) in [("https", server.secure.unwrap()), ("http", server.debug.unwrap())] {
+    for (scheme, address) in [("https", server.secure_address.unwrap()), ("http", server.debug_address.unwrap())] {
         let mut config = kube::Config::new(format!("{scheme}://{address}").parse().unwrap());
         config.accept_invalid_certs = true;
-        let client = crate::client::connect(&config).unwrap();
+        let client = crate::client::build_client(&config).unwrap();
         let request = http::Request::get("/livez").body(Vec::new()).unwrap();
         assert_eq!(client.request_text(request).await.unwrap(), "ok", "{scheme}");
     }
-    let taken = Settings { secure: server.secure, ..Settings::default() };
+    let taken = ServerSettings { secure_address: server.secure_address, ..ServerSettings::default() };
     let error = start(&taken, &state, None, &clock).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }

@@ -23,14 +23,14 @@ use tokio::sync::watch;
 
 use super::Error;
 use crate::clock::Clock;
-use names::Names;
+use names::CertificateResolver;
 
 /// How often the files of certificates and keys are read again.
-const LOOK: Duration = Duration::from_mins(1);
+const RELOAD_PERIOD: Duration = Duration::from_mins(1);
 
 /// Files of a certificate and its key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificateFiles {
     /// File of the certificate, followed by its intermediates.
     pub certificate: PathBuf,
     /// File of the private key.
@@ -39,56 +39,56 @@ pub struct Pair {
 
 /// Source of the default certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Certificate {
+pub enum CertificateSource {
     /// A self-signed certificate, created in memory.
     #[default]
     InMemory,
     /// A certificate and a key in these files, which must exist.
-    Files(Pair),
+    Files(CertificateFiles),
     /// A certificate and a key in these files. If both are missing, a self-signed certificate and its key are written to them.
-    MadeIfMissing(Pair),
+    CreatedIfMissing(CertificateFiles),
 }
 
 /// Certificates, versions and algorithms of TLS.
 #[derive(Clone, Debug, Default)]
-pub struct Tls {
+pub struct TlsSettings {
     /// Certificate for clients that ask for none of the names in `named`.
-    pub certificate: Certificate,
+    pub certificate: CertificateSource,
     /// Certificates with the server names that select them (`*.example.com` for one label below a domain). An empty list of
     /// names stands for the names in the certificate. The first match is served.
-    pub named: Vec<(Pair, Vec<String>)>,
+    pub named_certificates: Vec<(CertificateFiles, Vec<String>)>,
     /// File of the authorities of client certificates. With `None`, clients are asked for no certificate.
-    pub client_ca: Option<PathBuf>,
+    pub client_ca_file: Option<PathBuf>,
     /// Whether TLS 1.2 is refused.
-    pub only_tls13: bool,
+    pub is_tls13_only: bool,
     /// Cipher suites of TLS 1.2 that may be used; `None` allows all. The cipher suites of TLS 1.3 are always allowed.
-    pub suites: Option<Vec<CipherSuite>>,
+    pub cipher_suites: Option<Vec<CipherSuite>>,
     /// Groups for the key exchange in the order of preference; `None` for the defaults of rustls.
-    pub groups: Option<Vec<NamedGroup>>,
+    pub key_exchange_groups: Option<Vec<NamedGroup>>,
     /// Whether HTTP/2 is switched off.
-    pub only_http1: bool,
+    pub is_http1_only: bool,
 }
 
-impl Tls {
+impl TlsSettings {
     /// Returns all files to read, in the order in which [`config`] uses them.
     fn files(&self) -> Vec<&Path> {
         let own = match &self.certificate {
-            Certificate::InMemory => None,
-            Certificate::Files(pair) | Certificate::MadeIfMissing(pair) => Some(pair),
+            CertificateSource::InMemory => None,
+            CertificateSource::Files(pair) | CertificateSource::CreatedIfMissing(pair) => Some(pair),
         };
-        let pairs = own.into_iter().chain(self.named.iter().map(|(pair, _)| pair));
-        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key]).chain(self.client_ca.as_deref()).collect()
+        let pairs = own.into_iter().chain(self.named_certificates.iter().map(|(pair, _)| pair));
+        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key]).chain(self.client_ca_file.as_deref()).collect()
     }
 
     /// Returns rustls' provider, limited to the cipher suites and groups of these settings.
     fn provider(&self) -> CryptoProvider {
         let mut provider = rustls::crypto::ring::default_provider();
-        if let Some(wanted) = &self.suites {
+        if let Some(wanted) = &self.cipher_suites {
             let is_wanted =
                 |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some() || wanted.contains(&suite.suite());
             provider.cipher_suites.retain(is_wanted);
         }
-        if let Some(wanted) = &self.groups {
+        if let Some(wanted) = &self.key_exchange_groups {
             let known = std::mem::take(&mut provider.kx_groups);
             provider.kx_groups =
                 wanted.iter().filter_map(|group| known.iter().find(|k| k.name() == *group).copied()).collect();
@@ -98,7 +98,7 @@ impl Tls {
 }
 
 /// Returns the cipher suites of TLS 1.2 and the groups that the server supports.
-pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
+pub fn supported_suites_and_groups() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
     let provider = rustls::crypto::ring::default_provider();
     let suites = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none());
     (suites.map(rustls::SupportedCipherSuite::suite).collect(), provider.kx_groups.iter().map(|g| g.name()).collect())
@@ -106,51 +106,51 @@ pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
 
 /// Current TLS configuration, with the settings and the files that determine it.
 #[derive(Debug)]
-pub(super) struct Certificates {
-    settings: Tls,
+pub(super) struct ReloadingTlsConfig {
+    settings: TlsSettings,
     /// The certificate created in memory, if there is one.
     made: Option<CertifiedKey>,
-    /// Contents of the files in the current configuration, in the order of [`Tls::files`].
+    /// Contents of the files in the current configuration, in the order of [`TlsSettings::files`].
     seen: Vec<Vec<u8>>,
     sender: watch::Sender<Arc<ServerConfig>>,
 }
 
 /// Receiver of the current TLS configuration.
-pub(super) type Current = watch::Receiver<Arc<ServerConfig>>;
+pub(super) type CurrentTlsConfig = watch::Receiver<Arc<ServerConfig>>;
 
-impl Certificates {
-    pub(super) fn load(settings: Tls) -> Result<Self, Error> {
+impl ReloadingTlsConfig {
+    pub(super) fn load(settings: TlsSettings) -> Result<Self, Error> {
         let mut made = None;
         match &settings.certificate {
-            Certificate::InMemory => made = Some(in_memory(&settings.provider())?),
-            Certificate::MadeIfMissing(pair) if !pair.certificate.exists() && !pair.key.exists() => {
+            CertificateSource::InMemory => made = Some(certified_key_in_memory(&settings.provider())?),
+            CertificateSource::CreatedIfMissing(pair) if !pair.certificate.exists() && !pair.key.exists() => {
                 let made = self_signed()?;
                 let key = made.signing_key.serialize_pem();
                 write_private(&pair.key, key.as_bytes()).map_err(|e| unusable(&pair.key, &e))?;
                 fs::write(&pair.certificate, made.cert.pem()).map_err(|e| unusable(&pair.certificate, &e))?;
             }
-            Certificate::MadeIfMissing(_) | Certificate::Files(_) => {}
+            CertificateSource::CreatedIfMissing(_) | CertificateSource::Files(_) => {}
         }
         let seen = read(&settings)?;
         let config = config(&settings, made.as_ref(), &seen)?;
         Ok(Self { settings, made, seen, sender: watch::channel(config).0 })
     }
 
-    pub(super) fn current(&self) -> Current {
+    pub(super) fn current_config(&self) -> CurrentTlsConfig {
         self.sender.subscribe()
     }
 
     /// Reloads the files when they change. Never returns. An unusable file is logged, and the previous configuration stays.
-    pub(super) async fn keep_fresh(&mut self, clock: &Clock) {
+    pub(super) async fn reload_when_changed(&mut self, clock: &Clock) {
         loop {
-            clock.sleep(LOOK).await;
-            if let Err(error) = self.look() {
+            clock.sleep(RELOAD_PERIOD).await;
+            if let Err(error) = self.reload_if_changed() {
                 tracing::error!(err = %error, "Cannot reload the serving certificate");
             }
         }
     }
 
-    fn look(&mut self) -> Result<(), Error> {
+    fn reload_if_changed(&mut self) -> Result<(), Error> {
         let now = read(&self.settings)?;
         if self.seen == now {
             return Ok(());
@@ -162,8 +162,8 @@ impl Certificates {
     }
 }
 
-/// Reads all files of the settings, in the order of [`Tls::files`].
-fn read(settings: &Tls) -> Result<Vec<Vec<u8>>, Error> {
+/// Reads all files of the settings, in the order of [`TlsSettings::files`].
+fn read(settings: &TlsSettings) -> Result<Vec<Vec<u8>>, Error> {
     settings.files().into_iter().map(|path| fs::read(path).map_err(|e| unusable(path, &e))).collect()
 }
 
@@ -177,7 +177,7 @@ fn self_signed() -> Result<rcgen::CertifiedKey<rcgen::KeyPair>, Error> {
         .map_err(|e| Error::Certificate(e.to_string()))
 }
 
-fn in_memory(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+fn certified_key_in_memory(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let made = self_signed()?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
     CertifiedKey::from_der(vec![made.cert.der().clone()], key, provider).map_err(|e| Error::Certificate(e.to_string()))
@@ -193,7 +193,12 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Parses a certificate with its intermediates, and its private key, from the contents of two PEM files.
-fn certified(pair: &Pair, certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+fn certified(
+    pair: &CertificateFiles,
+    certificate: &[u8],
+    key: &[u8],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| unusable(&pair.certificate, &e))?;
@@ -215,26 +220,28 @@ fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
 }
 
 /// Builds the TLS configuration from the settings and the contents of the files.
-fn config(settings: &Tls, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
+fn config(settings: &TlsSettings, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
     let failed = |e: &dyn fmt::Display| Error::Certificate(e.to_string());
     let provider = Arc::new(settings.provider());
     let mut files = files.iter().map(Vec::as_slice);
     let mut next = || files.next().unwrap_or_default();
     let default = match (&settings.certificate, made) {
-        (Certificate::Files(pair) | Certificate::MadeIfMissing(pair), _) => certified(pair, next(), next(), &provider)?,
-        (Certificate::InMemory, Some(made)) => made.clone(),
-        (Certificate::InMemory, None) => in_memory(&provider)?,
+        (CertificateSource::Files(pair) | CertificateSource::CreatedIfMissing(pair), _) => {
+            certified(pair, next(), next(), &provider)?
+        }
+        (CertificateSource::InMemory, Some(made)) => made.clone(),
+        (CertificateSource::InMemory, None) => certified_key_in_memory(&provider)?,
     };
-    let mut names = Names::new(default);
-    for (pair, patterns) in &settings.named {
+    let mut names = CertificateResolver::new(default);
+    for (pair, patterns) in &settings.named_certificates {
         let certified = certified(pair, next(), next(), &provider)?;
-        names.add(certified, patterns).map_err(|e| unusable(&pair.certificate, &e))?;
+        names.add_certificate(certified, patterns).map_err(|e| unusable(&pair.certificate, &e))?;
     }
-    let roots = settings.client_ca.as_deref().map(|path| authorities(path, next())).transpose()?;
+    let roots = settings.client_ca_file.as_deref().map(|path| authorities(path, next())).transpose()?;
     let tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
     let versions: Vec<&'static SupportedProtocolVersion> = rustls::ALL_VERSIONS
         .iter()
-        .filter(|version| version.version == ProtocolVersion::TLSv1_3 || (tls12 && !settings.only_tls13))
+        .filter(|version| version.version == ProtocolVersion::TLSv1_3 || (tls12 && !settings.is_tls13_only))
         .copied()
         .collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -252,7 +259,7 @@ fn config(settings: &Tls, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Res
     };
     let mut config = builder.with_cert_resolver(Arc::new(names));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    if settings.only_http1 {
+    if settings.is_http1_only {
         config.alpn_protocols.remove(0);
     }
     Ok(Arc::new(config))

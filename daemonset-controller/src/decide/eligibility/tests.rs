@@ -1,15 +1,15 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{objects::DaemonTemplate, world::read};
+use crate::{objects::ParsedPodTemplate, world::decode_trimmed};
 
 fn node(labels: Value, taints: Value) -> std::sync::Arc<Node> {
-    read(&json!({"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}}))
+    decode_trimmed(&json!({"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}}))
 }
 
 fn decide_with(spec: &Value, node: &Node, compares: bool) -> Eligibility {
     let template = common::json::Raw::from_value(&json!({"spec": spec})).unwrap();
-    eligibility(&DaemonTemplate::new(&template).unwrap().placement, node, compares)
+    decide_eligibility(&ParsedPodTemplate::new(&template).unwrap().placement, node, compares)
 }
 
 fn required(terms: Value) -> Value {
@@ -80,7 +80,7 @@ fn node_selectors_and_required_affinities_choose_nodes() {
             true,
         ),
     ] {
-        let wanted = if runs { Eligibility::Runs } else { Eligibility::Leaves };
+        let wanted = if runs { Eligibility::RunsPods } else { Eligibility::RemovesPods };
         assert_eq!(decide_with(&spec, &node, false), wanted, "{spec}");
     }
 }
@@ -88,38 +88,42 @@ fn node_selectors_and_required_affinities_choose_nodes() {
 /// DAEMONSET-12, DAEMONSET-14, DAEMONSET-15.
 #[test]
 fn taints_prevent_new_pods_or_remove_all_pods() {
-    use Eligibility::{Leaves, Runs, Stays};
+    use Eligibility::{KeepsPods, RemovesPods, RunsPods};
     let taint = |key: &str, value: &str, effect: &str| json!({"key": key, "value": value, "effect": effect});
     let tolerates = |toleration: Value| json!({"tolerations": [toleration]});
     let key = "node.kubernetes.io/";
     for (spec, taints, wanted) in [
-        (json!({}), json!([taint("k", "v", "PreferNoSchedule")]), Runs),
-        (json!({}), json!([taint("k", "v", "NoSchedule")]), Stays),
-        (json!({}), json!([taint("k", "v", "NoExecute")]), Leaves),
-        (json!({}), json!([taint("k", "v", "NoSchedule"), taint("k", "v", "NoExecute")]), Leaves),
-        (tolerates(json!({"operator": "Exists"})), json!([taint("k", "v", "NoExecute")]), Runs),
+        (json!({}), json!([taint("k", "v", "PreferNoSchedule")]), RunsPods),
+        (json!({}), json!([taint("k", "v", "NoSchedule")]), KeepsPods),
+        (json!({}), json!([taint("k", "v", "NoExecute")]), RemovesPods),
+        (json!({}), json!([taint("k", "v", "NoSchedule"), taint("k", "v", "NoExecute")]), RemovesPods),
+        (tolerates(json!({"operator": "Exists"})), json!([taint("k", "v", "NoExecute")]), RunsPods),
         (
             tolerates(json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"})),
             json!([taint("k", "v", "NoExecute")]),
-            Leaves,
+            RemovesPods,
         ),
-        (tolerates(json!({"key": "k", "value": "v"})), json!([taint("k", "v", "NoSchedule")]), Runs),
-        (tolerates(json!({"key": "k", "value": "w"})), json!([taint("k", "v", "NoSchedule")]), Stays),
+        (tolerates(json!({"key": "k", "value": "v"})), json!([taint("k", "v", "NoSchedule")]), RunsPods),
+        (tolerates(json!({"key": "k", "value": "w"})), json!([taint("k", "v", "NoSchedule")]), KeepsPods),
         (
             tolerates(json!({"key": "k", "value": "v", "tolerationSeconds": 5})),
             json!([taint("k", "v", "NoExecute")]),
-            Runs,
+            RunsPods,
         ),
         // Every daemon Pod tolerates these taints of Kubernetes, but each only with one effect.
-        (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoExecute")]), Runs),
-        (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoSchedule")]), Stays),
-        (json!({}), json!([taint(&format!("{key}unreachable"), "", "NoExecute")]), Runs),
-        (json!({}), json!([taint(&format!("{key}disk-pressure"), "", "NoSchedule")]), Runs),
-        (json!({}), json!([taint(&format!("{key}memory-pressure"), "", "NoSchedule")]), Runs),
-        (json!({}), json!([taint(&format!("{key}pid-pressure"), "", "NoSchedule")]), Runs),
-        (json!({}), json!([taint(&format!("{key}unschedulable"), "", "NoSchedule")]), Runs),
-        (json!({}), json!([taint(&format!("{key}network-unavailable"), "", "NoSchedule")]), Stays),
-        (json!({"hostNetwork": true}), json!([taint(&format!("{key}network-unavailable"), "", "NoSchedule")]), Runs),
+        (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoExecute")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoSchedule")]), KeepsPods),
+        (json!({}), json!([taint(&format!("{key}unreachable"), "", "NoExecute")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}disk-pressure"), "", "NoSchedule")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}memory-pressure"), "", "NoSchedule")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}pid-pressure"), "", "NoSchedule")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}unschedulable"), "", "NoSchedule")]), RunsPods),
+        (json!({}), json!([taint(&format!("{key}network-unavailable"), "", "NoSchedule")]), KeepsPods),
+        (
+            json!({"hostNetwork": true}),
+            json!([taint(&format!("{key}network-unavailable"), "", "NoSchedule")]),
+            RunsPods,
+        ),
     ] {
         assert_eq!(decide_with(&spec, &node(json!({}), taints.clone()), false), wanted, "{spec} {taints}");
     }
@@ -130,10 +134,10 @@ fn taints_prevent_new_pods_or_remove_all_pods() {
 fn tolerations_compare_numbers_with_the_gate() {
     let spec = json!({"tolerations": [{"key": "level", "operator": "Lt", "value": "10"}]});
     for (value, compares, wanted) in [
-        ("9", true, Eligibility::Runs),
-        ("10", true, Eligibility::Stays),
-        ("x", true, Eligibility::Stays),
-        ("9", false, Eligibility::Stays),
+        ("9", true, Eligibility::RunsPods),
+        ("10", true, Eligibility::KeepsPods),
+        ("x", true, Eligibility::KeepsPods),
+        ("9", false, Eligibility::KeepsPods),
     ] {
         let node = node(json!({}), json!([{"key": "level", "value": value, "effect": "NoSchedule"}]));
         assert_eq!(decide_with(&spec, &node, compares), wanted, "{value} {compares}");
@@ -147,6 +151,6 @@ fn a_specification_of_the_wrong_kind_is_an_error() {
         [json!([]), json!({"nodeSelector": 7}), json!({"tolerations": [3]}), json!({"affinity": {"nodeAffinity": 7}})]
     {
         let template = common::json::Raw::from_value(&json!({"spec": spec})).unwrap();
-        assert!(DaemonTemplate::new(&template).unwrap_err().starts_with("spec.template.spec"), "{spec}");
+        assert!(ParsedPodTemplate::new(&template).unwrap_err().starts_with("spec.template.spec"), "{spec}");
     }
 }

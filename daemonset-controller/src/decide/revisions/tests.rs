@@ -1,19 +1,19 @@
 use serde_json::json;
 
 use super::*;
-use crate::world::{World, empty, pod, template, world};
+use crate::world::{SnapshotBuilder, pod, set_with_pods, set_without_pods, template};
 
 /// Describes the write of the current revision: `create 1`, `agent-a becomes 3`, or `agent-a is 3` if none is needed.
-fn step(world: &World) -> String {
+fn describe_current_revision(world: &SnapshotBuilder) -> String {
     match world.snapshot().revisions.current {
-        Current::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
-        Current::Renumber(revision, number) => format!("{} becomes {number}", revision.meta.name),
-        Current::Create { number, .. } => format!("create {number}"),
+        CurrentRevision::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
+        CurrentRevision::Renumber(revision, number) => format!("{} becomes {number}", revision.meta.name),
+        CurrentRevision::Create { number, .. } => format!("create {number}"),
     }
 }
 
-fn history(revisions: &[(&str, i64)], current: &str) -> World {
-    let mut world = empty(1).spec("template", template(current));
+fn history(revisions: &[(&str, i64)], current: &str) -> SnapshotBuilder {
+    let mut world = set_without_pods(1).spec("template", template(current));
     world.revisions.clear();
     revisions.iter().fold(world, |world, (version, number)| world.revision(version, *number))
 }
@@ -31,7 +31,7 @@ fn the_current_revision_gets_the_highest_number() {
         (&[("a", -7)], "b", "create 1"),
         (&[("a", i64::MAX)], "b", "create 9223372036854775807"),
     ] {
-        assert_eq!(step(&history(revisions, current)), outcome, "{revisions:?}");
+        assert_eq!(describe_current_revision(&history(revisions, current)), outcome, "{revisions:?}");
     }
 }
 
@@ -39,10 +39,11 @@ fn the_current_revision_gets_the_highest_number() {
 #[test]
 fn a_hash_is_read_and_computed_only_for_a_new_revision() {
     let world = history(&[("anything", 1)], "anything");
-    assert_eq!(world.snapshot().revisions.hash, "anything");
+    assert_eq!(world.snapshot().revisions.current_hash, "anything");
     let new = history(&[], "a");
-    let hash = new.snapshot().revisions.hash;
-    let collided = |count: i32| new.clone().status_of(json!({"collisionCount": count})).snapshot().revisions.hash;
+    let hash = new.snapshot().revisions.current_hash;
+    let collided =
+        |count: i32| new.clone().with_status(json!({"collisionCount": count})).snapshot().revisions.current_hash;
     assert_ne!(hash, collided(0), "a count of 0 differs from no count");
     assert_ne!(collided(0), collided(1));
 }
@@ -52,40 +53,40 @@ fn a_hash_is_read_and_computed_only_for_a_new_revision() {
 fn a_null_in_the_data_makes_no_new_revision() {
     let mut old = template("a");
     old["metadata"]["creationTimestamp"] = json!(null);
-    let world = history(&[], "a").revision_of("from-1-33", 1, &old);
-    assert_eq!(step(&world), "agent-from-1-33 is 1");
+    let world = history(&[], "a").revision_with_template("from-1-33", 1, &old);
+    assert_eq!(describe_current_revision(&world), "agent-from-1-33 is 1");
     let mut changed = template("a");
     changed["spec"]["containers"][0]["image"] = json!("img:other");
-    assert_eq!(step(&history(&[], "a").revision_of("other", 1, &changed)), "create 2");
+    assert_eq!(describe_current_revision(&history(&[], "a").revision_with_template("other", 1, &changed)), "create 2");
 }
 
 /// DAEMONSET-40, DAEMONSET-74.
 #[test]
 fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelled() {
-    let world = world(3)
-        .revision_of("twin", 4, &template("a"))
+    let world = set_with_pods(3)
+        .revision_with_template("twin", 4, &template("a"))
         .revision("b", 2)
-        .pod(0, pod().of("a"))
-        .pod(1, pod().of("twin"))
-        .pod(2, pod().of("b"));
+        .pod(0, pod().revision_hash("a"))
+        .pod(1, pod().revision_hash("twin"))
+        .pod(2, pod().revision_hash("b"));
     let snapshot = world.snapshot();
     let names = |revisions: &[RevisionRef]| revisions.iter().map(|one| one.meta.name.to_string()).collect::<Vec<_>>();
     assert_eq!(
-        (names(&snapshot.revisions.duplicates), &*snapshot.revisions.hash),
+        (names(&snapshot.revisions.duplicates), &*snapshot.revisions.current_hash),
         (vec!["agent-a".to_owned()], "twin")
     );
-    let relabelled: Vec<_> = snapshot.relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
+    let relabelled: Vec<_> = snapshot.pods_to_relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
     assert_eq!(relabelled, ["p0"]);
-    assert!(world.work().is_empty(), "until the cache shows the labels");
+    assert!(world.pod_actions().is_empty(), "until the cache shows the labels");
 }
 
 /// DAEMONSET-39.
 #[test]
 fn a_revision_without_a_hash_gets_its_name_as_hash() {
-    let mut world = empty(1);
+    let mut world = set_without_pods(1);
     world.revisions[0]["metadata"]["labels"] = json!({"app": "agent"});
     let revisions = world.snapshot().revisions;
-    assert_eq!((revisions.unlabelled.len(), &*revisions.hash), (1, "agent-a"));
+    assert_eq!((revisions.unlabelled_revisions.len(), &*revisions.current_hash), (1, "agent-a"));
 }
 
 /// DAEMONSET-41.
@@ -97,15 +98,16 @@ fn the_oldest_unused_revisions_are_deleted() {
         (&[1, 2], &[1, 2], 0, &[]),
         (&[1, 2, 3], &[], 0, &[1, 2, 3]),
     ] {
-        let mut world = empty(live.len()).spec("revisionHistoryLimit", json!(limit)).revision("z", 9);
+        let mut world = set_without_pods(live.len()).spec("revisionHistoryLimit", json!(limit)).revision("z", 9);
         world.revisions.remove(0);
         world = world.spec("template", template("z"));
         world = old.iter().fold(world, |world, n| world.revision(&format!("r{n}"), *n));
         for (at, n) in live.iter().enumerate() {
-            world = world.pod(at, pod().of(&format!("r{n}")));
+            world = world.pod(at, pod().revision_hash(&format!("r{n}")));
         }
         let plan = world.plan();
-        let names: Vec<String> = plan.forget.iter().map(|revision| revision.meta.name.to_string()).collect();
+        let names: Vec<String> =
+            plan.revisions_to_delete.iter().map(|revision| revision.meta.name.to_string()).collect();
         let wanted: Vec<String> = deleted.iter().map(|n| format!("agent-r{n}")).collect();
         assert_eq!(names, wanted, "{old:?} {live:?} {limit}");
     }

@@ -1,11 +1,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::world::{PodBuilder, World, empty, pod};
+use crate::world::{PodBuilder, SnapshotBuilder, pod, set_without_pods};
 
 fn limits(max_unavailable: serde_json::Value, max_surge: serde_json::Value, desired: i32) -> (i32, i32) {
-    let snapshot = empty(0).limits(max_unavailable, max_surge).snapshot();
-    let limits = Limits::new(&snapshot.set, desired).unwrap();
+    let snapshot = set_without_pods(0).rolling_limits(max_unavailable, max_surge).snapshot();
+    let limits = RollingLimits::new(&snapshot.set, desired).unwrap();
     (limits.max_unavailable, limits.max_surge)
 }
 
@@ -38,12 +38,12 @@ fn old(ready: bool) -> PodBuilder {
 }
 
 fn new(ready: bool) -> PodBuilder {
-    if ready { pod().of("b") } else { pod().of("b").unready() }
+    if ready { pod().revision_hash("b") } else { pod().revision_hash("b").unready() }
 }
 
 /// Nodes `n0`, `n1`, ... with these Pods. Template `b` is current, and `a` is outdated.
-fn rollout(pods: Vec<PodBuilder>) -> World {
-    let world = empty(pods.len()).rollout_to("b");
+fn rollout(pods: Vec<PodBuilder>) -> SnapshotBuilder {
+    let world = set_without_pods(pods.len()).roll_out_to("b");
     pods.into_iter().enumerate().fold(world, |world, (n, pod)| world.pod(n, pod))
 }
 
@@ -67,8 +67,8 @@ fn available_pods_are_deleted_up_to_the_limit() {
         (five(), json!("400%"), vec!["-p0", "-p1", "-p2", "-p3", "-p4"]),
         (with(0, pod().phase("Failed")), json!(1), vec!["-p0"]),
     ] {
-        let world = rollout(pods.clone()).limits(limit.clone(), json!(0));
-        assert_eq!(world.work(), deleted, "{limit} of {pods:#?}");
+        let world = rollout(pods.clone()).rolling_limits(limit.clone(), json!(0));
+        assert_eq!(world.pod_actions(), deleted, "{limit} of {pods:#?}");
     }
 }
 
@@ -77,47 +77,48 @@ fn available_pods_are_deleted_up_to_the_limit() {
 fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
     // The taint keeps the existing Pod and prevents new Pods: the outdated Pod is deleted, and not created again.
     let world = rollout(vec![old(false), new(true)]).taint(0, "NoSchedule");
-    assert_eq!(world.work(), ["-p0"]);
+    assert_eq!(world.pod_actions(), ["-p0"]);
     let world = rollout(vec![old(true), old(true)]).taint(0, "NoSchedule").pod(0, new(false));
-    assert!(world.work().is_empty(), "the new Pod that is not available takes up the limit");
+    assert!(world.pod_actions().is_empty(), "the new Pod that is not available takes up the limit");
     // A Pod that is not available counts against `maxUnavailable` even if its node was deleted.
     let world = rollout(vec![new(false), old(true)]).without_node("n0");
-    assert!(world.work().is_empty());
-    assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").work(), ["-p1"]);
+    assert!(world.pod_actions().is_empty());
+    assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").pod_actions(), ["-p1"]);
 }
 
 /// DAEMONSET-45.
 #[test]
 fn pods_of_the_same_template_generation_are_updated_regardless_of_their_hash() {
-    let world = rollout(vec![old(true).generation("7"), old(true).generation("6")]).template_generation("7");
-    assert_eq!(world.work(), ["-p1"]);
-    let unknown = rollout(vec![old(true).generation("7")]).template_generation("x");
-    assert_eq!(unknown.work(), ["-p0"]);
+    let world = rollout(vec![old(true).template_generation_label("7"), old(true).template_generation_label("6")])
+        .template_generation("7");
+    assert_eq!(world.pod_actions(), ["-p1"]);
+    let unknown = rollout(vec![old(true).template_generation_label("7")]).template_generation("x");
+    assert_eq!(unknown.pod_actions(), ["-p0"]);
 }
 
 /// DAEMONSET-50, DAEMONSET-52.
 #[test]
 fn with_surge_new_pods_are_created_before_old_pods_are_deleted() {
     let four = || rollout(vec![old(true), old(true), old(true), old(true)]);
-    let surge = |world: World, surge: serde_json::Value| world.limits(json!(0), surge);
-    assert_eq!(surge(four(), json!("25%")).work(), ["+n0"]);
-    assert_eq!(surge(four(), json!(3)).work(), ["+n0", "+n1", "+n2"]);
-    assert!(surge(four().second(0, new(false)), json!(1)).work().is_empty());
+    let surge = |world: SnapshotBuilder, surge: serde_json::Value| world.rolling_limits(json!(0), surge);
+    assert_eq!(surge(four(), json!("25%")).pod_actions(), ["+n0"]);
+    assert_eq!(surge(four(), json!(3)).pod_actions(), ["+n0", "+n1", "+n2"]);
+    assert!(surge(four().second_pod(0, new(false)), json!(1)).pod_actions().is_empty());
     // This sync only deletes the outdated Pod. The next sync creates a new Pod on another node.
-    assert_eq!(surge(four().second(0, new(true)), json!(1)).work(), ["-p0"]);
+    assert_eq!(surge(four().second_pod(0, new(true)), json!(1)).pod_actions(), ["-p0"]);
     let two_unavailable = rollout(vec![old(false), old(true), old(false), old(true)]);
-    assert_eq!(surge(two_unavailable, json!(1)).work(), ["+n0", "+n2", "+n1"]);
+    assert_eq!(surge(two_unavailable, json!(1)).pod_actions(), ["+n0", "+n2", "+n1"]);
 }
 
 /// DAEMONSET-54.
 #[test]
 fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() {
-    let two = |pods: Vec<PodBuilder>| rollout(pods).limits(json!(0), json!(1)).taint(0, "NoSchedule");
+    let two = |pods: Vec<PodBuilder>| rollout(pods).rolling_limits(json!(0), json!(1)).taint(0, "NoSchedule");
     // Two nodes have an available Pod, and one node is desired: the Pod on the ineligible node is deleted.
-    assert_eq!(two(vec![old(true), new(true)]).work(), ["-p0"]);
-    assert!(two(vec![old(true), new(false)]).work().is_empty());
+    assert_eq!(two(vec![old(true), new(true)]).pod_actions(), ["-p0"]);
+    assert!(two(vec![old(true), new(false)]).pod_actions().is_empty());
     // A Pod that is not available is deleted without waiting.
-    assert_eq!(two(vec![old(false), new(true)]).work(), ["-p0"]);
+    assert_eq!(two(vec![old(false), new(true)]).pod_actions(), ["-p0"]);
     let waiting = two(vec![old(true), new(false)]).plan().waiting.into_vec().join("\n");
     assert!(waiting.contains("1 Pods stay on nodes where no Pod should run"), "{waiting}");
 }
@@ -125,22 +126,22 @@ fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() 
 /// DAEMONSET-71.
 #[test]
 fn with_surge_a_deleted_node_does_not_hold_up_the_update() {
-    let world = rollout(vec![old(true), old(true)]).limits(json!(0), json!(1)).without_node("n0");
-    assert_eq!(world.work(), ["+n1"]);
+    let world = rollout(vec![old(true), old(true)]).rolling_limits(json!(0), json!(1)).without_node("n0");
+    assert_eq!(world.pod_actions(), ["+n1"]);
 }
 
 /// DAEMONSET-46.
 #[test]
 fn a_percentage_of_no_desired_nodes_is_no_surge() {
-    let world = rollout(vec![old(false)]).limits(json!(0), json!("50%")).taint(0, "NoSchedule");
-    assert_eq!(world.work(), ["-p0"], "as without surge");
+    let world = rollout(vec![old(false)]).rolling_limits(json!(0), json!("50%")).taint(0, "NoSchedule");
+    assert_eq!(world.pod_actions(), ["-p0"], "as without surge");
 }
 
 /// DAEMONSET-55.
 #[test]
 fn on_delete_replaces_nothing() {
     let world = rollout(vec![old(true), old(false)]).spec("updateStrategy", json!({"type": "OnDelete"}));
-    assert!(world.work().is_empty());
+    assert!(world.pod_actions().is_empty());
     let waiting = world.plan().waiting.into_vec();
     assert_eq!(waiting, ["2 outdated Pods are replaced when users delete them (OnDelete)"]);
 }
@@ -148,8 +149,8 @@ fn on_delete_replaces_nothing() {
 /// DAEMONSET-47.
 #[test]
 fn invalid_limits_replace_nothing_and_are_reported() {
-    let world = rollout(vec![old(true)]).limits(json!("ten"), json!(0));
-    assert!(world.work().is_empty());
+    let world = rollout(vec![old(true)]).rolling_limits(json!("ten"), json!(0));
+    assert!(world.pod_actions().is_empty());
     let waiting = world.plan().waiting.into_vec().join("\n");
     assert!(waiting.contains("maxUnavailable: invalid value for IntOrString"), "{waiting}");
 }
@@ -177,7 +178,7 @@ fn an_explanation_names_the_nodes_that_block_a_rollout() {
 /// DAEMONSET-71.
 #[test]
 fn with_surge_an_available_pod_on_a_deleted_node_does_not_count_as_serving() {
-    let world = rollout(vec![old(true), old(true), new(false)]).limits(json!(0), json!(1));
+    let world = rollout(vec![old(true), old(true), new(false)]).rolling_limits(json!(0), json!(1));
     let world = world.taint(1, "NoSchedule").without_node("n0");
-    assert!(world.work().is_empty(), "only the Pod on n1 serves");
+    assert!(world.pod_actions().is_empty(), "only the Pod on n1 serves");
 }

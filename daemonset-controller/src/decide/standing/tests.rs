@@ -1,34 +1,41 @@
 use serde_json::json;
 
-use crate::world::{World, empty, pod, world};
+use crate::world::{SnapshotBuilder, pod, set_with_pods, set_without_pods};
 
 /// DAEMONSET-48, DAEMONSET-56.
 #[test]
 fn examples_of_the_counts_of_a_status() {
-    let tainted = |world: World| world.taint(2, "NoSchedule");
+    let tainted = |world: SnapshotBuilder| world.taint(2, "NoSchedule");
     // desired, current, ready, available, updated, misscheduled, unavailable
     for (world, counts) in [
-        (tainted(world(3).without_pod(1)), [2, 1, 1, 1, 1, 1, 1]),
+        (tainted(set_with_pods(3).without_pod(1)), [2, 1, 1, 1, 1, 1, 1]),
         (
-            world(2).pod(0, pod().of("old").created(9000)).second(0, pod().pending()).limits(json!(0), json!(1)),
+            set_with_pods(2)
+                .pod(0, pod().revision_hash("old").created_seconds_ago(9000))
+                .second_pod(0, pod().pending())
+                .rolling_limits(json!(0), json!(1)),
             [2, 2, 2, 2, 1, 0, 0],
         ),
-        (world(2).pod(0, pod().of("old").terminating()).pod(1, pod().pending()), [2, 2, 1, 1, 1, 0, 1]),
-        (world(2).pod(0, pod().phase("Failed").terminating()), [2, 1, 1, 1, 1, 0, 1]),
-        (world(2).without_node("n0"), [1, 1, 1, 1, 1, 0, 0]),
-        (empty(0), [0, 0, 0, 0, 0, 0, 0]),
-        (world(2).pod(0, pod().ready(5)).spec("minReadySeconds", json!(6)), [2, 2, 2, 1, 2, 0, 1]),
-        (world(2).pod(0, pod().ready(6)).spec("minReadySeconds", json!(6)), [2, 2, 2, 2, 2, 0, 0]),
+        (
+            set_with_pods(2).pod(0, pod().revision_hash("old").terminating()).pod(1, pod().pending()),
+            [2, 2, 1, 1, 1, 0, 1],
+        ),
+        (set_with_pods(2).pod(0, pod().phase("Failed").terminating()), [2, 1, 1, 1, 1, 0, 1]),
+        (set_with_pods(2).without_node("n0"), [1, 1, 1, 1, 1, 0, 0]),
+        (set_without_pods(0), [0, 0, 0, 0, 0, 0, 0]),
+        (set_with_pods(2).pod(0, pod().ready(5)).spec("minReadySeconds", json!(6)), [2, 2, 2, 1, 2, 0, 1]),
+        (set_with_pods(2).pod(0, pod().ready(6)).spec("minReadySeconds", json!(6)), [2, 2, 2, 2, 2, 0, 0]),
     ] {
-        assert_eq!(world.counts(), counts, "{world:#?}");
+        assert_eq!(world.status_counts(), counts, "{world:#?}");
     }
 }
 
 /// DAEMONSET-56.
 #[test]
 fn a_bound_pod_ranks_before_an_older_unbound_pod() {
-    let pods = world(1).pod(0, pod().pending().created(9000)).second(0, pod().created(10));
-    assert_eq!(pods.counts()[2..4], [1, 1]);
+    let pods =
+        set_with_pods(1).pod(0, pod().pending().created_seconds_ago(9000)).second_pod(0, pod().created_seconds_ago(10));
+    assert_eq!(pods.status_counts()[2..4], [1, 1]);
 }
 
 /// DAEMONSET-57, DAEMONSET-58.
@@ -39,7 +46,7 @@ fn the_status_is_written_for_its_counts_and_for_a_newer_generation() {
     let with = |field: &str, value: i32| {
         let mut status = settled.clone();
         status[field] = json!(value);
-        world(2).status_of(status).plan()
+        set_with_pods(2).with_status(status).plan()
     };
     assert!(!with("observedGeneration", 3).writes_status());
     assert!(with("numberReady", 1).writes_status());

@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// Remaining validity of a certificate, in seconds, below which the check warns.
-const SOON: i64 = 30 * 86_400;
+const WARN_BELOW_SECONDS: i64 = 30 * 86_400;
 
 /// Checks the certificates of the caller and of the API server, and names certificates that the API does not show.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Certificates);
+    let mut findings = Findings::for_topic(Topic::Certificates);
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
     let client = (
         &facts.client_certificate,
@@ -29,8 +29,8 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     );
     for (certificate, what, none, renew) in [client, serving] {
         match certificate {
-            Err(why) => findings.unreadable(&format!("when {what} expires"), why),
-            Ok(None) => findings.info(none),
+            Err(why) => findings.add_unreadable(&format!("when {what} expires"), why),
+            Ok(None) => findings.add_info(none),
             Ok(Some(certificate)) => judge(&mut findings, what, certificate, now, renew),
         }
     }
@@ -46,15 +46,15 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
 }
 
 fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Option<Timestamp>, remedy: &str) {
-    let (subject, ends) = (&certificate.subject, certificate.ends);
+    let (subject, ends) = (&certificate.subject, certificate.expires_at);
     // Without the time of the API server, the remaining validity is unknown. The module `clocks` reports this.
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
-        return findings.info(format!("{what} ({subject}) expires at {ends}"));
+        return findings.add_info(format!("{what} ({subject}) expires at {ends}"));
     };
     let found = format!("{what} ({subject}) expires in {}, at {ends}", span(left));
     match left {
-        ..0 => findings.problem(format!("{what} ({subject}) expired at {ends}"), remedy),
-        0..SOON => findings.warning(found, remedy),
-        SOON.. => findings.ok(found),
+        ..0 => findings.add_problem(format!("{what} ({subject}) expired at {ends}"), remedy),
+        0..WARN_BELOW_SECONDS => findings.add_warning(found, remedy),
+        WARN_BELOW_SECONDS.. => findings.add_ok(found),
     }
 }

@@ -1,18 +1,18 @@
 //! The state of a leader election, read from its Lease.
 
-use common::leader::HOLDER_OF_HOLDS;
+use common::leader::HOLD_IDENTITY;
 use jiff::Timestamp;
 
-use crate::facts::{LeaseReading, Read, Unreadable};
+use crate::facts::{FactError, FactResult, LeaseReading};
 
 /// Age of the last renewal up to which one reading is enough, in seconds. Leaders renew every two seconds.
-const FRESH: i64 = 5;
+const FRESH_RENEWAL_SECONDS: i64 = 5;
 
 /// The state of a leader election, derived from its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Election<'a> {
     /// The Lease could not be read.
-    Unreadable(&'a Unreadable),
+    Unreadable(&'a FactError),
     /// The Lease does not exist.
     Absent,
     /// The Lease has no holder.
@@ -31,16 +31,16 @@ pub(super) enum Election<'a> {
         /// Start of the term, by the clock of the leader.
         since: Option<Timestamp>,
         /// Age of the last renewal, in seconds.
-        renewed: i64,
+        renewal_age_seconds: i64,
         /// Whether two readings show the same renewal.
-        stalled: bool,
+        is_stalled: bool,
     },
     /// The last renewal is older than the duration of the Lease.
     Expired {
         /// Identity of the last leader.
         holder: &'a str,
         /// Age of the last renewal, in seconds; `i64::MAX` without a renewal.
-        renewed: i64,
+        renewal_age_seconds: i64,
     },
 }
 
@@ -51,18 +51,18 @@ impl<'a> Election<'a> {
     }
 
     /// Derives the state of an election from a reading of its Lease.
-    pub(super) fn of(reading: &'a Read<Option<LeaseReading>>) -> Self {
+    pub(super) fn from_reading(reading: &'a FactResult<Option<LeaseReading>>) -> Self {
         let reading = match reading {
             Err(why) => return Self::Unreadable(why),
             Ok(None) => return Self::Absent,
             Ok(Some(reading)) => reading,
         };
         let Some(spec) = &reading.lease.spec else { return Self::Free };
-        let renewed = reading.renewed();
+        let renewed = reading.renew_time();
         let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
-            HOLDER_OF_HOLDS => {
+            HOLD_IDENTITY => {
                 // A hold that is applied to an existing Lease keeps the time of the last renewal.
                 let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let since = created.max(renewed);
@@ -70,14 +70,19 @@ impl<'a> Election<'a> {
                 Self::Held { since, ends }
             }
             holder => {
-                let age = renewed.map_or(i64::MAX, |renewed| reading.at.as_second() - renewed.as_second());
-                let stalled = reading.before.is_some_and(|before| before.renewed == renewed);
-                let moved = reading.before.is_some() && !stalled;
+                let age = renewed.map_or(i64::MAX, |renewed| reading.read_at.as_second() - renewed.as_second());
+                let stalled = reading.first_reading.is_some_and(|before| before.renew_time == renewed);
+                let moved = reading.first_reading.is_some() && !stalled;
                 // A renewal between two readings proves a leader, even if the clocks differ.
-                if moved || (-FRESH..duration).contains(&age) {
-                    Self::Led { holder, since: spec.acquire_time.as_ref().map(|time| time.0), renewed: age, stalled }
+                if moved || (-FRESH_RENEWAL_SECONDS..duration).contains(&age) {
+                    Self::Led {
+                        holder,
+                        since: spec.acquire_time.as_ref().map(|time| time.0),
+                        renewal_age_seconds: age,
+                        is_stalled: stalled,
+                    }
                 } else {
-                    Self::Expired { holder, renewed: age }
+                    Self::Expired { holder, renewal_age_seconds: age }
                 }
             }
         }
@@ -97,11 +102,12 @@ impl<'a> Election<'a> {
 /// Whether a Lease has to be read again after a pause, because its last renewal is old or in the future.
 pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-    let age = reading.renewed().map(|renewed| reading.at.as_second() - renewed.as_second());
-    !matches!(holder, None | Some("" | HOLDER_OF_HOLDS)) && age.is_none_or(|age| !(-1..=FRESH).contains(&age))
+    let age = reading.renew_time().map(|renewed| reading.read_at.as_second() - renewed.as_second());
+    !matches!(holder, None | Some("" | HOLD_IDENTITY))
+        && age.is_none_or(|age| !(-1..=FRESH_RENEWAL_SECONDS).contains(&age))
 }
 
 /// Returns the name of the machine or Pod in an identity. client-go and Nonet append `_` and a unique part to that name.
-pub(super) fn host(identity: &str) -> &str {
+pub(super) fn host_of_identity(identity: &str) -> &str {
     identity.rsplit_once('_').map_or(identity, |(host, _)| host)
 }

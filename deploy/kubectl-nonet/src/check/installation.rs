@@ -7,9 +7,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::election::{Election, host};
+use super::election::{Election, host_of_identity};
 use crate::{
-    controllers::{self, COMPONENT, Controller, NAME},
+    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, Controller},
     facts::{Facts, LeaseReading, NamedLease},
 };
 
@@ -37,7 +37,7 @@ pub(super) struct Installation<'a> {
 
 impl Installation<'_> {
     /// Whether the controller is installed. A shadow alone does not count.
-    pub(super) fn exists(&self) -> bool {
+    pub(super) fn is_installed(&self) -> bool {
         !(self.deployments.is_empty() && self.static_pods.is_empty() && self.rescue_pods.is_empty())
     }
 
@@ -47,8 +47,8 @@ impl Installation<'_> {
     }
 
     /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
-    pub(super) fn has(&self, holder: &str) -> bool {
-        let host = host(holder);
+    pub(super) fn has_candidate(&self, holder: &str) -> bool {
+        let host = host_of_identity(holder);
         self.candidates().any(|pod| {
             let spec = pod.spec.as_ref();
             let on_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
@@ -58,53 +58,55 @@ impl Installation<'_> {
     }
 
     /// Returns the reading of the Lease; `None` if the Lease is absent or unreadable.
-    pub(super) fn reading(&self) -> Option<&LeaseReading> {
+    pub(super) fn lease_reading(&self) -> Option<&LeaseReading> {
         self.lease?.reading.as_ref().ok()?.as_ref()
     }
 
     /// Returns the value of an annotation on the Lease.
-    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
-        self.reading()?.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    pub(super) fn lease_annotation(&self, key: &str) -> Option<&str> {
+        self.lease_reading()?.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 }
 
 /// Returns the value of a label; empty if the object lacks the label.
-pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
+pub(super) fn label_value<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
     metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
 }
 
 /// Returns `metadata.name`; empty if it is missing.
-pub(super) fn name(metadata: &ObjectMeta) -> &str {
+pub(super) fn object_name(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()
 }
 
 /// Returns `metadata.namespace`; empty if it is missing.
-pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
+pub(super) fn object_namespace(metadata: &ObjectMeta) -> &str {
     metadata.namespace.as_deref().unwrap_or_default()
 }
 
 /// Returns every controller once for each namespace that it is installed in.
 ///
 /// A controller that is not installed has one entry, in the namespace of its Lease or in the first namespace of the facts.
-pub(super) fn all(facts: &Facts) -> Vec<Installation<'_>> {
-    controllers::ALL.iter().flat_map(|controller| of(facts, controller)).collect()
+pub(super) fn all_installations(facts: &Facts) -> Vec<Installation<'_>> {
+    controllers::ALL.iter().flat_map(|controller| installations_of(facts, controller)).collect()
 }
 
-fn of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation<'a>> {
-    let is = |metadata: &ObjectMeta| label(metadata, NAME) == controller.name;
+fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation<'a>> {
+    let is = |metadata: &ObjectMeta| label_value(metadata, CONTROLLER_NAME_LABEL) == controller.name;
     let deployments: Vec<&Deployment> = facts.deployments.iter().flatten().filter(|d| is(&d.metadata)).collect();
     let pods: Vec<&Pod> = facts.pods.iter().flatten().filter(|pod| is(&pod.metadata)).collect();
-    let mut places: BTreeSet<&str> = deployments.iter().map(|d| namespace(&d.metadata)).collect();
-    places.extend(pods.iter().map(|pod| namespace(&pod.metadata)));
+    let mut places: BTreeSet<&str> = deployments.iter().map(|d| object_namespace(&d.metadata)).collect();
+    places.extend(pods.iter().map(|pod| object_namespace(&pod.metadata)));
     if places.is_empty() {
         let lease = facts.leases.iter().find(|l| l.name == controller.name && matches!(l.reading, Ok(Some(_))));
         places.extend(lease.map(|lease| lease.namespace.as_str()).or(facts.namespaces.first().map(String::as_str)));
     }
     let at = |place: &'a str| {
-        let deployments = deployments.iter().copied().filter(|d| namespace(&d.metadata) == place);
-        let (shadows, deployments) = deployments.partition(|d| label(&d.metadata, COMPONENT) == "shadow");
+        let deployments = deployments.iter().copied().filter(|d| object_namespace(&d.metadata) == place);
+        let (shadows, deployments) = deployments.partition(|d| label_value(&d.metadata, COMPONENT_LABEL) == "shadow");
         let pods_of = |component: &str| {
-            let here = |pod: &&Pod| namespace(&pod.metadata) == place && label(&pod.metadata, COMPONENT) == component;
+            let here = |pod: &&Pod| {
+                object_namespace(&pod.metadata) == place && label_value(&pod.metadata, COMPONENT_LABEL) == component
+            };
             pods.iter().copied().filter(here).collect()
         };
         let lease = facts.leases.iter().find(|lease| lease.name == controller.name && lease.namespace == place);
@@ -117,7 +119,7 @@ fn of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation
             static_pods: pods_of("static-pod"),
             rescue_pods: pods_of("rescue"),
             lease,
-            election: lease.map_or(Election::Absent, |lease| Election::of(&lease.reading)),
+            election: lease.map_or(Election::Absent, |lease| Election::from_reading(&lease.reading)),
         }
     };
     places.into_iter().map(at).collect()

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
 
 use super::{
-    Stage,
-    installation::{Installation, name, namespace},
-    needed,
+    PlannedOperation,
+    installation::{Installation, object_name, object_namespace},
+    status_of_unmet_requirement,
 };
 use crate::{
     facts::Facts,
@@ -15,41 +15,46 @@ use crate::{
 };
 
 /// Checks Deployments, static Pods, rescue Pods and shadows.
-pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Installed);
-    if let Err(why) = &facts.search {
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
+    let mut findings = Findings::for_topic(Topic::Installed);
+    if let Err(why) = &facts.cluster_wide_search {
         let found = format!("cannot tell whether Nonet runs in other namespaces: {why}");
-        findings.unknown(found, "name the namespace with -n");
+        findings.add_unknown(found, "name the namespace with -n");
     }
     if let Err(why) = &facts.deployments {
-        findings.unreadable("which Deployments are installed", why);
+        findings.add_unreadable("which Deployments are installed", why);
     }
     if let Err(why) = &facts.pods {
-        findings.unreadable("which Pods run", why);
+        findings.add_unreadable("which Pods run", why);
     }
     for installation in installations {
-        installation_of(&mut findings, facts, installation, stage);
+        check_installation(&mut findings, facts, installation, stage);
     }
-    twice(&mut findings, installations);
-    let left_out: Vec<&str> = installations.iter().filter(|i| !i.exists()).map(|i| i.controller.name).collect();
+    report_several_namespaces(&mut findings, installations);
+    let left_out: Vec<&str> = installations.iter().filter(|i| !i.is_installed()).map(|i| i.controller.name).collect();
     // An unreadable list may contain an installed controller.
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
-        if nothing && matches!(stage, Stage::HandOver | Stage::Upgrade) {
+        if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {
             let remedy = "kubectl apply -k deploy/overlays/default, or name another cluster with --context";
-            findings.problem("Nonet is not installed", remedy);
+            findings.add_problem("Nonet is not installed", remedy);
         } else if nothing {
-            findings.info("Nonet is not installed: everything is left to kube-controller-manager");
+            findings.add_info("Nonet is not installed: everything is left to kube-controller-manager");
         } else {
-            findings.info(format!("not installed, and left to kube-controller-manager: {}", left_out.join(", ")));
+            findings.add_info(format!("not installed, and left to kube-controller-manager: {}", left_out.join(", ")));
         }
     }
     findings.into_list()
 }
 
-fn installation_of(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage) {
+fn check_installation(
+    findings: &mut Findings,
+    facts: &Facts,
+    installation: &Installation<'_>,
+    stage: PlannedOperation,
+) {
     for deployment in &installation.deployments {
-        deployment_of(findings, facts, deployment, stage);
+        check_deployment(findings, facts, deployment, stage);
     }
     if !installation.static_pods.is_empty() {
         static_pods(findings, installation, stage);
@@ -58,24 +63,26 @@ fn installation_of(findings: &mut Findings, facts: &Facts, installation: &Instal
     if !installation.deployments.is_empty() && !installation.static_pods.is_empty() {
         let found = format!("{controller} is installed twice, as a Deployment and as static Pods, in one election");
         let place = installation.namespace;
-        let remedy =
-            format!("keep one: kubectl -n {place} delete deployment {}", name(&installation.deployments[0].metadata));
-        findings.warning(found, remedy);
+        let remedy = format!(
+            "keep one: kubectl -n {place} delete deployment {}",
+            object_name(&installation.deployments[0].metadata)
+        );
+        findings.add_warning(found, remedy);
     }
     for pod in &installation.rescue_pods {
-        let (place, pod) = (installation.namespace, name(&pod.metadata));
+        let (place, pod) = (installation.namespace, object_name(&pod.metadata));
         let found = format!("the rescue Pod {place}/{pod} is still there");
         let remedy = format!("once the Deployment is ready: kubectl -n {place} delete pod {pod}");
-        findings.warning(found, remedy);
+        findings.add_warning(found, remedy);
     }
     for shadow in &installation.shadows {
-        let (place, shadow) = (installation.namespace, name(&shadow.metadata));
-        findings.info(format!("{controller} has a shadow, {place}/{shadow}, which writes nothing"));
+        let (place, shadow) = (installation.namespace, object_name(&shadow.metadata));
+        findings.add_info(format!("{controller} has a shadow, {place}/{shadow}, which writes nothing"));
     }
 }
 
-fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment, stage: Stage) {
-    let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
+fn check_deployment(findings: &mut Findings, facts: &Facts, deployment: &Deployment, stage: PlannedOperation) {
+    let (place, deployment_name) = (object_namespace(&deployment.metadata), object_name(&deployment.metadata));
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.clone().unwrap_or_default();
     let (ready, updated) = (status.ready_replicas.unwrap_or_default(), status.updated_replicas.unwrap_or_default());
@@ -84,77 +91,78 @@ fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment
         format!("Deployment {place}/{deployment_name} ({}): {ready} of {wanted} replicas ready", image(deployment));
     let look = format!("kubectl -n {place} describe deployment {deployment_name}");
     if wanted == 0 {
-        let severity = if stage == Stage::Removal { Status::Info } else { Status::Warning };
+        let severity = if stage == PlannedOperation::Removal { Status::Info } else { Status::Warning };
         let remedy = format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2");
         findings.add(severity, format!("{what}; it is scaled to zero"), remedy);
     } else if ready < wanted {
         let severity = match stage {
-            Stage::HandOver | Stage::Upgrade => Status::Problem,
-            Stage::Running if ready == 0 => Status::Problem,
-            Stage::Running | Stage::Removal => Status::Warning,
+            PlannedOperation::HandOver | PlannedOperation::Upgrade => Status::Problem,
+            PlannedOperation::Running if ready == 0 => Status::Problem,
+            PlannedOperation::Running | PlannedOperation::Removal => Status::Warning,
         };
         findings.add(severity, what, look);
     } else if !observed || updated < wanted || status.replicas.unwrap_or_default() > wanted {
         let found = format!("{what}; a rollout is in progress, {updated} of {wanted} updated");
         let remedy = format!("kubectl -n {place} rollout status deployment/{deployment_name}");
-        findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
+        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning), found, remedy);
     } else {
-        findings.ok(what);
+        findings.add_ok(what);
     }
-    if stage == Stage::Upgrade {
-        protection(findings, facts, deployment, wanted);
+    if stage == PlannedOperation::Upgrade {
+        check_upgrade_protection(findings, facts, deployment, wanted);
     }
 }
 
 /// Warns if an upgrade or a drain may leave no replica that can lead.
-fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
-    let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
+fn check_upgrade_protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
+    let (place, deployment_name) = (object_namespace(&deployment.metadata), object_name(&deployment.metadata));
     if wanted < 2 {
         let found = format!(
             "Deployment {place}/{deployment_name} has one replica: there is no standby during the upgrade, and a \
                 new version that fails leaves no leader"
         );
-        findings.warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
+        findings.add_warning(found, format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"));
     }
     let selected = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref());
     let protects = |budget: &PodDisruptionBudget| {
         let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
-        namespace(&budget.metadata) == place && labels.is_some() && labels == selected
+        object_namespace(&budget.metadata) == place && labels.is_some() && labels == selected
     };
     let what = format!("Deployment {place}/{deployment_name} has");
-    match &facts.budgets {
-        Err(why) => findings.unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
+    match &facts.disruption_budgets {
+        Err(why) => findings.add_unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
         Ok(budgets) if budgets.iter().any(protects) => {}
-        Ok(_) => findings.warning(
+        Ok(_) => findings.add_warning(
             format!("{what} no PodDisruptionBudget: a drain may evict all replicas at once"),
             "kubectl apply -k deploy/overlays/default",
         ),
     }
 }
 
-fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
     let pods = &installation.static_pods;
-    let idle: Vec<&str> = pods.iter().filter(|pod| !is_ready(pod)).map(|pod| name(&pod.metadata)).collect();
+    let idle: Vec<&str> = pods.iter().filter(|pod| !is_ready(pod)).map(|pod| object_name(&pod.metadata)).collect();
     let controller = installation.controller.name;
     let found = format!("{controller}: {} of {} static Pods ready", pods.len() - idle.len(), pods.len());
     if idle.is_empty() {
-        findings.ok(found);
+        findings.add_ok(found);
     } else {
-        let must_be_ready = matches!(stage, Stage::HandOver | Stage::Upgrade) || idle.len() == pods.len();
+        let must_be_ready =
+            matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) || idle.len() == pods.len();
         let severity = if must_be_ready { Status::Problem } else { Status::Warning };
         findings.add(severity, found, format!("kubectl -n {} describe pod {}", installation.namespace, idle.join(" ")));
     }
-    if stage == Stage::Upgrade && pods.len() < 2 {
+    if stage == PlannedOperation::Upgrade && pods.len() < 2 {
         let found =
             format!("{controller} has one static Pod: there is no leader during the upgrade until the new Pod leads");
-        findings.warning(found, "");
+        findings.add_warning(found, "");
     }
 }
 
 /// Reports each controller that is installed in several namespaces, where its elections are independent.
-fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
+fn report_several_namespaces(findings: &mut Findings, installations: &[Installation<'_>]) {
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for installation in installations.iter().filter(|installation| installation.exists()) {
+    for installation in installations.iter().filter(|installation| installation.is_installed()) {
         places.entry(installation.controller.name).or_default().push(installation.namespace);
     }
     for (controller, places) in places.into_iter().filter(|(_, places)| places.len() > 1) {
@@ -163,7 +171,7 @@ fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
             places.join(", ")
         );
         let remedy = format!("keep one: kubectl -n {} delete deployment nonet-{controller}", places[places.len() - 1]);
-        findings.problem(found, remedy);
+        findings.add_problem(found, remedy);
     }
 }
 

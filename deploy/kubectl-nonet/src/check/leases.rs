@@ -1,10 +1,12 @@
 //! Checks the leader elections: leaders, holds (no process may lead), and probations (first time of a version as leader).
 
-use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
+use common::leader::probation::{
+    APPLICANT_ANNOTATION, FAILED_VERSIONS_ANNOTATION, PROBATION_ANNOTATION, VERSION_ANNOTATION,
+};
 
-use super::{Stage, age, election::Election, installation::Installation, needed, span};
+use super::{PlannedOperation, age, election::Election, installation::Installation, span, status_of_unmet_requirement};
 use crate::{
-    facts::{Facts, Unreadable},
+    facts::{FactError, Facts},
     finding::{Finding, Findings, Status, Topic},
 };
 
@@ -12,9 +14,9 @@ use crate::{
 const HOLD_ENDS_SOON: i64 = 3 * 86_400;
 
 /// Returns the findings about each election. Leases that are unreadable for the same reason share a finding.
-pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Leases);
-    let mut unreadable: Vec<(&Unreadable, Vec<&str>)> = Vec::new();
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
+    let mut findings = Findings::for_topic(Topic::Leases);
+    let mut unreadable: Vec<(&FactError, Vec<&str>)> = Vec::new();
     for installation in installations {
         if let Election::Unreadable(why) = installation.election {
             match unreadable.iter_mut().find(|(known, _)| *known == why) {
@@ -23,43 +25,43 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
             }
         }
         election(&mut findings, facts, installation, stage);
-        if installation.exists() {
+        if installation.is_installed() {
             probation(&mut findings, installation, stage);
         }
     }
     for (why, controllers) in unreadable {
-        findings.unreadable(&format!("which process leads {}", controllers.join(", ")), why);
+        findings.add_unreadable(&format!("which process leads {}", controllers.join(", ")), why);
     }
     findings.into_list()
 }
 
-fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage) {
-    let now = installation.reading().map(|reading| reading.at).unwrap_or_default();
+fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: PlannedOperation) {
+    let now = installation.lease_reading().map(|reading| reading.read_at).unwrap_or_default();
     let (controller, place) = (installation.controller.name, installation.namespace);
-    let exists = installation.exists();
+    let exists = installation.is_installed();
     let hold = format!("kubectl -n {place} apply -k deploy/controllers/{controller}/hold");
     let release = format!("kubectl -n {place} delete -k deploy/controllers/{controller}/hold");
     let look = format!("kubectl -n {place} get pods -l app.kubernetes.io/name={controller}");
     let no_leader = |findings: &mut Findings, found: String| match stage {
-        Stage::Removal => findings.ok(found),
-        Stage::HandOver if exists => {
-            findings.problem(format!("{found}, and candidates may take it before the hand-over"), &hold);
+        PlannedOperation::Removal => findings.add_ok(found),
+        PlannedOperation::HandOver if exists => {
+            findings.add_problem(format!("{found}, and candidates may take it before the hand-over"), &hold);
         }
-        _ if !exists => findings.info(found),
-        Stage::Upgrade => findings.problem(found, &look),
-        Stage::Running | Stage::HandOver => findings.warning(found, &look),
+        _ if !exists => findings.add_info(found),
+        PlannedOperation::Upgrade => findings.add_problem(found, &look),
+        PlannedOperation::Running | PlannedOperation::HandOver => findings.add_warning(found, &look),
     };
     match installation.election {
         Election::Held { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: held for the hand-over{since}; there is no leader");
             match stage {
-                Stage::HandOver | Stage::Removal => findings.ok(found),
-                Stage::Upgrade if exists => {
-                    findings.problem(found, format!("end the hand-over first: {release}"));
+                PlannedOperation::HandOver | PlannedOperation::Removal => findings.add_ok(found),
+                PlannedOperation::Upgrade if exists => {
+                    findings.add_problem(found, format!("end the hand-over first: {release}"));
                 }
                 _ if !exists => findings.add(Status::Info, format!("{found}, and it is not installed"), release),
-                _ => findings.info(found),
+                _ => findings.add_info(found),
             }
             if let Some(left) =
                 ends.map(|ends| ends.as_second() - now.as_second()).filter(|left| *left < HOLD_ENDS_SOON)
@@ -71,31 +73,35 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 let remedy = format!(
                     "end the hand-over, or renew the hold: kubectl -n {place} delete lease {controller} && {hold}"
                 );
-                findings.warning(found, remedy);
+                findings.add_warning(found, remedy);
             }
         }
-        Election::Led { holder, since, renewed, stalled } => {
+        Election::Led { holder, since, renewal_age_seconds: renewed, is_stalled: stalled } => {
             let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: {holder} has led{since}; it renewed its Lease {} ago", span(renewed));
-            if stage == Stage::HandOver && exists {
-                findings.problem(format!("{found}, and the Lease is not held for the hand-over"), &hold);
-            } else if stage == Stage::Removal {
-                findings.problem(format!("{found}, and Nonet must not lead when it is removed"), &hold);
+            if stage == PlannedOperation::HandOver && exists {
+                findings.add_problem(format!("{found}, and the Lease is not held for the hand-over"), &hold);
+            } else if stage == PlannedOperation::Removal {
+                findings.add_problem(format!("{found}, and Nonet must not lead when it is removed"), &hold);
             } else if stalled {
                 let found = format!(
                     "{controller}: {holder} has led{since}, and has not renewed its Lease for {}",
                     span(renewed)
                 );
-                findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, &look);
+                findings.add(
+                    status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning),
+                    found,
+                    &look,
+                );
             } else {
-                findings.ok(found);
+                findings.add_ok(found);
             }
-            if facts.pods.is_ok() && !installation.has(holder) {
+            if facts.pods.is_ok() && !installation.has_candidate(holder) {
                 let found = format!("{controller}: the leader {holder} is not one of the Pods in {place}");
-                findings.warning(found, format!("find the process that holds the Lease; {look}"));
+                findings.add_warning(found, format!("find the process that holds the Lease; {look}"));
             }
         }
-        Election::Expired { holder, renewed } => {
+        Election::Expired { holder, renewal_age_seconds: renewed } => {
             let ago = match renewed {
                 i64::MAX => "has never renewed it".to_owned(),
                 renewed => format!("renewed it {} ago", span(renewed)),
@@ -110,17 +116,17 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
     }
 }
 
-fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
     let (controller, place) = (installation.controller.name, installation.namespace);
-    let version = installation.annotation(VERSION).unwrap_or("of unknown version");
+    let version = installation.lease_annotation(VERSION_ANNOTATION).unwrap_or("of unknown version");
     if installation.election.is_led()
-        && let Some(time) = installation.annotation(PROBATION)
+        && let Some(time) = installation.lease_annotation(PROBATION_ANNOTATION)
     {
         let found = format!("{controller}: the leader, {version}, is on probation for {time}");
         let remedy = format!("wait until it has passed: kubectl -n {place} get lease {controller} -o yaml");
-        findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
+        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Info), found, remedy);
     }
-    if let Some(failed) = installation.annotation(FAILED) {
+    if let Some(failed) = installation.lease_annotation(FAILED_VERSIONS_ANNOTATION) {
         let tags = tags(installation);
         let wanted = failed.split(',').map(str::trim).find(|version| {
             let number = version.split('+').next().unwrap_or(version);
@@ -131,7 +137,7 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: St
             let found = format!("{controller}: {wanted}, the version of its image, has failed on probation");
             let remedy =
                 format!("kubectl -n {place} rollout undo deployment/nonet-{controller}; to let it try again: {again}");
-            findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
+            findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning), found, remedy);
         } else {
             findings.add(
                 Status::Info,
@@ -140,8 +146,8 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: St
             );
         }
     }
-    if let Some(asks) = installation.annotation(ASKS).filter(|_| installation.election.is_led()) {
-        findings.info(format!("{controller}: a standby asks for the Lease: {asks}"));
+    if let Some(asks) = installation.lease_annotation(APPLICANT_ANNOTATION).filter(|_| installation.election.is_led()) {
+        findings.add_info(format!("{controller}: a standby asks for the Lease: {asks}"));
     }
 }
 
@@ -150,5 +156,5 @@ fn tags<'a>(installation: &Installation<'a>) -> Vec<&'a str> {
     let specs = installation.deployments.iter().filter_map(|d| d.spec.as_ref()?.template.spec.as_ref());
     let specs = specs.chain(installation.static_pods.iter().filter_map(|pod| pod.spec.as_ref()));
     let images = specs.flat_map(|spec| &spec.containers).filter_map(|container| container.image.as_deref());
-    images.filter_map(super::versions::tag).collect()
+    images.filter_map(super::versions::image_tag).collect()
 }

@@ -9,19 +9,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
 use super::{
-    Stage,
+    PlannedOperation,
     election::Election,
-    installation::{Installation, name, namespace},
+    installation::{Installation, object_name, object_namespace},
 };
 use crate::{
     facts::{Facts, one_line},
     finding::{Finding, Findings, Topic},
     manager_flags,
 };
-use built_in::{BuiltIn, State};
+use built_in::{BuiltInLoopState, BuiltInManagers};
 
 /// Seconds that a leader needs to find a second writer, which is another manager that runs a loop of the leader.
-const LONG_ENOUGH: i64 = 600;
+const SECOND_WRITER_DETECTION_SECONDS: i64 = 600;
 
 /// The processes that run a loop. Loops with the same verdict share one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ enum Verdict {
     /// No process runs the loop, because no kube-controller-manager leads.
     NobodyManages,
     /// The operation requires that kube-controller-manager runs the loop, and kube-controller-manager does not.
-    Needed,
+    ManagerRequired,
     /// Only Nonet runs the loop.
     Nonet,
     /// Nonet runs the loop; it is unknown whether kube-controller-manager does, too.
@@ -53,14 +53,14 @@ enum Verdict {
 }
 
 /// Checks every loop, kubeadm-config and the Events about second writers.
-pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Loops);
-    let built_in = BuiltIn::of(&facts.manager);
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
+    let mut findings = Findings::for_topic(Topic::Loops);
+    let built_in = BuiltInManagers::from_facts(&facts.manager);
     built_in.report(&mut findings);
     let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
     for installation in installations {
         for name in installation.controller.loops {
-            let verdict = verdict(&built_in.state(name), installation, stage);
+            let verdict = verdict(&built_in.loop_state(name), installation, stage);
             verdicts.entry(verdict).or_default().push((name, installation));
         }
     }
@@ -73,29 +73,31 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
 }
 
 /// Combines the state of a built-in loop with the election of the controller that replaces it.
-fn verdict(state: &State, installation: &Installation<'_>, stage: Stage) -> Verdict {
+fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: PlannedOperation) -> Verdict {
     let leads = installation.election.is_led();
     let unknown = matches!(installation.election, Election::Unreadable(_));
-    let concerned = installation.exists() || installation.election.is_held();
-    let manager_needed = concerned && matches!(stage, Stage::HandOver | Stage::Removal);
+    let concerned = installation.is_installed() || installation.election.is_held();
+    let manager_needed = concerned && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Removal);
     match state {
-        State::Runs(pods) if leads => Verdict::Both(pods.clone()),
-        State::WouldRun(pods) if leads => Verdict::BothSoon(pods.clone()),
-        State::Off | State::Gone if leads && !manager_needed => Verdict::Nonet,
-        State::Unknown if leads && !manager_needed => Verdict::NonetAtLeast,
+        BuiltInLoopState::Runs(pods) if leads => Verdict::Both(pods.clone()),
+        BuiltInLoopState::WouldRun(pods) if leads => Verdict::BothSoon(pods.clone()),
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager if leads && !manager_needed => Verdict::Nonet,
+        BuiltInLoopState::Unknown if leads && !manager_needed => Verdict::NonetAtLeast,
         _ if unknown => Verdict::Unknown,
-        State::Runs(_) if concerned => Verdict::ManagerBesideNonet,
-        State::Runs(_) => Verdict::Manager,
-        State::Unknown => Verdict::Unknown,
-        State::WouldRun(_) | State::Off | State::Gone if manager_needed => Verdict::Needed,
-        State::WouldRun(_) => Verdict::NobodyManages,
-        State::Off | State::Gone if installation.election.is_held() => Verdict::NobodyHeld,
-        State::Off | State::Gone if installation.exists() => Verdict::NobodyLeads,
-        State::Off | State::Gone => Verdict::NobodyInstalled,
+        BuiltInLoopState::Runs(_) if concerned => Verdict::ManagerBesideNonet,
+        BuiltInLoopState::Runs(_) => Verdict::Manager,
+        BuiltInLoopState::Unknown => Verdict::Unknown,
+        BuiltInLoopState::WouldRun(_) | BuiltInLoopState::Off | BuiltInLoopState::NoManager if manager_needed => {
+            Verdict::ManagerRequired
+        }
+        BuiltInLoopState::WouldRun(_) => Verdict::NobodyManages,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.election.is_held() => Verdict::NobodyHeld,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.is_installed() => Verdict::NobodyLeads,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager => Verdict::NobodyInstalled,
     }
 }
 
-fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: Stage) {
+fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: PlannedOperation) {
     let names = loops.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let mut controllers: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
     controllers.dedup();
@@ -115,50 +117,50 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         Verdict::Both(pods) => {
             let found =
                 format!("two writers: kube-controller-manager ({}) and Nonet both run {names}", pods.join(", "));
-            findings.problem(found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
+            findings.add_problem(found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
         }
         Verdict::BothSoon(pods) => {
             let found = format!("two writers soon: {} would run {names} beside Nonet as the leader", pods.join(", "));
-            findings.problem(found, off);
+            findings.add_problem(found, off);
         }
         Verdict::NobodyHeld => {
             let found = format!("{no_process}, and Nonet is held for the hand-over");
-            findings.problem(found, format!("release the Leases: {}", hold("delete")));
+            findings.add_problem(found, format!("release the Leases: {}", hold("delete")));
         }
         Verdict::NobodyLeads => {
             let found = format!("{no_process}, and no replica of Nonet leads");
-            findings.problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
+            findings.add_problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
         }
         Verdict::NobodyInstalled => {
             let found = format!("{no_process}, and Nonet is not installed for it");
-            findings.problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
+            findings.add_problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
         }
         Verdict::NobodyManages => {
             let found =
                 format!("no process runs {names}: neither Nonet nor a kube-controller-manager that runs them leads");
-            findings.problem(
+            findings.add_problem(
                 found,
                 "kubectl -n kube-system get pods -l component=kube-controller-manager; \
                  kubectl -n kube-system get lease kube-controller-manager -o yaml",
             );
         }
-        Verdict::Needed => {
-            let why = if stage == Stage::Removal {
+        Verdict::ManagerRequired => {
+            let why = if stage == PlannedOperation::Removal {
                 "after the removal of Nonet, no process runs"
             } else {
                 "before the hand-over, kube-controller-manager has to run these loops, and does not:"
             };
-            findings.problem(format!("{why} {names}"), switch_on);
+            findings.add_problem(format!("{why} {names}"), switch_on);
         }
-        Verdict::Nonet => findings.ok(format!("Nonet alone runs {names}")),
+        Verdict::Nonet => findings.add_ok(format!("Nonet alone runs {names}")),
         Verdict::NonetAtLeast => {
-            findings.info(format!("Nonet runs {names}; it is unknown whether kube-controller-manager does, too"));
+            findings.add_info(format!("Nonet runs {names}; it is unknown whether kube-controller-manager does, too"));
         }
         Verdict::ManagerBesideNonet => {
-            findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
+            findings.add_ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
         }
-        Verdict::Manager => findings.info(format!("kube-controller-manager runs {names}")),
-        Verdict::Unknown => findings.unknown(
+        Verdict::Manager => findings.add_info(format!("kube-controller-manager runs {names}")),
+        Verdict::Unknown => findings.add_unknown(
             format!("cannot tell which process runs {names}"),
             "see the findings about kube-controller-manager and Leases",
         ),
@@ -166,11 +168,11 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 }
 
 /// Checks which loops the next `kubeadm upgrade` will switch on or off in kube-controller-manager.
-fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
+fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
         controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
-    let map = match &facts.manager.kubeadm {
-        Err(why) => return findings.unreadable("which loops kubeadm upgrade will switch on", why),
+    let map = match &facts.manager.kubeadm_config {
+        Err(why) => return findings.add_unreadable("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
     };
     let Some(configuration) = map.and_then(|data| data.get("ClusterConfiguration")) else { return };
@@ -178,21 +180,21 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
         Ok(controllers) => controllers,
         Err(why) => {
             let found = "cannot tell which loops kubeadm upgrade will switch on: kubeadm-config is not YAML";
-            return findings.unknown(format!("{found}: {}", one_line(&why)), EDIT);
+            return findings.add_unknown(format!("{found}: {}", one_line(&why)), EDIT);
         }
     };
-    let installed = installations.iter().filter(|installation| installation.exists());
+    let installed = installations.iter().filter(|installation| installation.is_installed());
     let loops: Vec<&str> = installed.flat_map(|installation| installation.controller.loops).copied().collect();
-    let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.contains(name));
-    if stage == Stage::Removal {
+    let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.switches_on(name));
+    if stage == PlannedOperation::Removal {
         if !off.is_empty() {
-            findings.warning(
+            findings.add_warning(
                 format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", off.join(", ")),
                 EDIT,
             );
         }
     } else if !on.is_empty() {
-        findings.warning(
+        findings.add_warning(
             format!(
                 "the next kubeadm upgrade will switch on {} in kube-controller-manager: kubeadm-config says so",
                 on.join(", ")
@@ -200,64 +202,67 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
             EDIT,
         );
     } else if !loops.is_empty() {
-        findings.ok("kubeadm-config keeps the loops of Nonet off at the next kubeadm upgrade");
+        findings.add_ok("kubeadm-config keeps the loops of Nonet off at the next kubeadm upgrade");
     }
 }
 
 /// Reports the second writers that controllers have found and recorded as Events.
 fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
-    let events = match &facts.second_writers {
-        Err(why) => return findings.unreadable("whether controllers have found a second writer", why),
+    let events = match &facts.lease_events {
+        Err(why) => return findings.add_unreadable("whether controllers have found a second writer", why),
         Ok(events) => events,
     };
     let mut latest: BTreeMap<(&str, &str), &Event> = BTreeMap::new();
     for event in events {
         let reason = event.reason.as_deref().unwrap_or_default();
-        if matches!(reason, second_writer::FOUND | second_writer::GONE) {
-            let of = (namespace(&event.metadata), event.involved_object.name.as_deref().unwrap_or_default());
+        if matches!(reason, second_writer::SECOND_WRITER_FOUND | second_writer::SECOND_WRITER_GONE) {
+            let of = (object_namespace(&event.metadata), event.involved_object.name.as_deref().unwrap_or_default());
             let newest = latest.entry(of).or_insert(event);
-            if happened(event) >= happened(newest) {
+            if last_occurrence(event) >= last_occurrence(newest) {
                 *newest = event;
             }
         }
     }
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
     for ((place, lease), event) in latest {
-        if event.reason.as_deref() == Some(second_writer::GONE) {
-            findings.info(format!("{lease} had found a second writer, and sees no sign of it any more"));
+        if event.reason.as_deref() == Some(second_writer::SECOND_WRITER_GONE) {
+            findings.add_info(format!("{lease} had found a second writer, and sees no sign of it any more"));
             continue;
         }
         let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
         let leads_since = installation.and_then(|installation| installation.election.leads_since());
-        if leads_since.is_some_and(|since| happened(event).is_some_and(|at| at < since)) {
+        if leads_since.is_some_and(|since| last_occurrence(event).is_some_and(|at| at < since)) {
             let found = format!("an earlier leader of {lease} had found a second writer");
             match now.zip(leads_since).map(|(now, since)| now.as_second() - since.as_second()) {
-                Some(seconds) if seconds >= LONG_ENOUGH => {
-                    findings.info(format!("{found}; the current leader sees no sign of it"));
+                Some(seconds) if seconds >= SECOND_WRITER_DETECTION_SECONDS => {
+                    findings.add_info(format!("{found}; the current leader sees no sign of it"));
                 }
-                _ => findings.warning(
+                _ => findings.add_warning(
                     format!("{found}; the current leader has not led long enough to find it"),
                     "repeat the check in ten minutes",
                 ),
             }
             continue;
         }
-        let expected = installation.and_then(|installation| installation.annotation(SECOND_WRITER_EXPECTED_UNTIL));
+        let expected =
+            installation.and_then(|installation| installation.lease_annotation(SECOND_WRITER_EXPECTED_UNTIL));
         let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
         let message = event.message.as_deref().unwrap_or("no message").trim();
         let found = format!("{lease} has found a second writer: {message}");
         if let Some(until) = until.filter(|until| now.is_none_or(|now| *until > now)) {
-            findings.info(format!("{found} (expected until {until})"));
+            findings.add_info(format!("{found} (expected until {until})"));
         } else {
-            let remedy =
-                format!("compare with the loops above; kubectl -n {place} describe event {}", name(&event.metadata));
-            findings.problem(found, remedy);
+            let remedy = format!(
+                "compare with the loops above; kubectl -n {place} describe event {}",
+                object_name(&event.metadata)
+            );
+            findings.add_problem(found, remedy);
         }
     }
 }
 
 /// Returns the time of the last occurrence of an Event.
-fn happened(event: &Event) -> Option<Timestamp> {
+fn last_occurrence(event: &Event) -> Option<Timestamp> {
     let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let event_time = event.event_time.as_ref().map(|time| time.0);
     event.last_timestamp.as_ref().map(|time| time.0).or(event_time).or(created)

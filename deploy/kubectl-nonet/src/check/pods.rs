@@ -5,9 +5,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::installation::{label, name, namespace};
+use super::installation::{label_value, object_name, object_namespace};
 use crate::{
-    controllers::COMPONENT,
+    controllers::COMPONENT_LABEL,
     facts::{Facts, one_line},
     finding::{Finding, Findings, Topic},
 };
@@ -15,52 +15,56 @@ use crate::{
 /// Placeholder for the registry in the manifests, which `deploy/images/set` replaces. The name never resolves (RFC 2606).
 const NO_REGISTRY: &str = "registry.invalid/";
 /// Reasons of a waiting container that cannot get its image.
-const NO_IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
+const IMAGE_PULL_FAILURES: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
 
 /// Returns a finding for each Pod that does not start. An unreadable list of Pods is a finding of the topic `installed`.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Pods);
+    let mut findings = Findings::for_topic(Topic::Pods);
     for deployment in facts.deployments.iter().flatten() {
         let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        unset_image(&mut findings, "Deployment", &deployment.metadata, spec);
+        check_registry(&mut findings, "Deployment", &deployment.metadata, spec);
     }
     for pod in facts.pods.iter().flatten() {
         // A Pod of a Deployment has the image of its Deployment, which the loop above has checked.
-        if !matches!(label(&pod.metadata, COMPONENT), "controller" | "shadow") {
-            unset_image(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
+        if !matches!(label_value(&pod.metadata, COMPONENT_LABEL), "controller" | "shadow") {
+            check_registry(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
         }
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         for container in statuses.into_iter().flatten() {
-            container_of(&mut findings, pod, container);
+            check_container(&mut findings, pod, container);
         }
-        pending(&mut findings, pod);
+        check_scheduling(&mut findings, pod);
     }
     findings.into_list()
 }
 
-fn unset_image(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec: Option<&PodSpec>) {
+fn check_registry(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec: Option<&PodSpec>) {
     let containers = spec.into_iter().flat_map(|spec| &spec.containers);
     let images = containers.filter_map(|container| container.image.as_deref());
     for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
-        let found = format!("{what} {}/{}: its image {image} has no registry", namespace(metadata), name(metadata));
-        findings.problem(found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
+        let found = format!(
+            "{what} {}/{}: its image {image} has no registry",
+            object_namespace(metadata),
+            object_name(metadata)
+        );
+        findings.add_problem(found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
     }
 }
 
-fn container_of(findings: &mut Findings, pod: &Pod, container: &ContainerStatus) {
-    let (place, pod_name) = (namespace(&pod.metadata), name(&pod.metadata));
+fn check_container(findings: &mut Findings, pod: &Pod, container: &ContainerStatus) {
+    let (place, pod_name) = (object_namespace(&pod.metadata), object_name(&pod.metadata));
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
     let message = waiting.and_then(|waiting| waiting.message.as_deref()).map(|text| format!(": {}", shortened(text)));
     let message = message.unwrap_or_default();
-    if NO_IMAGE.contains(&reason) {
+    if IMAGE_PULL_FAILURES.contains(&reason) {
         if container.image.starts_with(NO_REGISTRY) {
             return;
         }
         let found = format!("Pod {place}/{pod_name} cannot pull {} ({reason}){message}", container.image);
         let remedy =
             format!("set a tag that exists with deploy/images/set; kubectl -n {place} describe pod {pod_name}");
-        findings.problem(found, remedy);
+        findings.add_problem(found, remedy);
     } else if reason == "CrashLoopBackOff" {
         let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let last = last.map_or(String::new(), |last| {
@@ -68,15 +72,15 @@ fn container_of(findings: &mut Findings, pod: &Pod, container: &ContainerStatus)
             format!(", last with exit code {}{text}", last.exit_code)
         });
         let found = format!("Pod {place}/{pod_name} crashes, {} times so far{last}", container.restart_count);
-        findings.problem(found, format!("kubectl -n {place} logs {pod_name} --previous"));
+        findings.add_problem(found, format!("kubectl -n {place} logs {pod_name} --previous"));
     } else if matches!(reason, "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") {
         let found = format!("Pod {place}/{pod_name} does not start ({reason}){message}");
-        findings.problem(found, format!("kubectl -n {place} describe pod {pod_name}"));
+        findings.add_problem(found, format!("kubectl -n {place} describe pod {pod_name}"));
     }
 }
 
-fn pending(findings: &mut Findings, pod: &Pod) {
-    let (place, pod_name) = (namespace(&pod.metadata), name(&pod.metadata));
+fn check_scheduling(findings: &mut Findings, pod: &Pod) {
+    let (place, pod_name) = (object_namespace(&pod.metadata), object_name(&pod.metadata));
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let refused = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
     if let Some(refused) = refused {
@@ -84,7 +88,7 @@ fn pending(findings: &mut Findings, pod: &Pod) {
         let found = format!("Pod {place}/{pod_name} finds no node: {why}");
         let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes \
             deploy/overlays/any-node";
-        findings.problem(found, remedy);
+        findings.add_problem(found, remedy);
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::installation::{Installation, name, namespace};
+use super::installation::{Installation, object_name, object_namespace};
 use crate::{
     facts::Facts,
     finding::{Finding, Findings, Status, Topic},
@@ -22,43 +22,43 @@ struct Binding<'a> {
 impl<'a> Binding<'a> {
     fn new(metadata: &'a ObjectMeta, role: &'a RoleRef, subjects: Option<&'a Vec<Subject>>) -> Self {
         let subjects = subjects.map(Vec::as_slice).unwrap_or_default();
-        Self { name: name(metadata), namespace: metadata.namespace.as_deref(), role, subjects }
+        Self { name: object_name(metadata), namespace: metadata.namespace.as_deref(), role, subjects }
     }
 }
 
 /// Returns the findings about roles, bindings and access reviews of installed controllers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Rights);
-    let installed: Vec<&Installation<'_>> = installations.iter().filter(|i| i.exists()).collect();
+    let mut findings = Findings::for_topic(Topic::Rights);
+    let installed: Vec<&Installation<'_>> = installations.iter().filter(|i| i.is_installed()).collect();
     if installed.is_empty() {
         return Vec::new();
     }
     let roles = &facts.roles;
-    let unread = [roles.cluster_roles.as_ref().err(), roles.cluster_bindings.as_ref().err()];
-    let unread = unread.into_iter().chain([roles.roles.as_ref().err(), roles.bindings.as_ref().err()]);
+    let unread = [roles.cluster_role_names.as_ref().err(), roles.cluster_role_bindings.as_ref().err()];
+    let unread = unread.into_iter().chain([roles.role_names.as_ref().err(), roles.role_bindings.as_ref().err()]);
     for why in unread.flatten() {
-        findings.unreadable("whether all roles and bindings exist", why);
+        findings.add_unreadable("whether all roles and bindings exist", why);
     }
     let mut unanswered = None;
     for installation in installed {
         let review = facts.reviews.iter().find(|review| review.controller == installation.controller.name);
         // If the reviews grant everything, a missing role is only a warning: the rights may come from other roles.
-        let granted = review.is_some_and(|review| review.denied.as_ref().is_ok_and(Vec::is_empty));
+        let granted = review.is_some_and(|review| review.denied_rights.as_ref().is_ok_and(Vec::is_empty));
         let severity = if granted { Status::Warning } else { Status::Problem };
-        let bound = bindings(&mut findings, facts, installation, severity);
+        let bound = check_bindings(&mut findings, facts, installation, severity);
         let controller = installation.controller.name;
-        match review.map(|review| &review.denied) {
+        match review.map(|review| &review.denied_rights) {
             Some(Ok(denied)) if !denied.is_empty() => {
                 let found = format!("{controller} lacks rights: {}", denied.join(", "));
-                findings.problem(found, remedy(installation));
+                findings.add_problem(found, remedy(installation));
             }
-            Some(Ok(_)) if bound => findings.ok(format!("{controller} has its roles, bindings and main rights")),
+            Some(Ok(_)) if bound => findings.add_ok(format!("{controller} has its roles, bindings and main rights")),
             Some(Ok(_)) | None => {}
             Some(Err(why)) => unanswered = unanswered.or(Some(why)),
         }
     }
     if let Some(why) = unanswered {
-        findings.unreadable("whether the API server grants the rights in the roles", why);
+        findings.add_unreadable("whether the API server grants the rights in the roles", why);
     }
     findings.into_list()
 }
@@ -69,23 +69,23 @@ fn remedy(installation: &Installation<'_>) -> String {
 }
 
 /// Checks all bindings of a controller, and returns whether they are complete.
-fn bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
+fn check_bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
     let roles = &facts.roles;
     let mut fine = true;
-    if let Ok(all) = &roles.cluster_bindings {
+    if let Ok(all) = &roles.cluster_role_bindings {
         let all: Vec<_> = all.iter().map(|b| Binding::new(&b.metadata, &b.role_ref, b.subjects.as_ref())).collect();
-        fine &= one(findings, facts, installation, ("ClusterRoleBinding", severity), &all);
+        fine &= check_binding(findings, facts, installation, ("ClusterRoleBinding", severity), &all);
     }
-    if let Ok(all) = &roles.bindings {
-        let here = all.iter().filter(|b| namespace(&b.metadata) == installation.namespace);
+    if let Ok(all) = &roles.role_bindings {
+        let here = all.iter().filter(|b| object_namespace(&b.metadata) == installation.namespace);
         let all: Vec<_> = here.map(|b| Binding::new(&b.metadata, &b.role_ref, b.subjects.as_ref())).collect();
-        fine &= one(findings, facts, installation, ("RoleBinding", severity), &all);
+        fine &= check_binding(findings, facts, installation, ("RoleBinding", severity), &all);
     }
     fine
 }
 
 /// Checks one kind of binding of a controller, and returns whether the binding and its role exist.
-fn one(
+fn check_binding(
     findings: &mut Findings,
     facts: &Facts,
     installation: &Installation<'_>,
@@ -111,9 +111,9 @@ fn one(
     let exists = match (&*binding.role.kind, binding.namespace) {
         ("Role", Some(place)) => {
             let role = (place.to_owned(), binding.role.name.clone());
-            facts.roles.roles.as_ref().ok().map(|roles| roles.contains(&role))
+            facts.roles.role_names.as_ref().ok().map(|roles| roles.contains(&role))
         }
-        _ => facts.roles.cluster_roles.as_ref().ok().map(|roles| roles.contains(&binding.role.name)),
+        _ => facts.roles.cluster_role_names.as_ref().ok().map(|roles| roles.contains(&binding.role.name)),
     };
     if exists == Some(false) {
         let found = format!(

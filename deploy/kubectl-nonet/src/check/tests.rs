@@ -1,15 +1,15 @@
 //! Tables of facts with the expected findings.
 
-use common::{built_in_flags::Controllers, leader::HOLDER_OF_HOLDS as HOLD};
+use common::{built_in_flags::ControllersFlag, leader::HOLD_IDENTITY as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Stage, check};
+use super::{PlannedOperation, check};
 use crate::{
     controllers,
     facts::{
-        Before, BuiltInFacts, Certificate, Facts, LeaseReading, NamedLease, Read, Review, Roles, Stated, Times,
-        Unreadable,
+        AccessReview, BuiltInFacts, Certificate, ClockTimes, FactError, FactResult, Facts, FirstReading, LeaseReading,
+        NamedLease, RolesAndBindings, StatedControllers,
     },
     finding::{Finding, Status},
 };
@@ -30,8 +30,8 @@ fn parse<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn forbidden<T>() -> Read<T> {
-    Err(Unreadable::Forbidden { verb: "list", resource: "things", namespace: Some("kube-system".to_owned()) })
+fn forbidden<T>() -> FactResult<T> {
+    Err(FactError::Forbidden { verb: "list", resource: "things", namespace: Some("kube-system".to_owned()) })
 }
 
 fn labels(controller: &str, component: &str) -> Value {
@@ -40,7 +40,7 @@ fn labels(controller: &str, component: &str) -> Value {
 
 /// Returns a Lease that was renewed `renewed` seconds ago.
 #[allow(clippy::unnecessary_wraps, reason = "facts are results")]
-fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
+fn lease(holder: &str, renewed: i64) -> FactResult<Option<LeaseReading>> {
     let lease = parse(json!({
         "metadata": {"creationTimestamp": ago(3_600)},
         "spec": {
@@ -48,7 +48,7 @@ fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
             "acquireTime": micro(ago(600)), "renewTime": micro(ago(renewed)),
         },
     }));
-    Ok(Some(LeaseReading { lease, at: now(), before: None }))
+    Ok(Some(LeaseReading { lease, read_at: now(), first_reading: None }))
 }
 
 fn micro(time: Timestamp) -> String {
@@ -76,12 +76,12 @@ impl World {
         };
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
-            search: Ok(()),
-            clocks: Ok(Times { local: now(), server: now() }),
+            cluster_wide_search: Ok(()),
+            clocks: Ok(ClockTimes { local: now(), server: now() }),
             server_version: Ok("v1.36.2".to_owned()),
             deployments: Ok(Vec::new()),
             pods: Ok(Vec::new()),
-            budgets: Ok(vec![parse(json!({
+            disruption_budgets: Ok(vec![parse(json!({
                 "metadata": {"name": "nonet-deployment-controller", "namespace": "kube-system"},
                 "spec": {"selector": {"matchLabels": labels("deployment-controller", "controller")}},
             }))]),
@@ -89,18 +89,18 @@ impl World {
             manager: BuiltInFacts {
                 lease: lease("cp-0_1", 1),
                 pods: Ok(Vec::new()),
-                nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
-                kubeadm: Ok(None),
-                stated: None,
+                control_plane_nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
+                kubeadm_config: Ok(None),
+                stated_controllers: None,
             },
-            second_writers: Ok(Vec::new()),
-            roles: Roles {
-                cluster_roles: Ok(["nonet:deployment-controller".to_owned()].into()),
-                cluster_bindings: Ok(vec![parse(binding("ClusterRole"))]),
-                roles: Ok([("kube-system".to_owned(), "nonet:deployment-controller".to_owned())].into()),
-                bindings: Ok(vec![parse(binding("Role"))]),
+            lease_events: Ok(Vec::new()),
+            roles: RolesAndBindings {
+                cluster_role_names: Ok(["nonet:deployment-controller".to_owned()].into()),
+                cluster_role_bindings: Ok(vec![parse(binding("ClusterRole"))]),
+                role_names: Ok([("kube-system".to_owned(), "nonet:deployment-controller".to_owned())].into()),
+                role_bindings: Ok(vec![parse(binding("Role"))]),
             },
-            reviews: vec![Review { controller: "deployment-controller", denied: Ok(Vec::new()) }],
+            reviews: vec![AccessReview { controller: "deployment-controller", denied_rights: Ok(Vec::new()) }],
             client_certificate: Ok(None),
             serving_certificate: Ok(None),
         };
@@ -150,7 +150,7 @@ impl World {
         self.reading(lease(holder, renewed))
     }
 
-    fn reading(self, reading: Read<Option<LeaseReading>>) -> Self {
+    fn reading(self, reading: FactResult<Option<LeaseReading>>) -> Self {
         self.with(|facts| {
             facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap().reading = reading;
         })
@@ -182,17 +182,17 @@ impl World {
 
     fn kubeadm(self, configuration: &str) -> Self {
         let map = parse(json!({"data": {"ClusterConfiguration": configuration}}));
-        self.with(|facts| facts.manager.kubeadm = Ok(Some(map)))
+        self.with(|facts| facts.manager.kubeadm_config = Ok(Some(map)))
     }
 
-    fn check(&self, stage: Stage) -> Vec<Finding> {
+    fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
         check(&self.0, stage)
     }
 }
 
 /// Asserts that a finding has this status and contains these words, and that no finding is worse.
 #[track_caller]
-fn expect(world: &World, stage: Stage, status: Status, words: &str) {
+fn expect(world: &World, stage: PlannedOperation, status: Status, words: &str) {
     let findings = world.check(stage);
     let worst = findings.iter().map(|finding| finding.status).max().unwrap();
     let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
@@ -202,11 +202,11 @@ fn expect(world: &World, stage: Stage, status: Status, words: &str) {
 #[test]
 fn a_cluster_after_the_hand_over_is_fine() {
     let world = World::handed_over();
-    for finding in world.check(Stage::Running) {
+    for finding in world.check(PlannedOperation::Running) {
         assert!(finding.status <= Status::Info, "{finding:?}");
     }
-    expect(&world, Stage::Running, Status::Info, "kube-controller-manager runs replicaset-controller");
-    expect(&world, Stage::Upgrade, Status::Info, "not installed");
+    expect(&world, PlannedOperation::Running, Status::Info, "kube-controller-manager runs replicaset-controller");
+    expect(&world, PlannedOperation::Upgrade, Status::Info, "not installed");
 }
 
 #[test]
@@ -257,18 +257,28 @@ fn loops_without_exactly_one_writer_are_found() {
             "without leader election it has no Lease",
         ),
         (
-            start().with(|f| f.manager.stated = Some(Stated::Controllers(Controllers::parse(OFF)))),
+            start().with(|f| {
+                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::parse(OFF)))
+            }),
             Info,
             "by --built-in-controllers",
         ),
         (
-            start().with(|f| f.manager.stated = Some(Stated::Controllers(Controllers::default()))),
+            start().with(|f| {
+                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::default()))
+            }),
             Problem,
             "two writers",
         ),
-        (start().with(|f| f.manager.stated = Some(Stated::None)), Problem, "no process runs replicaset-controller"),
         (
-            start().with(|f| f.manager.nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})))),
+            start().with(|f| f.manager.stated_controllers = Some(StatedControllers::NoManager)),
+            Problem,
+            "no process runs replicaset-controller",
+        ),
+        (
+            start().with(|f| {
+                f.manager.control_plane_nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})))
+            }),
             Unknown,
             "control-plane node cp-1",
         ),
@@ -280,7 +290,7 @@ fn loops_without_exactly_one_writer_are_found() {
         (start().kubeadm("controllerManager:\n  extraArgs:\n    controllers: '*,-deployment'"), Info, "not installed"),
         (start().kubeadm("a: ["), Unknown, "kubeadm-config is not YAML"),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -304,9 +314,9 @@ fn installed_controllers_that_are_not_ready_are_found() {
             "installed twice, as a Deployment and as static Pods",
         ),
         (start().with(|f| f.deployments = forbidden()), Unknown, "which Deployments are installed: forbidden"),
-        (start().with(|f| f.search = forbidden()), Unknown, "other namespaces"),
+        (start().with(|f| f.cluster_wide_search = forbidden()), Unknown, "other namespaces"),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -325,7 +335,7 @@ fn leases_without_a_proven_leader_of_nonet_are_found() {
         (start().annotated("nonet/failed", "0.3.0"), Info, "versions that failed on probation: 0.3.0"),
         (start().annotated("nonet/probation", "1m0s"), Info, "is on probation for 1m0s"),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -334,26 +344,26 @@ fn missing_rights_are_found() {
     use Status::{Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
-        (start().with(|f| f.roles.bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
+        (start().with(|f| f.roles.role_bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
         (
-            start().with(|f| (f.roles.bindings, f.reviews[0].denied) = (Ok(vec![]), forbidden())),
+            start().with(|f| (f.roles.role_bindings, f.reviews[0].denied_rights) = (Ok(vec![]), forbidden())),
             Problem,
             "there is no RoleBinding",
         ),
         (
-            start().with(|f| f.roles.cluster_roles.as_mut().unwrap().clear()),
+            start().with(|f| f.roles.cluster_role_names.as_mut().unwrap().clear()),
             Warning,
             "refers to the ClusterRole nonet:deployment-controller, which does not exist",
         ),
         (
-            start().with(|f| f.reviews[0].denied = Ok(vec!["create pods".to_owned()])),
+            start().with(|f| f.reviews[0].denied_rights = Ok(vec!["create pods".to_owned()])),
             Problem,
             "lacks rights: create pods",
         ),
-        (start().with(|f| f.reviews[0].denied = forbidden()), Unknown, "whether the API server grants"),
-        (start().with(|f| f.roles.roles = forbidden()), Unknown, "whether all roles and bindings exist"),
+        (start().with(|f| f.reviews[0].denied_rights = forbidden()), Unknown, "whether the API server grants"),
+        (start().with(|f| f.roles.role_names = forbidden()), Unknown, "whether all roles and bindings exist"),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -363,12 +373,12 @@ fn wrong_clocks_versions_and_certificates_are_found() {
     let start = World::handed_over;
     for (world, status, words) in [
         (
-            start().with(|f| f.clocks = Ok(Times { local: ago(6), server: now() })),
+            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(6), server: now() })),
             Warning,
             "this machine is 6 s behind",
         ),
         (
-            start().with(|f| f.clocks = Ok(Times { local: ago(-31), server: now() })),
+            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(-31), server: now() })),
             Problem,
             "this machine is 31 s ahead of",
         ),
@@ -387,7 +397,7 @@ fn wrong_clocks_versions_and_certificates_are_found() {
             "the certificate of the API server (CN=me) expires in 20 d",
         ),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -419,7 +429,7 @@ fn pods_that_do_not_start_are_found() {
             "finds no node: 0/1 nodes",
         ),
     ] {
-        expect(&world, Stage::Running, status, words);
+        expect(&world, PlannedOperation::Running, status, words);
     }
 }
 
@@ -429,8 +439,8 @@ fn unset_image(facts: &mut Facts) {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "facts are results")]
-fn ending(in_seconds: i64) -> Read<Option<Certificate>> {
-    Ok(Some(Certificate { subject: "CN=me".to_owned(), ends: ago(-in_seconds) }))
+fn ending(in_seconds: i64) -> FactResult<Option<Certificate>> {
+    Ok(Some(Certificate { subject: "CN=me".to_owned(), expires_at: ago(-in_seconds) }))
 }
 
 fn waiting(reason: &str, message: &str) -> Value {
@@ -443,7 +453,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 
 #[test]
 fn each_operation_has_its_requirements() {
-    use Stage::{HandOver, Removal, Upgrade};
+    use PlannedOperation::{HandOver, Removal, Upgrade};
     use Status::{Info, Problem, Warning};
     let start = World::handed_over;
     let held = || start().lease(HOLD, 0).manager("cp-0", &["*"]);
@@ -465,7 +475,7 @@ fn each_operation_has_its_requirements() {
             "has failed on probation",
         ),
         (start().deployment(1, 1), Upgrade, Warning, "has one replica"),
-        (start().with(|f| f.budgets = Ok(vec![])), Upgrade, Warning, "no PodDisruptionBudget"),
+        (start().with(|f| f.disruption_budgets = Ok(vec![])), Upgrade, Warning, "no PodDisruptionBudget"),
         (held(), Removal, Info, "not installed"),
         (held().lease("", 0), Removal, Info, "not installed"),
         (
@@ -493,7 +503,7 @@ fn a_hold_that_ends_soon_is_reported() {
     let world = World::handed_over().manager("cp-0", &["*"]).reading(Ok(Some(reading)));
     expect(
         &world,
-        Stage::HandOver,
+        PlannedOperation::HandOver,
         Status::Warning,
         "programs other than Nonet may take the Lease from the hold in 23 h",
     );
@@ -501,7 +511,7 @@ fn a_hold_that_ends_soon_is_reported() {
 
 #[test]
 fn a_removal_reports_every_leader() {
-    let findings = World::handed_over().check(Stage::Removal);
+    let findings = World::handed_over().check(PlannedOperation::Removal);
     assert_eq!(findings.iter().filter(|finding| finding.status == Status::Problem).count(), 2, "{findings:#?}");
 }
 
@@ -511,8 +521,8 @@ fn a_cluster_without_nonet_is_a_problem_before_a_hand_over() {
         facts.deployments = Ok(vec![]);
         facts.pods = Ok(vec![]);
     });
-    expect(&world, Stage::Running, Status::Info, "everything is left to kube-controller-manager");
-    expect(&world, Stage::HandOver, Status::Problem, "Nonet is not installed");
+    expect(&world, PlannedOperation::Running, Status::Info, "everything is left to kube-controller-manager");
+    expect(&world, PlannedOperation::HandOver, Status::Problem, "Nonet is not installed");
 }
 
 #[test]
@@ -527,9 +537,9 @@ fn two_readings_distinguish_a_wrong_clock_from_a_dead_leader() {
         (7, 9, Status::Info, "not installed"),
     ] {
         let mut reading = lease("a_1", renewed).unwrap().unwrap();
-        reading.before = Some(Before { renewed: Some(ago(before)), at: ago(3) });
+        reading.first_reading = Some(FirstReading { renew_time: Some(ago(before)), read_at: ago(3) });
         let world = World::handed_over().reading(Ok(Some(reading)));
-        let findings = world.check(Stage::Running);
+        let findings = world.check(PlannedOperation::Running);
         let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
         assert!(found, "{words:?} is not in {findings:#?}");
     }
@@ -542,12 +552,12 @@ fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
             shop/web",
         "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
     }));
-    let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event]));
-    expect(&world, Stage::Running, Status::Problem, "has found a second writer: status of shop/web");
+    let world = World::handed_over().with(|facts| facts.lease_events = Ok(vec![event]));
+    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer: status of shop/web");
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T13:00:00Z");
-    expect(&world, Stage::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
+    expect(&world, PlannedOperation::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T11:00:00Z");
-    expect(&world, Stage::Running, Status::Problem, "has found a second writer");
+    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer");
     let event = |reason: &str, minute: u32| {
         parse(json!({
             "metadata": {"name": reason, "namespace": "kube-system"}, "reason": reason, "message": "so it is",
@@ -556,10 +566,10 @@ fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
         }))
     };
     let both = |found, gone| Ok(vec![event("SecondWriterGone", gone), event("SecondWriterFound", found)]);
-    let world = World::handed_over().with(|facts| facts.second_writers = both(52, 55));
-    expect(&world, Stage::Running, Status::Info, "sees no sign of it any more");
-    let world = World::handed_over().with(|facts| facts.second_writers = both(57, 55));
-    expect(&world, Stage::Running, Status::Problem, "has found a second writer");
-    let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event("SecondWriterFound", 40)]));
-    expect(&world, Stage::Running, Status::Info, "the current leader sees no sign of it");
+    let world = World::handed_over().with(|facts| facts.lease_events = both(52, 55));
+    expect(&world, PlannedOperation::Running, Status::Info, "sees no sign of it any more");
+    let world = World::handed_over().with(|facts| facts.lease_events = both(57, 55));
+    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer");
+    let world = World::handed_over().with(|facts| facts.lease_events = Ok(vec![event("SecondWriterFound", 40)]));
+    expect(&world, PlannedOperation::Running, Status::Info, "the current leader sees no sign of it");
 }

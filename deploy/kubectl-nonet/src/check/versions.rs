@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use common::leader::probation::VERSION;
+use common::leader::probation::VERSION_ANNOTATION;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{
-    Stage,
-    installation::{Installation, name},
-    needed,
+    PlannedOperation,
+    installation::{Installation, object_name},
+    status_of_unmet_requirement,
 };
 use crate::{
     facts::Facts,
@@ -19,59 +19,63 @@ use crate::{
 const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 
 /// Compares the versions of Kubernetes with the supported versions, and the replicas of each controller with each other.
-pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Versions);
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
+    let mut findings = Findings::for_topic(Topic::Versions);
     match &facts.server_version {
-        Err(why) => findings.unreadable("the version of the API server", why),
-        Ok(version) => kubernetes(&mut findings, "the API server", version, Status::Problem),
+        Err(why) => findings.add_unreadable("the version of the API server", why),
+        Ok(version) => check_kubernetes_version(&mut findings, "the API server", version, Status::Problem),
     }
-    let managers: BTreeSet<&str> = facts.manager.pods.iter().flatten().filter_map(|pod| tag(image(pod)?)).collect();
+    let managers: BTreeSet<&str> =
+        facts.manager.pods.iter().flatten().filter_map(|pod| image_tag(image(pod)?)).collect();
     for version in &managers {
-        kubernetes(&mut findings, "kube-controller-manager", version, Status::Warning);
+        check_kubernetes_version(&mut findings, "kube-controller-manager", version, Status::Warning);
     }
     if managers.len() > 1 {
-        findings
-            .info("kube-controller-manager runs in several versions: an upgrade of the control plane is in progress");
+        findings.add_info(
+            "kube-controller-manager runs in several versions: an upgrade of the control plane is in progress",
+        );
     }
-    for installation in installations.iter().filter(|installation| installation.exists()) {
-        replicas(&mut findings, installation, stage);
+    for installation in installations.iter().filter(|installation| installation.is_installed()) {
+        check_replica_images(&mut findings, installation, stage);
     }
     findings.into_list()
 }
 
-fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Status) {
+fn check_kubernetes_version(findings: &mut Findings, what: &str, version: &str, otherwise: Status) {
     let (first, last) = (SUPPORTED.start(), SUPPORTED.end());
-    match minor(version) {
-        Some((1, minor)) if SUPPORTED.contains(&minor) => findings.ok(format!("{what} is {version}")),
+    match parse_major_and_minor(version) {
+        Some((1, minor)) if SUPPORTED.contains(&minor) => findings.add_ok(format!("{what} is {version}")),
         Some(_) => {
             let found = format!("{what} is {version}; Nonet works with 1.{first} to 1.{last}");
             findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/upgrading.md, Versions");
         }
         None => {
             let found = format!("cannot tell the version of {what}: {version:?} is not a version of Kubernetes");
-            findings.unknown(found, "kubectl version");
+            findings.add_unknown(found, "kubectl version");
         }
     }
 }
 
 /// Parses the major and the minor number of a version such as `v1.36.2`.
-fn minor(version: &str) -> Option<(u32, u32)> {
+fn parse_major_and_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.strip_prefix('v')?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// Checks that all replicas of a controller have the same image.
-fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+fn check_replica_images(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
     let images: BTreeSet<&str> = installation.candidates().filter_map(image).collect();
     let controller = installation.controller.name;
     if images.len() > 1 {
         let all = images.iter().copied().collect::<Vec<_>>().join(", ");
-        let names: Vec<&str> = installation.candidates().map(|pod| name(&pod.metadata)).collect();
+        let names: Vec<&str> = installation.candidates().map(|pod| object_name(&pod.metadata)).collect();
         let found = format!("{controller} runs in {} versions ({all}): a rollout is in progress", images.len());
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
-        findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
-    } else if let Some(version) = installation.annotation(VERSION).filter(|_| installation.election.is_led()) {
-        findings.ok(format!("the leader of {controller} is {version}"));
+        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Info), found, remedy);
+    } else if let Some(version) =
+        installation.lease_annotation(VERSION_ANNOTATION).filter(|_| installation.election.is_led())
+    {
+        findings.add_ok(format!("the leader of {controller} is {version}"));
     }
 }
 
@@ -80,7 +84,7 @@ fn image(pod: &Pod) -> Option<&str> {
 }
 
 /// Returns the tag of an image, without the digest. The port of a registry is no tag.
-pub(super) fn tag(image: &str) -> Option<&str> {
+pub(super) fn image_tag(image: &str) -> Option<&str> {
     let image = image.split_once('@').map_or(image, |(image, _)| image);
     let last = image.rsplit_once('/').map_or(image, |(_, last)| last);
     last.split_once(':').map(|(_, tag)| tag)

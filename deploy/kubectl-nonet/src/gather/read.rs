@@ -10,12 +10,12 @@ use kube::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    connection::{Connection, described},
-    facts::{Read, Unreadable},
+    connection::{Connection, format_error_with_causes},
+    facts::{FactError, FactResult},
 };
 
 /// Maximum number of objects in one page of a list.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// A kind of objects that [`Connection`] can get and list.
 pub(crate) trait Readable: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
@@ -34,11 +34,14 @@ impl Connection {
     ///
     /// # Errors
     /// If the server does not answer, or does not accept the credentials.
-    pub(super) async fn version(&self) -> Result<(Read<String>, Option<String>), Unreadable> {
+    pub(super) async fn server_version(&self) -> Result<(FactResult<String>, Option<String>), FactError> {
         let request = "GET /version".to_owned();
-        let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
+        let failed = |why: String| FactError::RequestFailed { request: request.clone(), why };
         let query = Request::get("/version").body(Body::empty()).map_err(|why| failed(why.to_string()))?;
-        let answer = self.in_time(self.client.send(query), &request).await?.map_err(|why| failed(described(&why)))?;
+        let answer = self
+            .with_timeout(self.client.send(query), &request)
+            .await?
+            .map_err(|why| failed(format_error_with_causes(&why)))?;
         let date = answer.headers().get(header::DATE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match answer.status() {
             StatusCode::OK => {}
@@ -47,27 +50,35 @@ impl Connection {
             }
             status => return Ok((Err(failed(format!("the server answers {status}"))), date)),
         }
-        let text = answer.into_body().collect_bytes().await.map_err(|why| failed(described(&why)))?;
+        let text = answer.into_body().collect_bytes().await.map_err(|why| failed(format_error_with_causes(&why)))?;
         let version = serde_json::from_slice::<Version>(&text).map(|version| version.git);
         Ok((version.map_err(|why| failed(why.to_string())), date))
     }
 
     /// Reads one object; `None` if it does not exist.
-    pub(super) async fn get<K: Readable>(&self, namespace: Option<&str>, name: &str) -> Read<Option<K>> {
+    pub(super) async fn get<K: Readable>(&self, namespace: Option<&str>, name: &str) -> FactResult<Option<K>> {
         let path = K::url_path(&(), namespace);
         let query = kube::core::Request::new(&path).get(name, &GetParams::default());
         self.read::<K, K>("get", namespace, format!("GET {path}/{name}"), query).await
     }
 
     /// Lists the objects that match the selectors, page by page.
-    pub(super) async fn list<K: Readable>(&self, namespace: Option<&str>, labels: &str, fields: &str) -> Read<Vec<K>> {
+    pub(super) async fn list<K: Readable>(
+        &self,
+        namespace: Option<&str>,
+        labels: &str,
+        fields: &str,
+    ) -> FactResult<Vec<K>> {
         let path = K::url_path(&(), namespace);
-        let mut params = ListParams::default().labels(labels).fields(fields).limit(PAGE);
+        let mut params = ListParams::default().labels(labels).fields(fields).limit(PAGE_SIZE);
         let mut items = Vec::new();
         loop {
             let (request, query) = (format!("GET {path}"), kube::core::Request::new(&path).list(&params));
             let Some(page) = self.read::<K, List<K>>("list", namespace, request.clone(), query).await? else {
-                return Err(Unreadable::Failed { request, why: "the server does not serve this resource".to_owned() });
+                return Err(FactError::RequestFailed {
+                    request,
+                    why: "the server does not serve this resource".to_owned(),
+                });
             };
             items.extend(page.items);
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
@@ -78,20 +89,20 @@ impl Connection {
     }
 
     /// Sends a `SubjectAccessReview`, the only request that is a POST.
-    pub(super) async fn review(&self, review: &serde_json::Value) -> Read<serde_json::Value> {
+    pub(super) async fn review_access(&self, review: &serde_json::Value) -> FactResult<serde_json::Value> {
         const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let request = format!("POST {PATH}");
-        let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
+        let failed = |why: String| FactError::RequestFailed { request: request.clone(), why };
         let query = Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
         let query = query.body(review.to_string().into_bytes()).map_err(|why| failed(why.to_string()))?;
-        let answer = self.in_time(self.client.request(query), &request).await?;
+        let answer = self.with_timeout(self.client.request(query), &request).await?;
         answer.map_err(|why| match why {
-            Error::Api(status) if status.code == 403 => Unreadable::Forbidden {
+            Error::Api(status) if status.code == 403 => FactError::Forbidden {
                 verb: "create",
                 resource: "subjectaccessreviews.authorization.k8s.io",
                 namespace: None,
             },
-            why => failed(described(&why)),
+            why => failed(format_error_with_causes(&why)),
         })
     }
 
@@ -102,22 +113,22 @@ impl Connection {
         namespace: Option<&str>,
         request: String,
         query: Result<Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Read<Option<T>> {
-        let failed = |why: String| Unreadable::Failed { request: request.clone(), why };
+    ) -> FactResult<Option<T>> {
+        let failed = |why: String| FactError::RequestFailed { request: request.clone(), why };
         let query = query.map_err(|why| failed(why.to_string()))?;
-        match self.in_time(self.client.request(query), &request).await? {
+        match self.with_timeout(self.client.request(query), &request).await? {
             Ok(answer) => Ok(Some(answer)),
             Err(Error::Api(status)) if status.code == 404 => Ok(None),
             Err(Error::Api(status)) if status.code == 403 => {
                 let (resource, namespace) = (resource::<K>(), namespace.map(str::to_owned));
-                Err(Unreadable::Forbidden { verb, resource, namespace })
+                Err(FactError::Forbidden { verb, resource, namespace })
             }
-            Err(why) => Err(failed(described(&why))),
+            Err(why) => Err(failed(format_error_with_causes(&why))),
         }
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = T>, request: &str) -> Read<T> {
-        tokio::time::timeout(self.timeout, answer).await.map_err(|_| Unreadable::Failed {
+    async fn with_timeout<T>(&self, answer: impl Future<Output = T>, request: &str) -> FactResult<T> {
+        tokio::time::timeout(self.timeout, answer).await.map_err(|_| FactError::RequestFailed {
             request: request.to_owned(),
             why: format!("no answer within {}", common::duration::format(self.timeout)),
         })

@@ -5,27 +5,34 @@ use std::collections::BTreeSet;
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::AT_ONCE;
+use super::MAX_CONCURRENT_REQUESTS;
 use crate::{
     connection::Connection,
     controllers::{self, Controller},
-    facts::{Read, Review},
+    facts::{AccessReview, FactResult},
 };
 
 /// Reviews the rights of each installed controller. `installed` contains names and namespaces of controllers.
-pub(super) async fn ask(connection: &Connection, installed: BTreeSet<(&str, &str)>) -> Vec<Review> {
+pub(super) async fn review_installed_controllers(
+    connection: &Connection,
+    installed: BTreeSet<(&str, &str)>,
+) -> Vec<AccessReview> {
     let mut reviews = Vec::new();
     for (name, namespace) in installed {
         if let Some(controller) = controllers::ALL.iter().find(|controller| controller.name == name) {
-            let denied = ask_for(connection, controller, namespace).await;
-            reviews.push(Review { controller: controller.name, denied });
+            let denied = review_controller(connection, controller, namespace).await;
+            reviews.push(AccessReview { controller: controller.name, denied_rights: denied });
         }
     }
     reviews
 }
 
 /// Returns the rights that the ServiceAccount of a controller lacks.
-async fn ask_for(connection: &Connection, controller: &Controller, namespace: &str) -> Read<Vec<String>> {
+async fn review_controller(
+    connection: &Connection,
+    controller: &Controller,
+    namespace: &str,
+) -> FactResult<Vec<String>> {
     let mut rights: Vec<(String, Value)> = Vec::new();
     for right in controller.rights {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
@@ -46,9 +53,10 @@ async fn ask_for(connection: &Connection, controller: &Controller, namespace: &s
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": user, "groups": ["system:authenticated"], "resourceAttributes": attributes},
         });
-        let answer = connection.review(&review).await?;
+        let answer = connection.review_access(&review).await?;
         Ok((answer["status"]["allowed"] != true).then_some(shown))
     });
-    let answers: Vec<Read<Option<String>>> = stream::iter(answers).buffered(AT_ONCE).collect().await;
-    Ok(answers.into_iter().collect::<Read<Vec<_>>>()?.into_iter().flatten().collect())
+    let answers: Vec<FactResult<Option<String>>> =
+        stream::iter(answers).buffered(MAX_CONCURRENT_REQUESTS).collect().await;
+    Ok(answers.into_iter().collect::<FactResult<Vec<_>>>()?.into_iter().flatten().collect())
 }

@@ -3,15 +3,16 @@ use std::{cell::Cell, cmp::Ordering};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::by_revision;
-use crate::{objects::REVISION, world::World};
+use super::sorted_by_revision;
+use crate::{objects::REVISION, world::DeploymentBuilder};
 
-fn world(limit: i64, olds: &[(&str, i64)]) -> World {
-    let mut world = World::new(3);
+fn world(limit: i64, olds: &[(&str, i64)]) -> DeploymentBuilder {
+    let mut world = DeploymentBuilder::new(3);
     for (revision, size) in olds {
-        world = world.set(&format!("r{revision}"), *size, *size).annotate(REVISION, revision);
+        world = world.with_set(&format!("r{revision}"), *size, *size).with_annotation(REVISION, revision);
     }
-    world = world.set("new", 3, 3).annotate(REVISION, "99").current("new").complete();
+    world =
+        world.with_set("new", 3, 3).with_annotation(REVISION, "99").with_current_template("new").with_complete_status();
     world.spec["revisionHistoryLimit"] = json!(limit);
     world.annotations = json!({REVISION: "99"});
     // The history is also cleaned during a pause, when old ReplicaSets may have Pods.
@@ -30,11 +31,11 @@ fn old_idle_sets_beyond_the_limit_are_deleted() {
         (1, vec![("x", 0), ("3", 0)], vec!["rx"]),
         (i64::from(i32::MAX), vec![("1", 0)], vec![]),
     ] {
-        assert_eq!(world(limit, &olds).plan().deleted(), want, "{limit} {olds:?}");
+        assert_eq!(world(limit, &olds).plan().deleted_sets(), want, "{limit} {olds:?}");
     }
     let mut unlimited = world(0, &[("1", 0)]);
     unlimited.spec["revisionHistoryLimit"] = json!(null);
-    assert!(unlimited.plan().deleted().is_empty());
+    assert!(unlimited.plan().deleted_sets().is_empty());
 }
 
 /// DEPLOYMENT-51.
@@ -43,10 +44,10 @@ fn busy_sets_and_sets_being_deleted_stay() {
     let mut busy = world(0, &[("1", 0), ("2", 0), ("3", 0)]);
     busy.sets[0]["status"]["replicas"] = json!(1);
     busy.sets[1]["metadata"]["generation"] = json!(9);
-    assert_eq!(busy.plan().deleted(), ["r3"]);
+    assert_eq!(busy.plan().deleted_sets(), ["r3"]);
     let mut going = world(1, &[("1", 0), ("2", 0)]);
     going.sets[0]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
-    assert!(going.plan().deleted().is_empty(), "a ReplicaSet that is being deleted does not count");
+    assert!(going.plan().deleted_sets().is_empty(), "a ReplicaSet that is being deleted does not count");
 }
 
 /// DEPLOYMENT-52.
@@ -54,9 +55,9 @@ fn busy_sets_and_sets_being_deleted_stay() {
 fn the_history_is_cleaned_after_the_rollout() {
     let mut rolling = world(0, &[("1", 0)]);
     rolling.spec["paused"] = json!(false);
-    assert_eq!(rolling.plan().deleted(), ["r1"]);
+    assert_eq!(rolling.plan().deleted_sets(), ["r1"]);
     rolling.status["availableReplicas"] = json!(2);
-    assert!(rolling.plan().deleted().is_empty());
+    assert!(rolling.plan().deleted_sets().is_empty());
 }
 thread_local! {
     static COMPARISONS: Cell<usize> = const { Cell::new(0) };
@@ -82,7 +83,7 @@ impl Ord for Age {
 type Item = (usize, Option<i64>);
 
 fn sorted(items: Vec<Item>) -> Vec<Item> {
-    by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
+    sorted_by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
 }
 
 /// Reference implementation in quadratic time: inserts each item behind the last item that has to come before it.

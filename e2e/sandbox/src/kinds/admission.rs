@@ -8,16 +8,16 @@ use super::{
     canonical::canonicalize,
     schema, selectors,
     table::{age, name, name_and_created, or},
-    value::{default_to, each, list, object, text, within, yes},
+    value::{for_each_object, insert_default, list, object, text, update_object, yes},
 };
 
 /// `mutatingwebhookconfigurations`.
 pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.MutatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.MutatingWebhookConfiguration", hooks);
-        each(object(hooks), "webhooks", |hook| {
+        for_each_object(object(hooks), "webhooks", |hook| {
             default_webhook(hook);
-            default_to(hook, "reinvocationPolicy", "Never");
+            insert_default(hook, "reinvocationPolicy", "Never");
         });
     },
     unconditional_update: false,
@@ -28,7 +28,7 @@ pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistratio
 pub(super) const VALIDATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.ValidatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.ValidatingWebhookConfiguration", hooks);
-        each(object(hooks), "webhooks", default_webhook);
+        for_each_object(object(hooks), "webhooks", default_webhook);
     },
     unconditional_update: false,
     row: |hooks, now| vec![name(hooks), list(&hooks["webhooks"]).len().into(), age(hooks, now)],
@@ -38,7 +38,7 @@ pub(super) const VALIDATING_WEBHOOKS: Behaviour = behaviour!("admissionregistrat
 pub(super) const MUTATING_POLICY: Behaviour = behaviour!("admissionregistration.MutatingAdmissionPolicy", counted,
     default: |policy| {
         canonicalize("admissionregistration.MutatingAdmissionPolicy", policy);
-        within(object(policy), "spec", default_policy);
+        update_object(object(policy), "spec", default_policy);
     },
     unconditional_update: false,
     row: |policy, now| policy_row(policy, "mutations", now),
@@ -48,7 +48,7 @@ pub(super) const MUTATING_POLICY: Behaviour = behaviour!("admissionregistration.
 pub(super) const VALIDATING_POLICY: Behaviour = behaviour!("admissionregistration.ValidatingAdmissionPolicy", counted,
     default: |policy| {
         canonicalize("admissionregistration.ValidatingAdmissionPolicy", policy);
-        within(object(policy), "spec", default_policy);
+        update_object(object(policy), "spec", default_policy);
     },
     unconditional_update: false,
     row: |policy, now| policy_row(policy, "validations", now),
@@ -58,7 +58,7 @@ pub(super) const VALIDATING_POLICY: Behaviour = behaviour!("admissionregistratio
 pub(super) const MUTATING_BINDING: Behaviour = behaviour!("admissionregistration.MutatingAdmissionPolicyBinding", counted,
     default: |binding| {
         canonicalize("admissionregistration.MutatingAdmissionPolicyBinding", binding);
-        within(object(binding), "spec", |spec| within(spec, "matchResources", default_match));
+        update_object(object(binding), "spec", |spec| update_object(spec, "matchResources", default_match));
     },
     unconditional_update: false,
     row: binding_row,
@@ -68,7 +68,7 @@ pub(super) const MUTATING_BINDING: Behaviour = behaviour!("admissionregistration
 pub(super) const VALIDATING_BINDING: Behaviour = behaviour!("admissionregistration.ValidatingAdmissionPolicyBinding", counted,
     default: |binding| {
         canonicalize("admissionregistration.ValidatingAdmissionPolicyBinding", binding);
-        within(object(binding), "spec", |spec| within(spec, "matchResources", default_match));
+        update_object(object(binding), "spec", |spec| update_object(spec, "matchResources", default_match));
     },
     unconditional_update: false,
     row: binding_row,
@@ -89,51 +89,53 @@ pub(super) const DEFINITION: Behaviour = behaviour!("apiextensions.CustomResourc
 pub(super) const API_SERVICE: Behaviour = behaviour!("apiregistration.APIService", plain,
     default: |service| {
         canonicalize("apiregistration.APIService", service);
-        within(object(service), "spec", |spec| within(spec, "service", |service| default_to(service, "port", 443)));
+        update_object(object(service), "spec", |spec| update_object(spec, "service", |service| insert_default(service, "port", 443)));
     },
     unconditional_update: false,
     row: api_service_row,
 );
 
 fn default_match(resources: &mut Map<String, Value>) {
-    default_to(resources, "matchPolicy", "Equivalent");
-    default_to(resources, "namespaceSelector", json!({}));
-    default_to(resources, "objectSelector", json!({}));
+    insert_default(resources, "matchPolicy", "Equivalent");
+    insert_default(resources, "namespaceSelector", json!({}));
+    insert_default(resources, "objectSelector", json!({}));
     for field in ["resourceRules", "excludeResourceRules"] {
-        each(resources, field, |rule| default_to(rule, "scope", "*"));
+        for_each_object(resources, field, |rule| insert_default(rule, "scope", "*"));
     }
 }
 
 fn default_webhook(hook: &mut Map<String, Value>) {
-    default_to(hook, "failurePolicy", "Fail");
-    default_to(hook, "matchPolicy", "Equivalent");
-    default_to(hook, "namespaceSelector", json!({}));
-    default_to(hook, "objectSelector", json!({}));
-    default_to(hook, "timeoutSeconds", 10);
-    each(hook, "rules", |rule| default_to(rule, "scope", "*"));
-    within(hook, "clientConfig", |config| within(config, "service", |service| default_to(service, "port", 443)));
+    insert_default(hook, "failurePolicy", "Fail");
+    insert_default(hook, "matchPolicy", "Equivalent");
+    insert_default(hook, "namespaceSelector", json!({}));
+    insert_default(hook, "objectSelector", json!({}));
+    insert_default(hook, "timeoutSeconds", 10);
+    for_each_object(hook, "rules", |rule| insert_default(rule, "scope", "*"));
+    update_object(hook, "clientConfig", |config| {
+        update_object(config, "service", |service| insert_default(service, "port", 443))
+    });
 }
 
 fn default_policy(spec: &mut Map<String, Value>) {
-    default_to(spec, "failurePolicy", "Fail");
-    within(spec, "matchConstraints", default_match);
+    insert_default(spec, "failurePolicy", "Fail");
+    update_object(spec, "matchConstraints", default_match);
 }
 
 fn default_definition(definition: &mut Value) {
     canonicalize("apiextensions.CustomResourceDefinition", definition);
-    within(object(definition), "spec", |spec| {
-        within(spec, "names", |names| {
+    update_object(object(definition), "spec", |spec| {
+        update_object(spec, "names", |names| {
             let kind = names.get("kind").map(text).unwrap_or_default().to_owned();
-            default_to(names, "singular", kind.to_lowercase());
+            insert_default(names, "singular", kind.to_lowercase());
             if !kind.is_empty() {
-                default_to(names, "listKind", format!("{kind}List"));
+                insert_default(names, "listKind", format!("{kind}List"));
             }
         });
-        default_to(spec, "conversion", json!({"strategy": "None"}));
-        within(spec, "conversion", |conversion| {
-            within(conversion, "webhook", |hook| {
-                within(hook, "clientConfig", |config| {
-                    within(config, "service", |service| default_to(service, "port", 443));
+        insert_default(spec, "conversion", json!({"strategy": "None"}));
+        update_object(spec, "conversion", |conversion| {
+            update_object(conversion, "webhook", |hook| {
+                update_object(hook, "clientConfig", |config| {
+                    update_object(config, "service", |service| insert_default(service, "port", 443));
                 });
             });
         });

@@ -13,7 +13,7 @@ use super::{
     quantity::Quantity,
     selectors, strategy, syntax,
     table::{age, name},
-    value::{child, default_to, entries, list, object, take, text, within},
+    value::{child, entries, insert_default, list, object, take, text, update_object},
 };
 
 /// `persistentvolumeclaims`.
@@ -54,9 +54,9 @@ const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "Rea
 /// Defaults a claim, on its own or in a template.
 pub(super) fn default_fields(claim: &mut Value) {
     let map = object(claim);
-    within(map, "spec", pod_defaults::claim_spec);
+    update_object(map, "spec", pod_defaults::claim_spec);
     if let Value::Object(status) = map.entry("status").or_insert_with(|| json!({})) {
-        default_to(status, "phase", "Pending");
+        insert_default(status, "phase", "Pending");
     }
 }
 
@@ -220,14 +220,14 @@ fn validate_claim_status(new: &Value, _: &Value) -> Vec<FieldError> {
 fn default_volume(volume: &mut Value) {
     canonicalize("core.PersistentVolume", volume);
     let map = object(volume);
-    within(map, "spec", |spec| {
-        default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
-        default_to(spec, "volumeMode", "Filesystem");
-        within(spec, "hostPath", |host_path| default_to(host_path, "type", ""));
-        pod_defaults::persistent_sources(spec);
+    update_object(map, "spec", |spec| {
+        insert_default(spec, "persistentVolumeReclaimPolicy", "Retain");
+        insert_default(spec, "volumeMode", "Filesystem");
+        update_object(spec, "hostPath", |host_path| insert_default(host_path, "type", ""));
+        pod_defaults::apply_volume_source_defaults(spec);
     });
     if let Value::Object(status) = map.entry("status").or_insert_with(|| json!({})) {
-        default_to(status, "phase", "Pending");
+        insert_default(status, "phase", "Pending");
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     errors::{Errors, Path},
     resources, syntax,
     table::{age, name, name_and_created},
-    value::{default_to, each, entries, object, size, text, within, yes},
+    value::{entries, for_each_object, insert_default, object, size, text, update_object, yes},
 };
 
 /// `configmaps`.
@@ -124,7 +124,7 @@ fn default_secret(secret: &mut Value) {
             data.insert(key, STANDARD.encode(text(&value)).into());
         }
     }
-    default_to(map, "type", "Opaque");
+    insert_default(map, "type", "Opaque");
 }
 
 fn validate_secret(secret: &Value) -> Errors {
@@ -178,13 +178,13 @@ fn validate_secret(secret: &Value) -> Errors {
 
 /// Of the Secrets of an account only the names are kept.
 fn keep_names(account: &mut Value) {
-    each(object(account), "secrets", |secret| secret.retain(|field, _| field == "name"));
+    for_each_object(object(account), "secrets", |secret| secret.retain(|field, _| field == "name"));
 }
 
 fn default_limit_range(range: &mut Value) {
     canonicalize("core.LimitRange", range);
-    within(object(range), "spec", |spec| {
-        each(spec, "limits", |item| {
+    update_object(object(range), "spec", |spec| {
+        for_each_object(spec, "limits", |item| {
             if item.get("type").map(text) != Some("Container") {
                 return;
             }

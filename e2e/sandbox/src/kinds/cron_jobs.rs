@@ -10,7 +10,7 @@ use super::{
     errors::{Errors, Path},
     job_validation, jobs, schedules, selectors,
     table::{age, containers, name, since},
-    value::{default_to, list, object, text, within, yes},
+    value::{insert_default, list, object, text, update_object, yes},
     workloads,
 };
 
@@ -24,12 +24,12 @@ pub(super) const CRON_JOB: Behaviour = behaviour!("batch.CronJob", counted,
 
 fn default(cron: &mut Value) {
     canonicalize("batch.CronJob", cron);
-    within(object(cron), "spec", |spec| {
-        within(spec, "jobTemplate", |template| within(template, "spec", jobs::default_shared));
-        default_to(spec, "concurrencyPolicy", "Allow");
-        default_to(spec, "suspend", false);
-        default_to(spec, "successfulJobsHistoryLimit", 3);
-        default_to(spec, "failedJobsHistoryLimit", 1);
+    update_object(object(cron), "spec", |spec| {
+        update_object(spec, "jobTemplate", |template| update_object(template, "spec", jobs::default_shared));
+        insert_default(spec, "concurrencyPolicy", "Allow");
+        insert_default(spec, "suspend", false);
+        insert_default(spec, "successfulJobsHistoryLimit", 3);
+        insert_default(spec, "failedJobsHistoryLimit", 1);
     });
 }
 

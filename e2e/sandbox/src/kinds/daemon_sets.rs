@@ -11,7 +11,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, pod_spec, selectors, strategy,
     table::{age, containers, name},
-    value::{child, default_to, int, object, take, text, within},
+    value::{child, insert_default, int, object, take, text, update_object},
     workloads::{self, Words},
 };
 
@@ -49,19 +49,19 @@ fn set_template_generation(set: &mut Value, generation: i64) {
 
 fn default(set: &mut Value) {
     canonicalize("apps.DaemonSet", set);
-    within(object(set), "spec", |spec| {
-        within(spec, "template", pod_defaults::template);
-        within(spec, "updateStrategy", |update| {
-            default_to(update, "type", "RollingUpdate");
+    update_object(object(set), "spec", |spec| {
+        update_object(spec, "template", pod_defaults::template);
+        update_object(spec, "updateStrategy", |update| {
+            insert_default(update, "type", "RollingUpdate");
             if update.get("type").map(text) == Some("RollingUpdate") {
-                default_to(update, "rollingUpdate", json!({}));
-                within(update, "rollingUpdate", |rolling| {
-                    default_to(rolling, "maxUnavailable", 1);
-                    default_to(rolling, "maxSurge", 0);
+                insert_default(update, "rollingUpdate", json!({}));
+                update_object(update, "rollingUpdate", |rolling| {
+                    insert_default(rolling, "maxUnavailable", 1);
+                    insert_default(rolling, "maxSurge", 0);
                 });
             }
         });
-        default_to(spec, "revisionHistoryLimit", 10);
+        insert_default(spec, "revisionHistoryLimit", 10);
     });
 }
 

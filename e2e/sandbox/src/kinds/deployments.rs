@@ -11,7 +11,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, selectors, strategy,
     table::{age, containers, name},
-    value::{child, default_to, int, object, take, text, within},
+    value::{child, insert_default, int, object, take, text, update_object},
     workloads::{self, Words},
 };
 
@@ -30,21 +30,21 @@ const WORDS: Words = Words { empty: "deployment", deadline: "ReplicaSet", unusab
 
 fn default(deployment: &mut Value) {
     canonicalize("apps.Deployment", deployment);
-    within(object(deployment), "spec", |spec| {
-        within(spec, "template", pod_defaults::template);
-        default_to(spec, "replicas", 1);
-        within(spec, "strategy", |strategy| {
-            default_to(strategy, "type", "RollingUpdate");
+    update_object(object(deployment), "spec", |spec| {
+        update_object(spec, "template", pod_defaults::template);
+        insert_default(spec, "replicas", 1);
+        update_object(spec, "strategy", |strategy| {
+            insert_default(strategy, "type", "RollingUpdate");
             if strategy.get("type").map(text) == Some("RollingUpdate") {
-                default_to(strategy, "rollingUpdate", json!({}));
-                within(strategy, "rollingUpdate", |rolling| {
-                    default_to(rolling, "maxUnavailable", "25%");
-                    default_to(rolling, "maxSurge", "25%");
+                insert_default(strategy, "rollingUpdate", json!({}));
+                update_object(strategy, "rollingUpdate", |rolling| {
+                    insert_default(rolling, "maxUnavailable", "25%");
+                    insert_default(rolling, "maxSurge", "25%");
                 });
             }
         });
-        default_to(spec, "revisionHistoryLimit", 10);
-        default_to(spec, "progressDeadlineSeconds", 600);
+        insert_default(spec, "revisionHistoryLimit", 10);
+        insert_default(spec, "progressDeadlineSeconds", 600);
     });
 }
 

@@ -9,7 +9,7 @@ use super::{
     canonical::{canonicalize, parse_time},
     job_status, job_validation, pod_defaults, selectors, strategy,
     table::{age, containers, duration, name},
-    value::{child, default_to, each, int, list, object, text, within, yes},
+    value::{child, for_each_object, insert_default, int, list, object, text, update_object, yes},
 };
 
 /// `jobs`.
@@ -31,10 +31,10 @@ pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io
 
 /// Defaults of a Job's spec that apply in `CronJobs` too.
 pub(super) fn default_shared(spec: &mut Map<String, Value>) {
-    within(spec, "template", pod_defaults::template);
-    within(spec, "podFailurePolicy", |policy| {
-        each(policy, "rules", |rule| {
-            each(rule, "onPodConditions", |pattern| {
+    update_object(spec, "template", pod_defaults::template);
+    update_object(spec, "podFailurePolicy", |policy| {
+        for_each_object(policy, "rules", |rule| {
+            for_each_object(rule, "onPodConditions", |pattern| {
                 // The field is always written, so that nothing reads as empty here.
                 if pattern.get("status").is_none_or(|status| status == "") {
                     pattern.insert("status".to_owned(), "True".into());
@@ -46,24 +46,24 @@ pub(super) fn default_shared(spec: &mut Map<String, Value>) {
 
 fn default(job: &mut Value) {
     canonicalize("batch.Job", job);
-    within(object(job), "spec", |spec| {
+    update_object(object(job), "spec", |spec| {
         default_shared(spec);
         if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
-            default_to(spec, "completions", 1);
+            insert_default(spec, "completions", 1);
         }
-        default_to(spec, "parallelism", 1);
+        insert_default(spec, "parallelism", 1);
         let limit = if spec.contains_key("backoffLimitPerIndex") { i32::MAX } else { 6 };
-        default_to(spec, "backoffLimit", limit);
-        default_to(spec, "completionMode", "NonIndexed");
-        default_to(spec, "suspend", false);
+        insert_default(spec, "backoffLimit", limit);
+        insert_default(spec, "completionMode", "NonIndexed");
+        insert_default(spec, "suspend", false);
         let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-        default_to(spec, "podReplacementPolicy", policy);
-        default_to(spec, "manualSelector", false);
+        insert_default(spec, "podReplacementPolicy", policy);
+        insert_default(spec, "manualSelector", false);
     });
     let labels = &job["spec"]["template"]["metadata"]["labels"];
     if labels.is_object() {
         let labels = labels.clone();
-        default_to(child(job, "metadata"), "labels", labels);
+        insert_default(child(job, "metadata"), "labels", labels);
     }
 }
 
@@ -90,14 +90,14 @@ fn generate_selector(job: &mut Value) {
     let metadata = object(spec.entry("template").or_insert(Value::Null)).entry("metadata").or_insert_with(|| json!({}));
     let labels = object(object(metadata).entry("labels").or_insert_with(|| json!({})));
     for label in NAME_LABELS {
-        default_to(labels, label, name.clone());
+        insert_default(labels, label, name.clone());
     }
     for label in UID_LABELS {
-        default_to(labels, label, uid.clone());
+        insert_default(labels, label, uid.clone());
     }
     let selector = object(spec.entry("selector").or_insert_with(|| json!({})));
     let selected = object(selector.entry("matchLabels").or_insert_with(|| json!({})));
-    default_to(selected, UID_LABELS[1], uid);
+    insert_default(selected, UID_LABELS[1], uid);
 }
 
 /// Whether a condition is there and true.

@@ -10,7 +10,7 @@ use super::{
     canonical::canonicalize,
     selectors,
     table::{age, name},
-    value::{default_to, each, list, object, text, within},
+    value::{for_each_object, insert_default, list, object, text, update_object},
 };
 
 /// `ingresses`.
@@ -20,8 +20,8 @@ pub(super) const INGRESS: Behaviour = behaviour!("networking.Ingress", counted, 
 pub(super) const INGRESS_CLASS: Behaviour = behaviour!("networking.IngressClass", counted,
     default: |class| {
         canonicalize("networking.IngressClass", class);
-        within(object(class), "spec", |spec| {
-            within(spec, "parameters", |parameters| default_to(parameters, "scope", "Cluster"));
+        update_object(object(class), "spec", |spec| {
+            update_object(spec, "parameters", |parameters| insert_default(parameters, "scope", "Cluster"));
         });
     },
     row: class_row,
@@ -48,12 +48,14 @@ pub(super) const SERVICE_CIDR: Behaviour = behaviour!("networking.ServiceCIDR", 
 
 fn default_policy(policy: &mut Value) {
     canonicalize("networking.NetworkPolicy", policy);
-    within(object(policy), "spec", |spec| {
+    update_object(object(policy), "spec", |spec| {
         for direction in ["ingress", "egress"] {
-            each(spec, direction, |rule| each(rule, "ports", |port| default_to(port, "protocol", "TCP")));
+            for_each_object(spec, direction, |rule| {
+                for_each_object(rule, "ports", |port| insert_default(port, "protocol", "TCP"))
+            });
         }
         let both = spec.get("egress").is_some_and(|rules| !list(rules).is_empty());
-        default_to(spec, "policyTypes", if both { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+        insert_default(spec, "policyTypes", if both { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
     });
 }
 

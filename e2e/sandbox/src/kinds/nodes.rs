@@ -13,7 +13,7 @@ use super::{
     resources, syntax,
     table::{age, name, or},
     tolerations,
-    value::{child, default_to, entries, list, object, take, text, within, yes},
+    value::{child, entries, insert_default, list, object, take, text, update_object, yes},
 };
 
 /// `nodes`.
@@ -49,7 +49,7 @@ pub(super) const NAMESPACE: Behaviour = behaviour!("core.Namespace", plain,
 fn default_node(node: &mut Value) {
     canonicalize("core.Node", node);
     let map = object(node);
-    within(map, "spec", |spec| {
+    update_object(map, "spec", |spec| {
         // `podCIDR` is the first of `podCIDRs`.
         let single = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
         let first = spec.get("podCIDRs").map(|cidrs| text(&cidrs[0])).unwrap_or_default().to_owned();
@@ -59,9 +59,9 @@ fn default_node(node: &mut Value) {
             spec.insert("podCIDR".to_owned(), first.into());
         }
     });
-    within(map, "status", |status| {
+    update_object(map, "status", |status| {
         if let Some(capacity) = status.get("capacity").cloned() {
-            default_to(status, "allocatable", capacity);
+            insert_default(status, "allocatable", capacity);
         }
     });
 }
@@ -221,7 +221,7 @@ fn node_row(node: &Value, now: Timestamp) -> Vec<Value> {
 
 fn default_namespace(namespace: &mut Value) {
     canonicalize("core.Namespace", namespace);
-    default_to(child(namespace, "status"), "phase", "Active");
+    insert_default(child(namespace, "status"), "phase", "Active");
     label_namespace(namespace);
 }
 

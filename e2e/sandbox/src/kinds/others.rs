@@ -8,7 +8,7 @@ use super::{
     behaviour::{Behaviour, behaviour},
     canonical::canonicalize,
     table::{age, duration, name, or},
-    value::{default_to, int, list, object, text, within},
+    value::{insert_default, int, list, object, text, update_object},
 };
 
 /// `certificatesigningrequests`.
@@ -32,7 +32,7 @@ pub(super) const DEVICE_CLASS: Behaviour = behaviour!("resource.DeviceClass", co
 pub(super) const RESOURCE_CLAIM: Behaviour = behaviour!("resource.ResourceClaim", plain,
     default: |claim| {
         canonicalize("resource.ResourceClaim", claim);
-        within(object(claim), "spec", default_devices);
+        update_object(object(claim), "spec", default_devices);
     },
     row: |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)],
 );
@@ -41,7 +41,7 @@ pub(super) const RESOURCE_CLAIM: Behaviour = behaviour!("resource.ResourceClaim"
 pub(super) const CLAIM_TEMPLATE: Behaviour = behaviour!("resource.ResourceClaimTemplate", plain,
     default: |template| {
         canonicalize("resource.ResourceClaimTemplate", template);
-        within(object(template), "spec", |spec| within(spec, "spec", default_devices));
+        update_object(object(template), "spec", |spec| update_object(spec, "spec", default_devices));
     },
 );
 
@@ -63,7 +63,7 @@ pub(super) const RESOURCE_SLICE: Behaviour = behaviour!("resource.ResourceSlice"
 pub(super) const FLOW_SCHEMA: Behaviour = behaviour!("flowcontrol.FlowSchema", counted,
     default: |schema| {
         canonicalize("flowcontrol.FlowSchema", schema);
-        within(object(schema), "spec", |spec| {
+        update_object(object(schema), "spec", |spec| {
             if spec.get("matchingPrecedence").is_none_or(|precedence| int(precedence) == 0) {
                 spec.insert("matchingPrecedence".to_owned(), 1000.into());
             }
@@ -114,28 +114,28 @@ pub(super) mod reviews {
 
 fn default_devices(spec: &mut serde_json::Map<String, Value>) {
     let request = |request: &mut serde_json::Map<String, Value>| {
-        default_to(request, "allocationMode", "ExactCount");
+        insert_default(request, "allocationMode", "ExactCount");
         if request.get("allocationMode").map(text) == Some("ExactCount") {
-            default_to(request, "count", 1);
+            insert_default(request, "count", 1);
         }
     };
-    within(spec, "devices", |devices| {
-        super::value::each(devices, "requests", |requested| {
-            within(requested, "exactly", request);
-            super::value::each(requested, "firstAvailable", request);
+    update_object(spec, "devices", |devices| {
+        super::value::for_each_object(devices, "requests", |requested| {
+            update_object(requested, "exactly", request);
+            super::value::for_each_object(requested, "firstAvailable", request);
         });
     });
 }
 
 fn default_level(level: &mut Value) {
     canonicalize("flowcontrol.PriorityLevelConfiguration", level);
-    within(object(level), "spec", |spec| {
+    update_object(object(level), "spec", |spec| {
         for (field, shares) in [("limited", 30), ("exempt", 0)] {
-            within(spec, field, |limits| {
-                default_to(limits, "nominalConcurrencyShares", shares);
-                default_to(limits, "lendablePercent", 0);
-                within(limits, "limitResponse", |response| {
-                    within(response, "queuing", |queuing| {
+            update_object(spec, field, |limits| {
+                insert_default(limits, "nominalConcurrencyShares", shares);
+                insert_default(limits, "lendablePercent", 0);
+                update_object(limits, "limitResponse", |response| {
+                    update_object(response, "queuing", |queuing| {
                         for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
                             if queuing.get(field).is_none_or(|held| int(held) == 0) {
                                 queuing.insert(field.to_owned(), value.into());

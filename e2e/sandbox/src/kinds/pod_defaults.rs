@@ -5,36 +5,36 @@ use serde_json::{Map, Value, json};
 
 use super::{
     quantity::Quantity,
-    value::{default_to, each, int, text, within},
+    value::{for_each_object, insert_default, int, text, update_object},
 };
 
-pub(super) use common::template::defaults::persistent_sources;
+pub(super) use common::template::defaults::apply_volume_source_defaults;
 
 type Object = Map<String, Value>;
 
 /// Defaults a Pod template: what is shared by Pods and everything that makes Pods.
 pub(super) fn template(template: &mut Object) {
-    within(template, "spec", spec);
+    update_object(template, "spec", spec);
 }
 
 /// Defaults the parts of a Pod spec that templates have too.
 pub(super) fn spec(spec: &mut Object) {
-    defaults::spec(spec);
+    defaults::apply_pod_spec_defaults(spec);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        each(spec, containers, |container| within(container, "resources", resources));
+        for_each_object(spec, containers, |container| update_object(container, "resources", resources));
     }
-    each(spec, "volumes", |volume| {
-        within(volume, "ephemeral", |ephemeral| {
-            within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
+    for_each_object(spec, "volumes", |volume| {
+        update_object(volume, "ephemeral", |ephemeral| {
+            update_object(ephemeral, "volumeClaimTemplate", |claim| update_object(claim, "spec", claim_spec));
         });
     });
-    within(spec, "overhead", round_up);
-    within(spec, "resources", resources);
+    update_object(spec, "overhead", round_up);
+    update_object(spec, "resources", resources);
 }
 
 fn resources(resources: &mut Object) {
-    within(resources, "limits", round_up);
-    within(resources, "requests", round_up);
+    update_object(resources, "limits", round_up);
+    update_object(resources, "requests", round_up);
 }
 
 /// Resources are kept in thousandths.
@@ -49,20 +49,20 @@ fn round_up(list: &mut Object) {
 
 /// Defaults of a claim's spec.
 pub(super) fn claim_spec(spec: &mut Object) {
-    defaults::claim_spec(spec);
-    within(spec, "resources", resources);
+    defaults::apply_claim_spec_defaults(spec);
+    update_object(spec, "resources", resources);
 }
 
 /// Defaults of a Pod itself, after those of its spec: what templates do not get.
 pub(super) fn pod(spec: &mut Object) {
     for containers in ["containers", "initContainers"] {
-        each(spec, containers, |container| within(container, "resources", requests_from_limits));
+        for_each_object(spec, containers, |container| update_object(container, "resources", requests_from_limits));
     }
     pod_requests(spec);
-    default_to(spec, "enableServiceLinks", true);
+    insert_default(spec, "enableServiceLinks", true);
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         for containers in ["containers", "initContainers"] {
-            each(spec, containers, |container| each(container, "ports", host_port));
+            for_each_object(spec, containers, |container| for_each_object(container, "ports", host_port));
         }
     }
 }
@@ -78,7 +78,7 @@ fn requests_from_limits(resources: &mut Object) {
 
 fn host_port(port: &mut Object) {
     if let Some(number) = port.get("containerPort").map(int) {
-        default_to(port, "hostPort", number);
+        insert_default(port, "hostPort", number);
     }
 }
 
@@ -95,7 +95,7 @@ fn pod_requests(spec: &mut Object) {
             wanted.entry(name).or_insert(amount);
         }
     }
-    within(spec, "resources", |resources| {
+    update_object(spec, "resources", |resources| {
         if let Value::Object(requests) = resources.entry("requests").or_insert_with(|| json!({})) {
             for (name, amount) in wanted {
                 requests.entry(name).or_insert(amount);

@@ -12,7 +12,7 @@ use super::{
     pod_spec::Within,
     pod_table, pod_update, resources, selectors, strategy,
     table::{containers as container_cells, name},
-    value::{child, each, int, list, object, take, text, within, yes},
+    value::{child, for_each_object, int, list, object, take, text, update_object, yes},
 };
 
 /// `pods`.
@@ -34,7 +34,7 @@ pub(super) const POD: Behaviour = behaviour!("core.Pod", counted,
 pub(super) const TEMPLATE: Behaviour = behaviour!("core.PodTemplate", counted,
     default: |template| {
         canonicalize("core.PodTemplate", template);
-        within(object(template), "template", pod_defaults::template);
+        update_object(object(template), "template", pod_defaults::template);
     },
     validate_create: validate_template,
     validate_update: |new, _| validate_template(new),
@@ -53,11 +53,11 @@ fn validate_template(template: &Value) -> Vec<FieldError> {
 fn default(pod: &mut Value) {
     canonicalize("core.Pod", pod);
     let pod = object(pod);
-    within(pod, "spec", |spec| {
+    update_object(pod, "spec", |spec| {
         pod_defaults::spec(spec);
         pod_defaults::pod(spec);
     });
-    within(pod, "status", |status| {
+    update_object(pod, "status", |status| {
         // `podIP` is the first of `podIPs`.
         let single = status.get("podIP").map(text).unwrap_or_default().to_owned();
         let first = status.get("podIPs").map(|ips| text(&ips[0]["ip"])).unwrap_or_default().to_owned();
@@ -114,8 +114,8 @@ fn admit_priority(pod: &mut Value) {
         "system-cluster-critical" => 2_000_000_000,
         _ => 0,
     };
-    super::value::default_to(spec, "priority", priority);
-    super::value::default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
+    super::value::insert_default(spec, "priority", priority);
+    super::value::insert_default(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
 
 /// Selectors of affinity and spread terms get the Pod's own values of the labels named in `matchLabelKeys`.
@@ -128,7 +128,7 @@ fn apply_label_keys(pod: &mut Value) {
         for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
             let keys: Vec<String> =
                 term.get(field).map(list).unwrap_or_default().iter().map(|k| text(k).into()).collect();
-            within(term, "labelSelector", |selector| {
+            update_object(term, "labelSelector", |selector| {
                 for key in keys {
                     let Some(value) = labels.get(&key) else { continue };
                     let expressions = selector.entry("matchExpressions").or_insert_with(|| Value::Array(vec![]));
@@ -140,17 +140,17 @@ fn apply_label_keys(pod: &mut Value) {
         }
     };
     let spec = child(pod, "spec");
-    within(spec, "affinity", |affinity| {
+    update_object(spec, "affinity", |affinity| {
         for field in ["podAffinity", "podAntiAffinity"] {
-            within(affinity, field, |affinity| {
-                each(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
-                each(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
-                    within(term, "podAffinityTerm", apply);
+            update_object(affinity, field, |affinity| {
+                for_each_object(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
+                for_each_object(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
+                    update_object(term, "podAffinityTerm", apply);
                 });
             });
         }
     });
-    each(spec, "topologySpreadConstraints", apply);
+    for_each_object(spec, "topologySpreadConstraints", apply);
 }
 
 /// The group of a Pod is not kept while the gate of groups is off.
@@ -168,7 +168,7 @@ fn prepare_update(new: &mut Value, old: &Value, env: &Env<'_>) {
     let spec = child(new, "spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(held) = old["spec"].get(field) {
-            super::value::default_to(spec, field, held.clone());
+            super::value::insert_default(spec, field, held.clone());
         }
     }
     take(new, old, "status");
@@ -184,7 +184,7 @@ fn prepare_status(new: &mut Value, old: &Value, _: &Env<'_>) {
     let status = child(new, "status");
     for field in ["qosClass", "observedGeneration"] {
         if let Some(held) = old["status"].get(field) {
-            super::value::default_to(status, field, held.clone());
+            super::value::insert_default(status, field, held.clone());
         }
     }
     keep_condition_generations(status, old);
@@ -196,12 +196,12 @@ fn keep_condition_generations(status: &mut serde_json::Map<String, Value>, old: 
         .iter()
         .map(|condition| (text(&condition["type"]), int(&condition["observedGeneration"])))
         .collect();
-    each(status, "conditions", |condition| {
+    for_each_object(status, "conditions", |condition| {
         let kind = condition.get("type").map(text).unwrap_or_default();
         let Some(at) = held.iter().position(|(held, _)| *held == kind) else { return };
         let (_, generation) = held.remove(at);
         if generation > 0 {
-            super::value::default_to(condition, "observedGeneration", generation);
+            super::value::insert_default(condition, "observedGeneration", generation);
         }
     });
 }

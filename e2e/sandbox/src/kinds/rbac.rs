@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     syntax,
     table::{age, name, name_and_created},
-    value::{default_to, each, list, object, text, within},
+    value::{for_each_object, insert_default, list, object, text, update_object},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -56,14 +56,14 @@ pub(super) const CLUSTER_ROLE_BINDING: Behaviour = behaviour!("rbac.ClusterRoleB
 fn default_binding(id: &str, binding: &mut Value) {
     canonicalize(id, binding);
     let map = object(binding);
-    within(map, "roleRef", |role| {
+    update_object(map, "roleRef", |role| {
         if role.get("apiGroup").map(text).unwrap_or_default().is_empty() {
             role.insert("apiGroup".to_owned(), GROUP.into());
         }
     });
-    each(map, "subjects", |subject: &mut Map<String, Value>| {
+    for_each_object(map, "subjects", |subject: &mut Map<String, Value>| {
         if matches!(subject.get("kind").map(text), Some("User" | "Group")) {
-            default_to(subject, "apiGroup", GROUP);
+            insert_default(subject, "apiGroup", GROUP);
         }
     });
 }

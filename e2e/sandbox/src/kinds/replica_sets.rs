@@ -11,7 +11,7 @@ use super::{
     errors::{Errors, Path},
     pod_defaults, pod_spec, selectors,
     table::{age, containers, name},
-    value::{child, default_to, entries, int, object, size, take, within},
+    value::{child, entries, insert_default, int, object, size, take, update_object},
     workloads::{self, Words},
 };
 
@@ -48,23 +48,23 @@ const CONTROLLER_WORDS: Words = Words { empty: "", deadline: "ReplicationControl
 
 fn default_set(set: &mut Value) {
     canonicalize("apps.ReplicaSet", set);
-    within(object(set), "spec", |spec| {
-        within(spec, "template", pod_defaults::template);
-        default_to(spec, "replicas", 1);
+    update_object(object(set), "spec", |spec| {
+        update_object(spec, "template", pod_defaults::template);
+        insert_default(spec, "replicas", 1);
     });
 }
 
 /// Labels and selector of a controller are those of its template where they are not given.
 fn default_controller(controller: &mut Value) {
     canonicalize("core.ReplicationController", controller);
-    within(object(controller), "spec", |spec| {
-        within(spec, "template", pod_defaults::template);
-        default_to(spec, "replicas", 1);
+    update_object(object(controller), "spec", |spec| {
+        update_object(spec, "template", pod_defaults::template);
+        insert_default(spec, "replicas", 1);
     });
     let labels = controller["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object() {
-        default_to(child(controller, "spec"), "selector", labels.clone());
-        default_to(child(controller, "metadata"), "labels", labels);
+        insert_default(child(controller, "spec"), "selector", labels.clone());
+        insert_default(child(controller, "metadata"), "labels", labels);
     }
 }
 

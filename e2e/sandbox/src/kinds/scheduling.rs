@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     strategy, syntax,
     table::{age, name},
-    value::{child, default_to, each, int, list, object, text, within},
+    value::{child, for_each_object, insert_default, int, list, object, text, update_object},
 };
 
 /// What admission puts on each group, for the loop that takes it off when no Pod is left in the group.
@@ -29,10 +29,10 @@ const GATED: [(&str, &str); 5] = [
 /// `workloads`.
 pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
     prepare_create: |workload, env| {
-        each(child(workload, "spec"), "podGroupTemplates", |template| {
+        for_each_object(child(workload, "spec"), "podGroupTemplates", |template| {
             drop_gated(template, env);
             // Encoders write this one whether it is set or not.
-            default_to(template, "schedulingConstraints", Value::Null);
+            insert_default(template, "schedulingConstraints", Value::Null);
         });
         strategy::create("scheduling.Workload", workload, false);
     },
@@ -48,9 +48,9 @@ pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
 pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
     prepare_create: |group, env| {
         strategy::add_finalizer(group, PROTECTION);
-        within(object(group), "spec", |spec| {
+        update_object(object(group), "spec", |spec| {
             drop_gated(spec, env);
-            default_to(spec, "disruptionMode", "Pod");
+            insert_default(spec, "disruptionMode", "Pod");
         });
         strategy::create("scheduling.PodGroup", group, false);
     },

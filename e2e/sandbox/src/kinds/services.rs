@@ -12,7 +12,7 @@ use super::{
     errors::{Errors, Path},
     selectors, service_validation, strategy,
     table::{age, name},
-    value::{child, default_to, each, int, list, object, take, text, within, yes},
+    value::{child, for_each_object, insert_default, int, list, object, take, text, update_object, yes},
 };
 
 /// `services`.
@@ -36,8 +36,8 @@ pub(super) const SERVICE: Behaviour = behaviour!("core.Service", plain,
 
 fn default(service: &mut Value) {
     canonicalize("core.Service", service);
-    within(object(service), "spec", |spec| {
-        default_to(spec, "sessionAffinity", "None");
+    update_object(object(service), "spec", |spec| {
+        insert_default(spec, "sessionAffinity", "None");
         if word(spec, "sessionAffinity") == "None" {
             spec.remove("sessionAffinityConfig");
         } else if spec.get("sessionAffinityConfig").is_none_or(|config| config["clientIP"]["timeoutSeconds"].is_null())
@@ -45,9 +45,9 @@ fn default(service: &mut Value) {
             let config = json!({"clientIP": {"timeoutSeconds": 10_800}});
             spec.insert("sessionAffinityConfig".to_owned(), config);
         }
-        default_to(spec, "type", "ClusterIP");
-        each(spec, "ports", |port| {
-            default_to(port, "protocol", "TCP");
+        insert_default(spec, "type", "ClusterIP");
+        for_each_object(spec, "ports", |port| {
+            insert_default(port, "protocol", "TCP");
             let unset = port.get("targetPort").is_none_or(|target| *target == 0 || *target == "");
             if unset {
                 let number = port.get("port").cloned().unwrap_or_default();
@@ -56,20 +56,20 @@ fn default(service: &mut Value) {
         });
         let kind = word(spec, "type").to_owned();
         if is_external(spec) {
-            default_to(spec, "externalTrafficPolicy", "Cluster");
+            insert_default(spec, "externalTrafficPolicy", "Cluster");
         }
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
-            default_to(spec, "internalTrafficPolicy", "Cluster");
+            insert_default(spec, "internalTrafficPolicy", "Cluster");
         }
         if kind == "LoadBalancer" {
-            default_to(spec, "allocateLoadBalancerNodePorts", true);
+            insert_default(spec, "allocateLoadBalancerNodePorts", true);
         }
     });
     if text(&service["spec"]["type"]) == "LoadBalancer" {
-        within(child(service, "status"), "loadBalancer", |balancer| {
-            each(balancer, "ingress", |ingress| {
+        update_object(child(service, "status"), "loadBalancer", |balancer| {
+            for_each_object(balancer, "ingress", |ingress| {
                 if ingress.contains_key("ip") {
-                    default_to(ingress, "ipMode", "VIP");
+                    insert_default(ingress, "ipMode", "VIP");
                 }
             });
         });
@@ -156,23 +156,23 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(before) && needs_cluster_ip(spec) {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             if let Some(held) = before.get(field) {
-                default_to(spec, field, held.clone());
+                insert_default(spec, field, held.clone());
             }
         }
     }
     if needs_node_ports(before) && needs_node_ports(spec) {
-        each(spec, "ports", |port| {
+        for_each_object(spec, "ports", |port| {
             let same = |held: &&Value| {
                 Some(&held["port"]) == port.get("port") && Some(&held["protocol"]) == port.get("protocol")
             };
             let held = before.get("ports").map(list).unwrap_or_default().iter().find(same);
             if let Some(number) = held.and_then(|held| held.get("nodePort")) {
-                default_to(port, "nodePort", number.clone());
+                insert_default(port, "nodePort", number.clone());
             }
         });
     }
     if let Some(held) = before.get("healthCheckNodePort").filter(|_| needs_health_check(&Value::Object(spec.clone()))) {
-        default_to(spec, "healthCheckNodePort", held.clone());
+        insert_default(spec, "healthCheckNodePort", held.clone());
     }
 }
 
@@ -187,7 +187,7 @@ fn drop_by_type(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(held) && !needs_node_ports(spec) && spec.get("ports") == held.get("ports") {
-        each(spec, "ports", |port| {
+        for_each_object(spec, "ports", |port| {
             port.remove("nodePort");
         });
     }
@@ -244,7 +244,7 @@ pub fn allocate(service: &mut Value, taken: &dyn Fn(Allocated) -> bool) -> Vec<F
             let first = spec["clusterIPs"][0].clone();
             spec.insert("clusterIP".to_owned(), first);
         } else {
-            default_to(spec, "clusterIPs", json!([asked]));
+            insert_default(spec, "clusterIPs", json!([asked]));
             check_address(&mut errors, spec, &asked, taken);
         }
     }
@@ -254,7 +254,7 @@ pub fn allocate(service: &mut Value, taken: &dyn Fn(Allocated) -> bool) -> Vec<F
             check_ports(&mut errors, ports, taken);
         }
         let mut used: BTreeSet<u16> = ports.iter().map(|port| int(&port["nodePort"]) as u16).collect();
-        each(spec, "ports", |port| {
+        for_each_object(spec, "ports", |port| {
             if !port.contains_key("nodePort") {
                 let number = free_port(seed, &used, taken);
                 used.insert(number);
@@ -262,7 +262,7 @@ pub fn allocate(service: &mut Value, taken: &dyn Fn(Allocated) -> bool) -> Vec<F
             }
         });
         if needs_health_check(&Value::Object(spec.clone())) {
-            default_to(spec, "healthCheckNodePort", free_port(seed.rotate_left(17), &used, taken));
+            insert_default(spec, "healthCheckNodePort", free_port(seed.rotate_left(17), &used, taken));
         }
     }
     errors.into_list()
@@ -306,8 +306,8 @@ fn check_ports(errors: &mut Errors, ports: &[Value], taken: &dyn Fn(Allocated) -
 fn settle_families(spec: &mut Map<String, Value>) {
     let headless = word(spec, "clusterIP") == "None";
     if headless && spec.get("selector").is_none() {
-        default_to(spec, "ipFamilyPolicy", "RequireDualStack");
-        default_to(spec, "ipFamilies", json!(["IPv4"]));
+        insert_default(spec, "ipFamilyPolicy", "RequireDualStack");
+        insert_default(spec, "ipFamilies", json!(["IPv4"]));
         if word(spec, "ipFamilyPolicy") != "SingleStack"
             && let Some(Value::Array(families)) = spec.get_mut("ipFamilies")
             && families.len() == 1
@@ -317,8 +317,8 @@ fn settle_families(spec: &mut Map<String, Value>) {
         }
         return;
     }
-    default_to(spec, "ipFamilyPolicy", "SingleStack");
-    default_to(spec, "ipFamilies", json!(["IPv4"]));
+    insert_default(spec, "ipFamilyPolicy", "SingleStack");
+    insert_default(spec, "ipFamilies", json!(["IPv4"]));
 }
 
 /// A number that depends on the object alone (FNV-1a).

@@ -13,7 +13,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, pod_spec, selectors, strategy, syntax,
     table::{age, containers, name},
-    value::{child, default_to, int, list, object, take, text, within, yes},
+    value::{child, insert_default, int, list, object, take, text, update_object, yes},
     workloads::{self, Words},
 };
 
@@ -40,32 +40,32 @@ const WORDS: Words = Words { empty: "statefulset", deadline: "StatefulSet", unus
 
 fn default(set: &mut Value) {
     canonicalize("apps.StatefulSet", set);
-    within(object(set), "spec", |spec| {
-        within(spec, "template", pod_defaults::template);
+    update_object(object(set), "spec", |spec| {
+        update_object(spec, "template", pod_defaults::template);
         if let Some(Value::Array(templates)) = spec.get_mut("volumeClaimTemplates") {
             for claim in templates {
-                default_to(object(claim), "apiVersion", "v1");
-                default_to(object(claim), "kind", "PersistentVolumeClaim");
+                insert_default(object(claim), "apiVersion", "v1");
+                insert_default(object(claim), "kind", "PersistentVolumeClaim");
                 claims::default_fields(claim);
             }
         }
-        default_to(spec, "podManagementPolicy", "OrderedReady");
-        within(spec, "updateStrategy", |update| {
+        insert_default(spec, "podManagementPolicy", "OrderedReady");
+        update_object(spec, "updateStrategy", |update| {
             if !update.contains_key("type") {
-                default_to(update, "type", "RollingUpdate");
-                default_to(update, "rollingUpdate", json!({}));
+                insert_default(update, "type", "RollingUpdate");
+                insert_default(update, "rollingUpdate", json!({}));
             }
             if update.get("type").map(text) == Some("RollingUpdate") {
-                within(update, "rollingUpdate", |rolling| default_to(rolling, "partition", 0));
+                update_object(update, "rollingUpdate", |rolling| insert_default(rolling, "partition", 0));
             }
         });
-        default_to(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
-        within(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
-            default_to(policy, "whenDeleted", "Retain");
-            default_to(policy, "whenScaled", "Retain");
+        insert_default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+        update_object(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
+            insert_default(policy, "whenDeleted", "Retain");
+            insert_default(policy, "whenScaled", "Retain");
         });
-        default_to(spec, "replicas", 1);
-        default_to(spec, "revisionHistoryLimit", 10);
+        insert_default(spec, "replicas", 1);
+        insert_default(spec, "revisionHistoryLimit", 10);
     });
 }
 
@@ -73,10 +73,10 @@ fn default(set: &mut Value) {
 fn settle_max_unavailable(new: &mut Value, old: &Value, env: &Env<'_>) {
     let on = (env.gate)("MaxUnavailableStatefulSet");
     let in_use = old["spec"]["updateStrategy"]["rollingUpdate"].get("maxUnavailable").is_some();
-    within(child(new, "spec"), "updateStrategy", |update| {
-        within(update, "rollingUpdate", |rolling| {
+    update_object(child(new, "spec"), "updateStrategy", |update| {
+        update_object(update, "rollingUpdate", |rolling| {
             if on {
-                default_to(rolling, "maxUnavailable", 1);
+                insert_default(rolling, "maxUnavailable", 1);
             } else if !in_use {
                 rolling.remove("maxUnavailable");
             }
@@ -165,7 +165,7 @@ fn validate_template(errors: &mut Errors, spec: &Value, check: Check, at: &Path<
 fn as_filled_in(template: &Value, claims: &[Value]) -> Value {
     let mut filled = template.clone();
     let names: BTreeSet<&str> = claims.iter().map(|claim| text(&claim["metadata"]["name"])).collect();
-    within(object(&mut filled), "spec", |spec| {
+    update_object(object(&mut filled), "spec", |spec| {
         spec.remove("subdomain");
         spec.remove("hostname");
         if !names.is_empty() {

@@ -9,15 +9,15 @@ use super::{
     errors::Errors,
     strategy, syntax,
     table::{age, name, name_and_created, or},
-    value::{default_to, list, object, text, within, yes},
+    value::{insert_default, list, object, text, update_object, yes},
 };
 
 /// `storageclasses`.
 pub(super) const CLASS: Behaviour = behaviour!("storage.StorageClass", plain,
     default: |class| {
         canonicalize("storage.StorageClass", class);
-        default_to(object(class), "reclaimPolicy", "Delete");
-        default_to(object(class), "volumeBindingMode", "Immediate");
+        insert_default(object(class), "reclaimPolicy", "Delete");
+        insert_default(object(class), "volumeBindingMode", "Immediate");
     },
     validate_create: |class| validate_class(class).into_list(),
     validate_update: |new, old| {
@@ -102,13 +102,13 @@ fn class_row(class: &Value, now: Timestamp) -> Vec<Value> {
 
 fn default_driver(driver: &mut Value) {
     canonicalize("storage.CSIDriver", driver);
-    within(object(driver), "spec", |spec| {
-        default_to(spec, "attachRequired", true);
+    update_object(object(driver), "spec", |spec| {
+        insert_default(spec, "attachRequired", true);
         for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
-            default_to(spec, field, false);
+            insert_default(spec, field, false);
         }
-        default_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-        default_to(spec, "volumeLifecycleModes", json!(["Persistent"]));
+        insert_default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        insert_default(spec, "volumeLifecycleModes", json!(["Persistent"]));
     });
 }
 

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    api::{Api, Error, Patch, Target, Written},
+    api::{Api, Error, PatchFormat, RequestTarget, WrittenObject},
     clock::Instant,
     conditions::seconds,
-    meta::{Uid, Version},
+    meta::{ResourceVersion, Uid},
 };
 use futures::{
     future::BoxFuture,
@@ -81,7 +81,7 @@ struct Host {
     index: u32,
     since: Timestamp,
     uid: Option<Uid>,
-    lease: Option<Version>,
+    lease: Option<ResourceVersion>,
     reported: Option<Instant>,
     conditions: BTreeMap<Box<str>, Override>,
     contact: Contact,
@@ -96,7 +96,7 @@ struct Host {
 struct Done {
     name: Arc<str>,
     uid: Option<Uid>,
-    lease: Option<Version>,
+    lease: Option<ResourceVersion>,
     reported: Option<Instant>,
     result: Result<(), Error>,
 }
@@ -165,14 +165,14 @@ impl Heartbeat {
                     due: None,
                 };
                 self.hosts.insert(Arc::clone(&name), host);
-                self.plan(&name, clock.instant());
+                self.plan(&name, clock.monotonic_now());
             }
             News::Talk(name, contact) => {
                 let Some(host) = self.hosts.get_mut(&name) else { return };
                 host.contact = contact;
                 host.dirty |= contact == Contact::Full;
                 if contact != Contact::None {
-                    self.plan(&name, clock.instant());
+                    self.plan(&name, clock.monotonic_now());
                 }
             }
             News::Condition(name, kind, value) => {
@@ -182,7 +182,7 @@ impl Heartbeat {
                 if before != value {
                     host.conditions.insert(kind, Override { value, since: clock.now() });
                     host.dirty = true;
-                    self.plan(&name, clock.instant());
+                    self.plan(&name, clock.monotonic_now());
                 }
             }
             News::Remove(name) => {
@@ -193,10 +193,10 @@ impl Heartbeat {
                 }
                 let api = self.api.clone();
                 self.requests.push(Box::pin(async move {
-                    let options = common::api::Delete::default();
-                    let lease = Target::object(LEASES, LEASE_NAMESPACE, &name);
+                    let options = common::api::DeleteOptions::default();
+                    let lease = RequestTarget::object(LEASES, LEASE_NAMESPACE, &name);
                     let _ = insist(&api, || api.delete(lease, &options)).await;
-                    let node = Target::object(NODES, "", &name);
+                    let node = RequestTarget::object(NODES, "", &name);
                     let result = insist(&api, || api.delete(node, &options)).await.map(|_| ());
                     Done { name, uid: None, lease: None, reported: None, result }
                 }));
@@ -216,7 +216,7 @@ impl Heartbeat {
 
     /// Sends what is due.
     fn beat(&mut self) {
-        let now = self.api.clock().instant();
+        let now = self.api.clock().monotonic_now();
         while self.requests.len() < CONCURRENCY {
             let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= now) else { return };
             let name = entry.remove();
@@ -234,7 +234,7 @@ impl Heartbeat {
     }
 
     fn settle(&mut self, done: Done) {
-        let now = self.api.clock().instant();
+        let now = self.api.clock().monotonic_now();
         let Some(host) = self.hosts.get_mut(&done.name) else {
             if let Err(error) = done.result
                 && !error.is_not_found()
@@ -279,11 +279,11 @@ async fn report_node(api: Api, mut host: Host, settings: Settings, report: bool)
         if host.uid.is_none() {
             let uid = register(&api, &host, &settings).await?;
             host.uid = Some(uid);
-            host.reported = Some(api.clock().instant());
+            host.reported = Some(api.clock().monotonic_now());
         } else if report {
             let status = json!({"status": {"conditions": conditions(&host, api.clock().now())}});
-            api.patch(Target::status(NODES, "", &host.name), Patch::Strategic, &status).await?;
-            host.reported = Some(api.clock().instant());
+            api.patch(RequestTarget::status(NODES, "", &host.name), PatchFormat::Strategic, &status).await?;
+            host.reported = Some(api.clock().monotonic_now());
         }
         if settings.every.is_some() {
             host.lease = Some(renew(&api, &host).await?);
@@ -311,12 +311,12 @@ async fn register(api: &Api, host: &Host, settings: &Settings) -> Result<Uid, Er
         spec: Spec,
     }
     let node = object(host, settings.zones, api.clock().now());
-    let answer = match api.create(Target::object(NODES, "", ""), &node).await {
+    let answer = match api.create(RequestTarget::object(NODES, "", ""), &node).await {
         Err(error) if error.is_already_exists() => {
             let labels = json!({"metadata": {"labels": node["metadata"]["labels"]}});
-            api.patch(Target::object(NODES, "", &host.name), Patch::Strategic, &labels).await?;
+            api.patch(RequestTarget::object(NODES, "", &host.name), PatchFormat::Strategic, &labels).await?;
             let status = json!({"status": node["status"]});
-            api.patch(Target::status(NODES, "", &host.name), Patch::Strategic, &status).await?
+            api.patch(RequestTarget::status(NODES, "", &host.name), PatchFormat::Strategic, &status).await?
         }
         answer => answer?,
     };
@@ -325,13 +325,13 @@ async fn register(api: &Api, host: &Host, settings: &Settings) -> Result<Uid, Er
     if !settings.keep_taint && node.spec.taints.iter().any(is_new_taint) {
         let rest: Vec<_> = node.spec.taints.into_iter().filter(|t| !is_new_taint(t)).collect();
         let taints = json!({"spec": {"taints": if rest.is_empty() { Value::Null } else { Value::Array(rest) }}});
-        api.patch(Target::object(NODES, "", &host.name), Patch::Merge, &taints).await?;
+        api.patch(RequestTarget::object(NODES, "", &host.name), PatchFormat::Merge, &taints).await?;
     }
     Ok(node.metadata.uid)
 }
 
 /// Renews the Lease with the version it had, or creates it, or takes over the one that is there.
-async fn renew(api: &Api, host: &Host) -> Result<Version, Error> {
+async fn renew(api: &Api, host: &Host) -> Result<ResourceVersion, Error> {
     let now = api.clock().now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -340,18 +340,22 @@ async fn renew(api: &Api, host: &Host) -> Result<Version, Error> {
             [{"apiVersion": "v1", "kind": "Node", "name": host.name, "uid": host.uid}]},
         "spec": {"holderIdentity": host.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
     });
-    let object = Target::object(LEASES, LEASE_NAMESPACE, &host.name);
+    let object = RequestTarget::object(LEASES, LEASE_NAMESPACE, &host.name);
     let version = match host.lease {
         Some(version) => version,
-        None => match api.create(Target::object(LEASES, LEASE_NAMESPACE, ""), &lease).await {
+        None => match api.create(RequestTarget::object(LEASES, LEASE_NAMESPACE, ""), &lease).await {
             Ok(answer) => return version_of(&answer),
             Err(error) if error.is_already_exists() => version_of(&api.get(object).await?)?,
             // A server that has not made the namespace yet, or never does.
             Err(error) if error.is_not_found() => {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}});
-                match api.create(Target::object(NAMESPACES, "", ""), &namespace).await {
+                match api.create(RequestTarget::object(NAMESPACES, "", ""), &namespace).await {
                     Err(error) if !error.is_already_exists() => return Err(error),
-                    _ => return version_of(&api.create(Target::object(LEASES, LEASE_NAMESPACE, ""), &lease).await?),
+                    _ => {
+                        return version_of(
+                            &api.create(RequestTarget::object(LEASES, LEASE_NAMESPACE, ""), &lease).await?,
+                        );
+                    }
                 }
             }
             Err(error) => return Err(error),
@@ -361,11 +365,16 @@ async fn renew(api: &Api, host: &Host) -> Result<Version, Error> {
     version_of(&api.replace(object, &lease).await?)
 }
 
-const NAMESPACES: common::object::Resource =
-    common::object::Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+const NAMESPACES: common::object::Resource = common::object::Resource {
+    group: "",
+    version: "v1",
+    plural: "namespaces",
+    kind: "Namespace",
+    is_namespaced: false,
+};
 
-fn version_of(answer: &[u8]) -> Result<Version, Error> {
-    Ok(serde_json::from_slice::<Written>(answer)?.metadata.resource_version)
+fn version_of(answer: &[u8]) -> Result<ResourceVersion, Error> {
+    Ok(serde_json::from_slice::<WrittenObject>(answer)?.metadata.resource_version)
 }
 
 /// The Node as its kubelet registers it.
@@ -429,8 +438,8 @@ fn conditions(host: &Host, now: Timestamp) -> Value {
             "status": if value { "True" } else { "False" },
             "reason": reasons[usize::from(value)],
             "message": messages[usize::from(value)],
-            "lastHeartbeatTime": seconds::text(now),
-            "lastTransitionTime": seconds::text(since),
+            "lastHeartbeatTime": seconds::format_rfc3339(now),
+            "lastTransitionTime": seconds::format_rfc3339(since),
         })
     });
     Value::Array(all.collect())

@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::{
-    api::{Api, Delete, Error, Patch, Target},
+    api::{Api, DeleteOptions, Error, PatchFormat, RequestTarget},
     clock::Instant,
     map::HashMap,
     meta::Uid,
@@ -168,7 +168,7 @@ impl Kubelets {
 
     fn now(&self) -> Now {
         let clock = self.api.clock();
-        Now { instant: clock.instant(), wall: clock.now() }
+        Now { instant: clock.monotonic_now(), wall: clock.now() }
     }
 
     fn hear(&mut self, news: News) {
@@ -274,7 +274,7 @@ impl Kubelets {
     }
 
     fn meet_agenda(&mut self) {
-        let now = self.api.clock().instant();
+        let now = self.api.clock().monotonic_now();
         while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= now) {
             let ((at, _), uid) = entry.remove_entry();
             if let Some(tenant) = self.tenants.get_mut(&uid) {
@@ -336,8 +336,8 @@ impl Kubelets {
                 let patch = report::patch(&tenant.pod, &tenant.life, tenant.script.as_deref(), place);
                 match serde_json::value::to_raw_value(&patch) {
                     Ok(body) => Box::pin(async move {
-                        let target = Target::status(PODS, &pod.metadata.namespace, &pod.metadata.name);
-                        let result = api.patch(target, Patch::Strategic, &body).await.map(|_| ());
+                        let target = RequestTarget::status(PODS, &pod.metadata.namespace, &pod.metadata.name);
+                        let result = api.patch(target, PatchFormat::Strategic, &body).await.map(|_| ());
                         Done { uid, told: Some(shown), result }
                     }),
                     Err(error) => {
@@ -349,8 +349,12 @@ impl Kubelets {
             Some(Wish::Delete) => {
                 tenant.deleted = true;
                 Box::pin(async move {
-                    let target = Target::object(PODS, &pod.metadata.namespace, &pod.metadata.name);
-                    let options = Delete { uid: Some(uid.clone()), grace_seconds: Some(0), ..Delete::default() };
+                    let target = RequestTarget::object(PODS, &pod.metadata.namespace, &pod.metadata.name);
+                    let options = DeleteOptions {
+                        uid: Some(uid.clone()),
+                        grace_period_seconds: Some(0),
+                        ..DeleteOptions::default()
+                    };
                     let result = api.delete(target, &options).await.map(|_| ());
                     Done { uid, told: None, result }
                 })
@@ -362,7 +366,7 @@ impl Kubelets {
     }
 
     fn settle(&mut self, done: Done) {
-        let now = self.api.clock().instant();
+        let now = self.api.clock().monotonic_now();
         let Some(tenant) = self.tenants.get_mut(&done.uid) else { return };
         tenant.request = Request::None;
         match done.result {

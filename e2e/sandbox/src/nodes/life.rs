@@ -227,7 +227,7 @@ impl Life {
             let wait = script.map_or(Duration::ZERO, |s| s.terminate_after);
             let grace = pod
                 .metadata
-                .deleted
+                .deletion_timestamp
                 .map_or(Duration::ZERO, |at| Duration::try_from(at.duration_since(now.wall)).unwrap_or(Duration::ZERO));
             let code = match script.and_then(|s| s.exit_on_term) {
                 _ if wait > grace => EXIT_SIGKILL,

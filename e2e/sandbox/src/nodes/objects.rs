@@ -9,13 +9,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 /// Pods.
-pub(crate) const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+pub(crate) const PODS: Resource =
+    Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 /// Nodes.
 pub(crate) const NODES: Resource =
-    Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+    Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 /// Leases.
 pub(crate) const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
+    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
 
 /// The annotation a Job writes its completion index into.
 pub(super) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -193,11 +194,11 @@ impl Object for Pod {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         let meta = &mut self.metadata;
         meta.annotations.retain(|key| key.starts_with(super::script::PREFIX) || key == COMPLETION_INDEX);
         meta.labels = Labels::default();
-        meta.owners = common::meta::Owners::default();
+        meta.owners = common::meta::OwnerRefs::default();
         if !self.spec.node_name.is_empty() {
             self.spec.tolerations = Box::default();
             self.spec.affinity = None;
@@ -251,7 +252,7 @@ impl Object for Node {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = common::meta::Annotations::default();
         self.status.conditions.retain(|c| c.kind == "Ready");
     }

@@ -410,7 +410,7 @@ mod tests {
     fn report(clock: &Clock, spec: &Value, script: Option<&Script>) -> Value {
         let meta = json!({"name": "web-x", "namespace": "shop", "uid": "u", "generation": 1});
         let pod: Pod = serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap();
-        let now = Now { instant: clock.instant(), wall: clock.now() };
+        let now = Now { instant: clock.monotonic_now(), wall: clock.now() };
         let mut life = Life::begin(&pod, script, now);
         life.advance(&pod, script, now);
         let place =

@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{
-    api::{Api, Error, Patch, Target},
+    api::{Api, Error, PatchFormat, RequestTarget},
     clock::Instant,
     meta::{Key, Uid},
     object::Object as _,
@@ -185,7 +185,7 @@ impl Scheduler {
             match choose(&pod, &self.order, &mut self.cursor) {
                 Ok(node) => {
                     waiting.state = State::Busy;
-                    self.waits.record(self.api.clock().instant().saturating_duration_since(waiting.since));
+                    self.waits.record(self.api.clock().monotonic_now().saturating_duration_since(waiting.since));
                     self.requests.push(bind(self.api.clone(), pod, node));
                 }
                 Err(message) => {
@@ -245,7 +245,8 @@ fn bind(api: Api, pod: Arc<Pod>, node: Arc<str>) -> BoxFuture<'static, Done> {
             "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        let target = Target { resource: PODS, namespace: &meta.namespace, name: &meta.name, subresource: "binding" };
+        let target =
+            RequestTarget { resource: PODS, namespace: &meta.namespace, name: &meta.name, subresource: "binding" };
         let result = insist(&api, || api.create(target, &body)).await;
         Done { key: meta.key(), uid: meta.uid.clone(), what: What::Bind, result: result.map(|_| ()) }
     })
@@ -254,12 +255,12 @@ fn bind(api: Api, pod: Arc<Pod>, node: Arc<str>) -> BoxFuture<'static, Done> {
 fn mark(api: Api, pod: Arc<Pod>, message: String) -> BoxFuture<'static, Done> {
     Box::pin(async move {
         let meta = &pod.metadata;
-        let now = common::conditions::seconds::text(api.clock().now());
+        let now = common::conditions::seconds::format_rfc3339(api.clock().now());
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
             "lastProbeTime": null, "lastTransitionTime": now});
         let body = json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});
-        let target = Target::status(PODS, &meta.namespace, &meta.name);
-        let result = insist(&api, || api.patch(target, Patch::Strategic, &body)).await;
+        let target = RequestTarget::status(PODS, &meta.namespace, &meta.name);
+        let result = insist(&api, || api.patch(target, PatchFormat::Strategic, &body)).await;
         Done { key: meta.key(), uid: meta.uid.clone(), what: What::Mark, result: result.map(|_| ()) }
     })
 }

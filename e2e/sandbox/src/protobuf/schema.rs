@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// Compares a message that controllers read with the schema, and the messages in it.
-    fn compare(read: &common::wire::Message) -> usize {
-        use common::wire::{Count, Shape, Zero};
+    fn compare(read: &common::wire::MessageSchema) -> usize {
+        use common::wire::{Cardinality, ValueType, ZeroMeaning};
         let id = SCHEMA.find(read.name).unwrap_or_else(|| panic!("{}", read.name));
         let Message::Fields(fields) = &SCHEMA.messages[id] else { panic!("{}", read.name) };
         let structure = read.name.replacen("/v1.", ".", 1);
@@ -224,35 +224,37 @@ mod tests {
                 },
                 _ => None,
             };
-            match (field.kind, own.shape) {
-                (Type::String, Shape::Text) | (Type::Bool, Shape::Bool) | (Type::Int, Shape::Int) => {}
-                (Type::Message(_), Shape::Opaque) => continue,
-                (Type::Message(id), Shape::Object(inner)) => {
+            match (field.kind, own.value_type) {
+                (Type::String, ValueType::Text) | (Type::Bool, ValueType::Bool) | (Type::Int, ValueType::Int) => {}
+                (Type::Message(_), ValueType::Opaque) => continue,
+                (Type::Message(id), ValueType::Object(inner)) => {
                     assert_eq!(SCHEMA.find(inner.name), Some(id), "{at}");
                     compared += compare(inner);
                 }
                 (Type::Message(_), shape) => {
                     let expected = match shape {
-                        Shape::Time => Special::Time,
-                        Shape::MicroTime => Special::MicroTime,
-                        Shape::Quantity => Special::Quantity,
-                        Shape::IntOrString => Special::IntOrString,
+                        ValueType::Time => Special::Time,
+                        ValueType::MicroTime => Special::MicroTime,
+                        ValueType::Quantity => Special::Quantity,
+                        ValueType::IntOrString => Special::IntOrString,
                         _ => Special::Json,
                     };
                     assert_eq!(special, Some(expected), "{at}");
                 }
-                _ => panic!("{at}: {:?} is no {:?}", field.kind, own.shape),
+                _ => panic!("{at}: {:?} is no {:?}", field.kind, own.value_type),
             }
             let count = match field.many {
-                Many::One | Many::Optional => Count::One,
-                Many::List => Count::Many,
-                Many::Map => Count::Keyed,
+                Many::One | Many::Optional => Cardinality::One,
+                Many::List => Cardinality::Many,
+                Many::Map => Cardinality::Keyed,
             };
             assert_eq!(count, own.count, "{at}");
-            if matches!(own.shape, Shape::Text | Shape::Bool | Shape::Int) && own.count == Count::One {
-                assert_eq!(field.many == Many::Optional, own.zero == Zero::Set, "{at}");
+            if matches!(own.value_type, ValueType::Text | ValueType::Bool | ValueType::Int)
+                && own.count == Cardinality::One
+            {
+                assert_eq!(field.many == Many::Optional, own.zero == ZeroMeaning::PresentIfSet, "{at}");
                 if let Some(omits) = crate::kinds::omits_zero(&structure, own.name) {
-                    assert_eq!(omits && field.many == Many::One, own.zero == Zero::Absent, "{at}");
+                    assert_eq!(omits && field.many == Many::One, own.zero == ZeroMeaning::OmittedInJson, "{at}");
                 }
             }
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use common::{app::Definition, settings::TuneValue};
-use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR};
+use common::{app::ProgramDefinition, settings::TuneValue};
+use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP};
 use serde_json::{Value, json};
 
 use super::node_lifecycle_invariants::{INVARIANTS, OF_EVICTION, PROMISES, THRESHOLD};
@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// The loops that act on Pods. The nodes here have no heartbeat that could be judged.
-pub(super) const OF_PODS: Definition = Definition { loops: &[TAINT_EVICTION, POD_GARBAGE_COLLECTOR], ..DEFINITION };
+pub(super) const OF_PODS: ProgramDefinition =
+    ProgramDefinition { loops: &[TAINT_EVICTION_LOOP, POD_GARBAGE_COLLECTOR_LOOP], ..DEFINITION };
 
 /// Taint eviction and Pod garbage collection, on nodes without a kubelet: what is deleted there stays until it is removed.
 pub(super) const SUITE: Suite = Suite {

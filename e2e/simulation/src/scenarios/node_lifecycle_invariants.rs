@@ -290,7 +290,7 @@ mod tests {
             let sandbox = Sandbox::builder().clock(clock.clone()).build();
             let client = sandbox.client("node-lifecycle-controller#1");
             let writes = sandbox.writes().subscribe();
-            let world = World::new(clock.instant(), Duration::from_secs(2), Duration::ZERO);
+            let world = World::new(clock.monotonic_now(), Duration::from_secs(2), Duration::ZERO);
             let mut rogue = Self { sandbox, clock, client, writes, world, violated: Vec::new() };
             rogue.node(json!([])).await;
             rogue
@@ -299,7 +299,7 @@ mod tests {
         /// Lets the model see what was written.
         fn see(&mut self) {
             while let Ok(write) = self.writes.try_recv() {
-                let logged = Logged { at: self.clock.instant(), write };
+                let logged = Logged { at: self.clock.monotonic_now(), write };
                 self.world.apply(logged.clone());
                 let violated =
                     INVARIANTS.iter().chain(OF_EVICTION).filter(|i| (i.check)(&self.world, &logged).is_err());

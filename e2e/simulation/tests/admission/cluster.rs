@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use common::{app::Definition, clock::Clock, settings::Settings};
+use common::{app::ProgramDefinition, clock::Clock, settings::OperatorSettings};
 use sandbox::{Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
 /// The programs.
-pub(crate) const PROGRAMS: [&Definition; 9] = [
+pub(crate) const PROGRAMS: [&ProgramDefinition; 9] = [
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
     &statefulset_controller::DEFINITION,
@@ -37,8 +37,9 @@ impl Cluster {
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         let nodes = Nodes::builder().count(nodes).heartbeat(HEARTBEAT).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
-        let start =
-            |program: &&Definition| Loops::start(&sandbox.client(program.name), &clock, Settings::new(), program.loops);
+        let start = |program: &&ProgramDefinition| {
+            Loops::start(&sandbox.client(program.name), &clock, OperatorSettings::new(), program.loops)
+        };
         let loops = PROGRAMS.iter().map(start).collect();
         clock.sleep(Duration::from_secs(2)).await;
         Self { sandbox, clock, _nodes: nodes, _loops: loops }

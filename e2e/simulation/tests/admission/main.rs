@@ -32,7 +32,7 @@ use std::time::Duration;
 use common::{
     clock::Clock,
     runtime::LoopDefinition,
-    settings::{Settings, TuneValue},
+    settings::{OperatorSettings, TuneValue},
 };
 use sandbox::{Sandbox, loops::Loops};
 
@@ -175,8 +175,8 @@ impl Situation {
 }
 
 /// The settings of a run.
-fn settings(tunes: &[(&str, TuneValue)]) -> Settings {
-    tunes.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value))
+fn settings(tunes: &[(&str, TuneValue)]) -> OperatorSettings {
+    tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value))
 }
 
 /// Lets a controller meet every refusal in every situation.

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_latency_lasts_from_the_disagreement_to_the_answer() {
-        let start = Clock::system().instant();
+        let start = Clock::system().monotonic_now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let uid = Uid::new("a");
         let mut reactions = Reactions::default();

@@ -80,7 +80,7 @@ impl Object for Watched {
         &self.metadata
     }
 
-    fn trim(&mut self) {
+    fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations = common::meta::Annotations::default();
     }
 }

@@ -33,7 +33,7 @@ pub(super) const MANY: Cascade = Cascade {
 
 const NAME: &str = "bench";
 const CONFIG_MAPS: Resource =
-    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", is_namespaced: true };
 
 fn deployment_of(name: &str, pods: u32) -> Value {
     let mut object = deployment(name).replicas(pods).build();

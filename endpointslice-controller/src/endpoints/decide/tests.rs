@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::world::{pod, service};
 
-fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted {
+fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> WantedEndpoints {
     let pods = pods.into_iter().map(Arc::new).collect();
-    let members = Some(Members { service: Arc::clone(service), pods, seen: None, settled: None });
+    let members =
+        Some(ServiceMembers { service: Arc::clone(service), pods, synced_state: None, settled_versions: None });
     match decide(&Snapshot { key: service.metadata.key(), members, endpoints: None }) {
-        Plan::Keep(wanted) => *wanted,
+        Plan::WriteIfNeeded(wanted) => *wanted,
         other => panic!("{other:?}"),
     }
 }
@@ -21,7 +22,7 @@ fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
     let ports = names.filter_map(|(name, n)| Some(json!({"name": name, "containerPort": (*n)?, "protocol": "TCP"})));
     let read: Pod =
         serde_json::from_value(json!({"spec": {"containers": [{"ports": ports.collect::<Vec<_>>()}]}})).unwrap();
-    Pod { ports: read.ports, is_ready: ready, ..pod(index) }
+    Pod { named_ports: read.named_ports, is_ready: ready, ..pod(index) }
 }
 
 /// Builds one subset for each Pod and port, without merging subsets that have equal ports or addresses.
@@ -29,7 +30,7 @@ fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<S
     let mut all = Vec::new();
     for (index, (ready, numbers)) in pods.iter().enumerate() {
         let pod = pod(index);
-        let address = json!([{"ip": pod.ips[0].to_string(), "nodeName": pod.node,
+        let address = json!([{"ip": pod.pod_ips[0].to_string(), "nodeName": pod.node_name,
             "targetRef": {"kind": "Pod", "namespace": "ns", "name": pod.metadata.name, "uid": pod.metadata.uid}}]);
         for (at, target) in targets.iter().enumerate() {
             let of_pod = |name: &str| numbers["abc".find(name).unwrap()].map(i64::from);
@@ -54,7 +55,7 @@ proptest! {
         ], 0..40),
     ) {
         let (mut by_order, mut by_text) = (ips.clone(), ips);
-        by_order.sort_by_key(|ip| TextOrder::of(*ip));
+        by_order.sort_by_key(|ip| TextOrder::from_ip(*ip));
         by_text.sort_by_key(ToString::to_string);
         prop_assert_eq!(by_order, by_text);
     }
@@ -69,7 +70,7 @@ proptest! {
         let service = service(&json!({"ports": targets.iter().enumerate().map(port).collect::<Vec<_>>()}));
         let made = pods.iter().enumerate().map(|(index, (ready, numbers))| pod_with(index, *ready, numbers));
         let wanted = wanted(&service, made);
-        prop_assert_eq!(wanted.subsets, subsets::canonical(&multiplied_out(&targets, &pods)));
+        prop_assert_eq!(wanted.subsets, subsets::canonical_subsets(&multiplied_out(&targets, &pods)));
         prop_assert_eq!(wanted.over_capacity, None);
     }
 }
@@ -78,7 +79,7 @@ proptest! {
 #[test]
 fn the_first_thousand_addresses_in_canonical_order_are_kept() {
     let wanted = wanted(&service(&json!({})), (0..1_500).map(|index| pod_with(index, index % 100 != 0, &[])));
-    let mut ready: Vec<String> = (0..1_500).filter(|n| n % 100 != 0).map(|n| pod(n).ips[0].to_string()).collect();
+    let mut ready: Vec<String> = (0..1_500).filter(|n| n % 100 != 0).map(|n| pod(n).pod_ips[0].to_string()).collect();
     ready.sort();
     let kept: Vec<String> = wanted.subsets[0].addresses.iter().map(|address| address.ip.to_string()).collect();
     assert_eq!((wanted.subsets.len(), wanted.over_capacity), (1, Some("truncated")));

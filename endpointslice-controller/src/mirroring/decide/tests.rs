@@ -1,33 +1,33 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{mirrored, mirrored_slice as slice, port};
+use crate::world::{mirrored_slice as slice, mirroring_snapshot, port_80};
 
 fn removed(plan: &Plan) -> usize {
-    plan.writes.iter().map(|writes| writes.counts.removed).sum()
+    plan.writes.iter().map(|writes| writes.counts.endpoints_removed).sum()
 }
 
 /// ENDPOINTSLICE-51.
 #[test]
 fn two_spellings_of_an_address_are_one_endpoint() {
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1"}, {"ip": "::ffff:10.2.0.1"}, {"ip": "10.2.0.2"}]);
-    let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
+    let plan = decide(&mirroring_snapshot(&json!([{"addresses": ips, "ports": port_80()}]), &[]));
     let addresses: Vec<&str> = plan.writes[0].create[0].endpoints.iter().map(|e| &*e.addresses[0]).collect();
     assert_eq!(addresses, ["10.2.0.1", "10.2.0.2"]);
     // A different hostname makes a different endpoint.
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1", "hostname": "b"}]);
-    let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
+    let plan = decide(&mirroring_snapshot(&json!([{"addresses": ips, "ports": port_80()}]), &[]));
     assert_eq!(plan.writes[0].create[0].endpoints.len(), 2);
 }
 
 #[test]
 fn endpoints_of_a_family_that_lost_all_addresses_count_as_removed() {
     let there = [slice("a", "IPv4", &["10.2.0.1"]), slice("b", "IPv6", &["fd00::1", "fd00::2"])];
-    let plan = decide(&mirrored(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
+    let plan = decide(&mirroring_snapshot(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port_80()}]), &there));
     assert_eq!(removed(&plan), 2);
     assert_eq!(plan.writes[1].delete.len(), 1);
     let there = [slice("a", "IPv4", &["10.2.0.1", "10.2.0.2"])];
-    let plan = decide(&mirrored(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
+    let plan = decide(&mirroring_snapshot(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port_80()}]), &there));
     assert_eq!((removed(&plan), plan.writes[0].update.len()), (1, 1));
 }
 
@@ -41,14 +41,14 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
             .collect()
     };
     let one: Vec<Subset> = serde_json::from_value(json!([{"addresses": ips(0, 5_000), "ports": ports}])).unwrap();
-    let (canonical, left_out) = subsets::canonical_within(&one, MAX_ADDRESSES);
+    let (canonical, left_out) = subsets::canonical_subsets_within(&one, MAX_PROCESSED_ADDRESSES);
     assert_eq!(
         (canonical.len(), canonical[0].ports.len(), canonical[0].addresses.len(), left_out),
         (1, 5_000, 5_000, 0)
     );
-    let plan = decide(&mirrored(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
+    let plan = decide(&mirroring_snapshot(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].create[0].endpoints.len()), (1, 1000));
-    assert_eq!((plan.skipped, plan.events[0].reason), (4_000, "TooManyAddressesToMirror"));
+    assert_eq!((plan.skipped_addresses, plan.events[0].reason), (4_000, "TooManyAddressesToMirror"));
     // Each port is in a different combination of subsets.
     let subsets: Vec<Value> = (0..16)
         .map(|at| {
@@ -56,7 +56,11 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
             json!({"addresses": ips(at * 500, 500), "ports": own})
         })
         .collect();
-    let plan = decide(&mirrored(&json!(subsets), &[]));
+    let plan = decide(&mirroring_snapshot(&json!(subsets), &[]));
     let endpoints: usize = plan.writes.iter().flat_map(|w| &w.create).map(|draft| draft.endpoints.len()).sum();
-    assert!(endpoints <= MAX_ADDRESSES && plan.skipped > MAX_ADDRESSES, "{endpoints}, {}", plan.skipped);
+    assert!(
+        endpoints <= MAX_PROCESSED_ADDRESSES && plan.skipped_addresses > MAX_PROCESSED_ADDRESSES,
+        "{endpoints}, {}",
+        plan.skipped_addresses
+    );
 }

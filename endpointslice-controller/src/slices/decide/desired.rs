@@ -6,9 +6,9 @@ use common::intern::Text;
 
 use crate::{
     address,
-    decide::ports::{Numbers, ServicePorts},
-    objects::{AddressType, Conditions, Endpoint, Pod, Service, TargetRef},
-    packing::{GroupSize, GroupSizes},
+    decide::ports::{NamedPortNumbers, ServicePorts},
+    objects::{AddressType, Endpoint, EndpointConditions, Pod, Service, TargetRef},
+    packing::{PortGroupSize, PortGroupSizes},
     slices::snapshot::Snapshot,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 /// A candidate is compared with the existing endpoint field by field, without building another endpoint, because most endpoints
 /// of a large Service need no change.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct EndpointCandidate<'a> {
     pod: &'a Pod,
     service: &'a Service,
     zone: Option<&'a Text>,
@@ -26,94 +26,95 @@ pub struct Candidate<'a> {
 
 /// Candidates with the same port numbers.
 #[derive(Clone, Debug)]
-pub struct Group<'a> {
+pub struct PortGroup<'a> {
     /// The numbers of the named ports, which are the same on all Pods of the group.
-    pub numbers: Arc<Numbers>,
+    pub port_numbers: Arc<NamedPortNumbers>,
     /// The number of Pods of the Service with these numbers.
-    pub size: GroupSize,
+    pub size: PortGroupSize,
     /// The candidates among the Pods that this sync considers, sorted by the name of the Pod.
-    pub candidates: Vec<Candidate<'a>>,
+    pub candidates: Vec<EndpointCandidate<'a>>,
 }
 
 /// The wanted endpoints of one address type.
 #[derive(Clone, Debug, Default)]
-pub struct Desired<'a> {
+pub struct DesiredEndpoints<'a> {
     /// The ports of the Service, with their indexes.
     pub ports: ServicePorts<'a>,
     /// Groups, sorted by port numbers.
-    pub groups: Vec<Group<'a>>,
+    pub groups: Vec<PortGroup<'a>>,
     /// The position of each group in `groups`, by port numbers.
-    pub group_of: BTreeMap<Arc<Numbers>, usize>,
+    pub group_index: BTreeMap<Arc<NamedPortNumbers>, usize>,
     /// The eligible Pods that this sync considers, sorted by name, each with the port numbers of its group.
-    pub eligible: Vec<(&'a Arc<Pod>, Arc<Numbers>)>,
+    pub eligible_pods: Vec<(&'a Arc<Pod>, Arc<NamedPortNumbers>)>,
     /// One message for each Pod that was omitted because its Node is not in the cache.
-    pub left_out: Vec<String>,
+    pub omitted_pod_messages: Vec<String>,
 }
 
 /// Returns the wanted endpoints of one address type for all Pods of a Service.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
-pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
+pub fn desired_endpoints(snapshot: &Snapshot, address_type: AddressType) -> DesiredEndpoints<'_> {
     let pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
-    desired_among(snapshot, &pods, GroupSizes::default(), address_type)
+    desired_endpoints_among(snapshot, &pods, PortGroupSizes::default(), address_type)
 }
 
 /// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the remaining Pods.
-pub fn desired_among<'a>(
+pub fn desired_endpoints_among<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
-    sizes: GroupSizes,
+    sizes: PortGroupSizes,
     address_type: AddressType,
-) -> Desired<'a> {
+) -> DesiredEndpoints<'a> {
     let service = &snapshot.service;
-    let mut out = Desired { ports: ServicePorts::new(service), ..Desired::default() };
+    let mut out = DesiredEndpoints { ports: ServicePorts::new(service), ..DesiredEndpoints::default() };
     for (numbers, size) in sizes {
-        out.group_of.insert(Arc::clone(&numbers), out.groups.len());
-        out.groups.push(Group { numbers, size, candidates: Vec::new() });
+        out.group_index.insert(Arc::clone(&numbers), out.groups.len());
+        out.groups.push(PortGroup { port_numbers: numbers, size, candidates: Vec::new() });
     }
     let mut numbers = Vec::new();
-    for pod in pods.iter().filter(|pod| pod.is_eligible()) {
-        out.ports.resolve(pod, &mut numbers);
-        let group = match out.group_of.get(&*numbers) {
+    for pod in pods.iter().filter(|pod| pod.is_eligible_for_endpoints()) {
+        out.ports.resolve_named_ports(pod, &mut numbers);
+        let group = match out.group_index.get(&*numbers) {
             Some(known) => *known,
             None => {
                 let group = out.groups.len();
                 // Most Services have one group, so the first group reserves room for all Pods.
                 let expected = if group == 0 { pods.len() } else { 0 };
-                let numbers: Arc<Numbers> = numbers.as_slice().into();
-                let (size, candidates) = (GroupSize::default(), Vec::with_capacity(expected));
-                out.groups.push(Group { numbers: Arc::clone(&numbers), size, candidates });
-                out.group_of.insert(numbers, group);
+                let numbers: Arc<NamedPortNumbers> = numbers.as_slice().into();
+                let (size, candidates) = (PortGroupSize::default(), Vec::with_capacity(expected));
+                out.groups.push(PortGroup { port_numbers: Arc::clone(&numbers), size, candidates });
+                out.group_index.insert(numbers, group);
                 group
             }
         };
         let group = &mut out.groups[group];
-        group.size.eligible += 1;
-        out.eligible.push((*pod, Arc::clone(&group.numbers)));
-        let zone = snapshot.zones.get(&pod.node);
+        group.size.eligible_pods += 1;
+        out.eligible_pods.push((*pod, Arc::clone(&group.port_numbers)));
+        let zone = snapshot.zones.get(&pod.node_name);
         if zone.is_none() && !service.spec.publish_not_ready_addresses {
             let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
-            let node = &pod.node;
-            out.left_out.push(format!("skipping Pod {pod_name} for Service {namespace}/{name}: Node {node} Not Found"));
+            let node = &pod.node_name;
+            out.omitted_pod_messages
+                .push(format!("skipping Pod {pod_name} for Service {namespace}/{name}: Node {node} Not Found"));
             continue;
         }
-        if has_address(pod, address_type) {
+        if has_address_of_type(pod, address_type) {
             let zone = zone.filter(|zone| !zone.is_empty());
-            group.size.candidates += 1;
-            group.candidates.push(Candidate { pod, service, zone, address_type });
+            group.size.candidate_pods += 1;
+            group.candidates.push(EndpointCandidate { pod, service, zone, address_type });
         }
     }
     out.sort_groups();
     out
 }
 
-impl Desired<'_> {
+impl DesiredEndpoints<'_> {
     /// Sorts the groups by port numbers and removes empty groups, so that the result does not depend on which Pods were
     /// considered.
     fn sort_groups(&mut self) {
-        let mut groups: Vec<Option<Group<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
-        self.group_of.retain(|_, at| {
-            let Some(group) = groups[*at].take_if(|group| group.size.eligible > 0) else { return false };
+        let mut groups: Vec<Option<PortGroup<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        self.group_index.retain(|_, at| {
+            let Some(group) = groups[*at].take_if(|group| group.size.eligible_pods > 0) else { return false };
             *at = self.groups.len();
             self.groups.push(group);
             true
@@ -121,19 +122,19 @@ impl Desired<'_> {
     }
 
     /// Returns the sizes of all groups, by port numbers.
-    pub fn sizes(&self) -> GroupSizes {
-        self.groups.iter().map(|group| (Arc::clone(&group.numbers), group.size)).collect()
+    pub fn group_sizes(&self) -> PortGroupSizes {
+        self.groups.iter().map(|group| (Arc::clone(&group.port_numbers), group.size)).collect()
     }
 }
 
 /// Whether a Pod has an address of this type.
-pub(super) fn has_address(pod: &Pod, address_type: AddressType) -> bool {
-    pod.ips.iter().any(|ip| address::family(*ip) == address_type)
+pub(super) fn has_address_of_type(pod: &Pod, address_type: AddressType) -> bool {
+    pod.pod_ips.iter().any(|ip| address::address_type_of(*ip) == address_type)
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> EndpointCandidate<'a> {
     /// Returns the name of the Pod, which is also the name in the `targetRef` of its endpoint.
-    pub fn name(&self) -> &'a str {
+    pub fn pod_name(&self) -> &'a str {
         &self.pod.metadata.name
     }
 
@@ -143,14 +144,14 @@ impl<'a> Candidate<'a> {
         *target.name == *self.pod.metadata.name
             && target.namespace == self.pod.metadata.namespace
             && there.hostname.as_deref().unwrap_or_default()
-                == self.pod.hostname_in(self.service).map_or("", |name| name.as_str())
+                == self.pod.hostname_in_domain_of(self.service).map_or("", |name| name.as_str())
             && self.has_addresses(&there.addresses)
     }
 
     fn has_addresses(&self, sorted: &[Box<str>]) -> bool {
-        let mut ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
+        let mut ours = self.pod.pod_ips.iter().filter(|ip| address::address_type_of(**ip) == self.address_type);
         match (ours.next(), ours.next(), sorted) {
-            (Some(only), None, [text]) => address::is_text_of(*only, text),
+            (Some(only), None, [text]) => address::is_canonical_text(*only, text),
             (Some(_), Some(_), texts) if texts.len() > 1 => *self.addresses() == *texts,
             _ => false,
         }
@@ -158,22 +159,22 @@ impl<'a> Candidate<'a> {
 
     /// Returns the addresses of the Pod that have the candidate's address type, sorted as texts.
     fn addresses(&self) -> Box<[Box<str>]> {
-        let ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
+        let ours = self.pod.pod_ips.iter().filter(|ip| address::address_type_of(**ip) == self.address_type);
         let mut addresses: Box<[Box<str>]> = ours.map(|ip| ip.to_string().into()).collect();
         addresses.sort_unstable();
         addresses
     }
 
-    fn conditions(&self) -> Conditions {
+    fn conditions(&self) -> EndpointConditions {
         let serving = self.pod.is_ready;
         let terminating = self.pod.metadata.is_deleting();
         let ready = self.service.spec.publish_not_ready_addresses || (serving && !terminating);
-        Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
+        EndpointConditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
     }
 
     /// Whether an endpoint with the identity of this candidate has the wanted content, ignoring hints.
     pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
-        let node = Some(&self.pod.node).filter(|node| !node.is_empty());
+        let node = Some(&self.pod.node_name).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {
             target.kind == "Pod"
                 && target.uid == self.pod.metadata.uid
@@ -187,14 +188,14 @@ impl<'a> Candidate<'a> {
     }
 
     /// Builds the endpoint in the wanted state, without hints.
-    pub fn endpoint(&self) -> Endpoint {
+    pub fn build_endpoint(&self) -> Endpoint {
         let pod = self.pod;
         Endpoint {
             addresses: self.addresses(),
             conditions: self.conditions(),
-            hostname: pod.hostname_in(self.service).cloned(),
+            hostname: pod.hostname_in_domain_of(self.service).cloned(),
             target_ref: Some(TargetRef::to_pod(pod)),
-            node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
+            node_name: Some(pod.node_name.clone()).filter(|node| !node.is_empty()),
             zone: self.zone.cloned(),
             hints: None,
         }

@@ -5,73 +5,77 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{Candidate, Desired, Group},
-    slice_metadata::same_labels,
+    desired::{DesiredEndpoints, EndpointCandidate, PortGroup},
+    slice_metadata::has_wanted_labels,
 };
 use crate::{
-    decide::ports::{Numbers, ServicePorts},
-    objects::{Endpoint, Port, Service, Slice},
+    decide::ports::{NamedPortNumbers, ServicePorts},
+    objects::{Endpoint, Service, Slice, SlicePort},
     packing::UpToDateSlice,
-    plan::{Draft, PutOff, SliceMetadata},
+    plan::{Deferred, SliceDraft, SliceMetadata},
 };
 
 /// The slices of one address type, by the write that they need.
 #[derive(Clone, Debug, Default)]
-pub struct Sorted {
+pub struct SlicesByWrite {
     /// Slices to create, without a base.
-    pub create: Vec<Draft>,
+    pub create: Vec<SliceDraft>,
     /// Slices to change, each with a base.
-    pub update: Vec<Draft>,
+    pub update: Vec<SliceDraft>,
     /// Slices that were compared with the wanted endpoints and stay unchanged.
-    pub keep: Vec<Arc<Slice>>,
+    pub unchanged: Vec<Arc<Slice>>,
     /// Slices that were up to date after the last sync, have not changed since, and stay unchanged.
-    pub up_to_date: Vec<UpToDateSlice>,
+    pub up_to_date_slices: Vec<UpToDateSlice>,
     /// Slices to delete, in the order of the comparison.
     pub delete: Vec<Arc<Slice>>,
     /// The number of endpoints that this sync adds to slices.
-    pub added: usize,
+    pub endpoints_added: usize,
     /// The number of endpoints that this sync removes from slices.
-    pub removed: usize,
+    pub endpoints_removed: usize,
     /// Endpoints and slices deferred to the next sync. Deferred slices are in none of the lists.
-    pub put_off: PutOff,
+    pub deferred: Deferred,
 }
 
-impl Sorted {
+impl SlicesByWrite {
     /// Returns the number of wanted slices, including deferred ones.
-    pub fn slices(&self) -> usize {
-        self.create.len() + self.update.len() + self.keep.len() + self.up_to_date.len() + self.put_off.slices
+    pub fn wanted_slice_count(&self) -> usize {
+        self.create.len()
+            + self.update.len()
+            + self.unchanged.len()
+            + self.up_to_date_slices.len()
+            + self.deferred.wanted_slices
     }
 
     /// Iterates over all wanted endpoints: first those of new slices, then of changed slices, then of unchanged ones.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let drafts = self.create.iter().chain(&self.update).flat_map(|draft| &draft.endpoints);
-        let up_to_date = self.up_to_date.iter().map(|known| &known.slice);
-        drafts.chain(self.keep.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
+        let up_to_date = self.up_to_date_slices.iter().map(|known| &known.slice);
+        drafts.chain(self.unchanged.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
     }
 
     /// Iterates over the endpoints of new and changed slices.
-    pub fn written(&mut self) -> impl Iterator<Item = &mut Endpoint> {
+    pub fn written_endpoints(&mut self) -> impl Iterator<Item = &mut Endpoint> {
         self.create.iter_mut().chain(&mut self.update).flat_map(|draft| &mut draft.endpoints)
     }
 
     /// Moves the slices for which `changes` returns true from `keep` to `update`.
-    pub fn rewrite(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
-        let (rewritten, keep) = std::mem::take(&mut self.keep).into_iter().partition(|slice| changes(slice));
-        self.keep = keep;
+    pub fn rewrite_unchanged_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
+        let (rewritten, keep) = std::mem::take(&mut self.unchanged).into_iter().partition(|slice| changes(slice));
+        self.unchanged = keep;
         let rewritten: Vec<Arc<Slice>> = rewritten;
-        self.update.extend(rewritten.iter().map(Draft::of));
+        self.update.extend(rewritten.iter().map(SliceDraft::from_slice));
     }
 
     /// Moves the slices that are equal to their draft from `update` to `keep`.
-    pub fn leave_what_is_as_wanted(&mut self, wanted: &SliceMetadata) {
-        let is_as_wanted = |draft: &Draft| {
-            draft.base.as_ref().is_some_and(|base| {
-                base.endpoints == draft.endpoints && same_labels(&base.metadata.labels, &wanted.labels)
+    pub fn drop_needless_updates(&mut self, wanted: &SliceMetadata) {
+        let is_as_wanted = |draft: &SliceDraft| {
+            draft.existing_slice.as_ref().is_some_and(|base| {
+                base.endpoints == draft.endpoints && has_wanted_labels(&base.metadata.labels, &wanted.labels)
             })
         };
         let (same, update): (Vec<_>, Vec<_>) = std::mem::take(&mut self.update).into_iter().partition(is_as_wanted);
         self.update = update;
-        self.keep.extend(same.into_iter().filter_map(|draft| draft.base));
+        self.unchanged.extend(same.into_iter().filter_map(|draft| draft.existing_slice));
     }
 }
 
@@ -80,17 +84,17 @@ type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
 /// The existing slices of a Service with one address type, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Slices {
+pub struct ExistingSlices {
     /// Slices with endpoints to compare with the candidates.
-    pub compared: Vec<Arc<Slice>>,
+    pub slices_to_compare: Vec<Arc<Slice>>,
     /// Slices that are known to be up to date. None of their Pods is among the candidates of this sync.
-    pub up_to_date: Vec<UpToDateSlice>,
+    pub up_to_date_slices: Vec<UpToDateSlice>,
 }
 
 /// Limits for the slices of one address type.
-pub struct Limits<'a> {
+pub struct PackingLimits<'a> {
     /// The number of endpoints up to which a slice is filled.
-    pub max_endpoints: usize,
+    pub max_endpoints_per_slice: usize,
     /// The remaining number of ports for new slices of this sync. Above zero, one more slice with any number of ports is
     /// allowed.
     pub max_new_ports: &'a mut usize,
@@ -107,48 +111,51 @@ pub struct Limits<'a> {
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
-    slices: Slices,
-    desired: Desired<'a>,
-    limits: Limits<'_>,
-) -> Sorted {
-    let may_put_off = may_put_off(&desired, &limits);
-    let Desired { ports, groups, group_of, .. } = desired;
-    let Limits { max_endpoints, max_new_ports } = limits;
-    let mut sorted = Sorted::default();
+    slices: ExistingSlices,
+    desired: DesiredEndpoints<'a>,
+    limits: PackingLimits<'_>,
+) -> SlicesByWrite {
+    let may_put_off = may_defer(&desired, &limits);
+    let DesiredEndpoints { ports, groups, group_index: group_of, .. } = desired;
+    let PackingLimits { max_endpoints_per_slice: max_endpoints, max_new_ports } = limits;
+    let mut sorted = SlicesByWrite::default();
     let mut places: Places<'a> = HashMap::default();
     places.reserve(groups.iter().map(|group| group.candidates.len()).sum());
     for (at, group) in groups.iter().enumerate() {
-        places.extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.name(), (at, place))));
+        places
+            .extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.pod_name(), (at, place))));
     }
     let mut packings: Vec<GroupPacking<'a>> = groups.into_iter().map(GroupPacking::new).collect();
-    for known in slices.up_to_date {
-        if let Some(group) = group_of.get(&known.numbers) {
+    for known in slices.up_to_date_slices {
+        if let Some(group) = group_of.get(&known.port_numbers) {
             packings[*group].up_to_date.push(known);
         }
     }
     let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
-    for slice in &slices.compared {
-        let numbers = ports.numbers_of(&slice.ports).filter(|_| slice.is_owned_by(service));
+    for slice in &slices.slices_to_compare {
+        let numbers = ports.numbers_for_slice_ports(&slice.ports).filter(|_| slice.is_owned_by(service));
         match numbers.and_then(|numbers| group_of.get(&*numbers)) {
-            Some(group) if may_put_off && has_others(*group, slice, &places, &packings) => mixed.push((*group, slice)),
+            Some(group) if may_put_off && holds_other_groups(*group, slice, &places, &packings) => {
+                mixed.push((*group, slice))
+            }
             Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
             None => sorted.delete.push(Arc::clone(slice)),
         }
     }
     for (group, slice) in mixed {
-        if has_others(group, slice, &places, &packings) {
+        if holds_other_groups(group, slice, &places, &packings) {
             // The slice stays as it is, so its endpoints are not assigned to another slice.
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
-            sorted.put_off.slices += 1;
+            sorted.deferred.wanted_slices += 1;
         } else {
             packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
         }
     }
     for slice in sorted.delete.iter().filter(|slice| slice.is_owned_by(service)) {
         let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (group, place) in slice.endpoints.iter().filter_map(|there| find(there, &places, &packings)) {
+        for (group, place) in slice.endpoints.iter().filter_map(|there| find_unassigned(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);
         }
         // The group with the most endpoints in the slice starts a new slice with them.
@@ -160,29 +167,30 @@ pub fn pack<'a>(
     for packing in &mut packings {
         packing.fill(&ports, max_endpoints, max_new_ports, &mut sorted);
     }
-    if sorted.put_off.endpoints > 0 {
+    if sorted.deferred.wanted_endpoints > 0 {
         let before = sorted.delete.len();
-        let is_needed = |slice: &Slice| slice.endpoints.iter().any(|there| find(there, &places, &packings).is_some());
+        let is_needed =
+            |slice: &Slice| slice.endpoints.iter().any(|there| find_unassigned(there, &places, &packings).is_some());
         sorted.delete.retain(|slice| !is_needed(slice));
-        sorted.put_off.slices += before - sorted.delete.len();
+        sorted.deferred.wanted_slices += before - sorted.delete.len();
     }
     sorted
 }
 
 /// Whether the new slices could have more ports than `max_new_ports`.
-pub fn may_put_off(desired: &Desired<'_>, limits: &Limits<'_>) -> bool {
-    let slices = |group: &Group<'_>| group.size.candidates.div_ceil(limits.max_endpoints);
-    let most_ports = |group: &Group<'_>| desired.ports.count(&group.numbers) * slices(group);
+pub fn may_defer(desired: &DesiredEndpoints<'_>, limits: &PackingLimits<'_>) -> bool {
+    let slices = |group: &PortGroup<'_>| group.size.candidate_pods.div_ceil(limits.max_endpoints_per_slice);
+    let most_ports = |group: &PortGroup<'_>| desired.ports.port_count(&group.port_numbers) * slices(group);
     desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
 }
 
 /// Whether a slice of a group also holds endpoints of other groups that no other slice holds yet.
-fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
-    slice.endpoints.iter().filter_map(|there| find(there, places, packings)).any(|(of, _)| of != group)
+fn holds_other_groups(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
+    slice.endpoints.iter().filter_map(|there| find_unassigned(there, places, packings)).any(|(of, _)| of != group)
 }
 
 /// Returns the position of the candidate that matches an endpoint, if no slice holds the candidate yet.
-fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
+fn find_unassigned(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
     let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
     (!packing.taken[place] && packing.candidates[place].is_same_endpoint(there)).then_some((group, place))
@@ -190,15 +198,15 @@ fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) ->
 
 /// The assignment of one group of candidates to slices.
 struct GroupPacking<'a> {
-    numbers: Arc<Numbers>,
-    candidates: Vec<Candidate<'a>>,
+    numbers: Arc<NamedPortNumbers>,
+    candidates: Vec<EndpointCandidate<'a>>,
     /// For each candidate, whether it is assigned to a slice.
     taken: Vec<bool>,
     /// The number of candidates that are not assigned to a slice yet.
     left: usize,
     /// All candidates before this index are assigned to a slice.
     next: usize,
-    update: Vec<Draft>,
+    update: Vec<SliceDraft>,
     keep: Vec<Arc<Slice>>,
     up_to_date: Vec<UpToDateSlice>,
     /// Candidates that are together in a slice to delete; each list is the start of a new slice.
@@ -206,8 +214,8 @@ struct GroupPacking<'a> {
 }
 
 impl<'a> GroupPacking<'a> {
-    fn new(group: Group<'a>) -> Self {
-        let Group { numbers, candidates, .. } = group;
+    fn new(group: PortGroup<'a>) -> Self {
+        let PortGroup { port_numbers: numbers, candidates, .. } = group;
         let (taken, left) = (vec![false; candidates.len()], candidates.len());
         let (update, keep, up_to_date, seeds) = Default::default();
         Self { numbers, candidates, taken, left, next: 0, update, keep, up_to_date, seeds }
@@ -233,7 +241,7 @@ impl<'a> GroupPacking<'a> {
         slice: &Arc<Slice>,
         places: &Places<'_>,
         metadata: &SliceMetadata,
-        sorted: &mut Sorted,
+        sorted: &mut SlicesByWrite,
     ) {
         let mut kept: Vec<usize> = Vec::with_capacity(slice.endpoints.len());
         let mut changed = false;
@@ -245,19 +253,23 @@ impl<'a> GroupPacking<'a> {
                 }
                 None => {
                     changed = true;
-                    sorted.removed += 1;
+                    sorted.endpoints_removed += 1;
                 }
             }
         }
         if changed && kept.is_empty() {
             sorted.delete.push(Arc::clone(slice));
         } else if changed {
-            let endpoints = kept.iter().map(|place| self.candidates[*place].endpoint()).collect();
-            self.update.push(Draft { base: Some(Arc::clone(slice)), endpoints, ports: Arc::clone(&slice.ports) });
-        } else if same_labels(&slice.metadata.labels, &metadata.labels) {
+            let endpoints = kept.iter().map(|place| self.candidates[*place].build_endpoint()).collect();
+            self.update.push(SliceDraft {
+                existing_slice: Some(Arc::clone(slice)),
+                endpoints,
+                ports: Arc::clone(&slice.ports),
+            });
+        } else if has_wanted_labels(&slice.metadata.labels, &metadata.labels) {
             self.keep.push(Arc::clone(slice));
         } else {
-            self.update.push(Draft::of(slice));
+            self.update.push(SliceDraft::from_slice(slice));
         }
     }
 
@@ -265,14 +277,20 @@ impl<'a> GroupPacking<'a> {
     fn top_up(&mut self, endpoints: &mut Vec<Endpoint>, max_endpoints: usize) {
         while self.left > 0 && endpoints.len() < max_endpoints {
             if self.take(self.next) {
-                endpoints.push(self.candidates[self.next].endpoint());
+                endpoints.push(self.candidates[self.next].build_endpoint());
             }
             self.next += 1;
         }
     }
 
     /// Assigns every remaining candidate to a slice, within the limit `max_new_ports` for new slices.
-    fn fill(&mut self, ports: &ServicePorts<'_>, max_endpoints: usize, max_new_ports: &mut usize, sorted: &mut Sorted) {
+    fn fill(
+        &mut self,
+        ports: &ServicePorts<'_>,
+        max_endpoints: usize,
+        max_new_ports: &mut usize,
+        sorted: &mut SlicesByWrite,
+    ) {
         let before = self.left;
         let mut update = std::mem::take(&mut self.update);
         update.sort_by_key(|draft| Reverse(draft.endpoints.len()));
@@ -281,27 +299,27 @@ impl<'a> GroupPacking<'a> {
         }
         // New slices start with the largest lists, because `new_slice` takes the last one.
         self.seeds.sort_by_key(Vec::len);
-        let mut list: Option<Arc<[Port]>> = None;
+        let mut list: Option<Arc<[SlicePort]>> = None;
         while self.left > 0 {
             let fits = if self.left < max_endpoints { self.take_closest_to_full(max_endpoints) } else { None };
             let mut draft = match fits {
-                Some(slice) => Draft::of(&slice),
+                Some(slice) => SliceDraft::from_slice(&slice),
                 None if *max_new_ports == 0 => break,
                 None => {
-                    let list = list.get_or_insert_with(|| ports.list(&self.numbers));
+                    let list = list.get_or_insert_with(|| ports.build_slice_ports(&self.numbers));
                     *max_new_ports = max_new_ports.saturating_sub(list.len());
                     let list = Arc::clone(list);
                     self.new_slice(list, max_endpoints)
                 }
             };
             self.top_up(&mut draft.endpoints, max_endpoints);
-            if draft.base.is_some() { update.push(draft) } else { sorted.create.push(draft) }
+            if draft.existing_slice.is_some() { update.push(draft) } else { sorted.create.push(draft) }
         }
-        sorted.added += before - self.left;
-        sorted.put_off.endpoints += self.left;
+        sorted.endpoints_added += before - self.left;
+        sorted.deferred.wanted_endpoints += self.left;
         sorted.update.append(&mut update);
-        sorted.keep.append(&mut self.keep);
-        sorted.up_to_date.append(&mut self.up_to_date);
+        sorted.unchanged.append(&mut self.keep);
+        sorted.up_to_date_slices.append(&mut self.up_to_date);
     }
 
     /// Removes and returns the fullest slice with room for all remaining candidates.
@@ -317,11 +335,11 @@ impl<'a> GroupPacking<'a> {
     }
 
     /// Builds a new slice from the endpoints of a slice to delete, without the endpoints that another slice holds.
-    fn new_slice(&mut self, ports: Arc<[Port]>, max_endpoints: usize) -> Draft {
-        let mut draft = Draft::new(ports);
+    fn new_slice(&mut self, ports: Arc<[SlicePort]>, max_endpoints: usize) -> SliceDraft {
+        let mut draft = SliceDraft::new(ports);
         for place in self.seeds.pop().unwrap_or_default().into_iter().take(max_endpoints) {
             if self.take(place) {
-                draft.endpoints.push(self.candidates[place].endpoint());
+                draft.endpoints.push(self.candidates[place].build_endpoint());
             }
         }
         draft

@@ -15,51 +15,51 @@ use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{Desired, desired_among, has_address},
-    pack::{Slices, Sorted},
+    desired::{DesiredEndpoints, desired_endpoints_among, has_address_of_type},
+    pack::{ExistingSlices, SlicesByWrite},
 };
 use crate::{
-    by_name::{Named, Pods},
-    decide::ports::Numbers,
+    by_name::{NamedEntry, Pods},
+    decide::ports::NamedPortNumbers,
     objects::{AddressType, Endpoint, Pod, Slice},
-    packing::{GroupSizes, Packing, Place, TypePacking, UpToDateSlice},
+    packing::{AddressTypePacking, Packing, PodPlace, PortGroupSizes, UpToDateSlice},
     slices::snapshot::Snapshot,
 };
 
 /// The Pods and slices that a sync considers for one address type.
-pub struct Scope<'a> {
+pub struct SyncScope<'a> {
     /// The packing that the last sync remembered; `None` if everything is considered.
-    pub(super) base: Option<&'a TypePacking>,
+    pub(super) last_packing: Option<&'a AddressTypePacking>,
     /// The names of the considered Pods, sorted, with the names of deleted Pods. Empty if everything is considered.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
     /// The size of each group of Pods, not counting the considered Pods.
-    sizes: GroupSizes,
-    pub(super) slices: Slices,
+    sizes: PortGroupSizes,
+    pub(super) slices: ExistingSlices,
 }
 
 fn names(slice: &Slice) -> impl Iterator<Item = &str> {
     slice.endpoints.iter().filter_map(|endpoint| Some(&*endpoint.target_ref.as_ref()?.name))
 }
 
-impl<'a> Scope<'a> {
+impl<'a> SyncScope<'a> {
     /// Returns the scope with all Pods and with `slices`, which are all slices of the address type.
-    pub fn whole(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
+    pub fn of_everything(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
         let (base, names, sizes) = Default::default();
-        let slices = Slices { compared: slices.to_vec(), up_to_date: Vec::new() };
-        Self { base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
+        let slices = ExistingSlices { slices_to_compare: slices.to_vec(), up_to_date_slices: Vec::new() };
+        Self { last_packing: base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
     }
 
     /// Returns the scope with the changes since the last sync; `None` without a usable packing. `slices` are all slices of the
     /// address type, sorted by name.
-    pub fn changed(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
-        let packing = snapshot.memory.packing.as_deref().filter(|packing| fits(packing, snapshot))?;
-        let base = packing.of_types.get(&address_type)?;
+    pub fn of_changes(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
+        let packing = snapshot.memory.packing.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
+        let base = packing.by_address_type.get(&address_type)?;
         let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
-        let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(Named::name);
-        let mut names_in_scope: Vec<&str> = changed.chain(base.pending.iter().map(|name| &**name)).collect();
+        let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
+        let mut names_in_scope: Vec<&str> = changed.chain(base.pending_pod_names.iter().map(|name| &**name)).collect();
         let (mut up_to_date, mut compared) = (Vec::new(), Vec::new());
-        let (mut before, mut after) = (base.up_to_date.iter().peekable(), slices.iter().peekable());
+        let (mut before, mut after) = (base.up_to_date_slices.iter().peekable(), slices.iter().peekable());
         loop {
             let order = match (before.peek(), after.peek()) {
                 (None, None) => break,
@@ -78,7 +78,7 @@ impl<'a> Scope<'a> {
                 }
             }
         }
-        let slice_of = |name: &&str| base.places.get(name)?.slice.as_deref();
+        let slice_of = |name: &&str| base.pod_places.get(name)?.slice_name.as_deref();
         let touched: BTreeSet<&str> = names_in_scope.iter().filter_map(slice_of).collect();
         let is_touched = |known: &&UpToDateSlice| touched.contains(&*known.slice.metadata.name);
         let (touched, untouched): (Vec<&UpToDateSlice>, Vec<&UpToDateSlice>) =
@@ -90,53 +90,54 @@ impl<'a> Scope<'a> {
         compared.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         names_in_scope.sort_unstable();
         names_in_scope.dedup();
-        let mut sizes = base.sizes.clone();
-        for place in names_in_scope.iter().filter_map(|name| base.places.get(name)) {
-            if let Some(size) = sizes.get_mut(&place.numbers) {
-                let is_candidate = has_address(&place.pod, address_type);
-                size.eligible = size.eligible.saturating_sub(1);
-                size.candidates = size.candidates.saturating_sub(usize::from(is_candidate));
+        let mut sizes = base.group_sizes.clone();
+        for place in names_in_scope.iter().filter_map(|name| base.pod_places.get(name)) {
+            if let Some(size) = sizes.get_mut(&place.port_numbers) {
+                let is_candidate = has_address_of_type(&place.pod, address_type);
+                size.eligible_pods = size.eligible_pods.saturating_sub(1);
+                size.candidate_pods = size.candidate_pods.saturating_sub(usize::from(is_candidate));
             }
         }
         let pods = names_in_scope.iter().filter_map(|name| snapshot.pods.get(name)).collect();
-        let slices = Slices { compared, up_to_date: untouched.into_iter().cloned().collect() };
-        Some(Self { base: Some(base), names: names_in_scope, pods, sizes, slices })
+        let slices =
+            ExistingSlices { slices_to_compare: compared, up_to_date_slices: untouched.into_iter().cloned().collect() };
+        Some(Self { last_packing: Some(base), names: names_in_scope, pods, sizes, slices })
     }
 
     /// Returns the wanted endpoints of the considered Pods.
-    pub fn desired(&self, snapshot: &'a Snapshot, address_type: AddressType) -> Desired<'a> {
-        desired_among(snapshot, &self.pods, self.sizes.clone(), address_type)
+    pub fn desired_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> DesiredEndpoints<'a> {
+        desired_endpoints_among(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
     /// Returns the packing for the next sync, after a sync with this scope has assigned all endpoints.
-    pub fn packing_after(
+    pub fn packing_for_next_sync(
         &self,
-        eligible: &[(&Arc<Pod>, Arc<Numbers>)],
-        sizes: GroupSizes,
-        sorted: &Sorted,
-    ) -> TypePacking {
-        let kept = sorted.keep.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
+        eligible: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
+        sizes: PortGroupSizes,
+        sorted: &SlicesByWrite,
+    ) -> AddressTypePacking {
+        let kept = sorted.unchanged.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
         let update = sorted.update.iter();
-        let updated =
-            update.filter_map(|draft| Some((&draft.base.as_ref()?.metadata.name, draft.endpoints.as_slice())));
+        let updated = update
+            .filter_map(|draft| Some((&draft.existing_slice.as_ref()?.metadata.name, draft.endpoints.as_slice())));
         let mut slice_of: HashMap<&str, &Arc<str>> = HashMap::default();
         for (slice, endpoints) in kept.chain(updated) {
             slice_of.extend(endpoints.iter().filter_map(target).map(|name| (&**name, slice)));
         }
-        let place = |(pod, numbers): &(&Arc<Pod>, Arc<Numbers>)| Place {
+        let place = |(pod, numbers): &(&Arc<Pod>, Arc<NamedPortNumbers>)| PodPlace {
             pod: Arc::clone(pod),
-            numbers: Arc::clone(numbers),
-            slice: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
+            port_numbers: Arc::clone(numbers),
+            slice_name: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
         };
         let mut new = eligible.iter().map(place);
-        let places = match self.base {
+        let places = match self.last_packing {
             None => new.collect(),
             Some(base) => {
-                let mut places = base.places.clone();
+                let mut places = base.pod_places.clone();
                 let mut new = new.by_ref().peekable();
                 for name in &self.names {
                     match new.next_if(|place| place.name() == *name) {
-                        Some(place) if places.get(name).is_some_and(|known| known.is_same(&place)) => {}
+                        Some(place) if places.get(name).is_some_and(|known| known.is_same_place(&place)) => {}
                         Some(place) => places.put(place),
                         None => places.remove(name),
                     }
@@ -144,23 +145,28 @@ impl<'a> Scope<'a> {
                 places
             }
         };
-        let mut up_to_date = sorted.up_to_date.clone();
-        up_to_date.extend(sorted.keep.iter().filter_map(|slice| {
+        let mut up_to_date = sorted.up_to_date_slices.clone();
+        up_to_date.extend(sorted.unchanged.iter().filter_map(|slice| {
             let place = places.get(names(slice).next()?)?;
-            Some(UpToDateSlice { slice: Arc::clone(slice), numbers: Arc::clone(&place.numbers) })
+            Some(UpToDateSlice { slice: Arc::clone(slice), port_numbers: Arc::clone(&place.port_numbers) })
         }));
         up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
         let drafts = sorted.create.iter().chain(&sorted.update);
         let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
-        TypePacking { up_to_date, places, pending, sizes }
+        AddressTypePacking {
+            up_to_date_slices: up_to_date,
+            pod_places: places,
+            pending_pod_names: pending,
+            group_sizes: sizes,
+        }
     }
 }
 
 /// Whether a packing is usable: its Service, zones and maximal size of slices are the same as in the snapshot.
-fn fits(packing: &Packing, snapshot: &Snapshot) -> bool {
+fn is_usable_packing(packing: &Packing, snapshot: &Snapshot) -> bool {
     Arc::ptr_eq(&packing.service, &snapshot.service)
         && Arc::ptr_eq(&packing.zones, &snapshot.zones)
-        && packing.max_endpoints == snapshot.max_endpoints_per_slice
+        && packing.max_endpoints_per_slice == snapshot.max_endpoints_per_slice
 }
 
 fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
@@ -168,9 +174,9 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 }
 
 #[cfg(test)]
-impl Scope<'_> {
+impl SyncScope<'_> {
     /// Returns the numbers of considered Pods and of compared slices.
-    pub(super) fn considered(&self) -> (usize, usize) {
-        (self.pods.len(), self.slices.compared.len())
+    pub(super) fn considered_counts(&self) -> (usize, usize) {
+        (self.pods.len(), self.slices.slices_to_compare.len())
     }
 }

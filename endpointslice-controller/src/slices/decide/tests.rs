@@ -10,28 +10,29 @@ use serde_json::json;
 
 use super::{
     decide,
-    zones::{self, Refused},
+    zones::{self, NoHintsReason},
 };
 use crate::{
     decide::{subsets, trigger},
-    memory::Seen,
+    memory::SyncedState,
     objects::{AddressType, Slice, Subset},
-    plan::{Writes, generate_name},
+    plan::{SliceWrites, slice_name_prefix},
     slices::{SliceController, plan::Plan, snapshot::Snapshot},
-    world::{NODE, node, pod, service, slice, snapshot},
-    zones::{Capacity, Ratios, is_overloaded},
+    world::{NODE_NAME, node, pod, service, slice, snapshot},
+    zones::{ZoneCapacity, ZoneShares, has_overloaded_zone},
 };
 
 /// Returns the sizes of created slices, the names and sizes of updated slices, and the names of deleted slices.
-fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
+fn sizes(writes: &SliceWrites) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
     let create = writes.create.iter().map(|draft| draft.endpoints.len()).collect();
     let name = |slice: &Arc<Slice>| slice.metadata.name.to_string();
-    let update = writes.update.iter().map(|draft| (draft.base.as_ref().map(name).unwrap(), draft.endpoints.len()));
+    let update =
+        writes.update.iter().map(|draft| (draft.existing_slice.as_ref().map(name).unwrap(), draft.endpoints.len()));
     (create, update.collect(), writes.delete.iter().map(|slice| slice.metadata.name.to_string()).collect())
 }
 
 fn is_settled(world: &Snapshot) -> bool {
-    !Decision::<SliceController>::with_forecast(world, Timestamp::UNIX_EPOCH).acts()
+    !Decision::<SliceController>::with_forecast(world, Timestamp::UNIX_EPOCH).has_actions()
 }
 
 /// Returns the writes for existing slices of these sizes and this many additional Pods.
@@ -110,12 +111,12 @@ fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
 fn the_order_of_addresses_in_an_endpoint_has_no_meaning() {
     let two = json!([{"ip": "10.0.0.9"}, {"ip": "10.0.0.10"}]);
     let pod = serde_json::from_value(
-        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": {"nodeName": NODE},
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": {"nodeName": NODE_NAME},
         "status": {"podIP": "10.0.0.9", "podIPs": two, "conditions": [{"type": "Ready", "status": "True"}]}}),
     );
     let mut world = snapshot([pod.unwrap()], 100);
     for order in [["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]] {
-        let endpoint = json!({"addresses": order, "nodeName": NODE, "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
+        let endpoint = json!({"addresses": order, "nodeName": NODE_NAME, "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
             "conditions": {"ready": true, "serving": true, "terminating": false}});
         let mut there = Slice::clone(&slice("a", []));
         there.endpoints = vec![serde_json::from_value(endpoint).unwrap()];
@@ -131,12 +132,12 @@ fn families_are_decided_independently() {
     world.service = service(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
     world.slices = vec![slice("a", 0..2)];
     let plan = decide(&world);
-    let kinds: Vec<AddressType> = plan.writes.iter().map(|writes| writes.kind).collect();
+    let kinds: Vec<AddressType> = plan.writes.iter().map(|writes| writes.address_type).collect();
     assert_eq!(kinds, [AddressType::Ipv6, AddressType::Ipv4]);
     assert_eq!((plan.writes[0].create[0].endpoints.len(), plan.writes[1].is_empty()), (2, true));
     assert_eq!(&*plan.writes[0].create[0].endpoints[1].addresses[0], "fd00::1");
     world.service = service(&json!({"ipFamilies": ["IPv6"]}));
-    let gone: Vec<_> = decide(&world).unsupported.into_iter().map(|slice| slice.metadata.name.clone()).collect();
+    let gone: Vec<_> = decide(&world).unsupported_slices.into_iter().map(|slice| slice.metadata.name.clone()).collect();
     assert_eq!(gone, [Arc::from("a")]);
     for (ip, families) in [("fd00::9", 1), ("None", 2), ("", 2), ("10.0.0.1", 1)] {
         let service = service(&json!({"ipFamilies": [], "clusterIP": ip}));
@@ -148,7 +149,7 @@ fn families_are_decided_independently() {
 #[test]
 fn nothing_is_created_for_a_terminating_service() {
     let mut world = snapshot((0..2).map(pod), 100);
-    Arc::make_mut(&mut world.service).metadata.deleted = Some(Timestamp::UNIX_EPOCH);
+    Arc::make_mut(&mut world.service).metadata.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
     assert!(decide(&world).writes[0].is_empty());
 }
 
@@ -159,29 +160,29 @@ fn services_without_a_selector_are_ignored() {
         let mut world = snapshot((0..2).map(pod), 100);
         world.service = service(&spec);
         let plan = decide(&world);
-        assert!(!plan.is_ours && is_settled(&world), "{spec}");
+        assert!(!plan.is_managed && is_settled(&world), "{spec}");
     }
 }
 
 /// ENDPOINTSLICE-35.
 #[test]
 fn slice_names_begin_with_the_name_of_the_service() {
-    assert_eq!((generate_name("web"), generate_name(&"a".repeat(63))), ("web-".into(), "a".repeat(63) + "-"));
-    assert_eq!(generate_name(&"a".repeat(253)), "a".repeat(253));
+    assert_eq!((slice_name_prefix("web"), slice_name_prefix(&"a".repeat(63))), ("web-".into(), "a".repeat(63) + "-"));
+    assert_eq!(slice_name_prefix(&"a".repeat(253)), "a".repeat(253));
 }
 
 fn at(text: &str) -> Timestamp {
     format!("2026-01-01T{text:0>5}:00Z").parse().unwrap()
 }
 
-fn seen(pods: &[(&str, &str)]) -> Seen {
+fn seen(pods: &[(&str, &str)]) -> SyncedState {
     let pod = |(name, time): &(&str, &str)| {
         let mut pod = pod(0);
         pod.metadata.name = Arc::from(*name);
-        pod.ready_changed = (!time.is_empty()).then(|| at(time));
+        pod.readiness_changed_at = (!time.is_empty()).then(|| at(time));
         Arc::new(pod)
     };
-    Seen { service: at("10:00"), pods: pods.iter().map(pod).collect() }
+    SyncedState { service_created: at("10:00"), pods: pods.iter().map(pod).collect() }
 }
 
 /// ENDPOINTSLICE-38.
@@ -202,22 +203,22 @@ fn the_earliest_unseen_change_is_the_trigger_time() {
         (Some(&seen(&[("p0", "11:00"), ("p9", "11:00")])), seen(&[("p5", "14:00"), ("p9", "13:00")]), Some("13:00")),
         (Some(&before), before.clone(), None),
     ] {
-        assert_eq!(trigger::earliest_change(known, &now), change.map(at), "{now:?}");
+        assert_eq!(trigger::earliest_change_time(known, &now), change.map(at), "{now:?}");
     }
 }
 
-fn shares(of: &[(&str, &str)]) -> Option<Ratios> {
-    let mut capacity = Capacity::default();
+fn shares(of: &[(&str, &str)]) -> Option<ZoneShares> {
+    let mut capacity = ZoneCapacity::default();
     for (zone, cpu) in of {
         capacity.add(&node(zone, cpu));
     }
-    capacity.ratios()
+    capacity.zone_shares()
 }
 
 /// Returns the minimal and maximal number of endpoints for each zone.
-fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, Refused> {
-    let allocations = zones::allocations(shares(of).as_ref(), endpoints)?;
-    Ok(allocations.values().map(|allocation| (allocation.least, allocation.most)).collect())
+fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, NoHintsReason> {
+    let allocations = zones::allocate_endpoints(shares(of).as_ref(), endpoints)?;
+    Ok(allocations.values().map(|allocation| (allocation.minimum, allocation.maximum)).collect())
 }
 
 /// ENDPOINTSLICE-42, ENDPOINTSLICE-43.
@@ -228,20 +229,20 @@ fn endpoints_are_allocated_in_proportion_to_zone_capacity() {
     let two = &[("a", "1"), ("b", "1")][..];
     let n = |pairs: &[(usize, usize)]| Ok(pairs.to_vec());
     assert_eq!(allotted(half, 4), n(&[(2, 2), (1, 1), (1, 1)]));
-    assert_eq!(allotted(half, 3), Err(Refused::Unbalanced(3, 3)));
+    assert_eq!(allotted(half, 3), Err(NoHintsReason::CannotAvoidOverload(3, 3)));
     assert_eq!(allotted(thirds, 3), n(&[(1, 1), (1, 1), (1, 1)]));
     for endpoints in [4, 5, 8] {
-        assert_eq!(allotted(thirds, endpoints), Err(Refused::Unbalanced(endpoints, 3)));
+        assert_eq!(allotted(thirds, endpoints), Err(NoHintsReason::CannotAvoidOverload(endpoints, 3)));
     }
     assert_eq!(allotted(thirds, 7), n(&[(2, 3), (2, 3), (2, 3)]));
-    assert_eq!(allotted(two, 3), Err(Refused::Unbalanced(3, 2)));
+    assert_eq!(allotted(two, 3), Err(NoHintsReason::CannotAvoidOverload(3, 2)));
     assert_eq!(allotted(two, 7), n(&[(3, 4), (3, 4)]));
     assert_eq!(allotted(&[("a", "9"), ("b", "1")], 10), n(&[(8, 9), (1, 2)]));
     assert_eq!(allotted(&[("a", "6"), ("b", "4")], 10), n(&[(5, 6), (4, 5)]));
-    assert_eq!(allotted(two, 1), Err(Refused::TooFew(1, 2)));
-    assert_eq!(allotted(&[("a", "1")], 1), Err(Refused::NodeInformation), "one zone");
-    assert_eq!(allotted(&[("a", "1"), ("b", "0")], 4), Err(Refused::NodeInformation));
-    assert_eq!(allotted(&[("a", "1"), ("", "1")], 4), Err(Refused::NodeInformation));
+    assert_eq!(allotted(two, 1), Err(NoHintsReason::TooFewEndpoints(1, 2)));
+    assert_eq!(allotted(&[("a", "1")], 1), Err(NoHintsReason::InsufficientNodeInformation), "one zone");
+    assert_eq!(allotted(&[("a", "1"), ("b", "0")], 4), Err(NoHintsReason::InsufficientNodeInformation));
+    assert_eq!(allotted(&[("a", "1"), ("", "1")], 4), Err(NoHintsReason::InsufficientNodeInformation));
 }
 
 /// ENDPOINTSLICE-44.
@@ -249,11 +250,11 @@ fn endpoints_are_allocated_in_proportion_to_zone_capacity() {
 fn outdated_hints_are_detected() {
     let two = shares(&[("a", "1"), ("b", "1")]);
     let counts = |a: usize, b: usize| [(Text::new("a"), a), (Text::new("b"), b)].into();
-    assert!(!is_overloaded(two.as_ref(), &counts(3, 3)));
-    assert!(!is_overloaded(two.as_ref(), &counts(5, 5)));
-    assert!(is_overloaded(two.as_ref(), &counts(5, 1)));
-    assert!(is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without endpoints");
-    assert!(is_overloaded(None, &counts(3, 3)));
+    assert!(!has_overloaded_zone(two.as_ref(), &counts(3, 3)));
+    assert!(!has_overloaded_zone(two.as_ref(), &counts(5, 5)));
+    assert!(has_overloaded_zone(two.as_ref(), &counts(5, 1)));
+    assert!(has_overloaded_zone(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without endpoints");
+    assert!(has_overloaded_zone(None, &counts(3, 3)));
 }
 
 /// ENDPOINTSLICE-57.
@@ -267,18 +268,22 @@ fn equivalent_subsets_have_one_canonical_form() {
         {"notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]}]));
     let one = json!([{"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}],
         "ports": [{"name": "a", "port": 1, "protocol": "TCP"}, {"name": "b", "port": 2, "protocol": "TCP"}]}]);
-    assert_eq!(serde_json::to_value(subsets::canonical(&written)).unwrap(), one);
-    assert_eq!(subsets::canonical(&read(one.clone())), read(one));
+    assert_eq!(serde_json::to_value(subsets::canonical_subsets(&written)).unwrap(), one);
+    assert_eq!(subsets::canonical_subsets(&read(one.clone())), read(one));
 }
 
 /// ENDPOINTSLICE-58.
 #[test]
 fn not_ready_addresses_are_truncated_first() {
-    assert_eq!(subsets::truncated(&[(5, 5)], 10), [(5, 5)]);
-    assert_eq!(subsets::truncated(&[(8, 5)], 10), [(8, 2)]);
-    assert_eq!(subsets::truncated(&[(12, 5)], 10), [(10, 0)]);
-    assert_eq!(subsets::truncated(&[(7, 1), (0, 0), (5, 4)], 10), [(6, 0), (0, 0), (4, 0)], "shares are rounded up");
-    assert_eq!(subsets::truncated(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
+    assert_eq!(subsets::truncated_sizes(&[(5, 5)], 10), [(5, 5)]);
+    assert_eq!(subsets::truncated_sizes(&[(8, 5)], 10), [(8, 2)]);
+    assert_eq!(subsets::truncated_sizes(&[(12, 5)], 10), [(10, 0)]);
+    assert_eq!(
+        subsets::truncated_sizes(&[(7, 1), (0, 0), (5, 4)], 10),
+        [(6, 0), (0, 0), (4, 0)],
+        "shares are rounded up"
+    );
+    assert_eq!(subsets::truncated_sizes(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
 }
 
 /// Applies the writes of a plan to the snapshot.
@@ -287,7 +292,7 @@ fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
         let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.metadata.name).collect();
         world.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
         for draft in &writes.update {
-            let base = draft.base.as_ref().unwrap();
+            let base = draft.existing_slice.as_ref().unwrap();
             let mut changed = Slice::clone(base);
             (changed.endpoints, changed.ports) = (draft.endpoints.clone(), draft.ports.clone());
             world.slices.retain(|slice| slice.metadata.name != base.metadata.name);

@@ -4,89 +4,100 @@ use std::collections::BTreeMap;
 
 use common::intern::Text;
 
-use super::pack::Sorted;
+use super::pack::SlicesByWrite;
 use crate::{
     objects::{Endpoint, Hints},
-    zones::{Counts, Ratios, needed},
+    zones::{EndpointsPerZone, ZoneShares, min_endpoints_for_share},
 };
 
 /// The reason why no hints by zone capacity are set. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum NoHintsReason {
     /// A Node lacks its zone or CPU, or there is only one zone.
     #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
-    NodeInformation,
+    InsufficientNodeInformation,
     /// More zones than endpoints. The fields are the numbers of endpoints and zones.
     #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
-    TooFew(usize, usize),
+    TooFewEndpoints(usize, usize),
     /// A zone cannot get its minimal number of endpoints. The fields are the numbers of endpoints and zones.
     #[error(
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
     )]
-    Unbalanced(usize, usize),
+    CannotAvoidOverload(usize, usize),
     /// The zone of some ready endpoint is unknown.
     #[error("One or more endpoints do not have a zone specified")]
-    NoZone,
+    EndpointWithoutZone,
     /// No endpoint is ready.
     #[error("No hints allocated for zones")]
-    Nothing,
+    NoReadyEndpoint,
 }
 
 /// The wanted number of endpoints for one zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allocation {
+pub struct ZoneAllocation {
     /// The minimal number that does not overload the zone's endpoints.
-    pub least: usize,
+    pub minimum: usize,
     /// The maximal number that leaves every other zone its minimal number.
-    pub most: usize,
+    pub maximum: usize,
     /// The zone's proportional share of all endpoints, but at least `least`.
-    pub desired: f64,
+    pub desired_share: f64,
 }
 
 /// Returns the allocation of each zone for this number of endpoints.
-pub fn allocations(ratios: Option<&Ratios>, endpoints: usize) -> Result<BTreeMap<Text, Allocation>, Refused> {
-    let ratios = ratios.ok_or(Refused::NodeInformation)?;
+pub fn allocate_endpoints(
+    ratios: Option<&ZoneShares>,
+    endpoints: usize,
+) -> Result<BTreeMap<Text, ZoneAllocation>, NoHintsReason> {
+    let ratios = ratios.ok_or(NoHintsReason::InsufficientNodeInformation)?;
     let zones = ratios.0.len();
     if zones > endpoints {
-        return Err(Refused::TooFew(endpoints, zones));
+        return Err(NoHintsReason::TooFewEndpoints(endpoints, zones));
     }
-    let mut out: BTreeMap<Text, Allocation> = BTreeMap::new();
+    let mut out: BTreeMap<Text, ZoneAllocation> = BTreeMap::new();
     for (zone, share) in &ratios.0 {
         let desired = share * endpoints as f64;
-        let least = needed(desired);
-        out.insert(zone.clone(), Allocation { least, most: 0, desired: desired.max(least as f64) });
+        let least = min_endpoints_for_share(desired);
+        out.insert(
+            zone.clone(),
+            ZoneAllocation { minimum: least, maximum: 0, desired_share: desired.max(least as f64) },
+        );
     }
-    let least: usize = out.values().map(|allocation| allocation.least).sum();
-    let Some(free) = endpoints.checked_sub(least) else { return Err(Refused::Unbalanced(endpoints, zones)) };
+    let least: usize = out.values().map(|allocation| allocation.minimum).sum();
+    let Some(free) = endpoints.checked_sub(least) else {
+        return Err(NoHintsReason::CannotAvoidOverload(endpoints, zones));
+    };
     for allocation in out.values_mut() {
-        allocation.most = allocation.least + free;
+        allocation.maximum = allocation.minimum + free;
     }
     Ok(out)
 }
 
 /// Sets hints so that each zone gets its share, and rewrites as few slices as possible. Returns the number of endpoints hinted to
 /// each zone.
-pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Counts, Refused> {
+pub fn hint_by_capacity(
+    sorted: &mut SlicesByWrite,
+    ratios: Option<&ZoneShares>,
+) -> Result<EndpointsPerZone, NoHintsReason> {
     let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
-    let allocations = allocations(ratios, ready)?;
-    let mut counts = Counts::new();
-    sorted.rewrite(|slice| match given(&slice.endpoints, &allocations, &counts) {
+    let allocations = allocate_endpoints(ratios, ready)?;
+    let mut counts = EndpointsPerZone::new();
+    sorted.rewrite_unchanged_where(|slice| match counts_with_kept_hints(&slice.endpoints, &allocations, &counts) {
         Some(with) => {
             counts = with;
             false
         }
         None => true,
     });
-    for endpoint in sorted.written() {
+    for endpoint in sorted.written_endpoints() {
         endpoint.hints = None;
         if endpoint.is_ready() {
-            let zone = endpoint.zone.clone().ok_or(Refused::NoZone)?;
+            let zone = endpoint.zone.clone().ok_or(NoHintsReason::EndpointWithoutZone)?;
             endpoint.hints = Hints::new(Some(&zone), None);
             *counts.entry(zone).or_default() += 1;
         }
     }
-    let (mut giving, mut receiving) = moves(&allocations, &counts);
-    for endpoint in sorted.written().filter(|endpoint| endpoint.is_ready()) {
+    let (mut giving, mut receiving) = endpoints_to_move(&allocations, &counts);
+    for endpoint in sorted.written_endpoints().filter(|endpoint| endpoint.is_ready()) {
         let Some(give) = endpoint.zone.as_ref().and_then(|zone| giving.get_mut(zone)).filter(|give| **give > 0) else {
             continue;
         };
@@ -99,11 +110,15 @@ pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Count
             *own -= 1;
         }
     }
-    if counts.is_empty() { Err(Refused::Nothing) } else { Ok(counts) }
+    if counts.is_empty() { Err(NoHintsReason::NoReadyEndpoint) } else { Ok(counts) }
 }
 
 /// Returns the counts with the hints of one more slice; `None` if the hints of the slice must change.
-fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, before: &Counts) -> Option<Counts> {
+fn counts_with_kept_hints(
+    endpoints: &[Endpoint],
+    allocations: &BTreeMap<Text, ZoneAllocation>,
+    before: &EndpointsPerZone,
+) -> Option<EndpointsPerZone> {
     let mut counts = before.clone();
     for endpoint in endpoints {
         if !endpoint.node_hints().is_empty() {
@@ -119,7 +134,7 @@ fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, befor
             let allocation = allocations.get(&hint.name)?;
             let count = counts.entry(hint.name.clone()).or_default();
             *count += 1;
-            if *count > allocation.most {
+            if *count > allocation.maximum {
                 return None;
             }
         }
@@ -128,17 +143,20 @@ fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, befor
 }
 
 /// Returns the numbers of endpoints that each zone gives to other zones, and that each zone receives.
-fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, Counts) {
+fn endpoints_to_move(
+    allocations: &BTreeMap<Text, ZoneAllocation>,
+    counts: &EndpointsPerZone,
+) -> (EndpointsPerZone, EndpointsPerZone) {
     let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
     for (zone, allocation) in allocations {
-        let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired;
+        let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired_share;
         if more > 0.0 {
             surplus.insert(zone.clone(), more);
         } else if more < 0.0 {
             deficit.insert(zone.clone(), -more);
         }
     }
-    let (mut giving, mut receiving) = (Counts::new(), Counts::new());
+    let (mut giving, mut receiving) = (EndpointsPerZone::new(), EndpointsPerZone::new());
     while let (Some((from, much)), Some((to, little))) = (largest(&mut surplus), largest(&mut deficit)) {
         if *much < 0.5 || *little < 0.5 || (*much < 1.0 && *little < 1.0) {
             break;

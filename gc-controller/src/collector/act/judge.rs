@@ -6,36 +6,36 @@
 use std::borrow::Cow;
 
 use common::{
-    io::{Failed, Precondition, Request, Retry, Role, Verb},
-    meta::{OwnerRef, Uid, Version},
+    io::{ObjectRole, Precondition, Request, RetryPolicy, SyncError, Verb},
+    meta::{OwnerRef, ResourceVersion, Uid},
 };
 
 use super::{Io, Note};
 use crate::{
     collector::{
-        decide::{Standing, Verdict, verdict},
-        plan::Propagation,
+        decide::{OwnerStanding, Verdict, verdict},
+        plan::PropagationPolicy,
         snapshot::{Owner, Snapshot},
     },
-    graph::{FOREGROUND, ORPHAN, OwnerState, View},
-    objects::{has_finalizer, waits_with},
-    place::{Live, Place, TRIES, says_absent, unserved},
+    graph::{FOREGROUND_FINALIZER, NodeView, ORPHAN_FINALIZER, OwnerState},
+    objects::{has_finalizer, is_terminating_with},
+    place::{LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent, unserved_error},
 };
 
 /// The version of an object on which the verdict is based.
-pub(super) struct Judged<'a> {
-    pub(super) place: &'a Place,
-    version: Version,
+pub(super) struct JudgedObject<'a> {
+    pub(super) place: &'a ObjectLocation,
+    version: ResourceVersion,
     pub(super) owners: Cow<'a, [Owner]>,
     /// Propagation policy that the finalizers of this version request.
-    propagation: Propagation,
+    propagation: PropagationPolicy,
     /// Whether this version was read from the server.
     pub(super) is_live: bool,
 }
 
 /// Result of a write of the judged object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// The server accepted the write.
     Done,
     /// The object does not exist.
@@ -45,138 +45,145 @@ pub(super) enum Written {
 }
 
 /// Judges the object, and repeats this each time the object changes before the verdict is executed. Returns whether it exists.
-pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Result<bool, Failed> {
+pub(super) async fn judge(snapshot: &Snapshot, place: &ObjectLocation, io: Io<'_>) -> Result<bool, SyncError> {
     let view = &snapshot.view;
-    let mut judged = Judged {
+    let mut judged = JudgedObject {
         place,
         version: view.version,
         owners: Cow::Borrowed(&snapshot.owners),
-        propagation: Propagation::of_finalizers(view.orphans, view.foreground),
+        propagation: PropagationPolicy::from_finalizers(view.has_orphan_finalizer, view.has_foreground_finalizer),
         is_live: !view.version.is_known(),
     };
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         if judged.is_live && !judged.read(io).await? {
             return Ok(false);
         }
         let standings = judged.look_up_owners(io).await?;
-        let written = match verdict(&standings, view.dependents, || is_in_cycle(view, io), judged.propagation) {
-            Verdict::Keep => Written::Done,
+        let written = match verdict(&standings, view.dependent_count, || is_in_cycle(view, io), judged.propagation) {
+            Verdict::Keep => WriteResult::Done,
             Verdict::Release(uids) => judged.drop_references(&uids, io).await?,
-            Verdict::Delete { unblock: true, .. } if judged.owners.iter().any(Owner::is_blocked) => {
+            Verdict::Delete { unblock: true, .. } if judged.owners.iter().any(Owner::blocks_owner) => {
                 judged.unblock(io).await?
             }
             Verdict::Delete { propagation, .. } => judged.delete(propagation, io).await?,
         };
         match written {
-            Written::Done => return Ok(true),
-            Written::Absent => return Ok(false),
-            Written::Changed => judged.is_live = true,
+            WriteResult::Done => return Ok(true),
+            WriteResult::Absent => return Ok(false),
+            WriteResult::Changed => judged.is_live = true,
         }
     }
-    Err(place.changing())
+    Err(place.conflict_error())
 }
 
 /// Returns whether the object may be part of a cycle. Reads the graph again, because dependents may have changed during the
 /// lookups of the owners.
-fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
-    let in_cycle = io.observe_again(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
-    if in_cycle != view.in_cycle {
-        io.deviate("whether a dependent waits for its own dependents has changed");
+fn is_in_cycle(view: &NodeView, io: Io<'_>) -> bool {
+    let in_cycle = io.observe_again(Vec::new()).map_or(view.may_be_in_cycle, |fresh| fresh.may_be_in_cycle);
+    if in_cycle != view.may_be_in_cycle {
+        io.explain_deviation("whether a dependent waits for its own dependents has changed");
     }
     in_cycle
 }
 
-impl Judged<'_> {
+impl JudgedObject<'_> {
     /// Reads the current version of the object. Returns whether the object exists.
-    async fn read(&mut self, io: Io<'_>) -> Result<bool, Failed> {
-        let meta = match self.place.live("to judge its current version", io).await? {
-            Live::Absent => return Ok(false),
-            Live::AsExpected => return Ok(true),
-            Live::Is(meta) => meta,
+    async fn read(&mut self, io: Io<'_>) -> Result<bool, SyncError> {
+        let meta = match self.place.read_live("to judge its current version", io).await? {
+            LiveObject::Absent => return Ok(false),
+            LiveObject::AsExpected => return Ok(true),
+            LiveObject::Existing(meta) => meta,
         };
-        let propagation = Propagation::of_finalizers(has_finalizer(&meta, ORPHAN), has_finalizer(&meta, FOREGROUND));
+        let propagation = PropagationPolicy::from_finalizers(
+            has_finalizer(&meta, ORPHAN_FINALIZER),
+            has_finalizer(&meta, FOREGROUND_FINALIZER),
+        );
         if propagation != self.propagation {
-            io.deviate(format!("the finalizers of {} have changed", self.place.title()));
+            io.explain_deviation(format!("the finalizers of {} have changed", self.place.describe()));
         }
         self.version = meta.resource_version;
         self.propagation = propagation;
         if let Some(fresh) = io.observe_again(meta.owners.to_vec())
             && fresh.owners[..] != self.owners[..]
         {
-            io.deviate(format!("the owners of {} have changed", self.place.title()));
+            io.explain_deviation(format!("the owners of {} have changed", self.place.describe()));
             self.owners = Cow::Owned(fresh.owners);
         }
         Ok(true)
     }
 
     /// Returns the UID and the standing of each owner, in the order of the references. Looks up owners of unknown state.
-    async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, Standing)>, Failed> {
+    async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, OwnerStanding)>, SyncError> {
         let mut standings = Vec::new();
         for owner in &*self.owners {
             let standing = match owner.state {
-                OwnerState::Absent => Standing::Dangling,
+                OwnerState::Absent => OwnerStanding::Dangling,
                 // If the owner has just been deleted, its monitor reports the deletion, and the object is judged again.
-                OwnerState::Present => Standing::Solid,
-                OwnerState::Waiting => self.look_up(owner, Standing::Waiting, io).await?,
-                OwnerState::Unknown => self.look_up(owner, Standing::Solid, io).await?,
+                OwnerState::Present => OwnerStanding::Solid,
+                OwnerState::WaitingForDependents => {
+                    self.look_up(owner, OwnerStanding::WaitingForDependents, io).await?
+                }
+                OwnerState::Unknown => self.look_up(owner, OwnerStanding::Solid, io).await?,
             };
             standings.push((owner.reference.uid.clone(), standing));
         }
         Ok(standings)
     }
 
-    async fn look_up(&self, owner: &Owner, expected: Standing, io: Io<'_>) -> Result<Standing, Failed> {
+    async fn look_up(&self, owner: &Owner, expected: OwnerStanding, io: Io<'_>) -> Result<OwnerStanding, SyncError> {
         let place = self.place_of(owner)?;
-        let standing = match place.live("an owner that exists keeps the object", io).await? {
-            Live::AsExpected => expected,
-            Live::Is(meta) if waits_with(&meta, FOREGROUND) => Standing::Waiting,
-            Live::Is(_) => Standing::Solid,
-            Live::Absent => {
-                io.note(Note::OwnerAbsent(owner.reference.clone(), place.namespace.clone()));
-                Standing::Dangling
+        let standing = match place.read_live("an owner that exists keeps the object", io).await? {
+            LiveObject::AsExpected => expected,
+            LiveObject::Existing(meta) if is_terminating_with(&meta, FOREGROUND_FINALIZER) => {
+                OwnerStanding::WaitingForDependents
+            }
+            LiveObject::Existing(_) => OwnerStanding::Solid,
+            LiveObject::Absent => {
+                io.apply_note(Note::OwnerAbsent(owner.reference.clone(), place.namespace.clone()));
+                OwnerStanding::Dangling
             }
         };
         // Forecast and sync reject an impossible name without a request, so the forecast was right.
         if standing != expected && place.can_exist() {
             let found = match standing {
-                Standing::Solid => "does not wait for its dependents",
-                Standing::Dangling => "does not exist",
-                Standing::Waiting => "waits for its dependents",
+                OwnerStanding::Solid => "does not wait for its dependents",
+                OwnerStanding::Dangling => "does not exist",
+                OwnerStanding::WaitingForDependents => "waits for its dependents",
             };
-            io.deviate(format!("owner {} {found}", owner.name()));
+            io.explain_deviation(format!("owner {} {found}", owner.name()));
         }
         Ok(standing)
     }
 
-    fn place_of(&self, owner: &Owner) -> Result<Place, Failed> {
-        let Some(resource) = owner.resource else { return Err(unserved(&owner.of())) };
-        if resource.namespaced && self.place.namespace.is_empty() {
-            let text = format!("{} is cluster-scoped and names a namespaced owner", self.place.title());
-            return Err(Failed::new("scope", text).with_retry(Retry::Forget));
+    fn place_of(&self, owner: &Owner) -> Result<ObjectLocation, SyncError> {
+        let Some(resource) = owner.resource else { return Err(unserved_error(&owner.written_kind())) };
+        if resource.is_namespaced && self.place.namespace.is_empty() {
+            let text = format!("{} is cluster-scoped and names a namespaced owner", self.place.describe());
+            return Err(SyncError::new("scope", text).with_retry(RetryPolicy::NextEvent));
         }
-        let namespace = if resource.namespaced { self.place.namespace.clone() } else { "".into() };
+        let namespace = if resource.is_namespaced { self.place.namespace.clone() } else { "".into() };
         let OwnerRef { name, uid, .. } = &owner.reference;
-        Ok(Place { resource, namespace, name: name.as_str().into(), uid: uid.clone() })
+        Ok(ObjectLocation { resource, namespace, name: name.as_str().into(), uid: uid.clone() })
     }
 
-    async fn delete(&self, propagation: Propagation, io: Io<'_>) -> Result<Written, Failed> {
+    async fn delete(&self, propagation: PropagationPolicy, io: Io<'_>) -> Result<WriteResult, SyncError> {
         let propagation = propagation.as_str();
         let request = Request {
             verb: Verb::Delete(Some(propagation), None),
-            precondition: Some(self.version()),
+            precondition: Some(self.write_precondition()),
             ..Request::delete(self.place.resource, &self.place.meta())
         };
         let why = format!("no owner keeps it; propagation policy {propagation}");
-        match io.send(request.role(Role::Itself).because(why)).await {
-            Ok(_) => Ok(Written::Done),
-            Err(refusal) if says_absent(&refusal) => Ok(Written::Absent),
-            Err(refusal) if refusal.error.is_conflict() => Ok(Written::Changed),
-            Err(refusal) => Err(self.place.refused("deleting", &refusal)),
+        match io.send(request.role(ObjectRole::SyncedObject).with_reason(why)).await {
+            Ok(_) => Ok(WriteResult::Done),
+            Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
+            Err(refusal) if refusal.error.is_conflict() => Ok(WriteResult::Changed),
+            Err(refusal) => Err(self.place.refused_error("deleting", &refusal)),
         }
     }
 
     /// Returns the precondition of every write: the UID and the judged version of the object.
-    pub(super) fn version(&self) -> Precondition {
+    pub(super) fn write_precondition(&self) -> Precondition {
         Precondition { uid: self.place.uid.clone(), version: Some(self.version) }
     }
 }

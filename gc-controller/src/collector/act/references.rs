@@ -5,8 +5,8 @@
 //! after the judgement.
 
 use common::{
-    api::Patch,
-    io::{Failed, Refusal, Role},
+    api::PatchFormat,
+    io::{ObjectRole, Refusal, SyncError},
     map::HashSet,
     meta::{OwnerRef, Uid},
 };
@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use super::{
     Io,
-    judge::{Judged, Written},
+    judge::{JudgedObject, WriteResult},
 };
 use crate::{
     collector::snapshot::Owner,
-    place::{CHANGING_REFERENCES, is_unsupported, report_denied, says_absent},
+    place::{CHANGING_REFERENCES, is_object_absent, is_unsupported_patch, report_denied},
 };
 
-impl Judged<'_> {
+impl JudgedObject<'_> {
     /// Removes all references of the object with these UIDs. Another owner keeps the object.
-    pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<Written, Failed> {
+    pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
             // An object may have thousands of owners, so the UIDs are in a hash set instead of a list.
@@ -36,19 +36,19 @@ impl Judged<'_> {
     }
 
     /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The object must then be read again.
-    pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<Written, Failed> {
-        let blocked = self.owners.iter().filter(|owner| owner.is_blocked());
+    pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
+        let blocked = self.owners.iter().filter(|owner| owner.blocks_owner());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
         let whole = || self.owners.iter().map(|owner| json!(unblocked(owner))).collect();
         let words = ["stop blocking the owners of", "it and its owners may wait for each other"];
         let written = self.write(words, changes, whole, io).await?;
-        if written != Written::Done {
+        if written != WriteResult::Done {
             return Ok(written);
         }
         for owner in self.owners.to_mut() {
             owner.reference = unblocked(owner);
         }
-        Ok(Written::Changed)
+        Ok(WriteResult::Changed)
     }
 
     /// Sends `changes` as a strategic merge patch. If the server does not accept that format, replaces the list by `whole`.
@@ -58,24 +58,24 @@ impl Judged<'_> {
         changes: impl Fn() -> Vec<Value>,
         whole: impl Fn() -> Vec<Value>,
         io: Io<'_>,
-    ) -> Result<Written, Failed> {
+    ) -> Result<WriteResult, SyncError> {
         let request = |kind, body| {
-            let request = self.place.patch(kind, Some(self.version()), body);
-            request.role(Role::Itself).doing(doing).because(why)
+            let request = self.place.patch(kind, Some(self.write_precondition()), body);
+            request.role(ObjectRole::SyncedObject).with_verb_text(doing).with_reason(why)
         };
-        let mut answer = io.send(request(Patch::Strategic, io.body(|| references_body(changes())))).await;
-        if answer.as_ref().is_err_and(is_unsupported) {
-            answer = io.send(request(Patch::Merge, io.body(|| references_body(whole())))).await;
+        let mut answer = io.send(request(PatchFormat::Strategic, io.encode_body(|| references_body(changes())))).await;
+        if answer.as_ref().is_err_and(is_unsupported_patch) {
+            answer = io.send(request(PatchFormat::Merge, io.encode_body(|| references_body(whole())))).await;
         }
         match answer {
-            Ok(_) => Ok(Written::Done),
-            Err(refusal) if says_absent(&refusal) => Ok(Written::Absent),
+            Ok(_) => Ok(WriteResult::Done),
+            Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
             // The server also answers 422 if the UID belongs to another object.
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
-                Ok(Written::Changed)
+                Ok(WriteResult::Changed)
             }
             Err(refusal) => {
-                let failed = self.place.refused(CHANGING_REFERENCES, &refusal);
+                let failed = self.place.refused_error(CHANGING_REFERENCES, &refusal);
                 report_denied(&failed, io);
                 Err(failed)
             }
@@ -90,6 +90,6 @@ fn references_body(references: Vec<Value>) -> Value {
 
 /// Returns the reference with `blockOwnerDeletion` false if it was true.
 fn unblocked(owner: &Owner) -> OwnerRef {
-    let block_owner_deletion = if owner.is_blocked() { Some(false) } else { owner.reference.block_owner_deletion };
+    let block_owner_deletion = if owner.blocks_owner() { Some(false) } else { owner.reference.block_owner_deletion };
     OwnerRef { block_owner_deletion, ..owner.reference.clone() }
 }

@@ -3,10 +3,10 @@ use common::controller::{Decision, Explanation};
 use crate::{
     collector::{
         Collector,
-        snapshot::{OwnerKind, Snapshot},
+        snapshot::{KindState, Snapshot},
     },
     graph::OwnerState,
-    world::{owner, snapshot, thing, view},
+    world::{owner, snapshot, test_object, view},
 };
 
 fn explain(snapshot: &Snapshot) -> Explanation {
@@ -15,8 +15,8 @@ fn explain(snapshot: &Snapshot) -> Explanation {
 
 /// Returns the snapshot of an object that blocks the deletion of its only owner, in this state, and has one dependent.
 fn blocking(state: OwnerState) -> Snapshot {
-    let view = view(&[thing("c").blocking("o"), thing("d").blocking("c")]);
-    let owner = owner(&view, OwnerKind::Synced, state);
+    let view = view(&[test_object("c").blocking_owner("o"), test_object("d").blocking_owner("c")]);
+    let owner = owner(&view, KindState::Synced, state);
     snapshot(view, vec![owner])
 }
 
@@ -38,10 +38,10 @@ fn an_object_whose_owners_do_not_exist_is_deleted() {
 /// GC-32, GC-51.
 #[test]
 fn an_object_whose_owner_waits_for_it_is_deleted_with_its_dependents() {
-    let mut waiting = blocking(OwnerState::Waiting);
+    let mut waiting = blocking(OwnerState::WaitingForDependents);
     let delete = "delete ConfigMap c: no owner keeps it; propagation policy Foreground";
     assert_eq!(explain(&waiting).actions, [delete]);
-    waiting.view.in_cycle = true;
+    waiting.view.may_be_in_cycle = true;
     let unblock = "stop blocking the owners of ConfigMap c: it and its owners may wait for each other";
     assert_eq!(explain(&waiting).actions, [unblock, delete]);
 }

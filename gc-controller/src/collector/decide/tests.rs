@@ -1,46 +1,46 @@
 use common::{
-    meta::{Uid, Version},
+    meta::{ResourceVersion, Uid},
     object::Resource,
 };
 
 use super::*;
 use crate::{
     graph::Kind,
-    world::{self, MAPS, thing},
+    world::{self, CONFIG_MAPS, test_object},
 };
 
-use OwnerKind::{Synced, Unknown, Unsynced, Unwatched};
-use Standing::{Dangling, Solid, Waiting};
+use KindState::{Synced, Unknown, Unsynced, Unwatched};
+use OwnerStanding::{Dangling, Solid, WaitingForDependents};
 
-const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
 fn of(kind: &str) -> Kind {
     Kind { api_version: "v1".into(), kind: kind.into() }
 }
 
-fn owner(kind: OwnerKind, absent: bool) -> Owner {
+fn owner(kind: KindState, absent: bool) -> Owner {
     let state = if absent { OwnerState::Absent } else { OwnerState::Unknown };
-    world::owner(&world::view(&[thing("c").owner("o")]), kind, state)
+    world::owner(&world::view(&[test_object("c").owner("o")]), kind, state)
 }
 
 fn snapshot(owners: Vec<Owner>) -> Snapshot {
-    world::snapshot(world::view(&[thing("c").owner("o")]), owners)
+    world::snapshot(world::view(&[test_object("c").owner("o")]), owners)
 }
 
-fn delete(propagation: Propagation) -> Plan {
-    Plan::Delete { propagation, owners: 1 }
+fn delete(propagation: PropagationPolicy) -> Plan {
+    Plan::Delete { propagation, owner_count: 1 }
 }
 
 /// GC-21, GC-23.
 #[test]
 fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
     let gone = || owner(Synced, true);
-    assert_eq!(decide(&snapshot(vec![gone()])), delete(Propagation::Background));
-    assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::Verify { uncertain: 1 });
-    assert_eq!(decide(&snapshot(vec![gone(), owner(Unwatched, false)])), Plan::Verify { uncertain: 1 });
+    assert_eq!(decide(&snapshot(vec![gone()])), delete(PropagationPolicy::Background));
+    assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::LookUpOwners { uncertain: 1 });
+    assert_eq!(decide(&snapshot(vec![gone(), owner(Unwatched, false)])), Plan::LookUpOwners { uncertain: 1 });
     let mut unseen = snapshot(vec![gone()]);
-    unseen.view.version = Version::UNKNOWN;
-    assert_eq!(decide(&unseen), Plan::Verify { uncertain: 0 });
+    unseen.view.version = ResourceVersion::UNKNOWN;
+    assert_eq!(decide(&unseen), Plan::LookUpOwners { uncertain: 0 });
 }
 
 /// GC-30, GC-31.
@@ -48,7 +48,8 @@ fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
 fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
         let plan = decide(&snapshot(vec![owner(Synced, true), owner(kind, false)]));
-        let awaited = if kind == Unknown { Awaited::Served } else { Awaited::Known }(of("ConfigMap"));
+        let awaited =
+            if kind == Unknown { ParkCondition::KindServed } else { ParkCondition::KindListed }(of("ConfigMap"));
         assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
         // If the owner is known not to exist, the state of its kind does not matter.
         assert!(matches!(decide(&snapshot(vec![owner(kind, true)])), Plan::Delete { .. }));
@@ -57,7 +58,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     unserved.resource = None;
     assert_eq!(
         decide(&unserved),
-        Plan::Wait(Awaited::Served(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
+        Plan::Wait(ParkCondition::KindServed(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
     );
 }
 
@@ -69,30 +70,30 @@ fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     global.resource = Some(NODES);
     assert!(matches!(decide(&global), Plan::Nothing(_)));
     global.owners[0].resource = Some(NODES);
-    assert_eq!(decide(&global), Plan::Verify { uncertain: 1 });
+    assert_eq!(decide(&global), Plan::LookUpOwners { uncertain: 1 });
 }
 
 /// GC-33.
 #[test]
 fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     let mut going = snapshot(vec![owner(Synced, true)]);
-    going.view.being_deleted = true;
+    going.view.is_being_deleted = true;
     assert!(matches!(decide(&going), Plan::Nothing(_)));
-    going.view.deleting_dependents = true;
-    assert_eq!(decide(&going), Plan::Finish);
-    going.view.blocking = 2;
-    assert_eq!(decide(&going), Plan::Blocked(2));
+    going.view.is_deleting_dependents = true;
+    assert_eq!(decide(&going), Plan::RemoveForegroundFinalizer);
+    going.view.blocking_dependents = 2;
+    assert_eq!(decide(&going), Plan::BlockedByDependents(2));
 }
 
 /// GC-53.
 #[test]
 fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     let mut going = snapshot(Vec::new());
-    (going.view.being_deleted, going.view.deleting_dependents) = (true, true);
-    going.unsynced = vec!["pods".into()];
+    (going.view.is_being_deleted, going.view.is_deleting_dependents) = (true, true);
+    going.unsynced_resources = vec!["pods".into()];
     assert_eq!(
         decide(&going),
-        Plan::Wait(Awaited::Everything, "not all pods are known; one may block the deletion".into())
+        Plan::Wait(ParkCondition::EverythingListed, "not all pods are known; one may block the deletion".into())
     );
 }
 
@@ -100,13 +101,13 @@ fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
 #[test]
 fn finalizers_determine_the_propagation_policy() {
     for (orphans, foreground, expected) in [
-        (false, false, Propagation::Background),
-        (false, true, Propagation::Foreground),
-        (true, false, Propagation::Orphan),
-        (true, true, Propagation::Orphan),
+        (false, false, PropagationPolicy::Background),
+        (false, true, PropagationPolicy::Foreground),
+        (true, false, PropagationPolicy::Orphan),
+        (true, true, PropagationPolicy::Orphan),
     ] {
         let mut s = snapshot(vec![owner(Synced, true)]);
-        (s.view.orphans, s.view.foreground) = (orphans, foreground);
+        (s.view.has_orphan_finalizer, s.view.has_foreground_finalizer) = (orphans, foreground);
         assert_eq!(decide(&s), delete(expected));
     }
 }
@@ -116,39 +117,42 @@ fn finalizers_determine_the_propagation_policy() {
 fn a_virtual_node_is_looked_up_once_its_kind_is_synced() {
     let mut s = snapshot(Vec::new());
     s.view.is_virtual = true;
-    assert_eq!(decide(&s), Plan::Exists);
-    s.unseen = true;
+    assert_eq!(decide(&s), Plan::LookUpObject);
+    s.is_kind_unsynced = true;
     assert_eq!(
         decide(&s),
-        Plan::Wait(Awaited::Known(of("ConfigMap")), "not all objects of kind ConfigMap are known".into())
+        Plan::Wait(ParkCondition::KindListed(of("ConfigMap")), "not all objects of kind ConfigMap are known".into())
     );
 }
 
-fn owners(standings: &[(&str, Standing)]) -> Vec<(Uid, Standing)> {
+fn owners(standings: &[(&str, OwnerStanding)]) -> Vec<(Uid, OwnerStanding)> {
     standings.iter().map(|(uid, standing)| (Uid::new(uid), *standing)).collect()
 }
 
 /// GC-20, GC-21, GC-22, GC-32, GC-43, GC-51.
 #[test]
 fn verdicts_follow_the_table() {
-    let background = Propagation::Background;
+    let background = PropagationPolicy::Background;
     let release = |uids: &[&str]| Verdict::Release(uids.iter().map(|uid| Uid::new(uid)).collect());
     let go = |propagation, unblock| Verdict::Delete { propagation, unblock };
     for (standings, dependents, in_cycle, expected) in [
         (&[][..], 0, false, Verdict::Keep),
         (&[("a", Solid)][..], 3, true, Verdict::Keep),
-        (&[("a", Solid), ("b", Dangling), ("c", Waiting)], 0, false, release(&["b", "c"])),
+        (&[("a", Solid), ("b", Dangling), ("c", WaitingForDependents)], 0, false, release(&["b", "c"])),
         (&[("a", Dangling)], 5, true, go(background, false)),
-        (&[("a", Waiting)], 0, false, go(background, false)),
-        (&[("a", Waiting), ("b", Dangling)], 1, false, go(Propagation::Foreground, false)),
-        (&[("a", Waiting)], 1, true, go(Propagation::Foreground, true)),
+        (&[("a", WaitingForDependents)], 0, false, go(background, false)),
+        (&[("a", WaitingForDependents), ("b", Dangling)], 1, false, go(PropagationPolicy::Foreground, false)),
+        (&[("a", WaitingForDependents)], 1, true, go(PropagationPolicy::Foreground, true)),
         // Two references share a UID and only one is right: the right one is not removed with the wrong one.
         (&[("a", Solid), ("a", Dangling)], 0, false, Verdict::Keep),
         (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
     ] {
         assert_eq!(verdict(&owners(standings), dependents, || in_cycle, background), expected, "{standings:?}");
     }
-    assert_eq!(verdict(&owners(&[("a", Dangling)]), 1, || false, Propagation::Orphan), go(Propagation::Orphan, false));
+    assert_eq!(
+        verdict(&owners(&[("a", Dangling)]), 1, || false, PropagationPolicy::Orphan),
+        go(PropagationPolicy::Orphan, false)
+    );
 }
 
 proptest::proptest! {
@@ -159,12 +163,12 @@ proptest::proptest! {
         dependents in 0usize..3,
         in_cycle: bool,
     ) {
-        let owners: Vec<(Uid, Standing)> = standings
+        let owners: Vec<(Uid, OwnerStanding)> = standings
             .iter()
-            .map(|(uid, s)| (Uid::new(&uid.to_string()), [Solid, Dangling, Waiting][usize::from(*s)]))
+            .map(|(uid, s)| (Uid::new(&uid.to_string()), [Solid, Dangling, WaitingForDependents][usize::from(*s)]))
             .collect();
         let solid = |uid: &Uid| owners.iter().any(|(u, s)| u == uid && *s == Solid);
-        match verdict(&owners, dependents, || in_cycle, Propagation::Background) {
+        match verdict(&owners, dependents, || in_cycle, PropagationPolicy::Background) {
             Verdict::Keep => assert!(owners.iter().all(|(uid, _)| solid(uid))),
             Verdict::Release(uids) => {
                 assert!(uids.iter().all(|uid| !solid(uid)));
@@ -185,14 +189,14 @@ proptest::proptest! {
             .into_iter()
             .map(|(kind, namespaced, absent)| {
                 let kind = [Unknown, Unwatched, Unsynced, Synced][usize::from(kind)];
-                Owner { resource: Some(if namespaced { MAPS } else { NODES }), ..owner(kind, absent) }
+                Owner { resource: Some(if namespaced { CONFIG_MAPS } else { NODES }), ..owner(kind, absent) }
             })
             .collect();
         let certain = !owners.is_empty() && owners.iter().all(|o| o.state == OwnerState::Absent);
         let mut s = snapshot(owners);
-        s.resource = served.then_some(MAPS);
-        (s.view.is_virtual, s.view.being_deleted) = (virtually, being_deleted);
-        s.view.deleting_dependents = deleting_dependents;
+        s.resource = served.then_some(CONFIG_MAPS);
+        (s.view.is_virtual, s.view.is_being_deleted) = (virtually, being_deleted);
+        s.view.is_deleting_dependents = deleting_dependents;
         if let Plan::Delete { .. } = decide(&s) {
             assert!(certain && served && !virtually && !being_deleted);
         }

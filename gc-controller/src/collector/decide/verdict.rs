@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use common::meta::Uid;
 
-use crate::collector::plan::Propagation;
+use crate::collector::plan::PropagationPolicy;
 
 /// Result of the lookup of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum OwnerStanding {
     /// The owner exists.
     Solid,
     /// The owner does not exist, or another object has its name.
     Dangling,
     /// The owner exists and waits for the deletion of its dependents.
-    Waiting,
+    WaitingForDependents,
 }
 
 /// Decision about an object after its owners have been looked up.
@@ -27,7 +27,7 @@ pub enum Verdict {
     /// The object is deleted.
     Delete {
         /// Propagation policy for the dependents of the object.
-        propagation: Propagation,
+        propagation: PropagationPolicy,
         /// Whether the object must first stop blocking its owners, because the object and its owners may wait for each other.
         unblock: bool,
     },
@@ -39,24 +39,24 @@ pub enum Verdict {
 /// An object with a solid (existing) owner is never deleted. It never loses a reference to a solid owner; a dangling reference
 /// with the same UID stays, too. An object without references stays. `in_cycle` is called only if the verdict depends on it.
 pub fn verdict(
-    owners: &[(Uid, Standing)],
+    owners: &[(Uid, OwnerStanding)],
     dependents: usize,
     in_cycle: impl FnOnce() -> bool,
-    finalizers: Propagation,
+    finalizers: PropagationPolicy,
 ) -> Verdict {
     if owners.is_empty() {
         return Verdict::Keep;
     }
     let of = |standing| owners.iter().filter(move |(_, s)| *s == standing).map(|(uid, _)| uid);
-    let solid: BTreeSet<&Uid> = of(Standing::Solid).collect();
+    let solid: BTreeSet<&Uid> = of(OwnerStanding::Solid).collect();
     if !solid.is_empty() {
         let mut seen = BTreeSet::new();
         let lost = owners.iter().map(|(uid, _)| uid).filter(|uid| !solid.contains(uid) && seen.insert(*uid));
         let lost: Vec<Uid> = lost.cloned().collect();
         return if lost.is_empty() { Verdict::Keep } else { Verdict::Release(lost) };
     }
-    if dependents > 0 && of(Standing::Waiting).next().is_some() {
-        return Verdict::Delete { propagation: Propagation::Foreground, unblock: in_cycle() };
+    if dependents > 0 && of(OwnerStanding::WaitingForDependents).next().is_some() {
+        return Verdict::Delete { propagation: PropagationPolicy::Foreground, unblock: in_cycle() };
     }
     Verdict::Delete { propagation: finalizers, unblock: false }
 }

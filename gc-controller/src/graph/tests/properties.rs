@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{
     graph::Node,
-    world::{Thing, World, thing},
+    world::{TestObject, World, test_object},
 };
 
 /// A change of one of the test objects `o0` to `o5`.
@@ -30,8 +30,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> Thing {
-    let mut thing = thing(&format!("o{number}"));
+fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> TestObject {
+    let mut thing = test_object(&format!("o{number}"));
     for (owner, right, blocks) in owners {
         let name = format!("o{owner}");
         thing = thing.owner_as(if *right { "ConfigMap" } else { "Secret" }, &name, &name, *blocks);
@@ -46,11 +46,11 @@ fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> Thing {
 /// Checks the counters of monitors and of blocking dependents.
 fn check_counts(world: &mut World) {
     let source = world.source("ConfigMap");
-    let nodes: Vec<_> = world.graph.nodes.places().map(|(_, node)| node).collect();
-    assert_eq!(world.graph.objects_of(source), nodes.iter().filter(|node| !node.is_virtual()).count());
+    let nodes: Vec<_> = world.graph.nodes.nodes_with_ids().map(|(_, node)| node).collect();
+    assert_eq!(world.graph.object_count(source), nodes.iter().filter(|node| !node.is_virtual()).count());
     for node in nodes {
         let dependents = node.dependents.iter().map(|d| world.graph.nodes.get(d));
-        assert_eq!(node.blocking as usize, dependents.filter(|d| d.blocks(&node.uid)).count(), "{node:?}");
+        assert_eq!(node.blocking_dependents as usize, dependents.filter(|d| d.blocks(&node.uid)).count(), "{node:?}");
     }
 }
 
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn counters_are_right_and_no_node_is_left_behind(steps in proptest::collection::vec(step(), 0..60)) {
         let mut world = World::default();
-        let mut alive: BTreeMap<u8, Thing> = BTreeMap::new();
+        let mut alive: BTreeMap<u8, TestObject> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Put { object: number, owners, state } => {
@@ -90,7 +90,7 @@ proptest! {
                 }
                 Step::Gone(number) => {
                     if let Some(old) = alive.remove(&number) {
-                        world.gone(&old);
+                        world.delete_seen(&old);
                     }
                 }
                 Step::Absent(number) => {
@@ -107,7 +107,7 @@ proptest! {
             check_counts(&mut world);
         }
         for (_, thing) in alive {
-            world.gone(&thing);
+            world.delete_seen(&thing);
         }
         assert!(world.graph.is_empty());
         assert!(world.graph.kinds.len() <= 1, "kinds without users are left");
@@ -134,13 +134,13 @@ proptest! {
         read in 0usize..6,
     ) {
         let mut world = World::default();
-        let mut alive: BTreeMap<u8, (Thing, Meta)> = BTreeMap::new();
+        let mut alive: BTreeMap<u8, (TestObject, Meta)> = BTreeMap::new();
         let seen = steps.len();
         for (at, step) in steps.into_iter().chain(missed).enumerate() {
             match step {
                 Step::Put { object: number, owners, state } => {
                     let thing = object(number, &owners, state);
-                    let meta = world.written(&thing);
+                    let meta = world.next_meta(&thing);
                     if at < seen {
                         world.see(&thing, &meta);
                     }
@@ -148,7 +148,7 @@ proptest! {
                 }
                 Step::Gone(number) => {
                     if let Some((thing, _)) = alive.remove(&number).filter(|_| at < seen) {
-                        world.gone(&thing);
+                        world.delete_seen(&thing);
                     }
                 }
                 Step::Absent(_) => {}
@@ -166,7 +166,7 @@ proptest! {
         assert_eq!(world.full_set("ConfigMap", &set, true), [""; 0], "nothing new");
         check_counts(&mut world);
         for (thing, _) in alive.into_values() {
-            world.gone(&thing);
+            world.delete_seen(&thing);
         }
         assert!(world.graph.is_empty());
     }

@@ -4,45 +4,51 @@
 //! for every version of the dependent, so the requests have no precondition on the version.
 
 use common::{
-    api::Patch,
-    io::{Failed, Precondition, Role},
+    api::PatchFormat,
+    io::{ObjectRole, Precondition, SyncError},
     meta::{OwnerRef, Uid},
 };
 use serde_json::{Value, json};
 
 use super::Io;
-use crate::place::{CHANGING_REFERENCES, Live, Place, TRIES, is_unsupported, says_absent};
+use crate::place::{
+    CHANGING_REFERENCES, LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent, is_unsupported_patch,
+};
 
 /// Removes every reference of a dependent to an owner. Succeeds if the dependent does not exist.
-pub(super) async fn release(place: &Place, owner: &Uid, io: Io<'_>) -> Result<(), Failed> {
-    let body = io.body(|| json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner}]}}));
+pub(super) async fn release(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> Result<(), SyncError> {
+    let body = io.encode_body(|| json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner}]}}));
     let object = Precondition { uid: place.uid.clone(), version: None };
-    let request = place.patch(Patch::Strategic, Some(object), body).doing("release").role(Role::Child);
+    let request =
+        place.patch(PatchFormat::Strategic, Some(object), body).with_verb_text("release").role(ObjectRole::Child);
     match io.send(request).await {
         Ok(_) => return Ok(()),
-        Err(refusal) if says_absent(&refusal) => return Ok(()),
+        Err(refusal) if is_object_absent(&refusal) => return Ok(()),
         // The UID belongs to another object, the kind does not support the patch, or an old server requires the removed
         // references to be present. The live object shows which.
-        Err(refusal) if is_unsupported(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {}
-        Err(refusal) => return Err(place.refused(CHANGING_REFERENCES, &refusal)),
+        Err(refusal) if is_unsupported_patch(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {
+        }
+        Err(refusal) => return Err(place.refused_error(CHANGING_REFERENCES, &refusal)),
     }
     // The list of references of the live object is replaced.
-    for _ in 0..TRIES {
-        let meta = match place.live("", io).await? {
-            Live::Is(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,
+    for _ in 0..MAX_ATTEMPTS {
+        let meta = match place.read_live("", io).await? {
+            LiveObject::Existing(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,
             _ => return Ok(()),
         };
-        let body = io.body(|| {
+        let body = io.encode_body(|| {
             let left: Vec<&OwnerRef> = meta.owners.iter().filter(|reference| reference.uid != *owner).collect();
             let left = if left.is_empty() { Value::Null } else { json!(left) };
             json!({"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": left}})
         });
-        let request = place.patch(Patch::Merge, None, body).doing("release").role(Role::Child);
+        let request = place.patch(PatchFormat::Merge, None, body).with_verb_text("release").role(ObjectRole::Child);
         match io.send(request).await {
             Err(refusal) if refusal.error.is_conflict() => {}
-            Err(refusal) if !says_absent(&refusal) => return Err(place.refused(CHANGING_REFERENCES, &refusal)),
+            Err(refusal) if !is_object_absent(&refusal) => {
+                return Err(place.refused_error(CHANGING_REFERENCES, &refusal));
+            }
             Ok(_) | Err(_) => return Ok(()),
         }
     }
-    Err(place.changing())
+    Err(place.conflict_error())
 }

@@ -12,21 +12,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use crate::{
-    jobs::plan::{Failures, NewPod},
+    jobs::plan::{IndexFailures, NewPod},
     objects::{
-        COMPLETION_INDEX, COMPLETION_INDEX_ENV, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, Job,
+        COMPLETION_INDEX_ENV, JOB_COMPLETION_INDEX_ANNOTATION, JOB_INDEX_FAILURE_COUNT_ANNOTATION,
+        JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, JOB_TRACKING_FINALIZER, Job,
     },
 };
 
 /// The maximal length of a `generateName` that the server uses in full: it appends 5 characters, up to 63 in total.
-const MAX_PREFIX: usize = 58;
+const MAX_GENERATE_NAME: usize = 58;
 /// The maximal length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 /// The parts of the request bodies that all Pods of one sync share.
-pub(crate) struct Bodies {
+pub(crate) struct PodBodies {
     name: Text,
     metadata: TemplateMeta,
     reference: OwnerRef,
@@ -57,7 +58,7 @@ struct TemplateMeta {
     finalizers: Vec<String>,
 }
 
-impl Bodies {
+impl PodBodies {
     /// Reads the Job's template; the error describes an invalid one. Pods join `group`, if one is given.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
@@ -67,8 +68,8 @@ impl Bodies {
         if metadata.labels.is_empty() && !indexed {
             return Err("no labels".to_owned());
         }
-        if !metadata.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING) {
-            metadata.finalizers.push(JOB_TRACKING.to_owned());
+        if !metadata.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING_FINALIZER) {
+            metadata.finalizers.push(JOB_TRACKING_FINALIZER.to_owned());
         }
         let spec = match spec {
             Some(spec) if indexed => {
@@ -88,19 +89,19 @@ impl Bodies {
     }
 
     /// Builds the body of the request that creates this Pod.
-    pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
+    pub(crate) fn pod_body(&self, pod: NewPod) -> impl Serialize {
         let mut labels: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
         let mut annotations: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
         if let Some(index) = pod.index {
-            labels.insert(COMPLETION_INDEX, index.to_string().into());
-            annotations.insert(COMPLETION_INDEX, index.to_string().into());
+            labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
+            annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
         }
-        if let Some(Failures { counted, ignored }) = pod.failures {
-            annotations.insert(INDEX_FAILURE_COUNT, counted.to_string().into());
+        if let Some(IndexFailures { counted_failures: counted, ignored_failures: ignored }) = pod.failures {
+            annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted.to_string().into());
             if ignored > 0 {
-                annotations.insert(INDEX_IGNORED_FAILURE_COUNT, ignored.to_string().into());
+                annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored.to_string().into());
             }
         }
         let spec = self.spec.as_ref().map(|spec| match spec {
@@ -114,7 +115,7 @@ impl Bodies {
             kind: PODS.kind,
             api_version: PODS.version,
             metadata: Metadata {
-                generate_name: self.prefix(pod.index),
+                generate_name: self.pod_generate_name(pod.index),
                 labels,
                 annotations,
                 finalizers: &self.metadata.finalizers,
@@ -125,13 +126,13 @@ impl Bodies {
     }
 
     /// Returns the `generateName` of a Pod with this index. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
-    pub(crate) fn prefix(&self, index: Option<u32>) -> String {
+    pub(crate) fn pod_generate_name(&self, index: Option<u32>) -> String {
         let Some(index) = index else {
             let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
             return format!("{}{dash}", self.name);
         };
         let end = format!("-{index}-");
-        let room = MAX_PREFIX.saturating_sub(end.len());
+        let room = MAX_GENERATE_NAME.saturating_sub(end.len());
         let name: String = self.name.chars().take(room).collect();
         format!("{name}{end}")
     }
@@ -145,7 +146,7 @@ fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
         name: Text,
     }
     let variable = json!({"name": COMPLETION_INDEX_ENV,
-        "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{COMPLETION_INDEX}']")}}});
+        "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{JOB_COMPLETION_INDEX_ANNOTATION}']")}}});
     let variable = serde_json::value::to_raw_value(&variable)?;
     let mut fields: Fields = serde_json::from_str(spec.get())?;
     for list in ["containers", "initContainers"] {
@@ -210,20 +211,20 @@ mod tests {
     use super::*;
     use crate::world::job;
 
-    fn bodies(change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
+    fn bodies(change: impl FnOnce(&mut Value)) -> Result<PodBodies, String> {
         grouped(None, change)
     }
 
-    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
+    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<PodBodies, String> {
         let mut value = job("sum").0;
         change(&mut value);
         let job: Job = serde_json::from_str(&value.to_string()).unwrap();
         let owner = OwnerRef { kind: "Job".into(), controller: Some(true), ..OwnerRef::default() };
-        Bodies::new(&job, owner, group.map(Text::new).as_ref())
+        PodBodies::new(&job, owner, group.map(Text::new).as_ref())
     }
 
-    fn body(bodies: &Bodies, pod: NewPod) -> Value {
-        serde_json::to_value(bodies.of(pod)).unwrap()
+    fn body(bodies: &PodBodies, pod: NewPod) -> Value {
+        serde_json::to_value(bodies.pod_body(pod)).unwrap()
     }
 
     /// JOB-23.
@@ -240,7 +241,7 @@ mod tests {
             body(&bodies.unwrap(), NewPod::default()),
             json!({"kind": "Pod", "apiVersion": "v1",
                 "metadata": {"generateName": "sum-", "labels": {"app": "sum"}, "annotations": {"a": "1"},
-                    "finalizers": ["example.com/f", JOB_TRACKING],
+                    "finalizers": ["example.com/f", JOB_TRACKING_FINALIZER],
                     "ownerReferences": [{"apiVersion": "", "kind": "Job", "name": "", "uid": "", "controller": true}]},
                 "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}], "hostname": "h", "fromTheFuture": true}})
         );
@@ -252,7 +253,7 @@ mod tests {
         let bodies = bodies(|job| {
             job["spec"]["completionMode"] = json!("Indexed");
             job["spec"]["completions"] = json!(9);
-            job["spec"]["template"]["metadata"]["finalizers"] = json!([JOB_TRACKING]);
+            job["spec"]["template"]["metadata"]["finalizers"] = json!([JOB_TRACKING_FINALIZER]);
             job["spec"]["template"]["spec"] = json!({"hostname": "h", "restartPolicy": "Never", "new": 1.10,
                 "containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]},
                     {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}],
@@ -263,10 +264,10 @@ mod tests {
         let metadata = &pod["metadata"];
         assert_eq!(metadata["generateName"], "sum-7-");
         assert_eq!(
-            (&metadata["labels"][COMPLETION_INDEX], &metadata["annotations"]),
-            (&json!("7"), &json!({COMPLETION_INDEX: "7"}))
+            (&metadata["labels"][JOB_COMPLETION_INDEX_ANNOTATION], &metadata["annotations"]),
+            (&json!("7"), &json!({JOB_COMPLETION_INDEX_ANNOTATION: "7"}))
         );
-        assert_eq!(metadata["finalizers"], json!([JOB_TRACKING]));
+        assert_eq!(metadata["finalizers"], json!([JOB_TRACKING_FINALIZER]));
         let spec = &pod["spec"];
         assert_eq!((&spec["hostname"], &spec["new"]), (&json!("sum-7"), &json!(1.10)));
         let variable = json!({"name": "JOB_COMPLETION_INDEX",
@@ -282,7 +283,7 @@ mod tests {
             job["spec"]["completionMode"] = json!("Indexed");
             job["spec"]["completions"] = json!(2);
         };
-        let spec = |bodies: Bodies| body(&bodies, NewPod::default())["spec"].clone();
+        let spec = |bodies: PodBodies| body(&bodies, NewPod::default())["spec"].clone();
         let spec_of_gang = spec(grouped(Some("sum-b2-g"), indexed).unwrap());
         assert_eq!(spec_of_gang["schedulingGroup"], json!({"podGroupName": "sum-b2-g"}));
         assert_eq!(spec(bodies(indexed).unwrap()).get("schedulingGroup"), None);
@@ -297,13 +298,16 @@ mod tests {
         })
         .unwrap();
         let annotations = |counted, ignored| {
-            let failures = Some(Failures { counted, ignored });
+            let failures = Some(IndexFailures { counted_failures: counted, ignored_failures: ignored });
             body(&bodies, NewPod { index: Some(0), failures })["metadata"]["annotations"].clone()
         };
-        assert_eq!(annotations(0, 0), json!({COMPLETION_INDEX: "0", INDEX_FAILURE_COUNT: "0"}));
+        assert_eq!(
+            annotations(0, 0),
+            json!({JOB_COMPLETION_INDEX_ANNOTATION: "0", JOB_INDEX_FAILURE_COUNT_ANNOTATION: "0"})
+        );
         assert_eq!(
             annotations(2, 1),
-            json!({COMPLETION_INDEX: "0", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "1"})
+            json!({JOB_COMPLETION_INDEX_ANNOTATION: "0", JOB_INDEX_FAILURE_COUNT_ANNOTATION: "2", JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION: "1"})
         );
     }
 
@@ -323,7 +327,7 @@ mod tests {
                     job["spec"]["completions"] = json!(500);
                 }
             });
-            assert_eq!(bodies.unwrap().prefix(index), prefix);
+            assert_eq!(bodies.unwrap().pod_generate_name(index), prefix);
         }
     }
 

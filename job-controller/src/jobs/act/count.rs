@@ -3,29 +3,29 @@
 use common::{
     api,
     events::EventType,
-    io::{Class, Failed, Refusal, Request},
+    io::{Refusal, RefusalClass, Request, SyncError},
 };
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    finalizers::{Untracked, untrack_all},
+    finalizers::{FinalizerRemovals, remove_finalizers},
     note::{Io, Note},
 };
 use crate::{
     jobs::{
         decide::settle,
-        plan::{Conclusion, End, Managed, Situation, Tracked, Verdict},
+        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, PodInventory, SecondStatusWrite},
         snapshot::Snapshot,
     },
-    objects::{JOBS, Job, Status},
+    objects::{JOBS, Job, JobStatus},
 };
 
 /// The part of the server's answer to a status write that this controller reads.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<JobStatus>,
 }
 
 /// Writes the status that lists terminated Pods, removes their finalizers, and writes the status that counts the Pods. Stops
@@ -33,86 +33,93 @@ struct Answer {
 ///
 /// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
-pub(super) async fn count<'a>(
+pub(super) async fn write_statuses_and_untrack<'a>(
     snapshot: &Snapshot,
-    situation: &'a Situation,
-    managed: &Managed,
-    tracked: &Tracked,
+    situation: &'a PodInventory,
+    managed: &CountsAfterScaling,
+    tracked: &FirstStatusWrite,
     io: Io<'_>,
-) -> Result<Untracked<'a>, Failed> {
+) -> Result<FinalizerRemovals<'a>, SyncError> {
     let job = &*snapshot.job;
-    let mut stored = Stored { job, status: job.status.clone() };
-    if tracked.writes {
-        let interim = managed.end_to_write.as_ref().filter(|end| end.is_new);
-        let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim(), end.reason));
+    let mut stored = StoredStatus { job, status: job.status.clone() };
+    if tracked.is_status_changed {
+        let interim = managed.end_to_write.as_ref().filter(|end| end.is_newly_decided);
+        let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
         match stored.write(&tracked.status, why, io).await {
-            Ok(()) => io.note(Note::Backoff(situation.backoff)),
-            Err(refusal) if refusal.class == Class::Gone => return Ok(Untracked::default()),
-            Err(refusal) => return Err(Failed::request("tracking status: adding uncounted pods to status", &refusal)),
+            Ok(()) => io.apply_note(Note::FailureRecordChanged(situation.failure_record)),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemovals::default()),
+            Err(refusal) => {
+                return Err(SyncError::from_refusal("tracking status: adding uncounted pods to status", &refusal));
+            }
         }
     }
 
-    if !tracked.actions.is_empty() {
-        io.note(Note::Policy(tracked.actions.clone()));
+    if !tracked.policy_action_counts.is_empty() {
+        io.apply_note(Note::PolicyActionsTaken(tracked.policy_action_counts.clone()));
     }
-    let pods = tracked.untrack.iter().map(|position| &situation.pods[*position].pod).collect();
-    let untracked = untrack_all(pods, "", io).await;
+    let pods = tracked.positions_to_untrack.iter().map(|position| &situation.pods[*position].pod).collect();
+    let untracked = remove_finalizers(pods, "", io).await;
 
-    let Conclusion { status, reason, end, with_start, has_surplus } =
-        settle::conclude(snapshot, tracked, managed, &stored.status, &untracked.done, io.now());
+    let SecondStatusWrite {
+        status,
+        write_reason: reason,
+        end,
+        status_with_start_time: with_start,
+        has_too_many_successes: has_surplus,
+    } = settle::decide_second_status(snapshot, tracked, managed, &stored.status, &untracked.untracked_pods, io.now());
     if let Some(reason) = reason {
         let mut written = stored.write(&status, reason, io).await;
         if let (Err(refusal), Some(with_start)) = (&written, &with_start)
-            && wants_start(&refusal.error)
+            && requires_start_time(&refusal.error)
         {
             written = stored.write(with_start, String::new(), io).await;
         }
         match written {
             Ok(()) => {}
-            Err(refusal) if refusal.class == Class::Gone => return Ok(untracked),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(untracked),
             Err(refusal) => {
-                return Err(Failed::request("tracking status: removing uncounted pods from status", &refusal));
+                return Err(SyncError::from_refusal("tracking status: removing uncounted pods from status", &refusal));
             }
         }
     }
     if let Some(end) = end {
         report_end(&end, has_surplus, io);
-        io.note(Note::Finished(Box::new(end)));
+        io.apply_note(Note::JobFinished(Box::new(end)));
     }
     untracked.report_denied(io);
-    untracked.failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
+    untracked.first_failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
 /// The status on the server, as in the last answer of the server.
-struct Stored<'a> {
+struct StoredStatus<'a> {
     job: &'a Job,
-    status: Status,
+    status: JobStatus,
 }
 
-impl Stored<'_> {
+impl StoredStatus<'_> {
     /// Writes a status, with a precondition on the version after the last write of this sync.
-    async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
-        let body = io.body(|| json!({"status": status}));
-        let request = Request::status(JOBS, &self.job.metadata, body).because(why);
+    async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_>) -> Result<(), Refusal> {
+        let body = io.encode_body(|| json!({"status": status}));
+        let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);
         let answer = io.send_and_read::<Answer>(request).await?;
         let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
-        io.note(Note::Counted(Box::new([before, self.status.clone()])));
+        io.apply_note(Note::StatusWritten(Box::new([before, self.status.clone()])));
         Ok(())
     }
 }
 
-fn report_end(end: &End, has_surplus: bool, io: Io<'_>) {
-    if end.verdict == Verdict::Failure {
-        return io.event(EventType::Warning, end.reason.to_string(), end.message.to_string());
+fn report_end(end: &JobEnd, has_surplus: bool, io: Io<'_>) {
+    if end.job_result == JobResult::Failure {
+        return io.record_event(EventType::Warning, end.reason.to_string(), end.message.to_string());
     }
     if has_surplus {
         let message = "Too many succeeded pods running after completion count reached";
-        io.event(EventType::Warning, "TooManySucceededPods", message);
+        io.record_event(EventType::Warning, "TooManySucceededPods", message);
     }
-    io.event(EventType::Normal, "Completed", "Job completed");
+    io.record_event(EventType::Normal, "Completed", "Job completed");
 }
 
-fn wants_start(error: &api::Error) -> bool {
-    error.is_invalid() && error.names("status.startTime")
+fn requires_start_time(error: &api::Error) -> bool {
+    error.is_invalid() && error.has_invalid_field("status.startTime")
 }

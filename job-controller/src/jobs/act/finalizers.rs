@@ -2,73 +2,77 @@
 
 use common::{
     events::EventType,
-    io::{Class, Failed, Pace, Refusal, Role},
+    io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, SyncError},
     meta::Uid,
 };
 
 use super::note::{Io, Note};
-use crate::{jobs::snapshot::PodRef, untrack::untrack};
+use crate::{jobs::snapshot::SharedPod, untrack::untrack_request};
 
 /// The Pods that have lost their finalizers, and the Pods that may still have them.
 #[derive(Default)]
-pub(super) struct Untracked<'a> {
+pub(super) struct FinalizerRemovals<'a> {
     /// Pods that have lost the finalizer or no longer exist.
-    pub(super) done: Vec<&'a PodRef>,
+    pub(super) untracked_pods: Vec<&'a SharedPod>,
     /// Pods that may still have the finalizer, each with the server's refusal.
-    refused: Vec<(&'a PodRef, Refusal)>,
+    refused: Vec<(&'a SharedPod, Refusal)>,
 }
 
 /// Removes the finalizer from all these Pods, in parallel. The next sync of the Job waits until the cache shows these writes.
-pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io: Io<'_>) -> Untracked<'a> {
-    let mut untracked = Untracked::default();
+pub(super) async fn remove_finalizers<'a>(
+    pods: Vec<&'a SharedPod>,
+    why: &'static str,
+    io: Io<'_>,
+) -> FinalizerRemovals<'a> {
+    let mut untracked = FinalizerRemovals::default();
     if pods.is_empty() {
         return untracked;
     }
-    io.note(Note::Untracking(pods.iter().copied().map(uid).collect()));
-    let send = |pod: &'a PodRef| io.send(untrack(pod, why, io).role(Role::Child));
-    let mut answers = io.all(Pace::AtOnce, pods.iter().copied(), send).await.into_iter();
+    io.apply_note(Note::RemovingFinalizers(pods.iter().copied().map(uid).collect()));
+    let send = |pod: &'a SharedPod| io.send(untrack_request(pod, why, io).role(ObjectRole::Child));
+    let mut answers = io.run_group(GroupConcurrency::AllConcurrent, pods.iter().copied(), send).await.into_iter();
     let mut still_tracked = Vec::new();
     for pod in pods {
         // There are fewer answers than Pods if the process is shutting down.
         let answer = answers.next();
-        if let Some(Ok(_) | Err(Refusal { class: Class::Gone, .. })) = answer {
-            untracked.done.push(pod);
+        if let Some(Ok(_) | Err(Refusal { class: RefusalClass::NotFound, .. })) = answer {
+            untracked.untracked_pods.push(pod);
             continue;
         }
         still_tracked.push(uid(pod));
         untracked.refused.extend(answer.and_then(Result::err).map(|refusal| (pod, refusal)));
     }
     if !still_tracked.is_empty() {
-        io.note(Note::StillTracked(still_tracked));
+        io.apply_note(Note::FinalizersKept(still_tracked));
     }
     untracked
 }
 
-impl Untracked<'_> {
+impl FinalizerRemovals<'_> {
     /// Returns the number of Pods that changed after they were cached. The watch event of the change enqueues the Job again.
-    pub(super) fn changed(&self) -> usize {
+    pub(super) fn conflict_count(&self) -> usize {
         self.refused.len() - self.failures().count()
     }
 
     /// Returns the first refusal that is not caused by a changed Pod, as an error.
-    pub(super) fn failure(&self, doing: &str) -> Option<Failed> {
+    pub(super) fn first_failure(&self, doing: &str) -> Option<SyncError> {
         let (pod, refusal) = self.failures().next()?;
-        Some(Failed::request(&format!("{doing} {}", pod.meta().key()), refusal))
+        Some(SyncError::from_refusal(&format!("{doing} {}", pod.meta().key()), refusal))
     }
 
     /// Emits one Event if the server denies the removal of finalizers.
     pub(super) fn report_denied(&self, io: Io<'_>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);
-            io.event(EventType::Warning, "FailedUpdate", message);
+            io.record_event(EventType::Warning, "FailedUpdate", message);
         }
     }
 
-    fn failures(&self) -> impl Iterator<Item = &(&PodRef, Refusal)> {
-        self.refused.iter().filter(|(_, refusal)| refusal.class != Class::Changed)
+    fn failures(&self) -> impl Iterator<Item = &(&SharedPod, Refusal)> {
+        self.refused.iter().filter(|(_, refusal)| refusal.class != RefusalClass::VersionConflict)
     }
 }
 
-fn uid(pod: &PodRef) -> Uid {
+fn uid(pod: &SharedPod) -> Uid {
     pod.meta().uid.clone()
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     events::EventType,
     intern::Text,
-    io::{Class, Failed, Request, Role},
+    io::{ObjectRole, RefusalClass, Request, SyncError},
     meta::OwnerRef,
     object::Resource,
 };
@@ -15,48 +15,51 @@ use serde_json::json;
 use super::note::Io;
 use crate::{
     jobs::{
-        decide::gang::{gang, group_name, template_name, workload_name},
-        plan::{Gang, Situation},
+        decide::gang::{decide_pod_scheduling, pod_group_name, pod_group_template_name, workload_name},
+        plan::{PodInventory, PodScheduling},
         snapshot::Snapshot,
     },
-    objects::{GroupTemplate, JOBS, POD_GROUPS, PodGroup, WORKLOADS, Workload},
+    objects::{JOBS, POD_GROUPS, PodGroup, PodGroupTemplate, WORKLOADS, Workload},
 };
 
 /// The maximal number of create requests for one object in a sync, if the server answers them with "already exists".
-const ATTEMPTS: u32 = 5;
+const MAX_CREATE_ATTEMPTS: u32 = 5;
 /// The pause after each refused create, in which the cache may receive the existing object.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// Creates the Workload and the `PodGroup` if they are missing. Returns the group that new Pods join; `None` without a gang.
 ///
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
-pub(super) async fn ensure(
+pub(super) async fn ensure_workload_and_pod_group(
     snapshot: &Snapshot,
-    situation: &Situation,
-    mut planned: Gang,
+    situation: &PodInventory,
+    mut planned: PodScheduling,
     io: Io<'_>,
-) -> Result<Option<Text>, Failed> {
+) -> Result<Option<Text>, SyncError> {
     let job = &*snapshot.job;
-    let mut workload_attempts = ATTEMPTS;
-    let mut group_attempts = ATTEMPTS;
+    let mut workload_attempts = MAX_CREATE_ATTEMPTS;
+    let mut group_attempts = MAX_CREATE_ATTEMPTS;
     loop {
         let (refusal, kind, attempts) = match planned {
-            Gang::Ordinary(_) => return Ok(None),
-            Gang::Group(name) => return Ok(Some(name)),
-            Gang::MakeBoth => match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
-                Ok(made) => {
-                    // A forecast (a sync without requests) gets no answer. It expects a Workload with the names that follow
-                    // from the Job.
-                    let expected = || Workload::to_be_made(&workload_name(job), &template_name(job)).ok();
-                    let Some(made) = made.or_else(expected) else { return Ok(None) };
-                    let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
-                    io.event(EventType::Normal, "WorkloadCreated", message);
-                    planned = Gang::Make(Arc::new(made));
-                    continue;
+            PodScheduling::OneByOne(_) => return Ok(None),
+            PodScheduling::InPodGroup(name) => return Ok(Some(name)),
+            PodScheduling::CreateWorkloadAndPodGroup => {
+                match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
+                    Ok(made) => {
+                        // A forecast (a sync without requests) gets no answer. It expects a Workload with the names that follow
+                        // from the Job.
+                        let expected =
+                            || Workload::expected_by_forecast(&workload_name(job), &pod_group_template_name(job)).ok();
+                        let Some(made) = made.or_else(expected) else { return Ok(None) };
+                        let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
+                        io.record_event(EventType::Normal, "WorkloadCreated", message);
+                        planned = PodScheduling::CreatePodGroup(Arc::new(made));
+                        continue;
+                    }
+                    Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
                 }
-                Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
-            },
-            Gang::Make(workload) => {
+            }
+            PodScheduling::CreatePodGroup(workload) => {
                 // A Workload without a template has no group.
                 let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
                 match io.send_and_read::<PodGroup>(request).await {
@@ -68,16 +71,20 @@ pub(super) async fn ensure(
             }
         };
         *attempts -= 1;
-        if refusal.class != Class::Taken || *attempts == 0 {
-            if refusal.class == Class::Refused && refusal.error.is_denied() {
-                io.event(EventType::Warning, "FailedCreate", format!("Error creating {kind}: {}", refusal.error));
+        if refusal.class != RefusalClass::NameTaken || *attempts == 0 {
+            if refusal.class == RefusalClass::NotWritten && refusal.error.is_denied() {
+                io.record_event(
+                    EventType::Warning,
+                    "FailedCreate",
+                    format!("Error creating {kind}: {}", refusal.error),
+                );
             }
             let what = format!("ensuring Workload and PodGroup for Job {}", job.metadata.key());
-            return Err(Failed::request(&what, &refusal));
+            return Err(SyncError::from_refusal(&what, &refusal));
         }
         // The cache will soon show the existing object, which comes from a create with a lost answer, or from another writer.
-        io.pause(PAUSE).await;
-        planned = gang(snapshot, situation, io.observe_again(()).as_ref());
+        io.pause(PAUSE_BETWEEN_ATTEMPTS).await;
+        planned = decide_pod_scheduling(snapshot, situation, io.observe_again(()).as_ref());
     }
 }
 
@@ -86,16 +93,16 @@ fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
     let spec = || {
         let reference = json!({"apiGroup": JOBS.group, "kind": JOBS.kind, "name": job.metadata.name});
         let policy = json!({"gang": {"minCount": job.parallelism}});
-        let templates = json!([{"name": template_name(job), "schedulingPolicy": policy}]);
+        let templates = json!([{"name": pod_group_template_name(job), "schedulingPolicy": policy}]);
         json!({"controllerRef": reference, "podGroupTemplates": templates})
     };
-    request(snapshot, WORKLOADS, &workload_name(job), None, spec, io)
+    create_request(snapshot, WORKLOADS, &workload_name(job), None, spec, io)
 }
 
 /// Builds the create request for the group of a Workload; `None` if the Workload has no template.
 fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
     let of = &workload.metadata;
-    let GroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
+    let PodGroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
     let spec = || {
         let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
         json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
@@ -108,11 +115,11 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
         uid: of.uid.clone(),
         ..OwnerRef::default()
     };
-    Some(request(snapshot, POD_GROUPS, &group_name(&of.name, template), Some(origin), spec, io))
+    Some(create_request(snapshot, POD_GROUPS, &pod_group_name(&of.name, template), Some(origin), spec, io))
 }
 
 /// Builds the create request for an object that the Job controls. `origin` is an additional owner reference.
-fn request<S: Serialize>(
+fn create_request<S: Serialize>(
     snapshot: &Snapshot,
     resource: Resource,
     name: &str,
@@ -121,10 +128,10 @@ fn request<S: Serialize>(
     io: Io<'_>,
 ) -> Request {
     let owner = &snapshot.owner;
-    let body = io.body(|| {
+    let body = io.encode_body(|| {
         let owners: Vec<OwnerRef> = std::iter::once(owner.controller_ref()).chain(origin).collect();
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });
-    Request::create(resource, &owner.namespace, &name.into(), body).role(Role::Awaited)
+    Request::create(resource, &owner.namespace, &name.into(), body).role(ObjectRole::AwaitedObject)
 }

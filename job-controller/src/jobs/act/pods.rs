@@ -2,79 +2,83 @@
 
 use common::{
     intern::Text,
-    io::{Class, Failed, Pace, Refusal, Request, Role, create_pod, delete_pod},
+    io::{GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod, delete_pod},
     pods::PODS,
 };
 
 use super::{
-    body::Bodies,
+    body::PodBodies,
     note::{Io, Note},
 };
 use crate::{
     jobs::{
-        plan::{Manage, NewPod, OwnPod, PodWrites, Situation, Victim, Why},
+        plan::{ControlledPod, DeletionReason, NewPod, PodInventory, PodToDelete, PodWrites, ScalingDecision},
         snapshot::Snapshot,
     },
-    metrics::CreationReason,
-    untrack::untrack,
+    metrics::PodCreationReason,
+    untrack::untrack_request,
 };
 
 /// Creates Pods in batches of 1, 2, 4, ... (slow start). A sync sends only one request if the server refuses all Pods.
-pub(super) async fn create(
+pub(super) async fn create_pods(
     snapshot: &Snapshot,
-    situation: &Situation,
+    situation: &PodInventory,
     pods: &[NewPod],
     group: Option<&Text>,
     io: Io<'_>,
-) -> (PodWrites, Option<Failed>) {
+) -> (PodWrites, Option<SyncError>) {
     let Snapshot { job, owner, .. } = snapshot;
-    let bodies = match Bodies::new(job, owner.controller_ref(), group) {
+    let bodies = match PodBodies::new(job, owner.controller_ref(), group) {
         Ok(bodies) => bodies,
         Err(problem) => {
-            let failed = Failed::new("template", format!("unable to create pods, {problem}"));
+            let failed = SyncError::new("template", format!("unable to create pods, {problem}"));
             return (PodWrites::default(), Some(failed));
         }
     };
     let create = |pod: NewPod| {
-        let prefix = bodies.prefix(pod.index);
+        let prefix = bodies.pod_generate_name(pod.index);
         let name = pod.index.map_or_else(String::new, |_| format!("{prefix}*")).into();
-        let request = Request::create(PODS, &owner.namespace, &name, io.body(|| bodies.of(pod)));
+        let request = Request::create(PODS, &owner.namespace, &name, io.encode_body(|| bodies.pod_body(pod)));
         create_pod(io, request.generate_name(prefix))
     };
-    let created = io.all(Pace::SlowStart(usize::MAX), pods.iter().copied(), create).await;
+    let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), pods.iter().copied(), create).await;
 
     let count = created.iter().filter(|created| created.is_ok()).count();
     let refusals = created.into_iter().filter_map(Result::err);
     let (terminating, refused): (Vec<_>, Vec<_>) =
-        refusals.partition(|refusal| refusal.class == Class::NamespaceTerminating);
+        refusals.partition(|refusal| refusal.class == RefusalClass::NamespaceTerminating);
     if !terminating.is_empty() {
-        io.note(Note::NamespaceTerminates);
+        io.apply_note(Note::PodRefusedByNamespace);
     }
-    let reason = CreationReason::of(job, situation.failed, situation.terminating);
-    io.note(Note::Created { reason, created: count, refused: refused.len() });
-    let failed = refused.first().map(|refusal| Failed::request("", refusal));
-    (PodWrites { created: count, ..PodWrites::default() }, failed)
+    let reason = PodCreationReason::for_job(job, situation.failed, situation.terminating);
+    io.apply_note(Note::PodsCreated { reason, created: count, refused: refused.len() });
+    let failed = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
+    (PodWrites { created_pods: count, ..PodWrites::default() }, failed)
 }
 
 /// Deletes the Pods that the plan has selected.
-pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -> (PodWrites, Option<Failed>) {
-    let victims = manage.victims();
-    let remove = |Victim { position, why }| {
+pub(super) async fn delete_pods(
+    situation: &PodInventory,
+    manage: &ScalingDecision,
+    io: Io<'_>,
+) -> (PodWrites, Option<SyncError>) {
+    let victims = manage.pods_to_delete();
+    let remove = |PodToDelete { position, deletion_reason: why }| {
         let victim = &situation.pods[position];
-        remove_pod(victim, manage.untracks_first(victim), why, io)
+        delete_job_pod(victim, manage.removes_finalizer_first(victim), why, io)
     };
-    let removed = io.all(Pace::AtOnce, victims.iter().copied(), remove).await;
+    let removed = io.run_group(GroupConcurrency::AllConcurrent, victims.iter().copied(), remove).await;
 
     let (mut writes, mut failed) = (PodWrites::default(), None);
     for (victim, removed) in victims.iter().zip(removed) {
         match removed {
             Ok(()) => {
-                writes.removed += 1;
-                writes.removed_ready += usize::from(situation.pods[victim.position].pod.is_ready());
+                writes.deleted_pods += 1;
+                writes.deleted_ready_pods += usize::from(situation.pods[victim.position].pod.is_ready());
             }
-            Err(refusal) if refusal.class == Class::Changed => writes.changed += 1,
+            Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflicts += 1,
             Err(refusal) => {
-                failed.get_or_insert_with(|| Failed::request("unable to delete pods", &refusal));
+                failed.get_or_insert_with(|| SyncError::from_refusal("unable to delete pods", &refusal));
             }
         }
     }
@@ -85,15 +89,20 @@ pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -
 /// refuses the deletion, and the next sync decides again.
 ///
 /// With `untracks_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
-async fn remove_pod(OwnPod { pod, .. }: &OwnPod, untracks_first: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
-    let delete = Request::delete(PODS, pod.meta()).because(why.to_string());
+async fn delete_job_pod(
+    ControlledPod { pod, .. }: &ControlledPod,
+    untracks_first: bool,
+    why: DeletionReason,
+    io: Io<'_>,
+) -> Result<(), Refusal> {
+    let delete = Request::delete(PODS, pod.meta()).with_reason(why.to_string());
     if !untracks_first {
         return delete_pod(io, delete).await;
     }
-    match io.send(untrack(pod, "", io).role(Role::Child)).await {
+    match io.send(untrack_request(pod, "", io).role(ObjectRole::Child)).await {
         // Without the finalizer, no process counts the Pod any more, so the delete needs no precondition.
-        Ok(_) => delete_pod(io, delete.at(None)).await,
-        Err(refusal) if refusal.class == Class::Gone => Ok(()),
+        Ok(_) => delete_pod(io, delete.at_version(None)).await,
+        Err(refusal) if refusal.class == RefusalClass::NotFound => Ok(()),
         Err(refusal) => Err(refusal),
     }
 }

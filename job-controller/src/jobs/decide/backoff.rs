@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::jobs::snapshot::{Limits, Record};
+use crate::jobs::snapshot::{DecisionSettings, FailureRecord};
 
-impl Record {
+impl FailureRecord {
     /// Returns the record after Pods finished at these times.
     ///
     /// Upstream: `pkg/controller/job`, `newBackoffRecord`.
     #[must_use]
-    pub fn after(self, succeeded: &[Timestamp], failed: &[Timestamp]) -> Self {
+    pub fn after_finished_pods(self, succeeded: &[Timestamp], failed: &[Timestamp]) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let latest = |times: &[Timestamp]| times.iter().max().copied();
         let Some(success) = succeeded.iter().max() else {
-            let failures = self.failures.saturating_add(number(failed.len()));
-            return Self { failures, last: latest(failed).or(self.last) };
+            let failures = self.failure_count_since_success.saturating_add(number(failed.len()));
+            return Self { failure_count_since_success: failures, last_failure: latest(failed).or(self.last_failure) };
         };
         let later: Vec<Timestamp> = failed.iter().filter(|at| *at > success).copied().collect();
-        Self { failures: number(later.len()), last: latest(&later) }
+        Self { failure_count_since_success: number(later.len()), last_failure: latest(&later) }
     }
 
     /// Returns the remaining back-off before the next Pod; zero if it has ended or no Pod has failed.
-    pub fn remaining(self, limits: &Limits, now: Timestamp) -> Duration {
-        let Self { failures, last } = self;
+    pub fn remaining_backoff(self, limits: &DecisionSettings, now: Timestamp) -> Duration {
+        let Self { failure_count_since_success: failures, last_failure: last } = self;
         let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };
         let factor = 1u32.checked_shl(failures - 1).filter(|_| failures <= 31).unwrap_or(u32::MAX);
         let delay = limits.failure_backoff.checked_mul(factor).unwrap_or(Duration::MAX).min(limits.failure_backoff_max);
@@ -39,7 +39,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::limits;
+    use crate::world::default_decision_settings;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -48,7 +48,11 @@ mod tests {
     /// JOB-37.
     #[test]
     fn delays_double_up_to_ten_minutes() {
-        let delay = |failures| Record { failures, last: Some(at(0)) }.remaining(&limits(), at(0)).as_secs();
+        let delay = |failures| {
+            FailureRecord { failure_count_since_success: failures, last_failure: Some(at(0)) }
+                .remaining_backoff(&default_decision_settings(), at(0))
+                .as_secs()
+        };
         let delays: Vec<u64> = (0..10).map(delay).collect();
         assert_eq!(delays, [0, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
         assert_eq!(delay(u32::MAX), 600);
@@ -57,22 +61,22 @@ mod tests {
     /// JOB-39.
     #[test]
     fn a_delay_counts_from_the_last_failure() {
-        let record = Record { failures: 3, last: Some(at(0)) };
-        assert_eq!(record.remaining(&limits(), at(25)).as_secs(), 15);
-        assert_eq!(record.remaining(&limits(), at(40)), Duration::ZERO);
-        assert_eq!(record.remaining(&limits(), at(4000)), Duration::ZERO);
-        assert_eq!(record.remaining(&limits(), at(-5)).as_secs(), 45);
-        assert_eq!(Record::default().remaining(&limits(), at(0)), Duration::ZERO);
+        let record = FailureRecord { failure_count_since_success: 3, last_failure: Some(at(0)) };
+        assert_eq!(record.remaining_backoff(&default_decision_settings(), at(25)).as_secs(), 15);
+        assert_eq!(record.remaining_backoff(&default_decision_settings(), at(40)), Duration::ZERO);
+        assert_eq!(record.remaining_backoff(&default_decision_settings(), at(4000)), Duration::ZERO);
+        assert_eq!(record.remaining_backoff(&default_decision_settings(), at(-5)).as_secs(), 45);
+        assert_eq!(FailureRecord::default().remaining_backoff(&default_decision_settings(), at(0)), Duration::ZERO);
     }
 
     /// JOB-38.
     #[test]
     fn failures_add_up_until_a_success() {
-        let old = Record { failures: 2, last: Some(at(10)) };
+        let old = FailureRecord { failure_count_since_success: 2, last_failure: Some(at(10)) };
         let after = |succeeded: &[i64], failed: &[i64]| {
             let times = |list: &[i64]| list.iter().map(|s| at(*s)).collect::<Vec<_>>();
-            let new = old.after(&times(succeeded), &times(failed));
-            (new.failures, new.last.map(|last| last.as_second() - 1_800_000_000))
+            let new = old.after_finished_pods(&times(succeeded), &times(failed));
+            (new.failure_count_since_success, new.last_failure.map(|last| last.as_second() - 1_800_000_000))
         };
         assert_eq!(after(&[], &[]), (2, Some(10)));
         assert_eq!(after(&[], &[30, 20]), (4, Some(30)));

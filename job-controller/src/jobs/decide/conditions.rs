@@ -3,18 +3,18 @@
 use common::conditions::{self, Condition, TRUE, seconds};
 use jiff::Timestamp;
 
-use crate::{jobs::plan::End, objects::Status};
+use crate::{jobs::plan::JobEnd, objects::JobStatus};
 
 /// Builds a condition with `now`, in whole seconds, as its probe time.
-pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
+pub(super) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
     let probed = Some(seconds::floor(now));
     Condition { last_probe_time: probed, ..Condition::new(kind, status, reason, message, now) }
 }
 
 /// Sets the condition `kind`, which announces or reports `end`, to true. The condition must not be true yet.
-pub(super) fn set_end(status: &mut Status, kind: &str, end: &End, now: Timestamp) {
+pub(super) fn set_end_condition(status: &mut JobStatus, kind: &str, end: &JobEnd, now: Timestamp) {
     debug_assert!(conditions::get(&status.conditions, kind).is_none_or(|c| !c.is_true()));
-    let condition = condition(kind, TRUE, &end.reason, &end.message, now);
+    let condition = new_condition(kind, TRUE, &end.reason, &end.message, now);
     match status.conditions.iter_mut().find(|c| *c.kind == *kind) {
         Some(stored) => *stored = condition,
         None => status.conditions.push(condition),

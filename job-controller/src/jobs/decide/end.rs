@@ -8,53 +8,54 @@ use jiff::SignedDuration;
 use super::failure::is_failed;
 use crate::{
     jobs::{
-        plan::{End, Situation, Verdict},
+        plan::{JobEnd, JobResult, PodInventory},
         snapshot::Snapshot,
     },
-    objects::{Job, kinds},
+    objects::{Job, condition_types},
 };
 
 /// Returns the end that the finished Pods imply, by the first rule that applies.
 ///
-/// [`completes`] decides later, after Pods are created or deleted, whether enough Pods have succeeded.
-pub fn decided_end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
+/// [`is_job_complete`] decides later, after Pods are created or deleted, whether enough Pods have succeeded.
+pub fn decided_end(snapshot: &Snapshot, situation: &PodInventory) -> Option<JobEnd> {
     let job = &*snapshot.job;
-    stored(job)
+    announced_end(job)
         .or_else(|| failing_pod(job, situation))
         .or_else(|| {
             too_many_failures(job, situation)
-                .then(|| End::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+                .then(|| JobEnd::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
-            let is_late = time_left(snapshot, situation).is_some_and(|left| left.is_zero());
-            is_late.then(|| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+            let is_late = time_until_deadline(snapshot, situation).is_some_and(|left| left.is_zero());
+            is_late.then(|| JobEnd::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
         .or_else(|| failed_indexes(job, situation))
         .or_else(|| {
-            let rule = job.success_policy.as_ref()?.met_by(&situation.completed, job.indexes())?;
-            Some(End::new(Verdict::Success, "SuccessPolicy", &format!("Matched rules at index {rule}")))
+            let rule =
+                job.success_policy.as_ref()?.first_met_rule(&situation.completed_index_set, job.index_count())?;
+            Some(JobEnd::new(JobResult::Success, "SuccessPolicy", &format!("Matched rules at index {rule}")))
         })
 }
 
 /// Returns the end that the stored status already announces.
-fn stored(job: &Job) -> Option<End> {
-    [(Verdict::Success, kinds::SUCCESS_CRITERIA_MET), (Verdict::Failure, kinds::FAILURE_TARGET)].into_iter().find_map(
-        |(verdict, kind)| {
+fn announced_end(job: &Job) -> Option<JobEnd> {
+    [(JobResult::Success, condition_types::SUCCESS_CRITERIA_MET), (JobResult::Failure, condition_types::FAILURE_TARGET)]
+        .into_iter()
+        .find_map(|(verdict, kind)| {
             let condition = conditions::get(&job.status.conditions, kind).filter(|c| c.is_true())?;
             let (reason, message) = (condition.reason.clone(), condition.message.clone());
-            Some(End { verdict, reason, message, is_new: false })
-        },
-    )
+            Some(JobEnd { job_result: verdict, reason, message, is_newly_decided: false })
+        })
 }
 
-fn failing_pod(job: &Job, situation: &Situation) -> Option<End> {
-    let policy = job.failure_policy.as_ref()?;
+fn failing_pod(job: &Job, situation: &PodInventory) -> Option<JobEnd> {
+    let policy = job.pod_failure_policy.as_ref()?;
     let mut failed = situation.pods.iter().map(|c| &*c.pod).filter(|pod| is_failed(job, pod));
-    let message = failed.find_map(|pod| policy.fails_job(pod))?;
-    Some(End::failure("PodFailurePolicy", &message))
+    let message = failed.find_map(|pod| policy.job_failure_message(pod))?;
+    Some(JobEnd::failure("PodFailurePolicy", &message))
 }
 
-fn too_many_failures(job: &Job, situation: &Situation) -> bool {
+fn too_many_failures(job: &Job, situation: &PodInventory) -> bool {
     let limit = usize::try_from(job.backoff_limit).unwrap_or(0);
     if situation.failed > limit {
         return true;
@@ -63,12 +64,12 @@ fn too_many_failures(job: &Job, situation: &Situation) -> bool {
         return false;
     }
     let running = situation.pods.iter().filter(|c| matches!(c.pod.phase, Phase::Running | Phase::Pending));
-    let restarts: i64 = running.map(|c| i64::from(c.pod.restarted)).sum();
+    let restarts: i64 = running.map(|c| i64::from(c.pod.total_restarts)).sum();
     restarts > 0 && restarts >= i64::from(job.backoff_limit)
 }
 
 /// Returns the time until the active deadline; `None` without a deadline, or while the Job is suspended or has not started.
-pub fn time_left(snapshot: &Snapshot, situation: &Situation) -> Option<Duration> {
+pub fn time_until_deadline(snapshot: &Snapshot, situation: &PodInventory) -> Option<Duration> {
     let job = &*snapshot.job;
     let deadline = job.active_deadline_seconds.filter(|_| !job.suspend)?;
     let passed = snapshot.now.duration_since(situation.start_time?);
@@ -76,18 +77,18 @@ pub fn time_left(snapshot: &Snapshot, situation: &Situation) -> Option<Duration>
     Some(Duration::try_from(left).unwrap_or_default())
 }
 
-fn failed_indexes(job: &Job, situation: &Situation) -> Option<End> {
-    let failed = situation.failed_indexes.as_ref()?.len();
+fn failed_indexes(job: &Job, situation: &PodInventory) -> Option<JobEnd> {
+    let failed = situation.failed_index_set.as_ref()?.len();
     if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
-        return Some(End::failure("MaxFailedIndexesExceeded", message));
+        return Some(JobEnd::failure("MaxFailedIndexesExceeded", message));
     }
-    let all = failed + situation.completed.len() >= job.indexes() as usize;
-    (failed > 0 && all).then(|| End::failure("FailedIndexes", "Job has failed indexes"))
+    let all = failed + situation.completed_index_set.len() >= job.index_count() as usize;
+    (failed > 0 && all).then(|| JobEnd::failure("FailedIndexes", "Job has failed indexes"))
 }
 
 /// Whether enough Pods have succeeded to complete the Job, and no Pod is active.
-pub fn completes(job: &Job, situation: &Situation, active: usize) -> bool {
+pub fn is_job_complete(job: &Job, situation: &PodInventory, active: usize) -> bool {
     let enough = match job.completions {
         Some(completions) => situation.succeeded >= completions as usize,
         None => situation.succeeded > 0,

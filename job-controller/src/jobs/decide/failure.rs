@@ -2,31 +2,31 @@
 
 use common::pods::Phase;
 
-use crate::objects::{Action, CachedPod, Job};
+use crate::objects::{CachedPod, FailurePolicyAction, Job};
 
 /// Whether a Pod has failed: its phase is `Failed`, or it is terminating and the Job replaces terminating Pods at once.
 ///
 /// Upstream: `pkg/controller/job`, `isPodFailed`.
 pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
     let is_terminating = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
-    pod.phase == Phase::Failed || (is_terminating && !job.only_replaces_failed())
+    pod.phase == Phase::Failed || (is_terminating && !job.only_replaces_failed_pods())
 }
 
 /// Returns the action of the first rule of the failure policy that matches a Pod.
-pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
-    job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
+pub fn failure_policy_action(job: &Job, pod: &CachedPod) -> Option<FailurePolicyAction> {
+    job.pod_failure_policy.as_ref().and_then(|policy| policy.matching_action(pod))
 }
 
 /// Whether the failure of a Pod counts. False if the failure policy ignores it.
-pub fn is_counted(job: &Job, pod: &CachedPod) -> bool {
-    action(job, pod) != Some(Action::Ignore)
+pub fn is_failure_counted(job: &Job, pod: &CachedPod) -> bool {
+    failure_policy_action(job, pod) != Some(FailurePolicyAction::Ignore)
 }
 
 /// Whether a failed Pod makes its index fail permanently. Upstream: `pkg/controller/job`, `isIndexFailed`.
 pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
-    match action(job, pod) {
-        Some(Action::FailIndex) => true,
-        Some(Action::Ignore) => false,
-        Some(Action::FailJob | Action::Count) | None => pod.failure_count >= limit,
+    match failure_policy_action(job, pod) {
+        Some(FailurePolicyAction::FailIndex) => true,
+        Some(FailurePolicyAction::Ignore) => false,
+        Some(FailurePolicyAction::FailJob | FailurePolicyAction::Count) | None => pod.index_failure_count >= limit,
     }
 }

@@ -14,10 +14,10 @@ use common::{
 
 use crate::{
     jobs::{
-        plan::{Gang, Ordinary, Situation},
-        snapshot::{Scheduling, Snapshot},
+        plan::{NoGangReason, PodInventory, PodScheduling},
+        snapshot::{SchedulingObjects, Snapshot},
     },
-    objects::{JOBS, Job, kinds},
+    objects::{JOBS, Job, condition_types},
 };
 
 /// The maximal length of an object name, in bytes.
@@ -26,27 +26,36 @@ const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
-pub fn gang(snapshot: &Snapshot, situation: &Situation, scheduling: Option<&Scheduling>) -> Gang {
+pub fn decide_pod_scheduling(
+    snapshot: &Snapshot,
+    situation: &PodInventory,
+    scheduling: Option<&SchedulingObjects>,
+) -> PodScheduling {
     let job = &*snapshot.job;
-    let Some(scheduling) = scheduling.filter(|_| is_candidate(job)) else { return Gang::Ordinary(None) };
+    let Some(scheduling) = scheduling.filter(|_| is_candidate(job)) else { return PodScheduling::OneByOne(None) };
     let workload = match scheduling.workloads.as_slice() {
-        [] if !is_new(job, situation) => return Gang::Ordinary(Some(Ordinary::Started)),
-        [] => return Gang::MakeBoth,
+        [] if !is_new(job, situation) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
+        [] => return PodScheduling::CreateWorkloadAndPodGroup,
         [workload] => workload,
-        several => return Gang::Ordinary(Some(Ordinary::Workloads(several.len()))),
+        several => return PodScheduling::OneByOne(Some(NoGangReason::SeveralWorkloads(several.len()))),
     };
     let name = || Text::new(&workload.metadata.name);
-    if !is_of(&workload.metadata, job) {
-        return Gang::Ordinary(Some(Ordinary::Foreign("Workload", name())));
+    if !is_controlled_by(&workload.metadata, job) {
+        return PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("Workload", name())));
     }
     if workload.templates().len() != 1 {
-        return Gang::Ordinary(Some(Ordinary::Templates(name(), workload.templates().len())));
+        return PodScheduling::OneByOne(Some(NoGangReason::UnexpectedTemplateCount(
+            name(),
+            workload.templates().len(),
+        )));
     }
-    match scheduling.groups.as_slice() {
-        [] => Gang::Make(Arc::clone(workload)),
-        [group] if is_of(&group.metadata, job) => Gang::Group(Text::new(&group.metadata.name)),
-        [group] => Gang::Ordinary(Some(Ordinary::Foreign("PodGroup", Text::new(&group.metadata.name)))),
-        several => Gang::Ordinary(Some(Ordinary::Groups(name(), several.len()))),
+    match scheduling.pod_groups.as_slice() {
+        [] => PodScheduling::CreatePodGroup(Arc::clone(workload)),
+        [group] if is_controlled_by(&group.metadata, job) => PodScheduling::InPodGroup(Text::new(&group.metadata.name)),
+        [group] => {
+            PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("PodGroup", Text::new(&group.metadata.name))))
+        }
+        several => PodScheduling::OneByOne(Some(NoGangReason::SeveralPodGroups(name(), several.len()))),
     }
 }
 
@@ -57,15 +66,15 @@ fn is_candidate(job: &Job) -> bool {
 }
 
 /// Whether the Job has never been started. A Pod that already exists could not join a group.
-fn is_new(job: &Job, situation: &Situation) -> bool {
+fn is_new(job: &Job, situation: &PodInventory) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
-    let suspended = status.conditions.iter().any(|condition| condition.kind == kinds::SUSPENDED);
+    let suspended = status.conditions.iter().any(|condition| condition.kind == condition_types::SUSPENDED);
     situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
 }
 
 /// Whether a deleted Job with the same name controls the object, so that the garbage collector will delete the object.
-pub fn is_left_over(object: &Meta, job: &Job) -> bool {
+pub fn is_left_over_from_deleted_job(object: &Meta, job: &Job) -> bool {
     let api_version = JOBS.api_version();
     let named_alike = |owner: &OwnerRef| {
         owner.kind == JOBS.kind && *owner.api_version == *api_version && *owner.name == *job.metadata.name
@@ -73,7 +82,7 @@ pub fn is_left_over(object: &Meta, job: &Job) -> bool {
     object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
 }
 
-fn is_of(object: &Meta, job: &Job) -> bool {
+fn is_controlled_by(object: &Meta, job: &Job) -> bool {
     object.controller().is_some_and(|owner| owner.uid == job.metadata.uid)
 }
 
@@ -87,22 +96,22 @@ pub fn workload_name(job: &Job) -> String {
     let _ = write!(hash, "{}", job.metadata.uid);
     let hash = safe_encode(hash.sum());
     let room = MAX_NAME - hash.len() - 1;
-    format!("{}-{hash}", cut(&job.metadata.name, room))
+    format!("{}-{hash}", truncate_name(&job.metadata.name, room))
 }
 
 /// Returns the name of the single template of a Job's Workload.
 ///
 /// A long Job name is cut to leave room for the suffix. Upstream does not cut it, and the server then rejects the name forever.
-pub fn template_name(job: &Job) -> String {
+pub fn pod_group_template_name(job: &Job) -> String {
     const END: &str = "-pgt-0";
-    let name = cut(&job.metadata.name, MAX_LABEL - END.len());
+    let name = truncate_name(&job.metadata.name, MAX_LABEL - END.len());
     format!("{}{END}", name.trim_end_matches(['-', '.']))
 }
 
 /// Returns the name of the `PodGroup` for a Workload's template: parts of the names of both objects, and a hash of the names.
 ///
 /// Upstream: `pkg/controller/job`, `computePodGroupName`.
-pub fn group_name(workload: &str, template: &str) -> String {
+pub fn pod_group_name(workload: &str, template: &str) -> String {
     let mut hash = Fnv1a::default();
     hash.update(workload.as_bytes());
     hash.update(template.as_bytes());
@@ -116,10 +125,10 @@ pub fn group_name(workload: &str, template: &str) -> String {
         (_, t) if t <= half => (room - t, t),
         _ => (room - half, half),
     };
-    format!("{}-{}-{hash}", cut(workload, first), cut(template, second))
+    format!("{}-{}-{hash}", truncate_name(workload, first), truncate_name(template, second))
 }
 
 /// Cuts a name to at most `at` bytes, at the boundary of a character.
-fn cut(name: &str, at: usize) -> &str {
+fn truncate_name(name: &str, at: usize) -> &str {
     &name[..name.floor_char_boundary(at)]
 }

@@ -2,13 +2,16 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{map::HashSet, pods::sort_for_deletion};
+use common::{map::HashSet, pods::deletion_order_without_ranks};
 
-use super::{end, failure::is_counted};
+use super::{end, failure::is_failure_counted};
 use crate::{
     jobs::{
-        plan::{End, Failures, Manage, Managed, NewPod, OwnPod, PodWrites, Situation, Verdict, Victim, Why},
-        snapshot::{Record, Snapshot},
+        plan::{
+            ControlledPod, CountsAfterScaling, DeletionReason, IndexFailures, JobEnd, JobResult, NewPod, PodInventory,
+            PodToDelete, PodWrites, ScalingDecision,
+        },
+        snapshot::{FailureRecord, Snapshot},
     },
     objects::Job,
 };
@@ -16,106 +19,127 @@ use crate::{
 /// Decides which Pods to create or delete. One plan never does both.
 ///
 /// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
-pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
+pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingDecision {
     let job = &*snapshot.job;
-    let all = |why: Why| situation.active.iter().map(|position| Victim { position: *position, why }).collect();
+    let all = |why: DeletionReason| {
+        situation
+            .active_positions
+            .iter()
+            .map(|position| PodToDelete { position: *position, deletion_reason: why })
+            .collect()
+    };
     match (&situation.decided_end, &snapshot.unseen_writes) {
         // A Pod that is active in a stale cache may have failed, and its failure would not be counted.
-        (Some(end), Some(unseen)) if end.verdict == Verdict::Success && unseen.is_stale => {
-            return Manage::NotAllowed(unseen.why.clone());
+        (Some(end), Some(unseen)) if end.job_result == JobResult::Success && unseen.has_stale_objects => {
+            return ScalingDecision::NotAllowed(unseen.description.clone());
         }
-        (Some(end), _) if end.verdict == Verdict::Success => return Manage::DeleteUncounted(all(Why::Ends)),
-        (Some(_), _) => return Manage::DeleteAsFailed(all(Why::Ends)),
+        (Some(end), _) if end.job_result == JobResult::Success => {
+            return ScalingDecision::DeleteUncounted(all(DeletionReason::JobEnds));
+        }
+        (Some(_), _) => return ScalingDecision::DeleteAsFailed(all(DeletionReason::JobEnds)),
         (None, _) => {}
     }
     if job.metadata.is_deleting() {
-        return Manage::Deleting;
+        return ScalingDecision::JobTerminating;
     }
     if let Some(unseen) = &snapshot.unseen_writes {
-        return Manage::NotAllowed(unseen.why.clone());
+        return ScalingDecision::NotAllowed(unseen.description.clone());
     }
     if job.suspend {
-        return Manage::Suspend(all(Why::Suspended));
+        return ScalingDecision::DeleteSuspended(all(DeletionReason::JobSuspended));
     }
-    let (active, wanted) = (situation.active.len(), wanted(job, situation));
-    let mut victims = choose(job, situation, active.saturating_sub(wanted));
+    let (active, wanted) = (situation.active_positions.len(), wanted_active_pods(job, situation));
+    let mut victims = select_pods_to_delete(job, situation, active.saturating_sub(wanted));
     if !victims.is_empty() {
-        victims.truncate(snapshot.limits.pods);
-        return Manage::Remove(victims);
+        victims.truncate(snapshot.decision_settings.max_pods_per_sync);
+        return ScalingDecision::ScaleDown(victims);
     }
-    let not_replaced = if job.only_replaces_failed() { situation.terminating } else { 0 };
+    let not_replaced = if job.only_replaces_failed_pods() { situation.terminating } else { 0 };
     let missing = wanted.saturating_sub(active + not_replaced);
     match missing {
-        0 => Manage::Nothing,
-        _ if snapshot.terminating_namespace => Manage::NotAllowed("the namespace is terminating".to_owned()),
-        _ => create(snapshot, situation, missing),
+        0 => ScalingDecision::NoChange,
+        _ if snapshot.is_namespace_terminating => {
+            ScalingDecision::NotAllowed("the namespace is terminating".to_owned())
+        }
+        _ => decide_creates(snapshot, situation, missing),
     }
 }
 
 /// Returns the wanted number of active Pods.
-fn wanted(job: &Job, situation: &Situation) -> usize {
+fn wanted_active_pods(job: &Job, situation: &PodInventory) -> usize {
     let parallelism = job.parallelism as usize;
     match job.completions {
         Some(completions) => (completions as usize).saturating_sub(situation.succeeded).min(parallelism),
-        None if situation.succeeded > 0 => situation.active.len(),
+        None if situation.succeeded > 0 => situation.active_positions.len(),
         None => parallelism,
     }
 }
 
 /// Selects the Pods to delete: every Pod with an invalid or duplicate index, and more Pods until there are at least `surplus`.
-fn choose(job: &Job, situation: &Situation, surplus: usize) -> Vec<Victim> {
+fn select_pods_to_delete(job: &Job, situation: &PodInventory, surplus: usize) -> Vec<PodToDelete> {
     let pod = |position: usize| &**situation.pods[position].pod;
     let rank = |group: &[usize]| {
         let pods: Vec<&common::pods::Pod> = group.iter().map(|position| pod(*position)).collect();
-        sort_for_deletion(&pods).into_iter().map(|ranked| group[ranked]).collect::<Vec<usize>>()
+        deletion_order_without_ranks(&pods).into_iter().map(|ranked| group[ranked]).collect::<Vec<usize>>()
     };
     let mut victims = Vec::new();
-    let mut rest = situation.active.clone();
+    let mut rest = situation.active_positions.clone();
     if job.is_indexed() {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for position in rest.drain(..) {
-            match situation.pods[position].pod.index.filter(|index| *index < job.indexes()) {
+            match situation.pods[position].pod.index.filter(|index| *index < job.index_count()) {
                 Some(index) => groups.entry(index).or_default().push(position),
-                None => victims.push(Victim { position, why: Why::NoIndex }),
+                None => victims.push(PodToDelete { position, deletion_reason: DeletionReason::InvalidIndex }),
             }
         }
         for group in groups.into_values() {
             let mut ranked = if group.len() > 1 { rank(&group) } else { group };
             rest.extend(ranked.pop());
-            victims.extend(ranked.into_iter().map(|position| Victim { position, why: Why::SameIndex }));
+            victims.extend(
+                ranked
+                    .into_iter()
+                    .map(|position| PodToDelete { position, deletion_reason: DeletionReason::DuplicateIndex }),
+            );
         }
     }
     if victims.len() < surplus {
         let more = rank(&rest).into_iter().take(surplus - victims.len());
-        victims.extend(more.map(|position| Victim { position, why: Why::Surplus }));
+        victims.extend(more.map(|position| PodToDelete { position, deletion_reason: DeletionReason::TooManyPods }));
     }
     victims
 }
 
-fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage {
-    let (job, limits, now) = (&*snapshot.job, &snapshot.limits, snapshot.now);
-    let count = missing.min(limits.pods);
+fn decide_creates(snapshot: &Snapshot, situation: &PodInventory, missing: usize) -> ScalingDecision {
+    let (job, limits, now) = (&*snapshot.job, &snapshot.decision_settings, snapshot.now);
+    let count = missing.min(limits.max_pods_per_sync);
     if job.backoff_limit_per_index.is_none() {
-        let wait = situation.backoff.remaining(limits, now);
+        let wait = situation.failure_record.remaining_backoff(limits, now);
         if !wait.is_zero() {
-            return Manage::Postpone { missing, wait: wait.max(limits.batch) };
+            return ScalingDecision::PostponeCreate {
+                missing_pods: missing,
+                remaining_backoff: wait.max(limits.sync_batch_period),
+            };
         }
     }
     if !job.is_indexed() {
-        return Manage::Create { pods: vec![NewPod::default(); count], missing, wait: None };
+        return ScalingDecision::Create {
+            pods: vec![NewPod::default(); count],
+            missing_pods: missing,
+            remaining_backoff: None,
+        };
     }
     let mut taken: HashSet<u32> =
-        situation.active.iter().filter_map(|position| situation.pods[*position].pod.index).collect();
-    if job.only_replaces_failed() {
+        situation.active_positions.iter().filter_map(|position| situation.pods[*position].pod.index).collect();
+    if job.only_replaces_failed_pods() {
         let terminating = situation.pods.iter().filter(|own| own.pod.is_terminating());
         taken.extend(terminating.filter_map(|own| own.pod.index));
     }
-    let mut unavailable = situation.completed.clone().with(taken);
-    if let Some(failed) = &situation.failed_indexes {
+    let mut unavailable = situation.completed_index_set.clone().with_indexes(taken);
+    if let Some(failed) = &situation.failed_index_set {
         unavailable = unavailable.union(failed);
     }
     let (mut pods, mut wait) = (Vec::new(), None::<Duration>);
-    for index in unavailable.missing(job.indexes()) {
+    for index in unavailable.missing_indexes(job.index_count()) {
         if pods.len() == count {
             break;
         }
@@ -124,52 +148,58 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
             continue;
         }
         // An index in back-off delays no other index.
-        let last = situation.predecessors.get(&index).map(|position| &situation.pods[*position]);
+        let last = situation.predecessor_positions.get(&index).map(|position| &situation.pods[*position]);
         let delay = last.map_or(Duration::ZERO, |last| {
-            let failures = last.pod.failures_before().saturating_add(1);
-            Record { failures, last: Some(last.finished) }.remaining(limits, now)
+            let failures = last.pod.index_failures_before().saturating_add(1);
+            FailureRecord { failure_count_since_success: failures, last_failure: Some(last.finished_at) }
+                .remaining_backoff(limits, now)
         });
         if delay.is_zero() {
-            pods.push(NewPod { index: Some(index), failures: Some(inherited(job, last)) });
+            pods.push(NewPod { index: Some(index), failures: Some(inherited_failures(job, last)) });
         } else {
             wait = Some(wait.map_or(delay, |shortest| shortest.min(delay)));
         }
     }
-    let wait = wait.map(|wait| wait.max(limits.batch));
+    let wait = wait.map(|wait| wait.max(limits.sync_batch_period));
     match (pods.is_empty(), wait) {
-        (true, None) => Manage::NoIndexLeft { missing },
-        (true, Some(wait)) => Manage::Postpone { missing, wait },
-        (false, wait) => Manage::Create { pods, missing, wait },
+        (true, None) => ScalingDecision::NoIndexLeft { missing_pods: missing },
+        (true, Some(wait)) => ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait },
+        (false, wait) => ScalingDecision::Create { pods, missing_pods: missing, remaining_backoff: wait },
     }
 }
 
 /// Returns the failure counters of a new Pod: the counters of the Pod that it replaces, plus the failure of that Pod.
-fn inherited(job: &Job, last: Option<&OwnPod>) -> Failures {
-    let Some(OwnPod { pod, .. }) = last else { return Failures::default() };
-    let counted = is_counted(job, pod);
-    Failures {
-        counted: pod.failure_count.saturating_add(u32::from(counted)),
-        ignored: pod.ignored_count.saturating_add(u32::from(!counted)),
+fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailures {
+    let Some(ControlledPod { pod, .. }) = last else { return IndexFailures::default() };
+    let counted = is_failure_counted(job, pod);
+    IndexFailures {
+        counted_failures: pod.index_failure_count.saturating_add(u32::from(counted)),
+        ignored_failures: pod.index_ignored_failure_count.saturating_add(u32::from(!counted)),
     }
 }
 
 /// Returns the numbers of Pods after these writes, and the end of the Job if the status may announce it.
-pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, writes: &PodWrites) -> Managed {
+pub fn counts_after_scaling(
+    snapshot: &Snapshot,
+    situation: &PodInventory,
+    manage: &ScalingDecision,
+    writes: &PodWrites,
+) -> CountsAfterScaling {
     let job = &*snapshot.job;
-    let active = (situation.active.len() + writes.created).saturating_sub(writes.removed);
+    let active = (situation.active_positions.len() + writes.created_pods).saturating_sub(writes.deleted_pods);
     let end_to_write = match manage {
         // Remaining Pods, and Pods that may still appear in the cache, would not be counted after the end of the Job.
-        Manage::DeleteAsFailed(victims) | Manage::DeleteUncounted(victims) => {
-            let clear = writes.removed == victims.len() && snapshot.unseen_writes.is_none();
+        ScalingDecision::DeleteAsFailed(victims) | ScalingDecision::DeleteUncounted(victims) => {
+            let clear = writes.deleted_pods == victims.len() && snapshot.unseen_writes.is_none();
             situation.decided_end.clone().filter(|_| clear)
         }
         _ if situation.decided_end.is_some() => None,
-        _ => end::completes(job, situation, active).then(End::completions_reached),
+        _ => end::is_job_complete(job, situation, active).then(JobEnd::completions_reached),
     };
-    Managed {
+    CountsAfterScaling {
         active,
-        ready: situation.ready.saturating_sub(writes.removed_ready),
-        terminating: situation.terminating + writes.removed,
+        ready: situation.ready.saturating_sub(writes.deleted_ready_pods),
+        terminating: situation.terminating + writes.deleted_pods,
         end_to_write,
     }
 }

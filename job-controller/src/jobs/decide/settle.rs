@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use super::conditions;
 use crate::{
     jobs::{
-        plan::{Conclusion, End, Managed, Tracked, Verdict},
-        snapshot::{PodRef, Snapshot},
+        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, SecondStatusWrite},
+        snapshot::{SharedPod, Snapshot},
     },
-    objects::{Job, Status},
+    objects::{Job, JobStatus},
 };
 
 /// Moves the listed UIDs that are not in `still_tracked` from the lists to the counters. Returns whether any UID was moved.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
-pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
+pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &HashSet<Uid>) -> bool {
     let settle = |named: &mut Vec<Uid>, counter: &mut i32| {
         let before = named.len();
         named.retain(|uid| still_tracked.contains(uid));
@@ -23,41 +23,44 @@ pub fn settle(status: &mut Status, still_tracked: &HashSet<Uid>) -> bool {
         *counter = counter.saturating_add(i32::try_from(settled).unwrap_or(i32::MAX));
         settled > 0
     };
-    let succeeded = settle(&mut status.named.succeeded, &mut status.succeeded);
-    let failed = settle(&mut status.named.failed, &mut status.failed);
+    let succeeded = settle(&mut status.uncounted_terminated_pods.succeeded, &mut status.succeeded);
+    let failed = settle(&mut status.uncounted_terminated_pods.failed, &mut status.failed);
     succeeded || failed
 }
 
 /// Decides the second status of a sync, and the end. `stored` is the status on the server, and `untracked` are the Pods of
-/// [`Tracked::untrack`] that have lost their finalizers.
-pub fn conclude(
+/// [`FirstStatusWrite::untrack`] that have lost their finalizers.
+pub fn decide_second_status(
     snapshot: &Snapshot,
-    tracked: &Tracked,
-    managed: &Managed,
-    stored: &Status,
-    untracked: &[&PodRef],
+    tracked: &FirstStatusWrite,
+    managed: &CountsAfterScaling,
+    stored: &JobStatus,
+    untracked: &[&SharedPod],
     now: Timestamp,
-) -> Conclusion {
+) -> SecondStatusWrite {
     let job = &*snapshot.job;
-    let mut still_tracked = tracked.still_tracked.clone();
+    let mut still_tracked = tracked.uids_with_finalizer.clone();
     for pod in untracked {
         still_tracked.remove(&pod.meta().uid);
     }
     let mut status = stored.clone();
-    let counts = settle(&mut status, &still_tracked);
-    let is_all = untracked.len() == tracked.untrack.len() && !tracked.capped;
+    let counts = count_listed_without_finalizer(&mut status, &still_tracked);
+    let is_all = untracked.len() == tracked.positions_to_untrack.len() && !tracked.is_uid_list_full;
     let end = managed.end_to_write.as_ref().filter(|_| is_all);
-    let end = end.filter(|end| finish(job, &mut status, end, managed.terminating, now)).cloned();
+    let end = end.filter(|end| add_end_to_status(job, &mut status, end, managed.terminating, now)).cloned();
     let reason = match &end {
-        Some(end) => Some(format!("{} ({})", end.terminal(), end.reason)),
+        Some(end) => Some(format!("{} ({})", end.terminal_condition_type(), end.reason)),
         None => counts.then(|| "Pods without finalizers are counted".to_owned()),
     };
     let surplus = |wanted: u32| i64::from(status.succeeded) > i64::from(wanted);
-    let is_success = end.as_ref().is_some_and(|end| end.verdict == Verdict::Success);
-    Conclusion {
-        has_surplus: is_success && job.completions.is_some_and(surplus),
-        with_start: end.as_ref().filter(|_| status.start_time.is_none()).map(|_| start_at_end(&status)),
-        reason,
+    let is_success = end.as_ref().is_some_and(|end| end.job_result == JobResult::Success);
+    SecondStatusWrite {
+        has_too_many_successes: is_success && job.completions.is_some_and(surplus),
+        status_with_start_time: end
+            .as_ref()
+            .filter(|_| status.start_time.is_none())
+            .map(|_| status_started_at_end(&status)),
+        write_reason: reason,
         end,
         status,
     }
@@ -67,9 +70,9 @@ pub fn conclude(
 ///
 /// Early patch releases of Kubernetes 1.32 and 1.33 require a start time even for a suspended Job that wanted no Pods
 /// (kubernetes/kubernetes#132144).
-fn start_at_end(status: &Status) -> Status {
-    let start_time = status.finished().and_then(|condition| condition.last_transition_time);
-    Status { start_time, ..status.clone() }
+fn status_started_at_end(status: &JobStatus) -> JobStatus {
+    let start_time = status.finished_condition().and_then(|condition| condition.last_transition_time);
+    JobStatus { start_time, ..status.clone() }
 }
 
 /// Adds the end of the Job to the status, if all Pods are counted and none is terminating. Returns whether the end was added.
@@ -77,17 +80,17 @@ fn start_at_end(status: &Status) -> Status {
 /// Servers require a start time, so a Job without one gets its end as its start time, except a suspended Job that wants no
 /// Pods. The completion time is never before the start time, even if the clocks of two controllers differ. Upstream:
 /// `pkg/controller/job`, `enactJobFinished`.
-pub fn finish(job: &Job, status: &mut Status, end: &End, terminating: usize, now: Timestamp) -> bool {
-    if !status.named.is_empty() || terminating > 0 {
+pub fn add_end_to_status(job: &Job, status: &mut JobStatus, end: &JobEnd, terminating: usize, now: Timestamp) -> bool {
+    if !status.uncounted_terminated_pods.is_empty() || terminating > 0 {
         return false;
     }
     let now = seconds::floor(now);
-    conditions::set_end(status, end.terminal(), end, now);
+    conditions::set_end_condition(status, end.terminal_condition_type(), end, now);
     let wanted_nothing = job.suspend && job.completions == Some(0);
     if status.start_time.is_none() && !wanted_nothing {
         status.start_time = Some(now);
     }
-    if end.verdict == Verdict::Success {
+    if end.job_result == JobResult::Success {
         status.completion_time = Some(status.start_time.map_or(now, |start| start.max(now)));
     }
     true

@@ -5,20 +5,25 @@ use jiff::Timestamp;
 
 use super::conditions;
 use crate::{
-    jobs::plan::Suspension,
-    objects::{Status, kinds},
+    jobs::plan::SuspensionChange,
+    objects::{JobStatus, condition_types},
 };
 
 /// Sets the condition `Suspended` in the status. Returns the change; `None` if the condition stays.
 ///
 /// A Job that was never suspended has no such condition. Resuming sets a new start time. Suspending removes the start time if
 /// `clears_start_time` is set.
-pub fn set(status: &mut Status, suspend: bool, clears_start_time: bool, now: Timestamp) -> Option<Suspension> {
-    let new = if suspend { Suspension::Suspended } else { Suspension::Resumed };
-    let (reason, message) = new.event();
+pub fn set_suspended_condition(
+    status: &mut JobStatus,
+    suspend: bool,
+    clears_start_time: bool,
+    now: Timestamp,
+) -> Option<SuspensionChange> {
+    let new = if suspend { SuspensionChange::Suspended } else { SuspensionChange::Resumed };
+    let (reason, message) = new.event_reason_and_message();
     let says = if suspend { TRUE } else { FALSE };
-    let condition = conditions::condition(kinds::SUSPENDED, says, &format!("Job{reason}"), message, now);
-    match status.conditions.iter_mut().find(|c| c.kind == kinds::SUSPENDED) {
+    let condition = conditions::new_condition(condition_types::SUSPENDED, says, &format!("Job{reason}"), message, now);
+    match status.conditions.iter_mut().find(|c| c.kind == condition_types::SUSPENDED) {
         Some(stored) => {
             if (&stored.status, &stored.reason, &stored.message)
                 == (&condition.status, &condition.reason, &condition.message)
@@ -31,9 +36,9 @@ pub fn set(status: &mut Status, suspend: bool, clears_start_time: bool, now: Tim
         None => return None,
     }
     match new {
-        Suspension::Suspended if clears_start_time => status.start_time = None,
-        Suspension::Suspended => {}
-        Suspension::Resumed => status.start_time = Some(now),
+        SuspensionChange::Suspended if clears_start_time => status.start_time = None,
+        SuspensionChange::Suspended => {}
+        SuspensionChange::Resumed => status.start_time = Some(now),
     }
     Some(new)
 }

@@ -17,33 +17,33 @@ use jiff::Timestamp;
 
 use super::{
     conditions,
-    failure::{action, is_failed},
+    failure::{failure_policy_action, is_failed},
     settle, suspend,
 };
 use crate::{
     jobs::{
-        plan::{Manage, Managed, OwnPod, Situation, Tracked, Verdict},
+        plan::{ControlledPod, CountsAfterScaling, FirstStatusWrite, JobResult, PodInventory, ScalingDecision},
         snapshot::Snapshot,
     },
-    objects::Action,
+    objects::FailurePolicyAction,
 };
 
 /// How a terminated Pod is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
+enum CountedAs {
     /// The Pod completes its index.
     Index,
     /// The UID of the Pod is listed as succeeded.
     Success,
     /// The UID of the Pod is listed as failed. The action is that of the failure policy, if a rule matches.
-    Failure(Option<Action>),
+    Failure(Option<FailurePolicyAction>),
     /// The failure policy ignores the failure of the Pod.
     Ignored,
     /// The Pod is not counted, or was counted before.
     Nothing,
 }
 
-impl Counts {
+impl CountedAs {
     /// Whether counting the Pod adds a UID or an index to the status.
     fn lengthens_status(self) -> bool {
         matches!(self, Self::Index | Self::Success | Self::Failure(_))
@@ -53,18 +53,23 @@ impl Counts {
 /// Decides the first status of a sync, and the finalizers to remove after this status is written.
 ///
 /// Upstream: `pkg/controller/job`, `trackJobStatusAndRemoveFinalizers`.
-pub fn track(
+pub fn decide_first_status(
     snapshot: &Snapshot,
-    situation: &Situation,
-    manage: &Manage,
-    managed: &Managed,
+    situation: &PodInventory,
+    manage: &ScalingDecision,
+    managed: &CountsAfterScaling,
     now: Timestamp,
-) -> Tracked {
+) -> FirstStatusWrite {
     let job = &*snapshot.job;
     let mut status = job.status.clone();
     status.start_time = situation.start_time;
-    let suspension = if manage.scales() && managed.end_to_write.is_none() {
-        suspend::set(&mut status, job.suspend, snapshot.limits.clears_start_time, now)
+    let suspension = if manage.is_scaling() && managed.end_to_write.is_none() {
+        suspend::set_suspended_condition(
+            &mut status,
+            job.suspend,
+            snapshot.decision_settings.clears_start_time_on_suspend,
+            now,
+        )
     } else {
         None
     };
@@ -77,60 +82,71 @@ pub fn track(
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
     // Active Pods that were deleted without being counted have lost their finalizers.
-    let was_deleted =
-        |own: &OwnPod| managed.end_to_write.is_some() && own.pod.is_active() && manage.untracks_first(own);
-    let is_tracked = |own: &OwnPod| own.has_finalizer() && !was_deleted(own);
+    let was_deleted = |own: &ControlledPod| {
+        managed.end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_first(own)
+    };
+    let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
     let tracked = situation.pods.iter().filter(|own| is_tracked(own));
     let still_tracked: HashSet<Uid> = tracked.map(|own| own.pod.meta().uid.clone()).collect();
-    writes |= settle::settle(&mut status, &still_tracked);
+    writes |= settle::count_listed_without_finalizer(&mut status, &still_tracked);
 
-    let failed: HashSet<Uid> = status.named.failed.iter().cloned().collect();
-    let succeeded: HashSet<Uid> = status.named.succeeded.iter().cloned().collect();
+    let failed: HashSet<Uid> = status.uncounted_terminated_pods.failed.iter().cloned().collect();
+    let succeeded: HashSet<Uid> = status.uncounted_terminated_pods.succeeded.iter().cloned().collect();
     let (mut untrack, mut indexes, mut actions, mut capped) = (Vec::new(), 0, BTreeMap::new(), false);
-    for position in in_order(snapshot, situation) {
+    for position in positions_in_counting_order(snapshot, situation) {
         let own = &situation.pods[position];
-        if !is_tracked(own) || !may_untrack(snapshot, situation, managed, position) {
+        if !is_tracked(own) || !may_remove_finalizer(snapshot, situation, managed, position) {
             continue;
         }
         let uid = &own.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
-        let counts = if is_named { Counts::Nothing } else { counts_as(snapshot, situation, managed, position) };
+        let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, situation, managed, position) };
         // When the list of UIDs is full, only Pods that would extend it have to wait.
-        if counts.lengthens_status() && indexes + status.named.len() >= snapshot.limits.named_pods {
+        if counts.lengthens_status()
+            && indexes + status.uncounted_terminated_pods.len() >= snapshot.decision_settings.max_uncounted_pods
+        {
             capped = true;
             continue;
         }
         untrack.push(position);
         match counts {
-            Counts::Nothing => {}
-            Counts::Index => indexes += 1,
-            Counts::Success => status.named.succeeded.push(uid.clone()),
-            Counts::Failure(action) => {
+            CountedAs::Nothing => {}
+            CountedAs::Index => indexes += 1,
+            CountedAs::Success => status.uncounted_terminated_pods.succeeded.push(uid.clone()),
+            CountedAs::Failure(action) => {
                 if let Some(action) = action {
                     *actions.entry(action).or_insert(0) += 1;
                 }
-                status.named.failed.push(uid.clone());
+                status.uncounted_terminated_pods.failed.push(uid.clone());
             }
-            Counts::Ignored => *actions.entry(Action::Ignore).or_insert(0) += 1,
+            CountedAs::Ignored => *actions.entry(FailurePolicyAction::Ignore).or_insert(0) += 1,
         }
     }
-    writes |= status.named.len() != failed.len() + succeeded.len();
+    writes |= status.uncounted_terminated_pods.len() != failed.len() + succeeded.len();
     if job.is_indexed() {
-        status.completed_indexes = situation.completed.to_string().into();
-        status.succeeded = number(situation.completed.len());
-        status.failed_indexes = situation.failed_indexes.as_ref().map(|set| set.to_string().into());
+        status.completed_indexes = situation.completed_index_set.to_string().into();
+        status.succeeded = number(situation.completed_index_set.len());
+        status.failed_indexes = situation.failed_index_set.as_ref().map(|set| set.to_string().into());
         writes |= (&status.completed_indexes, &status.failed_indexes, status.succeeded)
             != (&stored.completed_indexes, &stored.failed_indexes, stored.succeeded);
     }
-    if let Some(end) = managed.end_to_write.as_ref().filter(|end| end.is_new) {
-        conditions::set_end(&mut status, end.interim(), end, now);
+    if let Some(end) = managed.end_to_write.as_ref().filter(|end| end.is_newly_decided) {
+        conditions::set_end_condition(&mut status, end.interim_condition_type(), end, now);
         writes = true;
     }
-    Tracked { status, writes, untrack, still_tracked, capped, actions, suspension }
+    FirstStatusWrite {
+        status,
+        is_status_changed: writes,
+        positions_to_untrack: untrack,
+        uids_with_finalizer: still_tracked,
+        is_uid_list_full: capped,
+        policy_action_counts: actions,
+        suspension_change: suspension,
+    }
 }
 
 /// Returns the positions of Pods in counting order: by index, Pods without an index first.
-fn in_order(snapshot: &Snapshot, situation: &Situation) -> Vec<usize> {
+fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodInventory) -> Vec<usize> {
     let mut order: Vec<usize> = (0..situation.pods.len()).collect();
     if snapshot.job.is_indexed() {
         order.sort_by_key(|position| situation.pods[*position].pod.index);
@@ -139,7 +155,12 @@ fn in_order(snapshot: &Snapshot, situation: &Situation) -> Vec<usize> {
 }
 
 /// Whether the finalizer of this Pod may be removed after the status is written.
-fn may_untrack(snapshot: &Snapshot, situation: &Situation, managed: &Managed, position: usize) -> bool {
+fn may_remove_finalizer(
+    snapshot: &Snapshot,
+    situation: &PodInventory,
+    managed: &CountsAfterScaling,
+    position: usize,
+) -> bool {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
     job.metadata.is_deleting()
         || managed.end_to_write.is_some()
@@ -147,26 +168,31 @@ fn may_untrack(snapshot: &Snapshot, situation: &Situation, managed: &Managed, po
         || (is_failed(job, pod) && !situation.is_predecessor(position))
 }
 
-fn counts_as(snapshot: &Snapshot, situation: &Situation, managed: &Managed, position: usize) -> Counts {
+fn counts_as(
+    snapshot: &Snapshot,
+    situation: &PodInventory,
+    managed: &CountsAfterScaling,
+    position: usize,
+) -> CountedAs {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
-    if !job.has_index_of(pod) {
-        return Counts::Nothing;
+    if !job.has_valid_index(pod) {
+        return CountedAs::Nothing;
     }
     if pod.phase == Phase::Succeeded {
         return match pod.index.filter(|_| job.is_indexed()) {
             // An index that has failed permanently stays failed.
-            Some(index) if situation.newly_completed.contains(index) => Counts::Index,
-            Some(_) => Counts::Nothing,
-            None => Counts::Success,
+            Some(index) if situation.newly_completed_index_set.contains(index) => CountedAs::Index,
+            Some(_) => CountedAs::Nothing,
+            None => CountedAs::Success,
         };
     }
     // Pods that still run when a Job fails count as failed.
-    let fails = managed.end_to_write.as_ref().is_some_and(|end| end.verdict == Verdict::Failure);
+    let fails = managed.end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
     if !fails && !is_failed(job, pod) {
-        return Counts::Nothing;
+        return CountedAs::Nothing;
     }
-    match action(job, pod) {
-        Some(Action::Ignore) => Counts::Ignored,
-        action => Counts::Failure(action),
+    match failure_policy_action(job, pod) {
+        Some(FailurePolicyAction::Ignore) => CountedAs::Ignored,
+        action => CountedAs::Failure(action),
     }
 }

@@ -2,11 +2,11 @@
 
 use common::intern::Text;
 
-use crate::objects::kinds;
+use crate::objects::condition_types;
 
 /// Success or failure of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum JobResult {
     /// The Job ends with the condition `Complete`.
     Success,
     /// The Job ends with the condition `Failed`.
@@ -15,44 +15,44 @@ pub enum Verdict {
 
 /// A decided end of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct JobEnd {
     /// Whether the Job succeeds or fails.
-    pub verdict: Verdict,
+    pub job_result: JobResult,
     /// The reason of the condition, as upstream writes it.
     pub reason: Text,
     /// The message of the condition, as upstream writes it.
     pub message: Box<str>,
     /// True if this sync decides the end; false if the stored status already announces it.
-    pub is_new: bool,
+    pub is_newly_decided: bool,
 }
 
-impl End {
-    pub(crate) fn new(verdict: Verdict, reason: &str, message: &str) -> Self {
-        Self { verdict, reason: Text::new(reason), message: message.into(), is_new: true }
+impl JobEnd {
+    pub(crate) fn new(verdict: JobResult, reason: &str, message: &str) -> Self {
+        Self { job_result: verdict, reason: Text::new(reason), message: message.into(), is_newly_decided: true }
     }
 
     pub(crate) fn failure(reason: &str, message: &str) -> Self {
-        Self::new(Verdict::Failure, reason, message)
+        Self::new(JobResult::Failure, reason, message)
     }
 
     /// Returns the end of a Job with enough succeeded Pods.
     pub fn completions_reached() -> Self {
-        Self::new(Verdict::Success, "CompletionsReached", "Reached expected number of succeeded pods")
+        Self::new(JobResult::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
     /// Returns the type of the condition that announces the end before all Pods are counted.
-    pub fn interim(&self) -> &'static str {
-        match self.verdict {
-            Verdict::Success => kinds::SUCCESS_CRITERIA_MET,
-            Verdict::Failure => kinds::FAILURE_TARGET,
+    pub fn interim_condition_type(&self) -> &'static str {
+        match self.job_result {
+            JobResult::Success => condition_types::SUCCESS_CRITERIA_MET,
+            JobResult::Failure => condition_types::FAILURE_TARGET,
         }
     }
 
     /// Returns the type of the condition that is set after every Pod is counted.
-    pub fn terminal(&self) -> &'static str {
-        match self.verdict {
-            Verdict::Success => kinds::COMPLETE,
-            Verdict::Failure => kinds::FAILED,
+    pub fn terminal_condition_type(&self) -> &'static str {
+        match self.job_result {
+            JobResult::Success => condition_types::COMPLETE,
+            JobResult::Failure => condition_types::FAILED,
         }
     }
 }

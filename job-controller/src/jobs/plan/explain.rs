@@ -4,10 +4,10 @@ use std::{fmt, time::Duration};
 
 use common::controller::Explain;
 
-use super::{Gang, LeftAlone, Manage, OwnPod, Plan, Situation, SyncPlan};
+use super::{ControlledPod, Plan, PodInventory, PodScheduling, ScalingDecision, SkipReason, SyncPlan};
 
 /// The maximal number of Pods that an explanation lists by name.
-const NAMED: usize = 10;
+const MAX_LISTED_PODS: usize = 10;
 
 impl Explain for Plan {
     fn situation(&self) -> String {
@@ -17,84 +17,93 @@ impl Explain for Plan {
             Some(completions) => format!("{completions} completions"),
             None => "any completion".to_owned(),
         };
-        let numbers = self.sync.as_ref().map_or_else(|_| String::new(), |sync| format!(": {}", sync.situation));
+        let numbers =
+            self.sync_plan.as_ref().map_or_else(|_| String::new(), |sync| format!(": {}", sync.pod_inventory));
         format!("{wanted} wanted, {} Pods at once{numbers}", job.parallelism)
     }
 
-    fn waiting(&self) -> Vec<String> {
-        let SyncPlan { situation: s, gang, manage, managed, .. } = match &self.sync {
+    fn wait_reasons(&self) -> Vec<String> {
+        let SyncPlan {
+            pod_inventory: s,
+            pod_scheduling: gang,
+            scaling_decision: manage,
+            counts_after_scaling: managed,
+            ..
+        } = match &self.sync_plan {
             Ok(sync) => sync,
-            Err(LeftAlone::Finished) => return Vec::new(),
+            Err(SkipReason::Finished) => return Vec::new(),
             Err(why) => return vec![format!("the Job is not synced: {why}")],
         };
         let mut out = Vec::new();
         match manage {
-            Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
-            Manage::Deleting => out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned()),
-            Manage::Postpone { missing, wait } => {
+            ScalingDecision::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            ScalingDecision::JobTerminating => {
+                out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned())
+            }
+            ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait } => {
                 out.push(format!(
                     "{missing} Pods are missing, the next is created in {} because of failures",
-                    seconds(*wait)
+                    format_whole_seconds(*wait)
                 ));
             }
-            Manage::Create { wait: Some(wait), .. } => {
-                out.push(format!("a failed index gets its next Pod in {}", seconds(*wait)));
+            ScalingDecision::Create { remaining_backoff: Some(wait), .. } => {
+                out.push(format!("a failed index gets its next Pod in {}", format_whole_seconds(*wait)));
             }
-            Manage::Suspend(_) => out.push("the Job is suspended".to_owned()),
-            Manage::NoIndexLeft { missing } => {
+            ScalingDecision::DeleteSuspended(_) => out.push("the Job is suspended".to_owned()),
+            ScalingDecision::NoIndexLeft { missing_pods: missing } => {
                 out.push(format!("{missing} Pods are missing, but no index is left for them"));
             }
             _ => {}
         }
         if let Some(end) = &managed.end_to_write {
             if managed.terminating > 0 {
-                let (terminal, count) = (end.terminal(), managed.terminating);
+                let (terminal, count) = (end.terminal_condition_type(), managed.terminating);
                 out.push(format!("{terminal} ({}) once {count} terminating Pods have finished", end.reason));
             }
-        } else if !s.active.is_empty() {
-            out.push(format!("{} Pods are still active", s.active.len()));
+        } else if !s.active_positions.is_empty() {
+            out.push(format!("{} Pods are still active", s.active_positions.len()));
         }
-        if self.job.only_replaces_failed() && s.terminating > 0 && managed.end_to_write.is_none() {
+        if self.job.only_replaces_failed_pods() && s.terminating > 0 && managed.end_to_write.is_none() {
             out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating));
         }
-        if let Gang::Ordinary(Some(why)) = gang {
+        if let PodScheduling::OneByOne(Some(why)) = gang {
             out.push(format!("Pods are scheduled one by one, not as a gang: {why}"));
         }
-        out.extend(self.lying(&s.pods));
+        out.extend(self.pods_without_valid_index(&s.pods));
         out
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.sync.as_ref().ok()?.requeue_after
+        self.sync_plan.as_ref().ok()?.requeue_after
     }
 }
 
-impl fmt::Display for Situation {
+impl fmt::Display for PodInventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} succeeded, {} failed", self.succeeded, self.failed)?;
-        if let Some(failed) = &self.failed_indexes {
+        if let Some(failed) = &self.failed_index_set {
             write!(f, ", {} indexes failed", failed.len())?;
         }
-        let Self { active, ready, terminating, .. } = self;
+        let Self { active_positions: active, ready, terminating, .. } = self;
         write!(f, "; {} Pods active, {ready} ready, {terminating} terminating", active.len())
     }
 }
 
 impl Plan {
     /// Describes the Pods of an Indexed Job that are not counted because their index is invalid; `None` without such Pods.
-    fn lying(&self, pods: &[OwnPod]) -> Option<String> {
+    fn pods_without_valid_index(&self, pods: &[ControlledPod]) -> Option<String> {
         if !self.job.is_indexed() {
             return None;
         }
-        let wrong = |c: &&OwnPod| c.tracked && !self.job.has_index_of(&c.pod);
+        let wrong = |c: &&ControlledPod| c.has_tracking_finalizer && !self.job.has_valid_index(&c.pod);
         let names: Vec<&str> = pods.iter().filter(wrong).map(|c| &*c.pod.meta().name).collect();
-        let more = if names.len() > NAMED { ", ..." } else { "" };
-        let shown = names[..names.len().min(NAMED)].join(", ");
+        let more = if names.len() > MAX_LISTED_PODS { ", ..." } else { "" };
+        let shown = names[..names.len().min(MAX_LISTED_PODS)].join(", ");
         (!names.is_empty()).then(|| format!("Pods without a valid index are not counted: {shown}{more}"))
     }
 }
 
 /// Formats a wait in whole seconds, rounded up.
-pub(crate) fn seconds(wait: Duration) -> String {
+pub(crate) fn format_whole_seconds(wait: Duration) -> String {
     format!("{}s", wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
 }

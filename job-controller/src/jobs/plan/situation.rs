@@ -4,39 +4,39 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::end::End;
+use super::end::JobEnd;
 use crate::{
-    indexes::IndexSet,
-    jobs::snapshot::{PodRef, Record},
+    indexes::CompletionIndexSet,
+    jobs::snapshot::{FailureRecord, SharedPod},
 };
 
 /// A Pod that the Job controls.
 #[derive(Clone, Debug)]
-pub struct OwnPod {
+pub struct ControlledPod {
     /// The Pod as cached; the cache may be stale.
-    pub pod: PodRef,
+    pub pod: SharedPod,
     /// Whether the Pod carries the tracking finalizer. True for a Pod that was just adopted, even if the cached Pod lacks it.
-    pub tracked: bool,
+    pub has_tracking_finalizer: bool,
     /// Whether this process has removed the finalizer, although the cache still shows it.
-    pub untracked_here: bool,
+    pub is_untracked_by_process: bool,
     /// The finish time, as in [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
-    pub finished: Timestamp,
+    pub finished_at: Timestamp,
 }
 
-impl OwnPod {
+impl ControlledPod {
     /// Whether the Pod still carries the finalizer. The result of such a Pod is not counted yet.
-    pub fn has_finalizer(&self) -> bool {
-        self.tracked && !self.untracked_here
+    pub fn still_has_finalizer(&self) -> bool {
+        self.has_tracking_finalizer && !self.is_untracked_by_process
     }
 }
 
 /// The Pods of a Job and their numbers at the beginning of a sync.
 #[derive(Clone, Debug)]
-pub struct Situation {
+pub struct PodInventory {
     /// Pods that the Job controls.
-    pub pods: Vec<OwnPod>,
+    pub pods: Vec<ControlledPod>,
     /// Pods that are neither finished nor terminating, as positions in `pods`.
-    pub active: Vec<usize>,
+    pub active_positions: Vec<usize>,
     /// The number of active Pods that are ready.
     pub ready: usize,
     /// The number of terminating Pods that have not finished.
@@ -46,25 +46,25 @@ pub struct Situation {
     /// The number of failed Pods, counted or not.
     pub failed: usize,
     /// Indexes that have succeeded, stored and new ones; empty unless the Job is indexed.
-    pub completed: IndexSet,
+    pub completed_index_set: CompletionIndexSet,
     /// Succeeded indexes that the stored status does not list.
-    pub newly_completed: IndexSet,
+    pub newly_completed_index_set: CompletionIndexSet,
     /// Indexes that have failed permanently; `None` without `spec.backoffLimitPerIndex`.
-    pub failed_indexes: Option<IndexSet>,
+    pub failed_index_set: Option<CompletionIndexSet>,
     /// For each index that needs a new Pod: the position in `pods` of the failed Pod that passes on its failure counters.
-    pub predecessors: BTreeMap<u32, usize>,
+    pub predecessor_positions: BTreeMap<u32, usize>,
     /// Failures since the last success, including failures that this sync counts.
-    pub backoff: Record,
+    pub failure_record: FailureRecord,
     /// The start time in the status, or else the time of this sync; `None` for a suspended Job without a start time.
     pub start_time: Option<Timestamp>,
     /// The end that the finished Pods imply, if any.
-    pub decided_end: Option<End>,
+    pub decided_end: Option<JobEnd>,
 }
 
-impl Situation {
+impl PodInventory {
     /// Whether the next Pod of the same index inherits the failure counters of this Pod.
     pub fn is_predecessor(&self, position: usize) -> bool {
         let index = self.pods[position].pod.index;
-        index.is_some_and(|index| self.predecessors.get(&index) == Some(&position))
+        index.is_some_and(|index| self.predecessor_positions.get(&index) == Some(&position))
     }
 }

@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use common::{map::HashSet, meta::Uid};
 
-use super::End;
-use crate::objects::{Action, Status};
+use super::JobEnd;
+use crate::objects::{FailurePolicyAction, JobStatus};
 
 /// The numbers of Pods that a sync has created and deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodWrites {
     /// The number of Pods that the sync deleted; some may still be terminating.
-    pub removed: usize,
+    pub deleted_pods: usize,
     /// The number of deleted Pods that were ready.
-    pub removed_ready: usize,
+    pub deleted_ready_pods: usize,
     /// The number of create requests that succeeded.
-    pub created: usize,
+    pub created_pods: usize,
     /// The number of requests that the server refused because the cached version of the Pod was stale.
-    pub changed: usize,
+    pub conflicts: usize,
 }
 
 /// The numbers of Pods after the sync has created or deleted some.
 #[derive(Clone, Debug)]
-pub struct Managed {
+pub struct CountsAfterScaling {
     /// The number of Pods that are neither finished nor terminating.
     pub active: usize,
     /// The number of active Pods that are ready.
@@ -30,55 +30,55 @@ pub struct Managed {
     /// The number of terminating Pods that have not finished.
     pub terminating: usize,
     /// The end that the status may announce, because no Pod is active any more; `None` if the Job does not end yet.
-    pub end_to_write: Option<End>,
+    pub end_to_write: Option<JobEnd>,
 }
 
 /// The first status that a sync writes, and the finalizers to remove after this write.
 #[derive(Clone, Debug)]
-pub struct Tracked {
+pub struct FirstStatusWrite {
     /// The status that lists newly finished Pods.
-    pub status: Status,
+    pub status: JobStatus,
     /// Whether the new status differs from the stored one, so that it must be written.
-    pub writes: bool,
-    /// The Pods that lose their finalizers after the write, as positions in [`Situation::pods`](super::Situation::pods).
-    pub untrack: Vec<usize>,
+    pub is_status_changed: bool,
+    /// The Pods that lose their finalizers after the write, as positions in [`PodInventory::pods`](super::PodInventory::pods).
+    pub positions_to_untrack: Vec<usize>,
     /// The Pods that carry the finalizer when the status is written.
-    pub still_tracked: HashSet<Uid>,
+    pub uids_with_finalizer: HashSet<Uid>,
     /// Whether the sync has more Pods to count than one status may list.
-    pub capped: bool,
+    pub is_uid_list_full: bool,
     /// The number of failed Pods for each action of the failure policy.
-    pub actions: BTreeMap<Action, u64>,
+    pub policy_action_counts: BTreeMap<FailurePolicyAction, u64>,
     /// The change of the condition `Suspended`; `None` if the condition stays.
-    pub suspension: Option<Suspension>,
+    pub suspension_change: Option<SuspensionChange>,
 }
 
 /// The second status of a sync, after finalizers are removed, with the end of the Job if it can be written.
 #[derive(Clone, Debug)]
-pub struct Conclusion {
+pub struct SecondStatusWrite {
     /// The status that counts the Pods without finalizers.
-    pub status: Status,
+    pub status: JobStatus,
     /// The reason to write the status; `None` if it has no changes.
-    pub reason: Option<String>,
+    pub write_reason: Option<String>,
     /// The end that the status contains; `None` if the Job does not end yet.
-    pub end: Option<End>,
+    pub end: Option<JobEnd>,
     /// A copy of the status with a start time, for servers that require one; `None` if the status has a start time, or no end.
-    pub with_start: Option<Status>,
+    pub status_with_start_time: Option<JobStatus>,
     /// Whether the Job ends successfully with more succeeded Pods than `spec.completions`.
-    pub has_surplus: bool,
+    pub has_too_many_successes: bool,
 }
 
 /// A change of `spec.suspend` that the stored status does not show yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suspension {
+pub enum SuspensionChange {
     /// `spec.suspend` has become true.
     Suspended,
     /// `spec.suspend` has become false.
     Resumed,
 }
 
-impl Suspension {
+impl SuspensionChange {
     /// Returns the reason and the message of the Event about the change.
-    pub fn event(self) -> (&'static str, &'static str) {
+    pub fn event_reason_and_message(self) -> (&'static str, &'static str) {
         match self {
             Self::Suspended => ("Suspended", "Job suspended"),
             Self::Resumed => ("Resumed", "Job resumed"),

@@ -1,11 +1,11 @@
-use common::{clock::Clock, meta::Version, queue::Backoff};
+use common::{clock::Clock, meta::ResourceVersion, queue::BackoffSettings};
 use serde_json::json;
 
 use super::*;
-use crate::world::{PodBuilder, at, job, pod};
+use crate::world::{PodBuilder, job, pod, sync_time_plus};
 
 struct Fixture {
-    watch: Watch,
+    watch: EventHandlers,
 }
 
 fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> Job {
@@ -14,42 +14,52 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
     if finished {
         builder = builder.condition("Complete", "True", "", "");
     }
-    builder.read()
+    builder.build_job()
 }
 
 /// Builds handlers with three Jobs that select `job=j`: `j`, which controls the Pods of these tests, `other`, and the finished
 /// `done`.
 fn fixture() -> Fixture {
-    let clock = Clock::simulated(at(0), 0);
+    let clock = Clock::simulated(sync_time_plus(0), 0);
     let labels = json!({"job": "j"});
     let jobs: Arc<Store<Job>> = Arc::default();
-    jobs.fill(
+    jobs.replace_for_tests(
         vec![
             named("j", "u-job", &labels, false),
             named("other", "u-other", &labels, false),
             named("done", "u-done", &labels, true),
         ],
-        Version::parse("9"),
+        ResourceVersion::parse("9"),
     );
-    let queue = || Queue::new(clock.clone(), Backoff::default(), None);
-    let orphans = Queue::new(clock.clone(), Backoff::default(), None);
-    let metrics = ControllerMetrics::new(&common::metrics::Metrics::new());
+    let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
+    let orphans = Queue::new(clock.clone(), BackoffSettings::default(), None);
+    let metrics = JobMetrics::new(&common::metrics::Metrics::new());
     let pods = Arc::default();
-    let memory = Memory::default();
-    Fixture { watch: Watch { queue: queue(), orphans, jobs, pods, memory, metrics, batch: Duration::from_secs(1) } }
+    let memory = JobMemories::default();
+    Fixture {
+        watch: EventHandlers {
+            queue: queue(),
+            orphan_queue: orphans,
+            job_store: jobs,
+            pod_store: pods,
+            memory,
+            metrics,
+            sync_batch_period: Duration::from_secs(1),
+        },
+    }
 }
 
 impl Fixture {
     /// Returns the waiting keys of Jobs, the delayed ones with their seconds, and the keys of possible orphans.
     fn queued(&self) -> Vec<String> {
-        let state = self.watch.queue.state(10);
+        let state = self.watch.queue.debug_state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
-        let orphans = self.watch.orphans.state(10).waiting.into_iter().map(|key| format!("orphan {key}"));
+        let orphans = self.watch.orphan_queue.debug_state(10).waiting.into_iter().map(|key| format!("orphan {key}"));
         state.waiting.into_iter().chain(later).chain(orphans).map(|key| key.replace("shop/", "")).collect()
     }
 
-    fn told(&self, event: &Event<CachedPod>) -> Vec<String> {
-        self.watch.on_pod(event, Origin::Watch);
+    fn queued_after(&self, event: &CacheEvent<CachedPod>) -> Vec<String> {
+        self.watch.on_pod(event, ChangeOrigin::Watch);
         self.queued()
     }
 }
@@ -68,11 +78,11 @@ fn owner(pod: &PodBuilder, name: &str, uid: &str) -> PodBuilder {
 }
 
 fn added(pod: &PodBuilder) -> Vec<String> {
-    fixture().told(&Event::Added(pod.build()))
+    fixture().queued_after(&CacheEvent::Added(pod.build()))
 }
 
 fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
-    fixture().told(&Event::Updated { old: old.build(), new: version(new, 2).build() })
+    fixture().queued_after(&CacheEvent::Updated { old: old.build(), new: version(new, 2).build() })
 }
 
 /// JOB-7.
@@ -110,15 +120,15 @@ async fn an_update_enqueues_the_old_and_the_new_owner() {
     let stray = pod("p").orphan();
     assert_eq!(updated(&stray, &stray.clone().phase("Failed")), [""; 0]);
     assert_eq!(updated(&stray.clone().labels(json!({})), &stray), ["j in 1", "other in 1"]);
-    let same = Event::Updated { old: pod("p").build(), new: pod("p").build() };
-    assert_eq!(fixture().told(&same), [""; 0], "a resync changes nothing");
+    let same = CacheEvent::Updated { old: pod("p").build(), new: pod("p").build() };
+    assert_eq!(fixture().queued_after(&same), [""; 0], "a resync changes nothing");
 }
 
 /// JOB-7.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_pod_enqueues_its_job() {
-    assert_eq!(fixture().told(&Event::Deleted(pod("p").build())), ["j in 1"]);
-    assert_eq!(fixture().told(&Event::Deleted(owner(&pod("p"), "gone", "u").build())), [""; 0]);
+    assert_eq!(fixture().queued_after(&CacheEvent::Deleted(pod("p").build())), ["j in 1"]);
+    assert_eq!(fixture().queued_after(&CacheEvent::Deleted(owner(&pod("p"), "gone", "u").build())), [""; 0]);
 }
 
 /// JOB-82.
@@ -126,11 +136,11 @@ async fn a_deleted_pod_enqueues_its_job() {
 async fn the_first_list_of_pods_enqueues_possible_orphans() {
     let fixture = fixture();
     for pod in [pod("a"), pod("b"), pod("c").untracked()] {
-        fixture.watch.on_pod(&Event::Added(pod.build()), Origin::Initial);
+        fixture.watch.on_pod(&CacheEvent::Added(pod.build()), ChangeOrigin::Initial);
     }
     let mut lost = pod("d");
     lost.0["metadata"]["ownerReferences"] = json!([]);
-    fixture.watch.on_pod(&Event::Added(lost.build()), Origin::Initial);
+    fixture.watch.on_pod(&CacheEvent::Added(lost.build()), ChangeOrigin::Initial);
     assert_eq!(fixture.queued(), ["orphan d", "orphan j/u-job"]);
 }
 
@@ -140,23 +150,23 @@ async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
     let read = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut builder = job("j");
         change(&mut builder.0);
-        Arc::new(builder.read())
+        Arc::new(builder.build_job())
     };
-    let told = |event: Event<Job>| {
+    let told = |event: CacheEvent<Job>| {
         let fixture = fixture();
-        fixture.watch.on_job(&event, Origin::Watch);
+        fixture.watch.on_job(&event, ChangeOrigin::Watch);
         fixture.queued()
     };
     let old = || read(&|_| {});
     let finished = || read(&|job| job["status"]["conditions"] = json!([{"type": "Failed", "status": "True"}]));
-    assert_eq!(told(Event::Added(old())), ["j"]);
-    assert_eq!(told(Event::Added(finished())), ["j", "orphan j/u-job"]);
+    assert_eq!(told(CacheEvent::Added(old())), ["j"]);
+    assert_eq!(told(CacheEvent::Added(finished())), ["j", "orphan j/u-job"]);
     let newer = read(&|job| job["metadata"]["generation"] = json!(2));
-    assert_eq!(told(Event::Updated { old: old(), new: newer }), ["j"]);
+    assert_eq!(told(CacheEvent::Updated { old: old(), new: newer }), ["j"]);
     let counted = read(&|job| job["status"]["succeeded"] = json!(2));
-    assert_eq!(told(Event::Updated { old: old(), new: counted }), ["j in 1"]);
-    assert_eq!(told(Event::Updated { old: old(), new: finished() }), ["orphan j/u-job"]);
-    assert_eq!(told(Event::Deleted(old())), ["j", "orphan j/u-job"]);
+    assert_eq!(told(CacheEvent::Updated { old: old(), new: counted }), ["j in 1"]);
+    assert_eq!(told(CacheEvent::Updated { old: old(), new: finished() }), ["orphan j/u-job"]);
+    assert_eq!(told(CacheEvent::Deleted(old())), ["j", "orphan j/u-job"]);
 }
 
 /// JOB-9.
@@ -164,11 +174,11 @@ async fn a_job_is_enqueued_at_once_unless_only_its_status_changed() {
 async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them() {
     let fixture = fixture();
     let job = Uid::new("u-job");
-    fixture.watch.memory.await_write(&job, Some((CachedPod::RESOURCE, Version::parse("20"))));
-    fixture.watch.pods.fill(vec![], Version::parse("19"));
-    assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j in 1"]);
-    fixture.watch.pods.fill(vec![], Version::parse("20"));
-    assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j", "j in 1"]);
+    fixture.watch.memory.set_awaited_write(&job, Some((CachedPod::RESOURCE, ResourceVersion::parse("20"))));
+    fixture.watch.pod_store.replace_for_tests(vec![], ResourceVersion::parse("19"));
+    assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j in 1"]);
+    fixture.watch.pod_store.replace_for_tests(vec![], ResourceVersion::parse("20"));
+    assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j", "j in 1"]);
 }
 
 /// JOB-68.
@@ -176,14 +186,17 @@ async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them()
 async fn terminated_pods_with_the_finalizer_are_counted() {
     let fixture = fixture();
     let metrics = common::metrics::Metrics::new();
-    let watch = Watch { metrics: ControllerMetrics::new(&metrics), ..fixture.watch };
-    let tell = |event: Event<CachedPod>| watch.on_pod(&event, Origin::Watch);
-    tell(Event::Added(pod("a").succeeded().build()));
-    tell(Event::Added(pod("b").build()));
-    tell(Event::Updated { old: pod("b").build(), new: version(&pod("b").failed(), 2).build() });
-    tell(Event::Updated { old: pod("b").failed().build(), new: version(&pod("b").failed().untracked(), 3).build() });
-    tell(Event::Deleted(pod("c").build()));
-    let text = metrics.prometheus();
+    let watch = EventHandlers { metrics: JobMetrics::new(&metrics), ..fixture.watch };
+    let tell = |event: CacheEvent<CachedPod>| watch.on_pod(&event, ChangeOrigin::Watch);
+    tell(CacheEvent::Added(pod("a").succeeded().build()));
+    tell(CacheEvent::Added(pod("b").build()));
+    tell(CacheEvent::Updated { old: pod("b").build(), new: version(&pod("b").failed(), 2).build() });
+    tell(CacheEvent::Updated {
+        old: pod("b").failed().build(),
+        new: version(&pod("b").failed().untracked(), 3).build(),
+    });
+    tell(CacheEvent::Deleted(pod("c").build()));
+    let text = metrics.render_prometheus();
     for (event, count) in [("add", 2), ("delete", 1)] {
         let line = format!(r#"terminated_pods_tracking_finalizer_total{{event="{event}"}} {count}"#);
         assert!(text.contains(&line), "{text}");

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{evicting, eviction as snapshot, timer as timer_of, tolerating as pod};
+use crate::world::{
+    eviction_snapshot as snapshot, no_execute_taints, pod_timer as timer_of, pod_with_tolerations as pod,
+};
 
 /// The specification's table. Columns: tolerations of the Pod, keys of the taints of its node, and how long the Pod may stay.
 /// NODE-48, NODE-49.
@@ -17,32 +19,34 @@ fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
         json
     };
     let every = || json!({"operator": "Exists"});
-    let seconds = |seconds| Stay::For(Duration::from_secs(seconds));
+    let seconds = |seconds| AllowedStay::Limited(Duration::from_secs(seconds));
     for (tolerations, keys, expected) in [
-        (json!([]), "unreachable", Stay::No),
+        (json!([]), "unreachable", AllowedStay::MustLeave),
         (json!([t("unreachable", json!(300))]), "unreachable", seconds(300)),
-        (json!([every()]), "k", Stay::Always),
+        (json!([every()]), "k", AllowedStay::Unlimited),
         (json!([t("k", json!(10)), every()]), "k", seconds(10)),
-        (json!([every(), t("k", json!(10))]), "k", Stay::Always),
+        (json!([every(), t("k", json!(10))]), "k", AllowedStay::Unlimited),
         (json!([t("k", json!(-5))]), "k", seconds(0)),
         (json!([t("a", json!(60)), t("b", json!(null))]), "a b", seconds(60)),
-        (json!([t("a", json!(60))]), "a b", Stay::No),
+        (json!([t("a", json!(60))]), "a b", AllowedStay::MustLeave),
         (json!([t("a", json!(60)), t("b", json!(20))]), "a b", seconds(20)),
-        (json!([t("a", json!(i64::MAX))]), "a", Stay::For(FOR_EVER)),
+        (json!([t("a", json!(i64::MAX))]), "a", AllowedStay::Limited(MAX_TOLERATION_DURATION)),
     ] {
-        assert_eq!(stay(&pod(&tolerations), &evicting(keys), false), expected, "{tolerations} {keys}");
+        assert_eq!(allowed_stay(&pod(&tolerations), &no_execute_taints(keys), false), expected, "{tolerations} {keys}");
     }
 }
 
 /// Decides, and formats the action: `nothing`, `wait 10` or `delete`, with the prefix `cancel, ` for a cancelled timer.
-fn does(snapshot: &Snapshot) -> String {
+fn decided_action(snapshot: &Snapshot) -> String {
     let plan = decide(snapshot);
-    let then = match plan.then {
-        Then::Nothing => "nothing".to_owned(),
-        Then::Wait(timer) => format!("wait {}", timer.due.saturating_duration_since(snapshot.now).as_secs()),
-        Then::Delete { .. } => "delete".to_owned(),
+    let then = match plan.pod_action {
+        PodAction::StayWithoutTimer => "nothing".to_owned(),
+        PodAction::StayUntilTimer(timer) => {
+            format!("wait {}", timer.due_at.saturating_duration_since(snapshot.now).as_secs())
+        }
+        PodAction::Delete { .. } => "delete".to_owned(),
     };
-    if plan.cancels { format!("cancel, {then}") } else { then }
+    if plan.is_timer_cancelled { format!("cancel, {then}") } else { then }
 }
 
 /// NODE-50, NODE-51, NODE-52, NODE-53.
@@ -74,13 +78,13 @@ fn timers_are_started_kept_cancelled_and_due() {
         (&for_300, Some(""), Some(("u", -5)), "cancel, nothing"),
         (&for_300, None, Some(("v", 5)), "cancel, nothing"),
     ] {
-        assert_eq!(does(&snapshot(tolerations, keys, timer)), expected, "{tolerations} {keys:?} {timer:?}");
+        assert_eq!(decided_action(&snapshot(tolerations, keys, timer)), expected, "{tolerations} {keys:?} {timer:?}");
     }
     let mut gone = snapshot(&none, Some("k"), Some(("u", 5)));
     gone.pod = None;
-    assert_eq!(does(&gone), "cancel, nothing");
-    gone.timer = snapshot(&none, None, Some(("u", -5))).timer.map(|timer| Timer { due: gone.now, ..timer });
-    assert_eq!(does(&gone), "nothing", "its Pod was deleted");
+    assert_eq!(decided_action(&gone), "cancel, nothing");
+    gone.timer = snapshot(&none, None, Some(("u", -5))).timer.map(|timer| DeletionTimer { due_at: gone.now, ..timer });
+    assert_eq!(decided_action(&gone), "nothing", "its Pod was deleted");
 }
 
 /// Columns: tolerations, taints, timer, whether it puts a deletion off, seconds until taints can be confirmed, expected action.
@@ -88,8 +92,9 @@ fn timers_are_started_kept_cancelled_and_due() {
 #[test]
 fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
     let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
-    let (ours, both, others) = (taints::NOT_READY, format!("{} {}", taints::NOT_READY, taints::UNREACHABLE), "k");
-    let mixed = format!("{} k", taints::UNREACHABLE);
+    let (ours, both, others) =
+        (taints::NOT_READY_TAINT, format!("{} {}", taints::NOT_READY_TAINT, taints::UNREACHABLE_TAINT), "k");
+    let mixed = format!("{} k", taints::UNREACHABLE_TAINT);
     for (tolerations, keys, timer, is_put_off, doubt, expected) in [
         (&none, ours, None, false, Some(3600), "wait 15"),
         (&none, &*both, None, false, Some(3600), "wait 15"),
@@ -116,11 +121,11 @@ fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
         (&for_300, others, Some(("u", 0)), false, Some(3600), "delete"),
     ] {
         let mut snapshot = snapshot(tolerations, Some(keys), timer);
-        snapshot.doubt = doubt.map(Duration::from_secs);
+        snapshot.taints_unconfirmed_for = doubt.map(Duration::from_secs);
         if let Some(timer) = &mut snapshot.timer {
             timer.is_put_off = is_put_off;
         }
-        assert_eq!(does(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
+        assert_eq!(decided_action(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
     }
 }
 
@@ -130,7 +135,7 @@ fn a_deletion_is_due_since_the_time_of_its_timer() {
     for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)] {
         let tolerations = if timer.is_some() { for_300.clone() } else { json!([]) };
         let snapshot = snapshot(&tolerations, keys, timer);
-        let Then::Delete { since } = decide(&snapshot).then else { panic!("{keys:?} is no deletion") };
+        let PodAction::Delete { since } = decide(&snapshot).pod_action else { panic!("{keys:?} is no deletion") };
         assert_eq!((snapshot.now - since).as_secs(), ago, "{keys:?}");
     }
 }
@@ -140,17 +145,17 @@ fn a_deletion_is_due_since_the_time_of_its_timer() {
 fn a_terminating_pod_with_the_condition_is_not_deleted_again() {
     let mut going = snapshot(&json!([]), Some("k"), None);
     let mut pod = pod(&json!([]));
-    pod.meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+    pod.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod.clone()));
-    assert_eq!(does(&going), "delete", "the condition with the reason is missing");
-    pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
+    assert_eq!(decided_action(&going), "delete", "the condition with the reason is missing");
+    pod.disrupted_since = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod));
-    assert_eq!(does(&going), "nothing");
+    assert_eq!(decided_action(&going), "nothing");
     going.timer = Some(timer_of("u", going.now));
-    assert_eq!(does(&going), "nothing", "a due timer is not cancelled");
+    assert_eq!(decided_action(&going), "nothing", "a due timer is not cancelled");
     going.timer = Some(timer_of("u", going.now + Duration::from_secs(1)));
-    assert_eq!(does(&going), "cancel, nothing");
-    going.taints = None;
+    assert_eq!(decided_action(&going), "cancel, nothing");
+    going.no_execute_taints = None;
     going.timer = Some(timer_of("u", going.now));
-    assert_eq!(does(&going), "nothing", "the node does not exist, and the Pod is already terminating");
+    assert_eq!(decided_action(&going), "nothing", "the node does not exist, and the Pod is already terminating");
 }

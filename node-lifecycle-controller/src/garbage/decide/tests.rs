@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    garbage::{act::act, plan::AT_ONCE, quarantine::Quarantine, snapshot::Limits},
-    world::{self, garbage_pass as empty, node_with, set},
+    garbage::{act::act, plan::PARTIAL_PASS_PAUSE, quarantine::NodeQuarantine, snapshot::PodGcSettings},
+    world::{self, garbage_snapshot as empty, node_with, text_set},
 };
 
 fn pod(name: &str, hours: i64, mut fields: Value) -> Arc<CachedPod> {
@@ -20,7 +20,7 @@ fn terminating() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-11-21T09:00:00Z"}})
 }
 
-fn names(victims: &[Victim]) -> Vec<String> {
+fn names(victims: &[PodRemoval]) -> Vec<String> {
     victims.iter().map(|victim| victim.pod.meta.name.to_string()).collect()
 }
 
@@ -39,16 +39,16 @@ fn ended() -> Vec<Arc<CachedPod>> {
 /// Returns the snapshot of a pass with these ended Pods and this threshold, and without other work.
 fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     let ended_count = pods.len();
-    pods.sort_by(removal_order);
-    pods.truncate(excess(ended_count, threshold));
-    let limits = Limits { threshold, ..empty().limits };
-    Snapshot { ended: pods, ended_count, limits, ..empty() }
+    pods.sort_by(compare_removal_order);
+    pods.truncate(ended_pods_above_threshold(ended_count, threshold));
+    let limits = PodGcSettings { terminated_pod_threshold: threshold, ..empty().settings };
+    Snapshot { ended_to_remove: pods, ended_count, settings: limits, ..empty() }
 }
 
 /// Returns the lines with requests that `/debug/explain` shows for a plan.
 fn actions(plan: &Plan) -> Vec<String> {
     let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
-    forecast.account.map(|account| account.lines()).unwrap_or_default()
+    forecast.account.map(|account| account.write_lines()).unwrap_or_default()
 }
 
 /// NODE-65.
@@ -68,7 +68,7 @@ fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
     ] {
         let plan = decide(&with_ended(ended(), threshold));
         assert_eq!(names(&plan.terminated), removed, "{threshold}");
-        assert!(plan.terminated.iter().all(|victim| victim.reason == Reason::Terminated));
+        assert!(plan.terminated.iter().all(|victim| victim.reason == RemovalReason::Terminated));
         assert_eq!(!actions(&plan).is_empty(), !removed.is_empty());
     }
 }
@@ -103,7 +103,7 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
     {
         let pods = vec![pod("a", 1, terminating())];
         let node = node_with(&[("Ready", ready)], &[(taint, "NoExecute")], false);
-        let plan = decide(&Snapshot { terminating: vec![(node, pods)], ..empty() });
+        let plan = decide(&Snapshot { terminating_out_of_service: vec![(node, pods)], ..empty() });
         assert_eq!(plan.out_of_service.len(), usize::from(removed), "{ready} {taint}");
         assert_eq!(!actions(&plan).is_empty(), removed);
     }
@@ -112,36 +112,53 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
 /// NODE-67, NODE-68.
 #[test]
 fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
-    let (missing, origin) = (set(&["gone", "fresh"]), empty().now);
-    let quarantine = Quarantine::default().next(&set(&["gone"]), [].iter(), origin);
+    let (missing, origin) = (text_set(&["gone", "fresh"]), empty().now);
+    let quarantine = NodeQuarantine::default().after_pass(&text_set(&["gone"]), [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("gone"), vec![pod("a", 1, json!({}))])]);
     let unscheduled = vec![pod("c", 1, terminating())];
-    let plan = decide(&Snapshot { unscheduled, missing, pods_of_due, quarantine, now, ..empty() });
-    assert_eq!((plan.orphaned.len(), &*plan.orphaned[0].node), (1, "gone"));
-    assert_eq!(names(&plan.orphaned[0].pods), ["a"]);
+    let plan = decide(&Snapshot {
+        unscheduled,
+        missing_nodes: missing,
+        pods_of_due_nodes: pods_of_due,
+        quarantine,
+        now,
+        ..empty()
+    });
+    assert_eq!((plan.orphaned.len(), &*plan.orphaned[0].node_name), (1, "gone"));
+    assert_eq!(names(&plan.orphaned[0].removals), ["a"]);
     assert_eq!(names(&plan.unscheduled), ["c"]);
-    assert_eq!(plan.quarantined, ["fresh"]);
+    assert_eq!(plan.quarantined_nodes, ["fresh"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
-    let waiting = plan.waiting();
+    let waiting = plan.wait_reasons();
     assert!(waiting[0].contains("fresh") && waiting[0].ends_with("after 40s"));
     let deletions = actions(&plan).into_iter().filter(|action| action.starts_with("delete"));
     assert_eq!(deletions.count(), 2);
-    let period = plan.limits.quarantine_period;
-    assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "the quarantine of the node restarts");
+    let period = plan.settings.quarantine_period;
+    assert_eq!(
+        plan.quarantine.due_nodes(&text_set(&["gone"]), now, period).count(),
+        0,
+        "the quarantine of the node restarts"
+    );
 }
 
 /// NODE-72.
 #[test]
 fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     let origin = empty().now;
-    let missing = set(&["a", "b"]);
-    let quarantine = Quarantine::default().next(&missing, [].iter(), origin);
+    let missing = text_set(&["a", "b"]);
+    let quarantine = NodeQuarantine::default().after_pass(&missing, [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("a"), Vec::new())]);
-    let plan = decide(&Snapshot { missing: missing.clone(), pods_of_due, quarantine, now, ..empty() });
-    assert_eq!(plan.requeue_after(), Some(AT_ONCE));
-    let due: Vec<&Text> = plan.quarantine.due(&missing, now, plan.limits.quarantine_period).collect();
+    let plan = decide(&Snapshot {
+        missing_nodes: missing.clone(),
+        pods_of_due_nodes: pods_of_due,
+        quarantine,
+        now,
+        ..empty()
+    });
+    assert_eq!(plan.requeue_after(), Some(PARTIAL_PASS_PAUSE));
+    let due: Vec<&Text> = plan.quarantine.due_nodes(&missing, now, plan.settings.quarantine_period).collect();
     assert_eq!(due, [&Text::new("b")]);
 }
 
@@ -156,19 +173,19 @@ fn a_reason_applies_only_to_the_live_state_of_the_same_pod() {
     let ended = || live(json!({"status": {"phase": "Failed"}}));
     let running = || live(json!({"status": {"phase": "Running"}}));
     for (reason, live, expected) in [
-        (Reason::Orphaned, on_node(), true),
-        (Reason::Orphaned, running(), false),
-        (Reason::OutOfService, live(terminating_there.clone()), true),
-        (Reason::OutOfService, on_node(), false),
-        (Reason::Unscheduled, live(terminating()), false),
-        (Reason::Unscheduled, live(terminating_there), true),
-        (Reason::Terminated, ended(), true),
-        (Reason::Terminated, running(), false),
+        (RemovalReason::Orphaned, on_node(), true),
+        (RemovalReason::Orphaned, running(), false),
+        (RemovalReason::OutOfService, live(terminating_there.clone()), true),
+        (RemovalReason::OutOfService, on_node(), false),
+        (RemovalReason::Unscheduled, live(terminating()), false),
+        (RemovalReason::Unscheduled, live(terminating_there), true),
+        (RemovalReason::Terminated, ended(), true),
+        (RemovalReason::Terminated, running(), false),
     ] {
-        assert_eq!(reason.still_holds(&judged, &live), expected, "{reason:?} {live:?}");
+        assert_eq!(reason.still_applies(&judged, &live), expected, "{reason:?} {live:?}");
         let mut another = CachedPod::clone(&live);
         another.meta.uid = common::meta::Uid::new("another");
-        assert!(!reason.still_holds(&judged, &another), "{reason:?}");
+        assert!(!reason.still_applies(&judged, &another), "{reason:?}");
     }
 }
 

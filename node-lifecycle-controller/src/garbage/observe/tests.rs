@@ -1,13 +1,16 @@
 use std::{collections::BTreeSet, time::Duration};
 
-use common::{clock::Clock, meta::Version, store::Store};
+use common::{clock::Clock, meta::ResourceVersion, store::Store};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::objects::Node;
 
-const LIMITS: Limits =
-    Limits { threshold: 1000, period: Duration::from_secs(20), quarantine_period: Duration::from_secs(40) };
+const LIMITS: PodGcSettings = PodGcSettings {
+    terminated_pod_threshold: 1000,
+    pass_period: Duration::from_secs(20),
+    quarantine_period: Duration::from_secs(40),
+};
 
 fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
     let mut pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "shop", "uid": format!("u{number}"),
@@ -33,24 +36,27 @@ impl Cluster {
                 "resourceVersion": (number + 1).to_string()}, "spec": {"taints": taints}});
             serde_json::from_str(&node.to_string()).unwrap()
         };
-        nodes.fill((0..200).filter(|number| number % 10 != 0).map(node).collect(), Version::parse("1"));
+        nodes.replace_for_tests(
+            (0..200).filter(|number| number % 10 != 0).map(node).collect(),
+            ResourceVersion::parse("1"),
+        );
         let on_node = |number| pod(number, &format!("n{}", number % 200), |pod| change(number, pod));
-        pods.fill((0..20_000).map(on_node).collect(), Version::parse("1"));
+        pods.replace_for_tests((0..20_000).map(on_node).collect(), ResourceVersion::parse("1"));
         let mut ended = EndedPods::default();
-        for pod in pods.all() {
+        for pod in pods.all_readable() {
             ended.insert(&pod);
         }
         Self { nodes, pods, ended }
     }
 
-    fn observe(&self, quarantine: &Quarantine, now: Instant) -> Snapshot {
+    fn observe(&self, quarantine: &NodeQuarantine, now: Instant) -> Snapshot {
         let view = CacheView { nodes: &self.nodes, pods: &self.pods };
         observe(view, &self.ended, quarantine.clone(), now, LIMITS)
     }
 
     /// Returns the number of cached Pods that a snapshot references.
     fn held(&self) -> usize {
-        self.pods.all().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
+        self.pods.all_readable().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
     }
 }
 
@@ -61,15 +67,16 @@ const CACHED: usize = 2;
 #[test]
 fn a_pass_reads_only_pods_that_it_can_act_on() {
     let cluster = Cluster::new(|_, _| {});
-    let first = Clock::system().instant();
-    let snapshot = cluster.observe(&Quarantine::default(), first);
-    assert_eq!((snapshot.missing.len(), cluster.held()), (20, 0), "the quarantine has not ended");
-    let quarantine = Quarantine::default().next(&snapshot.missing, [].iter(), first);
+    let first = Clock::system().monotonic_now();
+    let snapshot = cluster.observe(&NodeQuarantine::default(), first);
+    assert_eq!((snapshot.missing_nodes.len(), cluster.held()), (20, 0), "the quarantine has not ended");
+    let quarantine = NodeQuarantine::default().after_pass(&snapshot.missing_nodes, [].iter(), first);
     let later = first + LIMITS.quarantine_period;
     let snapshot = cluster.observe(&quarantine, later);
-    assert_eq!((snapshot.pods_of_due.len(), cluster.held()), (20, 2000));
-    let on_lost_nodes = snapshot.pods_of_due.iter().all(|(node, pods)| pods.iter().all(|pod| pod.node == *node));
-    assert!(on_lost_nodes && snapshot.terminating.is_empty() && snapshot.unscheduled.is_empty());
+    assert_eq!((snapshot.pods_of_due_nodes.len(), cluster.held()), (20, 2000));
+    let on_lost_nodes =
+        snapshot.pods_of_due_nodes.iter().all(|(node, pods)| pods.iter().all(|pod| pod.node_name == *node));
+    assert!(on_lost_nodes && snapshot.terminating_out_of_service.is_empty() && snapshot.unscheduled.is_empty());
 }
 
 /// NODE-64, NODE-66.
@@ -87,14 +94,14 @@ fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
         _ => {}
     };
     let cluster = Cluster::new(change);
-    let snapshot = cluster.observe(&Quarantine::default(), Clock::system().instant());
+    let snapshot = cluster.observe(&NodeQuarantine::default(), Clock::system().monotonic_now());
     let names = |pods: &[Arc<CachedPod>]| pods.iter().map(|pod| pod.meta.name.to_string()).collect::<BTreeSet<_>>();
     let expected = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-    assert_eq!(snapshot.terminating.len(), 1);
-    assert_eq!(&*snapshot.terminating[0].0.metadata.name, "n1");
-    assert_eq!(names(&snapshot.terminating[0].1), expected(&["p1", "p201"]));
+    assert_eq!(snapshot.terminating_out_of_service.len(), 1);
+    assert_eq!(&*snapshot.terminating_out_of_service[0].0.metadata.name, "n1");
+    assert_eq!(names(&snapshot.terminating_out_of_service[0].1), expected(&["p1", "p201"]));
     assert_eq!(names(&snapshot.unscheduled), expected(&["p3"]));
-    assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1001, 1));
+    assert_eq!((snapshot.ended_count, snapshot.ended_to_remove.len()), (1001, 1));
 }
 
 #[test]
@@ -104,6 +111,6 @@ fn ended_pods_within_the_threshold_are_only_counted() {
             pod["status"]["phase"] = json!("Failed");
         }
     };
-    let snapshot = Cluster::new(ended).observe(&Quarantine::default(), Clock::system().instant());
-    assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1000, 0));
+    let snapshot = Cluster::new(ended).observe(&NodeQuarantine::default(), Clock::system().monotonic_now());
+    assert_eq!((snapshot.ended_count, snapshot.ended_to_remove.len()), (1000, 0));
 }

@@ -1,17 +1,19 @@
 //! Builds the snapshot of one Pod from the cache of Pods and the records of nodes.
 
-use common::{controller::Observed, meta::Key};
+use common::{controller::Observation, meta::Key};
 
 use super::snapshot::Snapshot;
-use crate::monitor::memory::Monitor;
+use crate::monitor::memory::NodeMonitor;
 
-pub(super) fn observe(monitor: &Monitor, key: &Key) -> Observed<Snapshot> {
-    let Some(pod) = monitor.caches.pods.store().get_readable(&key.namespace, &key.name) else { return Observed::Gone };
-    let fleet = monitor.fleet.lock();
-    if let Some(blind_for) = fleet.sight.blind_for(monitor.context.clock.instant()) {
+pub(super) fn observe(monitor: &NodeMonitor, key: &Key) -> Observation<Snapshot> {
+    let Some(pod) = monitor.caches.pods.store().get_readable(&key.namespace, &key.name) else {
+        return Observation::Gone;
+    };
+    let fleet = monitor.node_records.lock();
+    if let Some(blind_for) = fleet.live_view.blind_for(monitor.context.clock.monotonic_now()) {
         let why = format!("this process has had no live view of nodes for {}s", blind_for.as_secs());
-        return Observed::wait(why, monitor.heartbeats.period);
+        return Observation::waiting_because(why, monitor.heartbeats.monitor_period);
     }
-    let node = fleet.node(&pod.node).map(|node| node.ready());
-    Observed::Ready(Snapshot { pod, node })
+    let node = fleet.node(&pod.node_name).map(|node| node.ready_status());
+    Observation::Ready(Snapshot { pod, node_ready: node })
 }

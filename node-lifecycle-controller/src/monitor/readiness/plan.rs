@@ -6,12 +6,12 @@ use common::controller::Explain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Whether the sync sets the condition `Ready` of the Pod to `False`.
-    pub(crate) marks: bool,
-    pub(crate) why: &'static str,
+    pub(crate) marks_not_ready: bool,
+    pub(crate) reason: &'static str,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        self.why.to_owned()
+        self.reason.to_owned()
     }
 }

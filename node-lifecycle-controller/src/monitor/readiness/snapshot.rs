@@ -9,5 +9,5 @@ use crate::objects::{CachedPod, NodeReady};
 pub(crate) struct Snapshot {
     pub(crate) pod: Arc<CachedPod>,
     /// The condition `Ready` of the Pod's node; `None` if the node is unknown.
-    pub(crate) node: Option<NodeReady>,
+    pub(crate) node_ready: Option<NodeReady>,
 }

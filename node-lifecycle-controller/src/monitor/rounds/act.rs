@@ -3,12 +3,12 @@
 mod health;
 mod tainting;
 
-use common::io::{Failed, Requeue};
+use common::io::{Requeue, SyncError};
 
 use super::plan::Plan;
 use crate::monitor::notes::Io;
 
-pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     match plan {
         Plan::Health(plan) => health::act(plan, io).await,
         Plan::Tainting(plan) => tainting::act(plan, io).await,

@@ -1,27 +1,29 @@
 //! Builds the snapshot of a round from the memory of the node monitor.
 
 use super::{
-    Round, Rounds,
+    RoundKind, RoundsController,
     snapshot::{Snapshot, TaintingSnapshot},
 };
-use crate::monitor::memory::Monitor;
+use crate::monitor::memory::NodeMonitor;
 
-impl Rounds {
-    pub(super) fn observe(&self, round: Round) -> Snapshot {
-        let Monitor { context, fleet, heartbeats, .. } = &*self.monitor;
-        let (now, trouble) = (context.clock.instant(), heartbeats.trouble());
+impl RoundsController {
+    pub(super) fn observe(&self, round: RoundKind) -> Snapshot {
+        let NodeMonitor { context, node_records: fleet, heartbeats, .. } = &*self.monitor;
+        let (now, trouble) = (context.clock.monotonic_now(), heartbeats.live_view_problem());
         let fleet = fleet.lock();
         match round {
-            Round::Health => Snapshot::Health(Box::new(fleet.pass(now, trouble, heartbeats.period))),
-            Round::Tainting => Snapshot::Tainting(TaintingSnapshot {
+            RoundKind::Health => {
+                Snapshot::Health(Box::new(fleet.pass_snapshot(now, trouble, heartbeats.monitor_period)))
+            }
+            RoundKind::Tainting => Snapshot::Tainting(TaintingSnapshot {
                 now,
-                sees: trouble.is_none() && fleet.sight.is_fresh(now),
-                zones: fleet.waiting_zones(now),
-                nodes: fleet.len(),
-                tainted: fleet.tainted(),
-                brake: self.brake,
-                is_alarmed: *self.is_alarmed.lock(),
-                period: heartbeats.period,
+                has_live_view: trouble.is_none() && fleet.live_view.has_fresh_evidence(now),
+                waiting_zones: fleet.waiting_zones(now),
+                total_nodes: fleet.len(),
+                tainted_count: fleet.tainted_count(),
+                share_limits: self.share_limits,
+                is_alarm_active: *self.is_alarm_active.lock(),
+                pass_period: heartbeats.monitor_period,
             }),
         }
     }

@@ -15,7 +15,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    fn inner(&self) -> &dyn Explain {
+    fn as_explain(&self) -> &dyn Explain {
         match self {
             Self::Health(plan) => &**plan,
             Self::Tainting(plan) => plan,
@@ -25,18 +25,18 @@ impl Plan {
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        self.inner().situation()
+        self.as_explain().situation()
     }
 
-    fn waiting(&self) -> Vec<String> {
-        self.inner().waiting()
+    fn wait_reasons(&self) -> Vec<String> {
+        self.as_explain().wait_reasons()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.inner().requeue_after()
+        self.as_explain().requeue_after()
     }
 
     fn is_notable(&self) -> bool {
-        self.inner().is_notable()
+        self.as_explain().is_notable()
     }
 }

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{clock::Instant, intern::Text, meta::Uid};
 
 use crate::{
-    disruption::{ZoneLimits, ZoneStanding},
-    objects::{Name, Node},
-    rate::Limiter,
-    sight::Sight,
-    silence::Grace,
+    disruption::{ZoneSettings, ZoneStatus},
+    objects::{Node, NodeName},
+    rate::TaintRateLimiter,
+    sight::LiveView,
+    silence::GracePeriods,
 };
 
 /// Everything that one round reads, by the kind of round.
@@ -22,35 +22,35 @@ pub(crate) enum Snapshot {
 
 /// A node that a pass examines.
 #[derive(Clone, Debug)]
-pub(crate) struct Examined {
+pub(crate) struct ExaminedNode {
     /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
     /// Start of the grace period: the time of the last heartbeat, or a later restart of the grace period.
-    pub(crate) heard: Instant,
+    pub(crate) grace_start: Instant,
     /// Earliest time of the next write of the node's conditions; `None` if the server did not deny the last write.
-    pub(crate) denied_until: Option<Instant>,
+    pub(crate) write_denied_until: Option<Instant>,
     /// Whether the node already waits for a taint.
-    pub(crate) waits: bool,
+    pub(crate) is_waiting: bool,
     /// Whether the condition `Ready` decides how the node counts for its zone; false for an excluded node and after a failed
     /// write.
-    pub(crate) counts: bool,
+    pub(crate) is_counted_by_condition: bool,
 }
 
 /// Nodes that a pass records as Events, with their UIDs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reports {
-    pub(crate) arrived: BTreeMap<Name, Uid>,
-    pub(crate) departed: Vec<(Name, Uid)>,
+pub(crate) struct NodesToReport {
+    pub(crate) added_nodes: BTreeMap<NodeName, Uid>,
+    pub(crate) removed_nodes: Vec<(NodeName, Uid)>,
     /// Nodes whose conditions became `Unknown` by a write of this process whose answer was lost.
-    pub(crate) lapsed: Vec<(Name, Uid)>,
+    pub(crate) nodes_set_unknown: Vec<(NodeName, Uid)>,
 }
 
-impl Reports {
+impl NodesToReport {
     /// Removes the nodes of `reported`. Nodes that were added or removed after the snapshot of that pass stay.
-    pub(crate) fn remove(&mut self, reported: &Self) {
-        self.arrived.retain(|name, uid| reported.arrived.get(name) != Some(uid));
-        self.departed.drain(..reported.departed.len().min(self.departed.len()));
-        self.lapsed.drain(..reported.lapsed.len().min(self.lapsed.len()));
+    pub(crate) fn remove_reported(&mut self, reported: &Self) {
+        self.added_nodes.retain(|name, uid| reported.added_nodes.get(name) != Some(uid));
+        self.removed_nodes.drain(..reported.removed_nodes.len().min(self.removed_nodes.len()));
+        self.nodes_set_unknown.drain(..reported.nodes_set_unknown.len().min(self.nodes_set_unknown.len()));
     }
 }
 
@@ -59,69 +59,69 @@ impl Reports {
 pub(crate) struct HealthSnapshot {
     pub(crate) now: Instant,
     /// Evidence that this process has a live view of nodes.
-    pub(crate) sight: Sight,
+    pub(crate) live_view: LiveView,
     /// Error of a watch; `None` if all watches work.
-    pub(crate) trouble: Option<String>,
+    pub(crate) watch_error: Option<String>,
     /// Earliest start of all grace periods; `None` until the first total disruption has ended.
-    pub(crate) grace_from: Option<Instant>,
+    pub(crate) grace_restart: Option<Instant>,
     /// Grace periods of nodes with and without a condition `Ready`.
-    pub(crate) grace: Grace,
+    pub(crate) grace_periods: GracePeriods,
     /// Nodes that changed or whose deadline has passed.
-    pub(crate) examined: Vec<Examined>,
+    pub(crate) examined_nodes: Vec<ExaminedNode>,
     /// States and node counts of all zones, by key.
-    pub(crate) zones: BTreeMap<Text, ZoneStanding>,
+    pub(crate) zones: BTreeMap<Text, ZoneStatus>,
     /// Whether the last pass found every zone fully disrupted.
-    pub(crate) was_total: bool,
+    pub(crate) was_total_disruption: bool,
     /// Thresholds and rates of zones, set by flags.
-    pub(crate) limits: ZoneLimits,
+    pub(crate) zone_limits: ZoneSettings,
     /// Nodes to record as Events: added, removed, or set to `Unknown` by a write whose answer was lost.
-    pub(crate) reports: Reports,
+    pub(crate) nodes_to_report: NodesToReport,
     /// Pause between two passes.
-    pub(crate) period: Duration,
+    pub(crate) pass_period: Duration,
 }
 
 /// A zone in which nodes wait for a `NoExecute` taint.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingZone {
     /// Key of the zone, made of the region and zone labels of its nodes.
-    pub(crate) zone: Text,
+    pub(crate) zone_key: Text,
     /// The node that has waited longest.
     pub(crate) node: Arc<Node>,
     /// True if `node` no longer needs its taint, for example because of a new heartbeat.
-    pub(crate) is_over: bool,
+    pub(crate) is_taint_unnecessary: bool,
     /// Number of waiting nodes in the zone, including `node`.
-    pub(crate) count: usize,
+    pub(crate) waiting_count: usize,
     /// Rate limiter for the `NoExecute` taints of this zone.
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: TaintRateLimiter,
 }
 
 /// Limits for the share of tainted nodes, as fractions of all nodes between 0 and 1, set by flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct BrakeLimits {
+pub(crate) struct TaintShareLimits {
     /// Share of tainted nodes above which an alarm is raised; 0 or less means never.
-    pub(crate) alarm: f32,
+    pub(crate) alarm_share: f32,
     /// Upper limit for the share of tainted nodes; 0 or less means no limit.
-    pub(crate) cap: f32,
+    pub(crate) max_share: f32,
 }
 
 /// Number of tainted nodes as a fraction of all nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct TaintedShare {
     /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
-    pub(crate) count: usize,
+    pub(crate) tainted_count: usize,
     /// Number of nodes in the cluster.
-    pub(crate) nodes: usize,
+    pub(crate) total_nodes: usize,
 }
 
-impl Share {
+impl TaintedShare {
     /// Returns the fraction, between 0 and 1; 0 without nodes.
-    pub(crate) fn value(self) -> f64 {
-        self.count as f64 / self.nodes.max(1) as f64
+    pub(crate) fn fraction(self) -> f64 {
+        self.tainted_count as f64 / self.total_nodes.max(1) as f64
     }
 
     /// Whether the share is above `alarm`; false if `alarm` is 0 or less.
-    pub(crate) fn is_alarming(self, alarm: f32) -> bool {
-        alarm > 0.0 && self.value() as f32 > alarm
+    pub(crate) fn is_above_alarm_share(self, alarm: f32) -> bool {
+        alarm > 0.0 && self.fraction() as f32 > alarm
     }
 }
 
@@ -130,17 +130,17 @@ impl Share {
 pub(crate) struct TaintingSnapshot {
     pub(crate) now: Instant,
     /// Whether this process has a live view of nodes.
-    pub(crate) sees: bool,
+    pub(crate) has_live_view: bool,
     /// Zones in which nodes wait for a `NoExecute` taint.
-    pub(crate) zones: Vec<WaitingZone>,
+    pub(crate) waiting_zones: Vec<WaitingZone>,
     /// Number of nodes in the cluster.
-    pub(crate) nodes: usize,
+    pub(crate) total_nodes: usize,
     /// Number of nodes with a `NoExecute` taint of this program.
-    pub(crate) tainted: usize,
+    pub(crate) tainted_count: usize,
     /// Alarm and upper limit for the share of tainted nodes.
-    pub(crate) brake: BrakeLimits,
+    pub(crate) share_limits: TaintShareLimits,
     /// True from an alarm until the share of tainted nodes no longer exceeds `--node-taint-alarm-share`.
-    pub(crate) is_alarmed: bool,
+    pub(crate) is_alarm_active: bool,
     /// Pause after which a round without a live view is repeated.
-    pub(crate) period: Duration,
+    pub(crate) pass_period: Duration,
 }

@@ -1,18 +1,25 @@
 //! The request that updates the `NoSchedule` taints and labels of one node.
 
-use common::io::{Failed, Requeue};
+use common::io::{Requeue, SyncError};
 
 use super::{plan::Plan, snapshot::Snapshot};
-use crate::monitor::{change::Change, nodes::change_node, notes::Io};
+use crate::monitor::{change::NodeChange, nodes::change_node, notes::Io};
 
-pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
+pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let node = &snapshot.node;
-    if plan.is_needed() {
-        let changed = io.unless_ending(change_node(node, Change::Upkeep, plan.changes().join("; "), io)).await;
+    if plan.has_changes() {
+        let changed = io
+            .unless_shutting_down(change_node(
+                node,
+                NodeChange::SyncTaintsAndLabels,
+                plan.change_lines().join("; "),
+                io,
+            ))
+            .await;
         if let Some(Err(error)) = changed {
             let what = format!("update taints and labels of Node {}", node.metadata.name);
-            return Err(Failed::request(&what, &error.into()));
+            return Err(SyncError::from_refusal(&what, &error.into()));
         }
     }
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }

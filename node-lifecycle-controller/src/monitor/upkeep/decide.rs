@@ -7,38 +7,45 @@ use common::{duration, intern::Text};
 
 use super::{
     plan::Plan,
-    snapshot::{Snapshot, Standing},
+    snapshot::{NodeFacts, Snapshot},
 };
 use crate::{objects::Node, taints};
 
 /// Names of labels, each with the older name to which the value is copied.
-const COPIES: [(&str, &str); 2] =
+const COPIED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 /// Returns the copies of labels that are missing or wrong, with the right values. Upstream: `reconcileNodeLabels`.
-pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
+pub(crate) fn missing_label_copies(node: &Node) -> Vec<(&'static str, Text)> {
     let labels = &node.metadata.labels;
     let copy = |(source, copy): (&str, &'static str)| {
         let value = labels.get(source)?;
         (labels.get(copy) != Some(value)).then(|| (copy, Text::new(value)))
     };
-    COPIES.into_iter().filter_map(copy).collect()
+    COPIED_LABELS.into_iter().filter_map(copy).collect()
 }
 
 /// Whether `NoSchedule` taints or copied labels of the node need a change.
-pub(crate) fn is_needed(node: &Node) -> bool {
-    !taints::by_condition(node).is_empty() || !labels(node).is_empty()
+pub(crate) fn is_upkeep_needed(node: &Node) -> bool {
+    !taints::no_schedule_change(node).is_empty() || !missing_label_copies(node).is_empty()
 }
 
 /// Decides which `NoSchedule` taints and copied labels of a node change, and describes the node for explanations.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { node, standing } = snapshot;
-    let Standing { heard_ago, silent_in, waiting, zone, blind_for, failure } = standing;
+    let Snapshot { node, facts: standing } = snapshot;
+    let NodeFacts {
+        last_heartbeat_ago: heard_ago,
+        time_until_silent: silent_in,
+        waited_for_taint: waiting,
+        zone_state: zone,
+        blind_for,
+        last_failure: failure,
+    } = standing;
     let seconds = |time: Duration| duration::format(Duration::from_secs(time.as_secs()));
     let silent_in = silent_in.map_or_else(String::new, |time| format!(", silent in {}", seconds(time)));
     let situation = format!(
         "Ready is {}, last heartbeat {} ago, its zone is in state {}{silent_in}",
-        node.ready().as_str(),
+        node.ready_status().as_str(),
         seconds(*heard_ago),
         zone.as_str()
     );
@@ -53,9 +60,14 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         lines.push(format!("nodes are not judged: blind for {}", seconds(*blind_for)));
     }
     if let Some(failure) = failure {
-        lines.push(format!("the last change failed at {}: {}", failure.at, failure.error));
+        lines.push(format!("the last change failed at {}: {}", failure.failed_at, failure.error));
     }
-    Plan { taints: taints::by_condition(node), labels: labels(node), situation, waiting: lines }
+    Plan {
+        taint_change: taints::no_schedule_change(node),
+        labels_to_set: missing_label_copies(node),
+        situation,
+        waiting_lines: lines,
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +78,7 @@ mod tests {
     use crate::world::node;
 
     fn copies(node_labels: Value) -> Vec<String> {
-        labels(&node("n", json!({"metadata": {"labels": node_labels}})))
+        missing_label_copies(&node("n", json!({"metadata": {"labels": node_labels}})))
             .into_iter()
             .map(|(key, value)| format!("{key}={value}"))
             .collect()

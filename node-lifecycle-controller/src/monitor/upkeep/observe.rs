@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use common::controller::Observed;
+use common::controller::Observation;
 
 use super::snapshot::Snapshot;
-use crate::monitor::memory::Monitor;
+use crate::monitor::memory::NodeMonitor;
 
-pub(super) fn observe(monitor: &Monitor, node: &str) -> Observed<Snapshot> {
-    let blind_for = monitor.blindness.duration();
-    let fleet = monitor.fleet.lock();
-    let standing = fleet.standing(node, monitor.context.clock.instant(), blind_for);
-    let snapshot = |(node, standing)| Snapshot { node: Arc::clone(node), standing };
-    fleet.node(node).zip(standing).map(snapshot).map_or(Observed::Gone, Observed::Ready)
+pub(super) fn observe(monitor: &NodeMonitor, node: &str) -> Observation<Snapshot> {
+    let blind_for = monitor.blindness.blind_duration();
+    let fleet = monitor.node_records.lock();
+    let standing = fleet.node_facts(node, monitor.context.clock.monotonic_now(), blind_for);
+    let snapshot = |(node, standing)| Snapshot { node: Arc::clone(node), facts: standing };
+    fleet.node(node).zip(standing).map(snapshot).map_or(Observation::Gone, Observation::Ready)
 }

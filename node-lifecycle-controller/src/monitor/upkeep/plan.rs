@@ -8,25 +8,25 @@ use crate::taints::TaintChange;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Changes of `NoSchedule` taints.
-    pub(crate) taints: TaintChange,
+    pub(crate) taint_change: TaintChange,
     /// Labels to set, with their values.
-    pub(crate) labels: Vec<(&'static str, Text)>,
+    pub(crate) labels_to_set: Vec<(&'static str, Text)>,
     /// Text for `/debug/explain`: the condition `Ready`, the last heartbeat, and the state of the zone.
     pub(crate) situation: String,
     /// Lines for `/debug/explain`: a wait for a taint, a process without a live view, the last failed change.
-    pub(crate) waiting: Vec<String>,
+    pub(crate) waiting_lines: Vec<String>,
 }
 
 impl Plan {
     /// Whether taints or labels need a change.
-    pub(crate) fn is_needed(&self) -> bool {
-        !self.taints.is_empty() || !self.labels.is_empty()
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.taint_change.is_empty() || !self.labels_to_set.is_empty()
     }
 
     /// Returns one line for each change.
-    pub(crate) fn changes(&self) -> Vec<String> {
-        let labels = self.labels.iter().map(|(key, value)| format!("set label {key} to {value}"));
-        self.taints.lines().chain(labels).collect()
+    pub(crate) fn change_lines(&self) -> Vec<String> {
+        let labels = self.labels_to_set.iter().map(|(key, value)| format!("set label {key} to {value}"));
+        self.taint_change.description_lines().chain(labels).collect()
     }
 }
 
@@ -35,7 +35,7 @@ impl Explain for Plan {
         self.situation.clone()
     }
 
-    fn waiting(&self) -> Vec<String> {
-        self.waiting.clone()
+    fn wait_reasons(&self) -> Vec<String> {
+        self.waiting_lines.clone()
     }
 }

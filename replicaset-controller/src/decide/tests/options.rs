@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-fn failing(pods: usize, seconds: u64) -> Failing {
-    Failing { pods, left: Duration::from_secs(seconds) }
+fn failing(pods: usize, seconds: u64) -> FailedPodBackoff {
+    FailedPodBackoff { failed_pods: pods, remaining_delay: Duration::from_secs(seconds) }
 }
 
 /// REPLICASET-67.
@@ -18,11 +18,11 @@ fn a_set_whose_pods_fail_delays_creations() {
         (3, 3, "nothing", "nothing"),
         (3, 1, "delete 2 of 2", "delete 2 of 2"),
     ] {
-        let mut world = world(wanted, pods(active));
+        let mut world = set_with_pods(wanted, ready_pods(active));
         assert_eq!(deed(&world), at_once, "{active} of {wanted}");
-        world.failing = Some(failing(4, 8));
+        world.failed_pod_backoff = Some(failing(4, 8));
         assert_eq!(deed(&world), then, "{active} of {wanted}");
-        assert_eq!(deed(&world.clone().blocked()), "not allowed");
+        assert_eq!(deed(&world.clone().with_unobserved_write()), "not allowed");
         assert_eq!(deed(&world.deleting()), "not allowed");
     }
 }
@@ -33,8 +33,8 @@ fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
     let stored = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
         "terminatingReplicas": 0, "observedGeneration": 1,
         "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}]});
-    let mut world = world(3, pods(2)).stored(stored);
-    world.failing = Some(Failing { pods: 4, left: Duration::from_millis(7001) });
+    let mut world = set_with_pods(3, ready_pods(2)).with_stored_status(stored);
+    world.failed_pod_backoff = Some(FailedPodBackoff { failed_pods: 4, remaining_delay: Duration::from_millis(7001) });
     let told = explained(&world);
     assert!(told.actions.is_empty());
     assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
@@ -44,12 +44,12 @@ fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
 /// each node.
 fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> Vec<String> {
     let found = nodes.chars().enumerate().map(|(at, node)| {
-        let pod = pod(&format!("{node}{at}")).node(&node.to_string());
-        pod.created(30).ready(30)
+        let pod = pod_builder(&format!("{node}{at}")).node(&node.to_string());
+        pod.created_seconds_ago(30).ready_for_seconds(30)
     });
-    let mut world = world(left, found);
-    world.limits.reranks = reranks;
-    world.colocated = counts.iter().map(|(node, count)| (Text::new(node), *count)).collect();
+    let mut world = set_with_pods(left, found);
+    world.decision_settings.reranks_chosen_pods = reranks;
+    world.colocated_pods_by_node = counts.iter().map(|(node, count)| (Text::new(node), *count)).collect();
     whys(&world)
         .iter()
         .map(|why| why.replace(" Pods of the same owner", "").replace("it is ranked first by ", ""))
@@ -78,17 +78,17 @@ fn the_fullest_node_is_emptied_or_nodes_are_balanced() {
 fn earlier_rules_rank_before_the_nodes_in_both_orders() {
     let found = || {
         [
-            pod("a").node("A").ready(30).created(30),
-            pod("b").node("A").ready(30).created(30),
-            pod("c").node("B").unready(),
-            pod("d").node("B").cost("-1"),
-            pod("e").node("B").ready(30).created(30),
+            pod_builder("a").node("A").ready_for_seconds(30).created_seconds_ago(30),
+            pod_builder("b").node("A").ready_for_seconds(30).created_seconds_ago(30),
+            pod_builder("c").node("B").unready(),
+            pod_builder("d").node("B").cost("-1"),
+            pod_builder("e").node("B").ready_for_seconds(30).created_seconds_ago(30),
         ]
     };
     for (reranks, then) in [(false, "e"), (true, "a")] {
-        let mut world = world(2, found());
-        world.limits.reranks = reranks;
-        world.colocated = BTreeMap::from([("A".into(), 2), ("B".into(), 3)]);
+        let mut world = set_with_pods(2, found());
+        world.decision_settings.reranks_chosen_pods = reranks;
+        world.colocated_pods_by_node = BTreeMap::from([("A".into(), 2), ("B".into(), 3)]);
         assert_eq!(victims(&world), ["c", "d", then]);
     }
 }
@@ -100,16 +100,16 @@ proptest! {
     /// REPLICASET-69.
     #[test]
     fn each_chosen_pod_is_on_the_fullest_node(mut world in any_world()) {
-        world.limits.reranks = true;
+        world.decision_settings.reranks_chosen_pods = true;
         let snapshot = world.snapshot();
-        let Manage::Delete { victims, .. } = decide(&snapshot).manage else { return Ok(()) };
+        let PodChanges::Delete { victims, .. } = decide(&snapshot).pod_changes else { return Ok(()) };
         let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
         if victims.len() == claimed.len() {
             return Ok(());
         }
-        let cost = |pod: &PodRef| if snapshot.limits.deletion_cost { pod.deletion_cost() } else { 0 };
+        let cost = |pod: &PodRef| if snapshot.decision_settings.uses_deletion_cost { pod.deletion_cost() } else { 0 };
         let class = |pod: &PodRef| (class(pod), cost(pod));
-        let (mut counts, mut gone) = (snapshot.colocated.clone(), BTreeSet::new());
+        let (mut counts, mut gone) = (snapshot.colocated_pods_by_node.clone(), BTreeSet::new());
         for victim in &victims {
             let count = |pod: &PodRef| counts.get(&pod.node).copied().unwrap_or(0);
             gone.insert(victim.pod.meta().name.clone());

@@ -54,13 +54,13 @@ fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     let snapshot = claims().snapshot();
     let set = &snapshot.set;
     assert_eq!(
-        claim(set, &set.claims[0], "data-web-0").unwrap(),
+        claim(set, &set.claim_templates[0], "data-web-0").unwrap(),
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "data-web-0", "namespace": "shop", "labels": {"app": "web", "tier": "x"},
                 "annotations": {"a": "1"}},
             "spec": {"fromTheFuture": [1, 2.50]}})
     );
-    assert_eq!(claim(set, &set.claims[1], "log-web-0").unwrap()["metadata"]["labels"], json!({"app": "web"}));
+    assert_eq!(claim(set, &set.claim_templates[1], "log-web-0").unwrap()["metadata"]["labels"], json!({"app": "web"}));
 }
 
 /// STATEFULSET-32, STATEFULSET-33.

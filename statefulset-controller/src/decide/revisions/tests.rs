@@ -1,17 +1,17 @@
 use serde_json::json;
 
 use crate::{
-    decide::{history, revisions::created},
-    plan::revisions::{Source, Step},
-    world::{World, empty, pod, template, world},
+    decide::{history, revisions::with_created_revision},
+    plan::revisions::{RevisionWrite, TemplateSource},
+    world::{World, empty_set, pod, template, world},
 };
 
 fn chosen(world: &World) -> (String, String, String) {
     let revisions = world.plan().revisions;
-    let step = match revisions.step {
-        Step::Nothing => "nothing".to_owned(),
-        Step::Renumber { revision, number } => format!("{} is {number}", revision.meta.name),
-        Step::Create { number } => format!("new {number}"),
+    let step = match revisions.revision_write {
+        RevisionWrite::Nothing => "nothing".to_owned(),
+        RevisionWrite::Renumber { revision, number } => format!("{} is {number}", revision.meta.name),
+        RevisionWrite::Create { number } => format!("new {number}"),
     };
     (step, revisions.current.name.to_string(), revisions.update.name.to_string())
 }
@@ -23,7 +23,7 @@ fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
 /// STATEFULSET-34.
 #[test]
 fn a_new_template_gets_the_next_number() {
-    let first = empty(1);
+    let first = empty_set(1);
     let name = format!("web-{}", first.hash(0));
     assert_eq!(chosen(&first), words("new 1", &name, &name));
     let second = world(1).template("b");
@@ -61,15 +61,15 @@ fn new_defaults_of_a_server_are_no_new_template() {
     defaulted["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
     defaulted["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
     let old = template("a");
-    let world = empty(1).revision_of("old", 1, &old).spec("template", defaulted.clone());
+    let world = empty_set(1).revision_of("old", 1, &old).spec("template", defaulted.clone());
     assert_eq!(chosen(&world), words("nothing", "web-old", "web-old"));
     let mut exact = world.clone();
-    exact.limits.semantic_comparison = false;
+    exact.limits.compares_semantically = false;
     assert_eq!(chosen(&exact).0, "new 2");
     // Only the newest revision is compared with API defaults applied.
     assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
     // In the opposite direction, defaults were removed from the template: this makes a new revision.
-    let world = empty(1).revision_of("new", 1, &defaulted).spec("template", old);
+    let world = empty_set(1).revision_of("new", 1, &defaulted).spec("template", old);
     assert_eq!(chosen(&world).0, "new 2");
 }
 
@@ -78,7 +78,7 @@ fn new_defaults_of_a_server_are_no_new_template() {
 fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
     let mut old = template("a");
     old["metadata"]["creationTimestamp"] = json!(null);
-    assert_eq!(chosen(&empty(1).revision_of("old", 1, &old)).0, "nothing");
+    assert_eq!(chosen(&empty_set(1).revision_of("old", 1, &old)).0, "nothing");
 }
 
 /// STATEFULSET-38, STATEFULSET-84.
@@ -88,7 +88,7 @@ fn unused_revisions_are_kept_up_to_the_limit() {
         let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
         let world = world.spec("revisionHistoryLimit", json!(limit));
         let (plan, snapshot) = (world.plan(), world.snapshot());
-        let forgotten = history::forget(&snapshot.set, &plan.revisions, &snapshot.pods.keep);
+        let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.keep);
         forgotten.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
     };
     let (old, at_rest) = (["b", "c", "d", "e"], || world(1));
@@ -96,7 +96,7 @@ fn unused_revisions_are_kept_up_to_the_limit() {
     assert_eq!(history(0, &old, at_rest()).len(), 4);
     assert_eq!(history(4, &old, at_rest()).len(), 0);
     assert_eq!(history(-1, &old, at_rest()).len(), 0);
-    assert_eq!(history(0, &old, world(2).pod(pod(1).of("c"))), ["web-b", "web-d", "web-e"], "a Pod uses it");
+    assert_eq!(history(0, &old, world(2).pod(pod(1).of_revision("c"))), ["web-b", "web-d", "web-e"], "a Pod uses it");
     let mut stated = at_rest();
     stated.set["status"]["updateRevision"] = json!("web-e");
     assert_eq!(history(0, &old, stated), ["web-b", "web-c", "web-d"], "the status names it");
@@ -107,26 +107,26 @@ fn unused_revisions_are_kept_up_to_the_limit() {
 fn chosen_revisions_are_never_deleted() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
     let (plan, snapshot) = (world.plan(), world.snapshot());
-    assert!(history::forget(&snapshot.set, &plan.revisions, &[]).is_empty());
+    assert!(history::revisions_to_delete(&snapshot.set, &plan.revisions, &[]).is_empty());
 }
 
 /// STATEFULSET-36.
 #[test]
 fn a_current_revision_with_the_planned_name_stays_current() {
     // The name that template `b` gets is taken by the current revision, which holds template `a`.
-    let taken = empty(1).template("b").hash(0);
-    let world = empty(1).template("b").revision_of(&taken, 1, &template("a"));
+    let taken = empty_set(1).template("b").hash(0);
+    let world = empty_set(1).template("b").revision_of(&taken, 1, &template("a"));
     let name = format!("web-{taken}");
     let world = world.status(json!({"currentRevision": name, "updateRevision": name}));
     assert_eq!(chosen(&world), words("new 2", &name, &name));
     let (plan, snapshot) = (world.plan(), world.snapshot());
-    let after = created(&plan.revisions, &snapshot.template, "web-next", 1);
+    let after = with_created_revision(&plan.revisions, &snapshot.template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
-    let Source::Stored(stored) = after.current.source else { panic!("the set has another template") };
+    let TemplateSource::Stored(stored) = after.current.source else { panic!("the set has another template") };
     assert_eq!(*stored.meta.name, *name);
     // Without a stored current revision, the new revision is the current and the update revision.
-    let first = empty(1);
-    let after = created(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
+    let first = empty_set(1);
+    let after = with_created_revision(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
 }
 
@@ -135,10 +135,10 @@ fn a_current_revision_with_the_planned_name_stays_current() {
 fn no_revision_of_a_terminating_set_is_written() {
     // The garbage collector has removed the owner references of the revisions, so no revision is found.
     let recorded = json!({"currentRevision": "web-a", "updateRevision": "web-b"});
-    let orphaned = empty(1).template("b").status(recorded).deleting();
+    let orphaned = empty_set(1).template("b").status(recorded).deleting();
     assert_eq!(chosen(&orphaned), words("nothing", "web-a", "web-b"));
     assert_eq!(chosen(&world(1).revision("b", 2).deleting()).0, "nothing", "none is renumbered");
-    assert_eq!(chosen(&empty(1).deleting()).0, "nothing");
+    assert_eq!(chosen(&empty_set(1).deleting()).0, "nothing");
 }
 
 #[test]

@@ -21,10 +21,10 @@ fn read(value: &Value) -> Result<StatefulSet, String> {
 #[test]
 fn a_set_is_decoded_with_defaults() {
     let set = read(&web()).unwrap();
-    assert_eq!((set.replicas, set.start, set.history, set.partition()), (3, 0, 10, 1));
-    assert_eq!((set.management, set.retention.when_scaled), (Management::Parallel, Keep::Delete));
-    assert_eq!(set.claim_name(&set.claims[0], 7), "data-web-7");
-    assert!(set.claims[0].raw.text().contains("fromTheFuture"));
+    assert_eq!((set.replicas, set.start, set.revision_history_limit, set.partition()), (3, 0, 10, 1));
+    assert_eq!((set.management, set.retention.when_scaled), (PodManagementPolicy::Parallel, ClaimRetention::Delete));
+    assert_eq!(set.claim_name(&set.claim_templates[0], 7), "data-web-7");
+    assert!(set.claim_templates[0].raw.text().contains("fromTheFuture"));
     assert_eq!((set.status.replicas, set.status.collision_count), (2, None));
     assert_eq!(set.metadata.annotations.get("a"), Some("b"));
 }
@@ -35,9 +35,9 @@ fn a_range_ends_at_the_greatest_ordinal() {
     let mut object = web();
     object["spec"]["ordinals"] = json!({"start": 2_147_483_646});
     let set = read(&object).unwrap();
-    assert!(set.wants(i32::MAX) && !set.wants(2_147_483_645));
+    assert!(set.contains_ordinal(i32::MAX) && !set.contains_ordinal(2_147_483_645));
     object["spec"]["replicas"] = json!(0);
-    assert!(!read(&object).unwrap().wants(2_147_483_646));
+    assert!(!read(&object).unwrap().contains_ordinal(2_147_483_646));
 }
 
 /// STATEFULSET-25.
@@ -67,8 +67,8 @@ fn unknown_values_count_as_the_values_that_delete_less() {
     object["spec"]["podManagementPolicy"] = json!("Whenever");
     object["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Shred"});
     let set = read(&object).unwrap();
-    assert!(set.is_monotonic());
-    assert_eq!(set.retention, Retention::default());
+    assert!(set.is_ordered_ready());
+    assert_eq!(set.retention, ClaimRetentionPolicy::default());
 }
 
 /// STATEFULSET-90.
@@ -104,8 +104,8 @@ fn omitted_zeros_of_a_status_are_written_as_null() {
 #[test]
 fn a_collision_count_alone_causes_no_write() {
     let stored = Status { replicas: 1, observed_generation: 2, ..Status::default() };
-    assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
-    assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));
-    assert!(Status { observed_generation: 3, ..stored.clone() }.differs(&stored));
-    assert!(Status { current_replicas: 1, ..stored.clone() }.differs(&stored));
+    assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs_from(&stored));
+    assert!(!Status { observed_generation: 1, ..stored.clone() }.differs_from(&stored));
+    assert!(Status { observed_generation: 3, ..stored.clone() }.differs_from(&stored));
+    assert!(Status { current_replicas: 1, ..stored.clone() }.differs_from(&stored));
 }

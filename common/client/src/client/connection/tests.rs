@@ -89,11 +89,11 @@ fn config(server: &Server) -> Config {
 
 fn api(config: &Config) -> Api {
     let clock = crate::clock::Clock::system();
-    let (keeper, gate) = crate::gate::gate(clock.clone());
-    keeper.open();
+    let (keeper, gate) = crate::gate::closed_gate(clock.clone());
+    keeper.open_without_deadline();
     // The keeper is leaked, so that the gate stays open for the whole test.
     std::mem::forget(keeper);
-    Api::new(crate::client::connect(config).unwrap(), clock, gate, "agent")
+    Api::new(crate::client::build_client(config).unwrap(), clock, gate, "agent")
 }
 
 async fn ask(api: &Api, path: &str) -> Result<String, ApiError> {
@@ -221,8 +221,8 @@ async fn an_urgent_request_that_is_given_up_discards_its_connection() {
     let mut config = config(&server);
     config.cluster_url = proxy.url();
     let never = Duration::from_hours(1);
-    let patience = Patience { ping_after: never, ping_timeout: never, leaves: true };
-    let wire = Arc::new(Wire::new(&config, patience).unwrap());
+    let patience = PingLimits { ping_after: never, ping_timeout: never, leaves: true };
+    let wire = Arc::new(ServerConnections::new(&config, patience).unwrap());
     let request = || {
         Request::get(format!("{}p", config.cluster_url))
             .header("user-agent", "a")
@@ -245,7 +245,7 @@ async fn an_urgent_request_that_is_given_up_discards_its_connection() {
 fn the_ping_timeout_of_urgent_requests_is_at_least_their_own_timeout() {
     for seconds in [1, 5, 30] {
         let request = Duration::from_secs(seconds);
-        assert!(Patience::urgent(request).ping_timeout >= request);
+        assert!(PingLimits::leader_election_limits(request).ping_timeout >= request);
     }
 }
 
@@ -257,8 +257,8 @@ async fn pings_notice_a_dead_connection() {
     let mut config = config(&server);
     config.cluster_url = proxy.url();
     let brief = Duration::from_millis(200);
-    let patience = Patience { ping_after: brief, ping_timeout: brief, leaves: false };
-    let wire = Arc::new(Wire::new(&config, patience).unwrap());
+    let patience = PingLimits { ping_after: brief, ping_timeout: brief, leaves: false };
+    let wire = Arc::new(ServerConnections::new(&config, patience).unwrap());
     let request = || {
         Request::get(format!("{}p", config.cluster_url))
             .header("user-agent", "a")
@@ -285,7 +285,7 @@ async fn pings_notice_a_dead_connection() {
 #[tokio::test]
 async fn unread_watches_do_not_delay_requests() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
-    let wire = Arc::new(Wire::new(&config(&server), Patience::usual()).unwrap());
+    let wire = Arc::new(ServerConnections::new(&config(&server), PingLimits::default_limits()).unwrap());
     let request = |query: &str| {
         Request::get(format!("https://{}/p{query}", server.address))
             .header("user-agent", "a")
@@ -304,7 +304,7 @@ async fn unread_watches_do_not_delay_requests() {
 fn an_unusable_proxy_is_named_without_its_credentials() {
     let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());
     config.proxy_url = Some("socks5://me:secret@proxy.example:1080/?key=secret".parse().unwrap());
-    let error = super::dial(&config).err().unwrap().to_string();
+    let error = super::build_dialer(&config).err().unwrap().to_string();
     assert!(error.contains("socks5") && error.contains("proxy.example"), "{error}");
     assert!(!error.contains("secret"), "{error}");
 }

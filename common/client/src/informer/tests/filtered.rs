@@ -16,7 +16,7 @@ impl Object for Item {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
-    fn keep(&self) -> bool {
+    fn is_cached(&self) -> bool {
         self.metadata.labels.get("foreign").is_none()
     }
 }
@@ -55,26 +55,26 @@ impl Filter {
     async fn new() -> (Self, Feed) {
         let (script, clock) = (Script::default(), Clock::simulated(Timestamp::UNIX_EPOCH, 3));
         let feed = script.stream();
-        let (keeper, gate) = gate(clock.clone());
-        keeper.open();
+        let (keeper, gate) = closed_gate(clock.clone());
+        keeper.open_without_deadline();
         let api = Api::new(script.client(), clock.clone(), gate, "test");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&seen);
         let handler: Handler<Item> = Box::new(move |event, _| {
             let sign = match event {
-                Event::Added(_) => '+',
-                Event::Updated { .. } => '~',
-                Event::Deleted(_) => '-',
-                Event::Unreadable(_) => '?',
+                CacheEvent::Added(_) => '+',
+                CacheEvent::Updated { .. } => '~',
+                CacheEvent::Deleted(_) => '-',
+                CacheEvent::Unreadable(_) => '?',
             };
             let Meta { name, resource_version, .. } = event.meta();
             log.lock().push(format!("{sign}{name} {resource_version}"));
         });
-        let cached = Cached::new(Arc::default(), vec![handler]);
-        let informer = FilteredInformer::follow_labelled(api, Config::default(), "mine", cached);
+        let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
+        let informer = FilteredInformer::start_labelled(api, InformerConfig::default(), "mine", cached);
         feed.line("ADDED", &labelled("a", 9));
         feed.initial_end(10);
-        informer.synced().await;
+        informer.wait_until_synced().await;
         seen.lock().clear();
         (Self { script, clock, seen, informer }, feed)
     }
@@ -85,7 +85,7 @@ impl Filter {
 
     /// Returns the version of `a` in the cache.
     fn cached(&self) -> Option<u64> {
-        self.informer.store().peek("ns", "a", |meta| meta.resource_version.number())
+        self.informer.store().with_metadata("ns", "a", |meta| meta.resource_version.number())
     }
 
     /// Scripts the answer to the next read: a list with `items` at `version`.
@@ -132,7 +132,7 @@ async fn an_object_that_disappears_stays_in_the_cache_until_it_is_read() {
     assert_eq!((filter.cached(), filter.seen(), filter.reads()), (Some(9), Vec::new(), 1), "no answer has come yet");
     let reads = filter.script.requests();
     assert!(reads[1].starts_with("/api/v1/namespaces/ns/things?fieldSelector=metadata.name%3Da"), "{reads:?}");
-    assert_eq!(filter.informer.version(), Version::parse("11"));
+    assert_eq!(filter.informer.version(), ResourceVersion::parse("11"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn an_object_that_is_not_found_is_gone() {
         feed.line("DELETED", &labelled("a", 11));
         filter.wait(600).await;
         assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 1));
-        assert_eq!((filter.cached(), filter.informer.version()), (None, Version::parse("11")));
+        assert_eq!((filter.cached(), filter.informer.version()), (None, ResourceVersion::parse("11")));
     }
 }
 
@@ -158,7 +158,7 @@ async fn an_object_that_still_exists_is_cached_and_read_again_at_growing_interva
     filter.wait(10).await;
     assert_eq!(filter.seen(), ["~a 11", "~a 15"]);
     assert_eq!(filter.reads(), 4, "after 0, 1, 3 and 7 seconds");
-    assert_eq!(filter.informer.version(), Version::parse("11"), "the watch has not reached a later version");
+    assert_eq!(filter.informer.version(), ResourceVersion::parse("11"), "the watch has not reached a later version");
     filter.wait(170).await;
     assert_eq!(filter.reads(), 8, "after 15, 31, 63 and 123 seconds");
     // The watch shows the object `a` again.
@@ -219,7 +219,7 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
     again.initial_end(33);
     filter.wait(1).await;
     assert_eq!(filter.seen(), ["-b 11", "~a 20"]);
-    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("33")));
+    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), ResourceVersion::parse("33")));
     // The next full set lacks the object `a`, too.
     filter.finds(34, &[unlabelled("a", 20)]);
     filter.wait(1).await;
@@ -228,21 +228,21 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
     filter.script.asked(5).await;
     third.initial_end(40);
     filter.wait(1).await;
-    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("40")));
+    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), ResourceVersion::parse("40")));
     assert_eq!(filter.seen(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
     let (filter, _feed) = Filter::new().await;
-    filter.informer.show_hidden(read(&unlabelled("b", 50)));
-    filter.informer.show_hidden(read(&labelled("c", 50)));
-    filter.informer.show_hidden(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
+    filter.informer.add_hidden(read(&unlabelled("b", 50)));
+    filter.informer.add_hidden(read(&labelled("c", 50)));
+    filter.informer.add_hidden(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
     assert_eq!(filter.seen(), ["+b 50"], "only the object that the watch does not show is added");
     filter.finds(60, &[]);
     filter.wait(600).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["-b 50".to_owned()], 1));
-    assert_eq!(filter.informer.version(), Version::parse("10"), "the watch has not reached a later version");
+    assert_eq!(filter.informer.version(), ResourceVersion::parse("10"), "the watch has not reached a later version");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,8 +255,8 @@ async fn a_hidden_object_is_read_again_at_once_when_it_was_written() {
     filter.wait(0).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(filter.seen(), ["~a 11"]);
-    filter.informer.read_again(&read(&unlabelled("a", 11)).metadata);
-    filter.informer.read_again(&read(&unlabelled("unknown", 11)).metadata);
+    filter.informer.reread_if_hidden(&read(&unlabelled("a", 11)).metadata);
+    filter.informer.reread_if_hidden(&read(&unlabelled("unknown", 11)).metadata);
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["~a 12".to_owned()], 2));
 }
@@ -267,7 +267,7 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
     let (filter, _feed) = Filter::new().await;
     let objects = 500;
     for n in 0..objects {
-        filter.informer.show_hidden(read(&unlabelled(&format!("b{n}"), 5)));
+        filter.informer.add_hidden(read(&unlabelled(&format!("b{n}"), 5)));
     }
     for _ in 0..1500 {
         filter.script.then(Answer::Json(404, json!({"reason": "NotFound", "message": "no"})));
@@ -282,9 +282,9 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
 async fn a_read_does_not_raise_the_version_of_the_cache() {
     let store: Store<Item> = Store::default();
     let mut events = Vec::new();
-    store.apply(Entry::Good(Arc::new(read(&labelled("a", 5)))), &mut events);
-    store.apply_read(Entry::Good(Arc::new(read(&unlabelled("a", 4)))), &mut events);
-    store.apply_read(Entry::Good(Arc::new(read(&unlabelled("a", 9)))), &mut events);
-    assert_eq!((events.len(), store.version()), (2, Version::parse("5")));
-    assert_eq!(store.peek("ns", "a", |meta| meta.resource_version), Some(Version::parse("9")));
+    store.apply(Entry::Decoded(Arc::new(read(&labelled("a", 5)))), &mut events);
+    store.apply_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 4)))), &mut events);
+    store.apply_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 9)))), &mut events);
+    assert_eq!((events.len(), store.version()), (2, ResourceVersion::parse("5")));
+    assert_eq!(store.with_metadata("ns", "a", |meta| meta.resource_version), Some(ResourceVersion::parse("9")));
 }

@@ -8,23 +8,23 @@ use crate::{
     clock::Clock,
     controller::Explain,
     events::Recorder,
-    gate::{Keeper, gate},
-    io::{Body, Failed, Request, Requeue},
+    gate::{GateKeeper, closed_gate},
+    io::{Request, RequestBody, Requeue, SyncError},
     leader::LEASES,
     meta::{Key, Meta},
     metrics::Metrics,
-    queue::{Backoff, Priority},
-    settings::Settings,
+    queue::{BackoffSettings, Priority},
+    settings::OperatorSettings,
 };
 
-fn trouble(retry: Retry) -> Failed {
-    Failed::new("trouble", "in trouble").with_retry(retry)
+fn trouble(retry: RetryPolicy) -> SyncError {
+    SyncError::new("trouble", "in trouble").with_retry(retry)
 }
 
 /// A plan that behaves as the name in its key says: `every-60` is due each minute, and `huge` has 10,000 lines.
-struct Obey(String);
+struct ScriptedPlan(String);
 
-impl Explain for Obey {
+impl Explain for ScriptedPlan {
     fn situation(&self) -> String {
         format!("key {}", self.0)
     }
@@ -46,21 +46,21 @@ impl Explain for Obey {
 struct NextMove;
 
 impl Note for NextMove {
-    type Question = ();
-    type Fresh = Option<Move>;
+    type Query = ();
+    type NewState = Option<ScriptedMove>;
 }
 
-struct Puppet {
+struct ScriptedController {
     clock: Clock,
     /// The moves of the calls of `act` in order. Calls after the last move succeed.
-    script: Mutex<VecDeque<Move>>,
+    script: Mutex<VecDeque<ScriptedMove>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
     cache: Cache,
 }
 
 #[derive(Clone, Copy)]
-enum Move {
+enum ScriptedMove {
     Fail,
     GiveUp,
     Panic,
@@ -68,56 +68,56 @@ enum Move {
     Again(Requeue),
 }
 
-impl Controller for Puppet {
+impl Controller for ScriptedController {
     type Key = Key;
     type Snapshot = String;
-    type Plan = Obey;
+    type Plan = ScriptedPlan;
     type Note = NextMove;
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("test_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<String>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<String>, SyncError> {
         Ok(match &*key.name {
-            "gone" => Observed::Gone,
-            "behind" => Observed::Waiting {
+            "gone" => Observation::Gone,
+            "behind" => Observation::Waiting {
                 why: "own writes".to_owned(),
-                at_most: Duration::from_secs(300),
-                stale: Some(LEASES),
+                max_wait: Duration::from_secs(300),
+                stale_resource: Some(LEASES),
             },
-            name => Observed::Ready(name.to_owned()),
+            name => Observation::Ready(name.to_owned()),
         })
     }
 
-    fn decide(snapshot: &String) -> Obey {
-        Obey(snapshot.clone())
+    fn decide(snapshot: &String) -> ScriptedPlan {
+        ScriptedPlan(snapshot.clone())
     }
 
-    async fn act(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Result<Requeue, Failed> {
+    async fn act(name: &String, plan: &ScriptedPlan, io: Io<'_, NextMove>) -> Result<Requeue, SyncError> {
         if plan.is_notable() {
-            return Ok(Requeue::AsPlanned);
+            return Ok(Requeue::AfterPlannedDelay);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
         // The request fails. Without a request in the forecast, the sync would not run against the server.
-        let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
-        let Some(next) = io.observe_again(()) else { return Ok(Requeue::AsPlanned) };
+        let _ = io.send(Request::patch_status(LEASES, &meta, RequestBody::default()).with_verb_text("obey")).await;
+        let Some(next) = io.observe_again(()) else { return Ok(Requeue::AfterPlannedDelay) };
         match next {
-            Some(Move::Fail) => Err(trouble(Retry::Backoff)),
-            Some(Move::GiveUp) => Err(trouble(Retry::Forget)),
-            Some(Move::Panic) => panic!("as scripted"),
-            Some(Move::Take(time)) => {
+            Some(ScriptedMove::Fail) => Err(trouble(RetryPolicy::Backoff)),
+            Some(ScriptedMove::GiveUp) => Err(trouble(RetryPolicy::NextEvent)),
+            Some(ScriptedMove::Panic) => panic!("as scripted"),
+            Some(ScriptedMove::Take(time)) => {
                 io.pause(time).await;
-                Ok(Requeue::AsPlanned)
+                Ok(Requeue::AfterPlannedDelay)
             }
-            Some(Move::Again(requeue)) => Ok(requeue),
-            None => Ok(Requeue::AsPlanned),
+            Some(ScriptedMove::Again(requeue)) => Ok(requeue),
+            None => Ok(Requeue::AfterPlannedDelay),
         }
     }
 
-    fn object(name: &String) -> (ObjectRef, Uid) {
+    fn synced_object(name: &String) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::new(name))
     }
 
-    fn observe_again(&self, name: &String, (): ()) -> Option<Option<Move>> {
-        self.acts.lock().push((name.clone(), (self.clock.instant() - self.started).as_millis()));
+    fn observe_again(&self, name: &String, (): ()) -> Option<Option<ScriptedMove>> {
+        self.acts.lock().push((name.clone(), (self.clock.monotonic_now() - self.started).as_millis()));
         Some(self.script.lock().pop_front())
     }
 
@@ -137,75 +137,78 @@ impl AnyInformer for Cache {
     fn resource(&self) -> crate::object::Resource {
         crate::leader::LEASES
     }
-    fn state(&self) -> crate::informer::State {
+    fn informer_status(&self) -> crate::informer::InformerStatus {
         unreachable!("no test reads the state")
     }
     fn len(&self) -> usize {
         0
     }
-    fn version(&self) -> crate::meta::Version {
-        crate::meta::Version::UNKNOWN
+    fn version(&self) -> crate::meta::ResourceVersion {
+        crate::meta::ResourceVersion::UNKNOWN
     }
     fn is_synced(&self) -> bool {
         true
     }
-    fn lost_touch(&self) -> Option<String> {
+    fn stale_error(&self) -> Option<String> {
         self.lost.lock().clone()
     }
-    fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
+    fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
     fn replay(&self) {
         self.replays.fetch_add(1, Ordering::Relaxed);
     }
-    fn catch_up<'a>(&'a self, _: &'a crate::succession::Succession) -> futures::future::BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(
+        &'a self,
+        _: &'a crate::succession::Succession,
+    ) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-struct World {
-    keeper: Keeper,
+struct LoopWorld {
+    keeper: GateKeeper,
     clock: Clock,
-    puppet: Arc<Puppet>,
-    running: Arc<Loop<Puppet>>,
+    puppet: Arc<ScriptedController>,
+    running: Arc<Loop<ScriptedController>>,
 }
 
-fn context(settings: Settings) -> (Keeper, Context) {
+fn context(settings: OperatorSettings) -> (GateKeeper, LoopContext) {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
-    let (keeper, gate) = gate(clock.clone());
+    let (keeper, gate) = closed_gate(clock.clone());
     let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
-    let context = Context {
+    let context = LoopContext {
         api: Api::new(kube::Client::new(nobody, "default"), clock.clone(), gate.clone(), "test"),
         clock: clock.clone(),
         gate,
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        recorder: Recorder::silent("test", clock.clone()),
-        sampler: None,
-        accounts: None,
-        shared: crate::runtime::Shared::default(),
+        recorder: Recorder::discarding("test", clock.clone()),
+        write_sampler: None,
+        account_observer: None,
+        shared_values: crate::runtime::SharedValues::default(),
     };
     (keeper, context)
 }
 
-fn world(settings: Settings, script: &[Move]) -> World {
+fn world(settings: OperatorSettings, script: &[ScriptedMove]) -> LoopWorld {
     let (keeper, context) = context(settings);
     let clock = context.clock.clone();
-    let puppet = Arc::new(Puppet {
+    let puppet = Arc::new(ScriptedController {
         clock: clock.clone(),
         script: Mutex::new(script.iter().copied().collect()),
         acts: Mutex::default(),
-        started: clock.instant(),
+        started: clock.monotonic_now(),
         cache: Cache::default(),
     });
-    let queue = context.queue("test", Backoff::default());
+    let queue = context.new_queue("test", BackoffSettings::default());
     let running = Loop::start("test", context, Arc::clone(&puppet), queue, 2);
-    World { keeper, clock, puppet, running }
+    LoopWorld { keeper, clock, puppet, running }
 }
 
-impl World {
+impl LoopWorld {
     fn add(&self, name: &str) {
         self.running.queue().add(Key::new("ns", name), Priority::Normal);
     }
@@ -218,10 +221,10 @@ impl World {
 /// COMMON-19, COMMON-53.
 #[tokio::test(start_paused = true)]
 async fn no_worker_acts_before_the_gate_is_open() {
-    let world = world(Settings::new(), &[]);
+    let world = world(OperatorSettings::new(), &[]);
     world.add("a");
     assert_eq!(world.after(60).await, [0u128; 0]);
-    world.keeper.open();
+    world.keeper.open_without_deadline();
     assert_eq!(world.after(1).await, [60_000]);
 }
 
@@ -229,13 +232,13 @@ async fn no_worker_acts_before_the_gate_is_open() {
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
     for (keys, replays) in [(1, 0), (60_000, 1)] {
-        let world = world(Settings::new(), &[]);
+        let world = world(OperatorSettings::new(), &[]);
         for key in 0..keys {
             world.add(&key.to_string());
         }
         world.after(60).await;
         assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), 0);
-        world.keeper.open();
+        world.keeper.open_without_deadline();
         world.after(1).await;
         assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), replays, "{keys}");
     }
@@ -244,8 +247,8 @@ async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
 /// COMMON-30, COMMON-34.
 #[tokio::test(start_paused = true)]
 async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
-    let world = world(Settings::new(), &[Move::Fail, Move::Fail, Move::Fail]);
-    world.keeper.open();
+    let world = world(OperatorSettings::new(), &[ScriptedMove::Fail, ScriptedMove::Fail, ScriptedMove::Fail]);
+    world.keeper.open_without_deadline();
     world.add("a");
     world.clock.sleep(Duration::from_millis(16)).await;
     let failing = world.running.explain(Some("ns/a"));
@@ -255,44 +258,45 @@ async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     assert_eq!(acts.len(), 4);
     assert!(acts[1] >= 5 && acts[2] - acts[1] >= 10 && acts[3] - acts[2] >= 20, "{acts:?}");
     assert!(world.running.explain(Some("ns/a")).get("lastError").is_none());
-    assert_eq!(world.running.queue().failures(&Key::new("ns", "a")), 0);
+    assert_eq!(world.running.queue().failure_count(&Key::new("ns", "a")), 0);
 }
 
 /// COMMON-32.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
-    let world = world(Settings::new(), &[Move::Panic]);
-    world.keeper.open();
+    let world = world(OperatorSettings::new(), &[ScriptedMove::Panic]);
+    world.keeper.open_without_deadline();
     world.add("a");
     world.add("b");
     world.after(1).await;
     let names: Vec<String> = world.puppet.acts.lock().iter().map(|(n, _)| n.clone()).collect();
     assert_eq!(names, ["a", "b", "a"]);
-    let text = world.running.shared.context.metrics.prometheus();
+    let text = world.running.shared.context.metrics.render_prometheus();
     assert!(text.contains("nonet_sync_panics_total{name=\"test\"} 1"), "{text}");
 }
 
 /// COMMON-39, COMMON-69.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_missing_or_waiting_key_is_not_synced_in_a_loop() {
-    let world = world(Settings::new(), &[Move::GiveUp]);
-    world.keeper.open();
+    let world = world(OperatorSettings::new(), &[ScriptedMove::GiveUp]);
+    world.keeper.open_without_deadline();
     for name in ["a", "gone", "behind"] {
         world.add(name);
     }
     assert_eq!(world.after(100).await, [0]);
     assert_eq!(world.running.explain(Some("ns/behind"))["waiting"][0], "own writes");
     assert_eq!(world.running.explain(Some("ns/gone"))["state"], "gone");
-    let text = world.running.shared.context.metrics.prometheus();
+    let text = world.running.shared.context.metrics.render_prometheus();
     let counted = "test_stale_sync_skips_total{group=\"coordination.k8s.io\",resource=\"leases\"} 1\n";
     assert!(text.contains(counted), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_chooses_when_its_key_comes_back() {
-    let script = [Move::Again(Requeue::After(Duration::from_secs(481))), Move::Again(Requeue::RateLimited)];
-    let world = world(Settings::new(), &script);
-    world.keeper.open();
+    let script =
+        [ScriptedMove::Again(Requeue::After(Duration::from_secs(481))), ScriptedMove::Again(Requeue::AfterBackoff)];
+    let world = world(OperatorSettings::new(), &script);
+    world.keeper.open_without_deadline();
     world.add("a");
     let acts = world.after(500).await;
     assert_eq!((acts[0], acts[1]), (0, 481_000));
@@ -302,9 +306,9 @@ async fn a_sync_chooses_when_its_key_comes_back() {
 /// COMMON-31.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
-    let script: Vec<Move> = (0..30).map(|_| Move::Again(Requeue::Conflict)).collect();
-    let world = world(Settings::new(), &script);
-    world.keeper.open();
+    let script: Vec<ScriptedMove> = (0..30).map(|_| ScriptedMove::Again(Requeue::Conflict)).collect();
+    let world = world(OperatorSettings::new(), &script);
+    world.keeper.open_without_deadline();
     world.add("a");
     let acts = world.after(3600).await;
     assert_eq!(acts[..2], [0, 0]);
@@ -315,9 +319,9 @@ async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
-    let unfinished = Move::Again(Requeue::Unfinished(Duration::from_secs(60)));
-    let world = world(Settings::new(), &[Move::Fail, unfinished, Move::Fail]);
-    world.keeper.open();
+    let unfinished = ScriptedMove::Again(Requeue::AfterPartialWork(Duration::from_secs(60)));
+    let world = world(OperatorSettings::new(), &[ScriptedMove::Fail, unfinished, ScriptedMove::Fail]);
+    world.keeper.open_without_deadline();
     world.add("a");
     let acts = world.after(100).await;
     // The calls follow 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
@@ -328,21 +332,24 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
 /// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn shutting_down_waits_for_syncs_in_progress_and_takes_no_more_keys() {
-    let world = world(Settings::new(), &[Move::Take(Duration::from_secs(7)), Move::Take(Duration::from_secs(3))]);
-    world.keeper.open();
+    let world = world(
+        OperatorSettings::new(),
+        &[ScriptedMove::Take(Duration::from_secs(7)), ScriptedMove::Take(Duration::from_secs(3))],
+    );
+    world.keeper.open_without_deadline();
     for name in ["a", "b", "c", "d"] {
         world.add(name);
     }
     world.clock.sleep(Duration::from_secs(1)).await;
-    let start = world.clock.instant();
+    let start = world.clock.monotonic_now();
     world.running.shutdown().await;
-    assert_eq!(world.clock.instant() - start, Duration::from_secs(6));
+    assert_eq!(world.clock.monotonic_now() - start, Duration::from_secs(6));
     assert_eq!(world.puppet.acts.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_shuts_down_at_once() {
-    let world = world(Settings::new(), &[]);
+    let world = world(OperatorSettings::new(), &[]);
     world.add("a");
     world.clock.sleep(Duration::from_secs(1)).await;
     world.running.shutdown().await;
@@ -352,7 +359,7 @@ async fn a_standby_shuts_down_at_once() {
 /// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_decides_without_the_gate_and_never_acts() {
-    let world = world(Settings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow(true), &[]);
     world.add("a");
     assert_eq!(world.after(5).await, [0u128; 0]);
     let all = world.running.explain(None);
@@ -363,7 +370,7 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
 /// COMMON-73.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
-    let world = world(Settings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow(true), &[]);
     world.add("a");
     world.after(5).await;
     let differences = || world.running.explain(None)["differences"].clone();
@@ -374,7 +381,7 @@ async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_due_in_shadow_mode_too() {
-    let world = world(Settings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow(true), &[]);
     for name in ["every-60", "at-once", "once"] {
         world.add(name);
     }
@@ -394,11 +401,15 @@ async fn a_plan_is_due_in_shadow_mode_too() {
 /// COMMON-92.
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_due_after_any_outcome_of_the_sync_before() {
-    for trouble in
-        [Move::Fail, Move::GiveUp, Move::Panic, Move::Again(Requeue::RateLimited), Move::Again(Requeue::AsPlanned)]
-    {
-        let world = world(Settings::new(), &[trouble; 100]);
-        world.keeper.open();
+    for trouble in [
+        ScriptedMove::Fail,
+        ScriptedMove::GiveUp,
+        ScriptedMove::Panic,
+        ScriptedMove::Again(Requeue::AfterBackoff),
+        ScriptedMove::Again(Requeue::AfterPlannedDelay),
+    ] {
+        let world = world(OperatorSettings::new(), &[trouble; 100]);
+        world.keeper.open_without_deadline();
         world.add("every-60");
         let acts = world.after(1800).await;
         let longest = acts.windows(2).map(|pair| pair[1] - pair[0]).max();
@@ -410,8 +421,8 @@ async fn a_plan_is_due_after_any_outcome_of_the_sync_before() {
 /// COMMON-92.
 #[tokio::test(start_paused = true)]
 async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
-    let world = world(Settings::new(), &[Move::Fail]);
-    world.keeper.open();
+    let world = world(OperatorSettings::new(), &[ScriptedMove::Fail]);
+    world.keeper.open_without_deadline();
     world.add("every-60");
     let acts = world.after(100).await;
     assert_eq!(acts.len(), 3, "{acts:?}");
@@ -420,41 +431,41 @@ async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_key_is_reported() {
-    let world = world(Settings::new(), &[]);
+    let world = world(OperatorSettings::new(), &[]);
     assert_eq!(world.running.explain(Some("ns/"))["error"], "bad key \"ns/\"");
 }
 
 /// COMMON-65.
 #[tokio::test(start_paused = true)]
 async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
-    let world = world(Settings::new(), &[]);
-    assert_eq!(world.running.ready(), Ok(()));
+    let world = world(OperatorSettings::new(), &[]);
+    assert_eq!(world.running.check_ready(), Ok(()));
     *world.puppet.cache.lost.lock() = Some("no list or watch of leases for 91s: refused".to_owned());
-    assert_eq!(world.running.ready(), Err("test: no list or watch of leases for 91s: refused".to_owned()));
+    assert_eq!(world.running.check_ready(), Err("test: no list or watch of leases for 91s: refused".to_owned()));
     *world.puppet.cache.lost.lock() = None;
-    assert_eq!(world.running.ready(), Ok(()));
+    assert_eq!(world.running.check_ready(), Ok(()));
 }
 
 /// COMMON-2, COMMON-13.
 #[tokio::test(start_paused = true)]
 async fn informers_follow_the_settings_of_the_operator() {
     let period = Duration::from_hours(1);
-    let usual = context(Settings::new()).1.caches();
-    assert!(usual.streaming && usual.metrics.is_some() && usual.resync.is_some());
-    let settings = Settings::new()
+    let usual = context(OperatorSettings::new()).1.cache_config();
+    assert!(usual.is_streaming_enabled && usual.metrics.is_some() && usual.resync_interval.is_some());
+    let settings = OperatorSettings::new()
         .with_gate("WatchListClient", false)
         .with_tune("min-resync-period", crate::settings::TuneValue::Duration(period));
     let context = context(settings).1;
-    let caches = context.caches();
-    assert!(!caches.streaming && (period..period * 2).contains(&caches.resync.unwrap()));
-    let brief = context.reading();
-    assert!(!brief.streaming && brief.metrics.is_none() && brief.resync.is_none());
+    let caches = context.cache_config();
+    assert!(!caches.is_streaming_enabled && (period..period * 2).contains(&caches.resync_interval.unwrap()));
+    let brief = context.short_lived_cache_config();
+    assert!(!brief.is_streaming_enabled && brief.metrics.is_none() && brief.resync_interval.is_none());
 }
 
 /// COMMON-69.
 #[tokio::test(start_paused = true)]
 async fn long_plans_are_remembered_in_part() {
-    let world = world(Settings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow(true), &[]);
     world.add("huge");
     world.after(1).await;
     let actions = world.running.explain(None)["recent"][0]["actions"].clone();

@@ -1,11 +1,11 @@
 //! Syncs that store, renumber and delete the revisions of an owner.
 
 use super::*;
-use crate::revision::{CONTROLLER_REVISIONS, Data, Numbers};
+use crate::revision::{CONTROLLER_REVISIONS, NumberEncoding, RevisionData};
 
 /// Returns the data of a revision with the template of version `a`.
-fn data() -> &'static Data {
-    Box::leak(Box::new(Data::from_value(template("a"), Numbers::Exact).unwrap()))
+fn data() -> &'static RevisionData {
+    Box::leak(Box::new(RevisionData::from_value(template("a"), NumberEncoding::Exact).unwrap()))
 }
 
 fn template(version: &str) -> Value {
@@ -22,14 +22,15 @@ fn revision(version: &str, owner: &str) -> Value {
 }
 
 /// Stores a revision and records its outcome as an Event.
-async fn store(io: Io<'_, Count>) -> Result<Requeue, Failed> {
-    let outcome = match StoreRevision::new(owner(), "web-1", data(), String::new()).send(Body::default(), io).await {
-        Ok(Stored::There(there)) => format!("there as {}", there.meta.name),
-        Ok(Stored::Taken(refusal)) => format!("taken: {}", refusal.error),
-        other => format!("{other:?}"),
-    };
-    io.event(EventType::Normal, "Stored", outcome);
-    Ok(Requeue::AsPlanned)
+async fn store(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    let outcome =
+        match StoreRevision::new(owner(), "web-1", data(), String::new()).send(RequestBody::default(), io).await {
+            Ok(StoreOutcome::AlreadyExists(there)) => format!("there as {}", there.meta.name),
+            Ok(StoreOutcome::NameTaken(refusal)) => format!("taken: {}", refusal.error),
+            other => format!("{other:?}"),
+        };
+    io.record_event(EventType::Normal, "Stored", outcome);
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,10 +52,10 @@ async fn a_revision_whose_name_is_taken_is_compared() {
 }
 
 /// Stores a revision if its owner still exists.
-async fn store_if_still_there(io: Io<'_, Count>) -> Result<Requeue, Failed> {
-    let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
-    let _ = store.send(Body::default(), io).await;
-    Ok(Requeue::AsPlanned)
+async fn store_if_still_there(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
+    let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_owner_exists();
+    let _ = store.send(RequestBody::default(), io).await;
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,12 +81,12 @@ async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
 }
 
 /// Gives the revision `web-1` the number 3, and then deletes it.
-async fn renumber(io: Io<'_, Count>) -> Result<Requeue, Failed> {
+async fn renumber(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
-    let renumbered = Change::renumber(owner(), &revision, 3, io).await;
-    renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;
+    let renumbered = RevisionChange::renumber(owner(), &revision, 3, io).await;
+    renumbered.map_err(|refused| SyncError::new("refused", format!("{refused:?}")))?;
     delete_revision(&revision, "it is unused", "cannot delete", io).await?;
-    Ok(Requeue::AsPlanned)
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 #[tokio::test(start_paused = true)]

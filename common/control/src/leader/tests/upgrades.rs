@@ -11,11 +11,11 @@ const PROBATION: Duration = Duration::from_mins(1);
 /// The time between the end of a container's process and the start of the next one.
 const RESTART: Duration = Duration::from_secs(2);
 
-fn settings_of(version: &str, identity: &str) -> Settings {
-    let probation = Probation { version: version.to_owned(), time: PROBATION };
-    Settings {
+fn settings_of(version: &str, identity: &str) -> ElectionSettings {
+    let probation = ProbationSettings { version: version.to_owned(), probation_time: PROBATION };
+    ElectionSettings {
         probation: Some(probation),
-        ..Settings::new("kube-system", "replicaset-controller", identity.to_owned())
+        ..ElectionSettings::new("kube-system", "replicaset-controller", identity.to_owned())
     }
 }
 
@@ -56,18 +56,18 @@ impl Container {
             loop {
                 let process = Arc::clone(&slot.lock());
                 let crash = async {
-                    process.gate.opened().await;
+                    process.gate.wait_until_open().await;
                     match quality {
                         Quality::Good => std::future::pending().await,
-                        Quality::CrashesAfterLeading(time) => pass(time).await,
+                        Quality::CrashesAfterLeading(time) => advance_time(time).await,
                     }
                 };
                 tokio::select! {
                     () = crash => process.task.abort(),
-                    () = process.question.clone().asked() => process.end_in_order().await,
+                    () = process.question.clone().wait_for_request() => process.end_in_order().await,
                     () = process.ended() => {}
                 }
-                pass(RESTART).await;
+                advance_time(RESTART).await;
                 *slot.lock() = begin();
             }
         });
@@ -83,7 +83,7 @@ impl Container {
     }
 
     fn ready(&self) -> Result<(), String> {
-        self.now().status.ready()
+        self.now().status.check_ready()
     }
 
     fn starts(&self) -> usize {
@@ -108,7 +108,7 @@ impl Candidate {
     /// Shuts the candidate down like a process that finishes a little work before it releases the Lease.
     async fn end_in_order(&self) {
         self.stop.drain();
-        pass(Duration::from_millis(50)).await;
+        advance_time(Duration::from_millis(50)).await;
         self.stop.release();
         self.ended().await;
     }
@@ -127,8 +127,8 @@ async fn until(containers: &[&Container], most: Duration, condition: impl Fn() -
 
 /// Runs for `time`. Returns how long there was no leader. Fails if two containers lead at once.
 async fn watch_for(containers: &[&Container], time: Duration) -> Duration {
-    let end = containers[0].now().clock.instant() + time;
-    let over = || containers[0].now().clock.instant() >= end;
+    let end = containers[0].now().clock.monotonic_now() + time;
+    let over = || containers[0].now().clock.monotonic_now() >= end;
     step_until(containers, Duration::from_millis(100), time + SECOND, over).await.1
 }
 
@@ -144,7 +144,7 @@ async fn step_until(
         assert!(leaders <= 1, "{leaders} lead at once");
         without += if leaders == 0 { step } else { Duration::ZERO };
         assert!(passed < most, "still not after {passed:?}");
-        pass(step).await;
+        advance_time(step).await;
         passed += step;
     }
     (passed, without)
@@ -160,7 +160,7 @@ fn said(candidate: &Candidate, what: &str) -> bool {
 
 fn counted(candidate: &Candidate, result: &str) -> u64 {
     let line = format!("nonet_leader_probations_total{{name=\"replicaset-controller\",result=\"{result}\"}} ");
-    let text = candidate.metrics.prometheus();
+    let text = candidate.metrics.render_prometheus();
     let value = text.lines().find_map(|l| l.strip_prefix(&line)).unwrap_or_else(|| panic!("{line} is not in {text}"));
     value.parse().unwrap()
 }
@@ -170,7 +170,7 @@ async fn leading_a(server: &Server) -> Container {
     let a = Container::run(server, 0, A, Quality::Good);
     until(&[&a], SECOND, || a.leads()).await;
     assert_eq!(a.ready(), Ok(()), "a leader without a predecessor has no probation");
-    pass(SECOND * 21).await;
+    advance_time(SECOND * 21).await;
     a
 }
 
@@ -182,26 +182,29 @@ async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_aft
     let b = Container::run(&server, 1, B, Quality::Good);
     assert_eq!(b.ready().unwrap_err(), "the Lease has not been read yet");
     until(&[&a, &b], SECOND * 5, || server.writes(1) > 0).await;
-    assert!(annotation(&server, probation::ASKS).unwrap().contains("1.1.0+b/1/0"));
+    assert!(annotation(&server, probation::APPLICANT_ANNOTATION).unwrap().contains("1.1.0+b/1/0"));
     let waits = b.ready().unwrap_err();
     assert!(waits.starts_with("version 1.1.0+b has not led yet, and asks version 1.0.0+a for the Lease"), "{waits}");
     let (took, without) = until(&[&a, &b], SECOND * 5, || b.leads()).await;
     assert!(took < SECOND && without < Duration::from_millis(100), "{took:?}, of which {without:?} without a leader");
-    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(B));
-    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some(A));
-    assert_eq!(annotation(&server, probation::PROBATION).as_deref(), Some("1m0s"));
-    assert_eq!(annotation(&server, probation::ASKS), None);
-    assert_eq!(annotation(&server, probation::RESERVED), None);
+    assert_eq!(annotation(&server, probation::VERSION_ANNOTATION).as_deref(), Some(B));
+    assert_eq!(annotation(&server, probation::PREDECESSORS_ANNOTATION).as_deref(), Some(A));
+    assert_eq!(annotation(&server, probation::PROBATION_ANNOTATION).as_deref(), Some("1m0s"));
+    assert_eq!(annotation(&server, probation::APPLICANT_ANNOTATION), None);
+    assert_eq!(annotation(&server, probation::RESERVATION_ANNOTATION), None);
     assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
-    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left its written versions");
-    pass(SECOND * 12 + Duration::from_millis(500)).await;
+    assert!(
+        b.now().gate.wait_until_open().await.predecessor_versions.is_some(),
+        "the leader has left its written versions"
+    );
+    advance_time(SECOND * 12 + Duration::from_millis(500)).await;
     assert_eq!(b.ready().unwrap_err(), "on probation: leads for 12s of 1m0s");
     assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "the former leader stands by");
-    pass(SECOND * 46).await;
+    advance_time(SECOND * 46).await;
     assert!(b.ready().is_err());
-    pass(SECOND * 4).await;
+    advance_time(SECOND * 4).await;
     assert_eq!((b.ready(), a.ready()), (Ok(()), Ok(())));
-    assert_eq!(annotation(&server, probation::PROBATION), None);
+    assert_eq!(annotation(&server, probation::PROBATION_ANNOTATION), None);
     assert!(said(&b.now(), "ProbationPassed"));
     assert_eq!((counted(&b.now(), "begun"), counted(&b.now(), "passed"), counted(&b.now(), "failed")), (1, 1, 0));
     assert_eq!(watch_for(&[&a, &b], SECOND * 600).await, Duration::ZERO);
@@ -215,15 +218,15 @@ async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 20));
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
-    pass(SECOND * 10).await;
+    advance_time(SECOND * 10).await;
     assert_eq!((b.starts(), a.ready()), (1, Ok(())));
     until(&[&a, &b], SECOND * 20, || !b.leads()).await;
     let (took, _) = until(&[&a, &b], SECOND * 30, || a.leads()).await;
     assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
-    assert_eq!(annotation(&server, probation::FAILED).as_deref(), Some(B));
-    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A));
-    assert_eq!(annotation(&server, probation::PRECEDED_BY), None);
-    assert_eq!(annotation(&server, probation::PROBATION), None);
+    assert_eq!(annotation(&server, probation::FAILED_VERSIONS_ANNOTATION).as_deref(), Some(B));
+    assert_eq!(annotation(&server, probation::VERSION_ANNOTATION).as_deref(), Some(A));
+    assert_eq!(annotation(&server, probation::PREDECESSORS_ANNOTATION), None);
+    assert_eq!(annotation(&server, probation::PROBATION_ANNOTATION), None);
     assert_eq!(a.ready(), Ok(()), "a proven version has no probation");
     assert!(said(&a.now(), "ProbationFailed: version 1.1.0+b has failed its probation; version 1.0.0+a leads"));
     assert_eq!(counted(&a.now(), "failed"), 1);
@@ -239,7 +242,7 @@ async fn a_version_that_crashes_on_probation_is_replaced_by_the_old_version_for_
         state.version += 1;
         let version = state.version.to_string();
         let lease = state.lease.as_mut().unwrap();
-        lease["metadata"]["annotations"].as_object_mut().unwrap().remove(probation::FAILED);
+        lease["metadata"]["annotations"].as_object_mut().unwrap().remove(probation::FAILED_VERSIONS_ANNOTATION);
         lease["metadata"]["resourceVersion"] = json!(version);
     }
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
@@ -252,7 +255,7 @@ async fn a_new_version_gets_the_lease_although_old_standbys_wait() {
         let server = Server::new();
         let a = leading_a(&server).await;
         let standbys = [2, 3].map(|who| Container::run(&server, who, A, Quality::Good));
-        pass(SECOND * 10 + Duration::from_millis(137) * seed).await;
+        advance_time(SECOND * 10 + Duration::from_millis(137) * seed).await;
         let b = Container::run(&server, 1, B, Quality::Good);
         let all = [&a, &standbys[0], &standbys[1], &b];
         until(&all, SECOND * 10, || b.leads()).await;
@@ -269,7 +272,7 @@ async fn a_reserved_lease_that_is_not_taken_goes_to_another_candidate_after_five
     let server = Server::new();
     let a = leading_a(&server).await;
     let standby = Container::run(&server, 2, A, Quality::Good);
-    pass(SECOND * 5).await;
+    advance_time(SECOND * 5).await;
     let b = versioned(&server, 1, B);
     until(&[&a, &standby], SECOND * 10, || server.writes(1) > 0).await;
     b.task.abort();
@@ -277,7 +280,7 @@ async fn a_reserved_lease_that_is_not_taken_goes_to_another_candidate_after_five
     let (took, _) = until(&[&a, &standby], SECOND * 12, || a.leads() || standby.leads()).await;
     assert!(took >= SECOND * 5 && took <= SECOND * 5 + Duration::from_millis(200), "{took:?}");
     assert_eq!(
-        annotation(&server, probation::FAILED).as_deref(),
+        annotation(&server, probation::FAILED_VERSIONS_ANNOTATION).as_deref(),
         Some(B),
         "it did not take the Lease that was reserved for it"
     );
@@ -301,7 +304,8 @@ async fn a_failed_version_leads_when_it_is_alone() {
     let server = Server::new();
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 5));
-    until(&[&a, &b], SECOND * 60, || annotation(&server, probation::FAILED).is_some() && a.leads()).await;
+    until(&[&a, &b], SECOND * 60, || annotation(&server, probation::FAILED_VERSIONS_ANNOTATION).is_some() && a.leads())
+        .await;
     // Version B waits because of its crash on probation and its failure. It leads because there are no other candidates.
     drop(a);
     let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
@@ -315,9 +319,9 @@ async fn a_failed_version_leads_when_it_is_alone() {
     let good = Container::run(&server, 3, B, Quality::Good);
     until(&[&good], SECOND * 60, || good.leads()).await;
     watch_for(&[&good], PROBATION + SECOND * 3).await;
-    assert_eq!((good.ready(), annotation(&server, probation::FAILED)), (Ok(()), None));
+    assert_eq!((good.ready(), annotation(&server, probation::FAILED_VERSIONS_ANNOTATION)), (Ok(()), None));
     let another = Container::run(&server, 2, B, Quality::Good);
-    pass(SECOND).await;
+    advance_time(SECOND).await;
     assert_eq!(another.ready(), Ok(()));
 }
 
@@ -328,7 +332,7 @@ async fn another_replica_of_a_version_on_probation_is_not_ready_either() {
     let b = [1, 2].map(|who| Container::run(&server, who, B, Quality::Good));
     let all = [&a, &b[0], &b[1]];
     until(&all, SECOND * 10, || b[0].leads() || b[1].leads()).await;
-    pass(SECOND * 5).await;
+    advance_time(SECOND * 5).await;
     let (leader, standby) = if b[0].leads() { (&b[0], &b[1]) } else { (&b[1], &b[0]) };
     assert_eq!(standby.ready().unwrap_err(), "version 1.1.0+b leads on probation in another replica");
     watch_for(&all, PROBATION).await;
@@ -344,11 +348,11 @@ async fn a_roll_back_needs_no_probation() {
     until(&[&a, &b], SECOND * 100, || b.leads() && b.ready().is_ok()).await;
     a.delete().await;
     let b2 = Container::run(&server, 2, B, Quality::Good);
-    pass(SECOND * 30).await;
+    advance_time(SECOND * 30).await;
     assert_eq!(b2.ready(), Ok(()));
     // Replicas of the old version start one after the other, and replicas of the new version stop.
     let a = Container::run(&server, 0, A, Quality::Good);
-    pass(SECOND).await;
+    advance_time(SECOND).await;
     assert_eq!(a.ready(), Ok(()));
     watch_for(&[&a, &b, &b2], SECOND * 60).await;
     assert!(b.leads(), "an old version does not ask");
@@ -358,8 +362,8 @@ async fn a_roll_back_needs_no_probation() {
     b2.delete().await;
     until(&[&a], SECOND, || a.leads()).await;
     assert_eq!((a.ready(), a.starts()), (Ok(()), 1));
-    assert_eq!(annotation(&server, probation::FAILED), None);
-    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some(B));
+    assert_eq!(annotation(&server, probation::FAILED_VERSIONS_ANNOTATION), None);
+    assert_eq!(annotation(&server, probation::PREDECESSORS_ANNOTATION).as_deref(), Some(B));
 }
 
 /// COMMON-62.
@@ -369,11 +373,11 @@ async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
     let a = leading_a(&server).await;
     let b = Container::run(&server, 1, B, Quality::Good);
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
-    pass(SECOND * 20).await;
+    advance_time(SECOND * 20).await;
     b.delete().await;
     let (took, _) = until(&[&a], SECOND * 2, || a.leads()).await;
     assert!(took < SECOND, "{took:?}");
-    assert_eq!((a.ready(), annotation(&server, probation::FAILED)), (Ok(()), None));
+    assert_eq!((a.ready(), annotation(&server, probation::FAILED_VERSIONS_ANNOTATION)), (Ok(()), None));
     let b = Container::run(&server, 1, B, Quality::Good);
     until(&[&a, &b], SECOND * 10, || b.leads()).await;
 }
@@ -391,7 +395,7 @@ async fn no_standby_asks_a_leader_on_probation_for_its_lease() {
     let waits = c.ready().unwrap_err();
     assert!(waits.ends_with("waits until version 1.1.0+b has passed its probation"), "{waits}");
     until(&[&a, &b, &c], SECOND * 20, || c.leads()).await;
-    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some("1.1.0+b,1.0.0+a"));
+    assert_eq!(annotation(&server, probation::PREDECESSORS_ANNOTATION).as_deref(), Some("1.1.0+b,1.0.0+a"));
     watch_for(&[&a, &b, &c], SECOND * 600).await;
     assert!(c.leads() && [&a, &b, &c].iter().all(|each| each.ready() == Ok(())));
 }
@@ -429,7 +433,7 @@ async fn a_request_for_the_lease_counts_although_its_answer_is_lost() {
     // The first two requests are the read of the Lease and the watch. The third one asks for the Lease.
     let before = server.state.lock().requests;
     while server.state.lock().requests < before + 2 {
-        pass(Duration::from_millis(1)).await;
+        advance_time(Duration::from_millis(1)).await;
     }
     server.state.lock().faults[1].push_back(Fault::AnswerLost);
     until(&[&a, &b], SECOND, || server.writes(1) > 0).await;
@@ -450,8 +454,8 @@ impl ClientGo {
     fn run(server: &Server, who: usize) -> Self {
         let api = {
             let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 77);
-            let (always, open) = gate::gate(clock.clone());
-            always.open();
+            let (always, open) = gate::closed_gate(clock.clone());
+            always.open_without_deadline();
             std::mem::forget(always);
             Api::new(server.client(who), clock, open, "client-go")
         };
@@ -459,10 +463,10 @@ impl ClientGo {
         let release = Arc::new(tokio::sync::Notify::new());
         let (is_leading, wish) = (Arc::clone(&leads), Arc::clone(&release));
         let task = tokio::spawn(async move {
-            let target = || Target::object(LEASES, "kube-system", "replicaset-controller");
+            let target = || RequestTarget::object(LEASES, "kube-system", "replicaset-controller");
             let mut observed: Option<(Value, Instant)> = None;
             loop {
-                let now = api.clock().instant();
+                let now = api.clock().monotonic_now();
                 let lease: Value = serde_json::from_slice(&api.get(target()).await.unwrap()).unwrap();
                 if observed.as_ref().is_none_or(|(spec, _)| *spec != lease["spec"]) {
                     observed = Some((lease["spec"].clone(), now));
@@ -479,13 +483,13 @@ impl ClientGo {
                         "acquireTime": time, "renewTime": time, "leaseTransitions": transitions});
                 } else if holder != "client-go" {
                     is_leading.store(false, Ordering::Relaxed);
-                    pass(SECOND * 2).await;
+                    advance_time(SECOND * 2).await;
                     continue;
                 }
                 let written = api.replace(target(), &written).await;
                 is_leading.store(written.is_ok(), Ordering::Relaxed);
                 tokio::select! {
-                    () = pass(SECOND * 2) => {}
+                    () = advance_time(SECOND * 2) => {}
                     () = wish.notified() => {
                         is_leading.store(false, Ordering::Relaxed);
                         let mut lease: Value = serde_json::from_slice(&api.get(target()).await.unwrap()).unwrap();
@@ -518,16 +522,20 @@ async fn a_client_go_leader_is_not_asked_for_its_lease_and_outdated_annotations_
     let a = leading_a(&server).await;
     a.delete().await;
     let foreign = ClientGo::run(&server, 4);
-    pass(SECOND).await;
+    advance_time(SECOND).await;
     assert!(foreign.leads());
-    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "unknown annotations stay in place");
+    assert_eq!(
+        annotation(&server, probation::VERSION_ANNOTATION).as_deref(),
+        Some(A),
+        "unknown annotations stay in place"
+    );
     let b = Container::run(&server, 1, B, Quality::Good);
     watch_for(&[&b], SECOND * 120).await;
     assert_eq!((foreign.leads(), b.leads(), b.ready(), server.writes(1)), (true, false, Ok(()), 0));
     foreign.release.notify_one();
     until(&[&b], SECOND, || b.leads()).await;
     assert_eq!(
-        (b.ready(), annotation(&server, probation::PRECEDED_BY)),
+        (b.ready(), annotation(&server, probation::PREDECESSORS_ANNOTATION)),
         (Ok(()), None),
         "there is no proven predecessor"
     );
@@ -541,7 +549,7 @@ async fn a_client_go_elector_and_a_hand_over_do_not_disturb_each_other() {
     let foreign = ClientGo::run(&server, 4);
     let mut were = [false; 3];
     for _ in 0..12_000 {
-        pass(Duration::from_millis(50)).await;
+        advance_time(Duration::from_millis(50)).await;
         let lead = [a.leads(), b.leads(), foreign.leads()];
         // The client-go elector notices the loss of its Lease only at its next attempt, as it does among electors of its kind.
         assert!(!(lead[0] && lead[1]), "two versions lead at once");
@@ -567,7 +575,7 @@ async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
             Container::run(&server, 2, C, bad),
         ];
         for _ in 0..1500 {
-            pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
+            advance_time(dice.jitter(Duration::from_millis(150), 2.0)).await;
             let open = containers.iter().filter(|c| c.leads()).count();
             assert!(open <= 1, "seed {seed}: {open} gates are open");
             let who = dice.random_below(3);
@@ -586,7 +594,7 @@ async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
         }
         server.state.lock().down = [false; CLIENTS];
         server.state.lock().faults = Default::default();
-        pass(SECOND * 300).await;
+        advance_time(SECOND * 300).await;
         let good = Container::run(&server, 3, A, Quality::Good);
         containers.push(good);
         let all: Vec<_> = containers.iter().collect();
@@ -594,6 +602,6 @@ async fn every_mix_of_versions_and_faults_ends_with_exactly_one_leader() {
         let without = watch_for(&all, SECOND * 600).await;
         let lease = server.lease();
         assert_eq!(without, Duration::ZERO, "seed {seed}: {}", lease["metadata"]["annotations"]);
-        assert_eq!(annotation(&server, probation::PROBATION), None, "seed {seed}: the leader is proven");
+        assert_eq!(annotation(&server, probation::PROBATION_ANNOTATION), None, "seed {seed}: the leader is proven");
     }
 }

@@ -2,78 +2,86 @@
 
 use super::meta::OBJECT_META;
 use crate::wire::schema::{
-    Message,
-    Shape::{Int, Json, Object, Quantity, Text, Time},
-    always, list, map, nonzero, opaque, optional,
+    MessageSchema,
+    ValueType::{Int, Json, Object, Quantity, Text, Time},
+    always_in_json, list_field, map_field, omitempty, opaque_field, optional_field,
 };
 
 /// Schema of `apps/v1.ControllerRevision`; `data` is JSON text.
-pub static CONTROLLER_REVISION: Message = Message {
+pub static CONTROLLER_REVISION: MessageSchema = MessageSchema {
     name: "apps/v1.ControllerRevision",
-    fields: &[always(1, "metadata", Object(&OBJECT_META)), always(2, "data", Json), always(3, "revision", Int)],
-};
-
-/// Schema of `batch/v1.Job`. No projection reads `spec`.
-pub static JOB: Message = Message {
-    name: "batch/v1.Job",
-    fields: &[always(1, "metadata", Object(&OBJECT_META)), opaque(2, "spec"), always(3, "status", Object(&JOB_STATUS))],
-};
-
-pub(super) static JOB_STATUS: Message = Message {
-    name: "batch/v1.JobStatus",
     fields: &[
-        list(1, "conditions", Object(&JOB_CONDITION)),
-        optional(2, "startTime", Time),
-        optional(3, "completionTime", Time),
-        nonzero(4, "active", Int),
-        nonzero(5, "succeeded", Int),
-        nonzero(6, "failed", Int),
-        nonzero(7, "completedIndexes", Text),
-        opaque(8, "uncountedTerminatedPods"),
-        optional(9, "ready", Int),
-        optional(10, "failedIndexes", Text),
-        optional(11, "terminating", Int),
+        always_in_json(1, "metadata", Object(&OBJECT_META)),
+        always_in_json(2, "data", Json),
+        always_in_json(3, "revision", Int),
     ],
 };
 
-pub(super) static JOB_CONDITION: Message = Message {
+/// Schema of `batch/v1.Job`. No projection reads `spec`.
+pub static JOB: MessageSchema = MessageSchema {
+    name: "batch/v1.Job",
+    fields: &[
+        always_in_json(1, "metadata", Object(&OBJECT_META)),
+        opaque_field(2, "spec"),
+        always_in_json(3, "status", Object(&JOB_STATUS)),
+    ],
+};
+
+pub(super) static JOB_STATUS: MessageSchema = MessageSchema {
+    name: "batch/v1.JobStatus",
+    fields: &[
+        list_field(1, "conditions", Object(&JOB_CONDITION)),
+        optional_field(2, "startTime", Time),
+        optional_field(3, "completionTime", Time),
+        omitempty(4, "active", Int),
+        omitempty(5, "succeeded", Int),
+        omitempty(6, "failed", Int),
+        omitempty(7, "completedIndexes", Text),
+        opaque_field(8, "uncountedTerminatedPods"),
+        optional_field(9, "ready", Int),
+        optional_field(10, "failedIndexes", Text),
+        optional_field(11, "terminating", Int),
+    ],
+};
+
+pub(super) static JOB_CONDITION: MessageSchema = MessageSchema {
     name: "batch/v1.JobCondition",
     fields: &[
-        always(1, "type", Text),
-        always(2, "status", Text),
-        always(3, "lastProbeTime", Time),
-        always(4, "lastTransitionTime", Time),
-        nonzero(5, "reason", Text),
-        nonzero(6, "message", Text),
+        always_in_json(1, "type", Text),
+        always_in_json(2, "status", Text),
+        always_in_json(3, "lastProbeTime", Time),
+        always_in_json(4, "lastTransitionTime", Time),
+        omitempty(5, "reason", Text),
+        omitempty(6, "message", Text),
     ],
 };
 
 /// Schema of `core/v1.PersistentVolumeClaim`. No projection reads `status`.
-pub static PERSISTENT_VOLUME_CLAIM: Message = Message {
+pub static PERSISTENT_VOLUME_CLAIM: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaim",
     fields: &[
-        always(1, "metadata", Object(&OBJECT_META)),
-        always(2, "spec", Object(&PERSISTENT_VOLUME_CLAIM_SPEC)),
-        opaque(3, "status"),
+        always_in_json(1, "metadata", Object(&OBJECT_META)),
+        always_in_json(2, "spec", Object(&PERSISTENT_VOLUME_CLAIM_SPEC)),
+        opaque_field(3, "status"),
     ],
 };
 
-pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Message = Message {
+pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaimSpec",
     fields: &[
-        list(1, "accessModes", Text),
-        always(2, "resources", Object(&VOLUME_RESOURCE_REQUIREMENTS)),
-        nonzero(3, "volumeName", Text),
-        opaque(4, "selector"),
-        optional(5, "storageClassName", Text),
-        optional(6, "volumeMode", Text),
-        opaque(7, "dataSource"),
-        opaque(8, "dataSourceRef"),
-        optional(9, "volumeAttributesClassName", Text),
+        list_field(1, "accessModes", Text),
+        always_in_json(2, "resources", Object(&VOLUME_RESOURCE_REQUIREMENTS)),
+        omitempty(3, "volumeName", Text),
+        opaque_field(4, "selector"),
+        optional_field(5, "storageClassName", Text),
+        optional_field(6, "volumeMode", Text),
+        opaque_field(7, "dataSource"),
+        opaque_field(8, "dataSourceRef"),
+        optional_field(9, "volumeAttributesClassName", Text),
     ],
 };
 
-pub(super) static VOLUME_RESOURCE_REQUIREMENTS: Message = Message {
+pub(super) static VOLUME_RESOURCE_REQUIREMENTS: MessageSchema = MessageSchema {
     name: "core/v1.VolumeResourceRequirements",
-    fields: &[map(1, "limits", Quantity), map(2, "requests", Quantity)],
+    fields: &[map_field(1, "limits", Quantity), map_field(2, "requests", Quantity)],
 };

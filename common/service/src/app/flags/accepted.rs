@@ -5,12 +5,12 @@
 
 use clap::{Command, parser::ValueSource, value_parser};
 
-use super::{Given, flag, switch};
-use crate::{app::Definition, duration, version};
+use super::{FlagValues, flag, switch};
+use crate::{app::ProgramDefinition, duration, version};
 
 /// Syntax of a flag's value. The field of a variant is upstream's default.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ValueSyntax {
     Switch(bool),
     /// An integer.
     Count(&'static str),
@@ -26,10 +26,10 @@ enum Kind {
     PreviousVersion,
 }
 
-use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Versions};
+use ValueSyntax::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Versions};
 
 /// All accepted flags, with upstream's defaults. [`missing`] leaves out the flags that a program has itself.
-const ACCEPTED: &[(&str, Kind)] = &[
+const ACCEPTED: &[(&str, ValueSyntax)] = &[
     // No effect: each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
@@ -86,8 +86,8 @@ const ACCEPTED: &[(&str, Kind)] = &[
 ];
 
 /// Adds the accepted flags that a program does not have itself, hidden from the help text.
-pub(super) fn add(command: Command, definition: &Definition) -> Command {
-    command.args(missing(definition).map(|(name, kind)| {
+pub(super) fn add_accepted_flags(command: Command, definition: &ProgramDefinition) -> Command {
+    command.args(flags_without_effect(definition).map(|(name, kind)| {
         let valued = |default: &'static str| flag(name, name, "").default_value(default).allow_hyphen_values(true);
         let arg = match *kind {
             Switch(default) => switch(name, default, ""),
@@ -103,16 +103,19 @@ pub(super) fn add(command: Command, definition: &Definition) -> Command {
     }))
 }
 
-fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static str, Kind)> {
+fn flags_without_effect(definition: &ProgramDefinition) -> impl Iterator<Item = &'static (&'static str, ValueSyntax)> {
     let own = |name: &str| {
-        definition.workers.iter().any(|w| w.name == name) || definition.flags.iter().any(|f| f.name == name)
+        definition.workers_flags.iter().any(|w| w.name == name) || definition.value_flags.iter().any(|f| f.name == name)
     };
     ACCEPTED.iter().filter(move |(name, _)| !own(name))
 }
 
 /// Returns a warning that names the flags on the command line that have no effect; `None` if there are none.
-pub(super) fn warning(definition: &Definition, given: &Given<'_>) -> Option<String> {
-    let without_effect: Vec<String> = missing(definition)
+pub(super) fn warning_for_flags_without_effect(
+    definition: &ProgramDefinition,
+    given: &FlagValues<'_>,
+) -> Option<String> {
+    let without_effect: Vec<String> = flags_without_effect(definition)
         .filter(|(name, _)| given.0.value_source(name) == Some(ValueSource::CommandLine))
         // A boolean flag with the default value needs no warning.
         .filter(|(name, kind)| !matches!(kind, Switch(default) if given.get::<bool>(name) == *default))

@@ -2,10 +2,10 @@
 
 use clap::{ArgAction, Command};
 
-use super::{Given, file, flag, list};
-use crate::metrics::Limits;
+use super::{FlagValues, file, flag, list};
+use crate::metrics::MetricLimits;
 
-pub(super) fn add(command: Command) -> Command {
+pub(super) fn add_metric_flags(command: Command) -> Command {
     command.next_help_heading("Metrics").args([
         list("disabled-metrics", "Metrics that are not served, by their full names"),
         flag(
@@ -19,12 +19,14 @@ pub(super) fn add(command: Command) -> Command {
 }
 
 /// Reads the limits on metrics from the command line. The file of `--allow-metric-labels-manifest` is read later.
-pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
+pub(super) fn read_metric_limits(given: &FlagValues<'_>) -> Result<MetricLimits, String> {
     let disabled = given.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
     let lists: Vec<String> = given.all("allow-metric-labels");
     lists
         .iter()
-        .try_fold(Limits::default().without(disabled), |limits, list| limits.with_pairs(pairs(list)?))
+        .try_fold(MetricLimits::default().with_disabled(disabled), |limits, list| {
+            limits.with_allowed_value_flags(pairs(list)?)
+        })
         .map_err(|e| format!("--allow-metric-labels: {e}"))
 }
 

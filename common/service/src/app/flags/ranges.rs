@@ -24,7 +24,7 @@ pub(super) fn check_share(flag: &str, text: &str, value: TuneValue) -> Result<()
 }
 
 /// Checks that the value of a flag in [`RANGES`] is in its range. Values of other flags pass. The error has upstream's wording.
-pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {
+pub(super) fn check_range(flag: &str, value: i64) -> Result<(), String> {
     match RANGES.iter().find(|(name, ..)| *name == flag) {
         Some((_, least, _)) if value < *least => Err(format!("{flag} must not be less than {least}, but got {value}")),
         Some((_, _, most)) if value > *most => Err(format!("{flag} must not be more than {most}, but got {value}")),
@@ -45,8 +45,11 @@ mod tests {
             ("max-endpoints-per-slice", 1001, "must not be more than 1000, but got 1001"),
             ("mirroring-max-endpoints-per-subset", -1, "must not be less than 1, but got -1"),
         ] {
-            assert_eq!(check(flag, value), Err(format!("{flag} {error}")));
+            assert_eq!(check_range(flag, value), Err(format!("{flag} {error}")));
         }
-        assert_eq!((check("max-endpoints-per-slice", 1000), check("concurrent-job-syncs", 999)), (Ok(()), Ok(())));
+        assert_eq!(
+            (check_range("max-endpoints-per-slice", 1000), check_range("concurrent-job-syncs", 999)),
+            (Ok(()), Ok(()))
+        );
     }
 }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use clap::{ArgAction, Command, value_parser};
 use rustls::{CipherSuite, NamedGroup};
 
-use super::{Given, file, flag, list, switch, time};
-use crate::server::{self, Certificate, Pair, ReviewOptions, Tls};
+use super::{FlagValues, file, flag, list, switch, time};
+use crate::server::{self, CertificateFiles, CertificateSource, ReviewOptions, TlsSettings};
 
-pub(super) fn add(command: Command, program: &'static str) -> Command {
+pub(super) fn add_serving_flags(command: Command, program: &'static str) -> Command {
     let defaults = ReviewOptions::new(&[]);
     command.next_help_heading("Serving").args([
         flag("bind-address", "IP", "Address to serve on").default_value("0.0.0.0").value_parser(value_parser!(IpAddr)),
@@ -57,13 +57,21 @@ pub(super) fn add(command: Command, program: &'static str) -> Command {
             "authentication-kubeconfig",
             "Kubeconfig of the cluster that answers TokenReviews; by default the controllers' API server",
         ),
-        time("authentication-token-webhook-cache-ttl", defaults.token, "How long the user of a token is cached"),
+        time("authentication-token-webhook-cache-ttl", defaults.token_ttl, "How long the user of a token is cached"),
         file(
             "authorization-kubeconfig",
             "Kubeconfig of the cluster that answers SubjectAccessReviews; by default the controllers' API server",
         ),
-        time("authorization-webhook-cache-authorized-ttl", defaults.allowed, "How long a granted permission is cached"),
-        time("authorization-webhook-cache-unauthorized-ttl", defaults.denied, "How long a denied permission is cached"),
+        time(
+            "authorization-webhook-cache-authorized-ttl",
+            defaults.allowed_ttl,
+            "How long a granted permission is cached",
+        ),
+        time(
+            "authorization-webhook-cache-unauthorized-ttl",
+            defaults.denied_ttl,
+            "How long a denied permission is cached",
+        ),
         list("authorization-always-allow-paths", "Paths that need no permission; '*' at the end matches any suffix")
             .default_value("/healthz,/readyz,/livez"),
         switch(
@@ -86,59 +94,59 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Reads the settings of the HTTP server. Adds a line to `warnings` for each value that has no effect.
-pub(super) fn settings(
-    given: &Given<'_>,
+pub(super) fn read_server_settings(
+    given: &FlagValues<'_>,
     program: &str,
     warnings: &mut Vec<String>,
-) -> Result<server::Settings, String> {
+) -> Result<server::ServerSettings, String> {
     let port: u16 = given.get("secure-port");
-    let (suites, groups) = server::offered();
+    let (suites, groups) = server::supported_suites_and_groups();
     let version: String = given.get("tls-min-version");
     if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
         warnings.push(format!("--tls-min-version={version}: the oldest version that is served is VersionTLS12"));
     }
-    let tls = Tls {
+    let tls = TlsSettings {
         certificate: certificate(given, program)?,
-        named: given.all("tls-sni-cert-key"),
-        client_ca: given.path("client-ca-file"),
-        only_tls13: version == "VersionTLS13",
-        suites: chosen_suites(&given.all("tls-cipher-suites"), &suites, warnings)?,
-        groups: chosen_groups(&given.all("tls-curve-preferences"), &groups)?,
-        only_http1: given.get("disable-http2-serving"),
+        named_certificates: given.all("tls-sni-cert-key"),
+        client_ca_file: given.path("client-ca-file"),
+        is_tls13_only: version == "VersionTLS13",
+        cipher_suites: chosen_suites(&given.all("tls-cipher-suites"), &suites, warnings)?,
+        key_exchange_groups: chosen_groups(&given.all("tls-curve-preferences"), &groups)?,
+        is_http1_only: given.get("disable-http2-serving"),
     };
-    Ok(server::Settings {
-        secure: given.option("bind-address").filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
+    Ok(server::ServerSettings {
+        secure_address: given.option("bind-address").filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
         tls,
-        streams: given.option("http2-max-streams-per-connection").filter(|streams| *streams != 0),
-        share_port: given.get("permit-port-sharing"),
-        debug: given.option("debug-address"),
+        max_streams_per_connection: given.option("http2-max-streams-per-connection").filter(|streams| *streams != 0),
+        is_port_shared: given.get("permit-port-sharing"),
+        debug_address: given.option("debug-address"),
     })
 }
 
 /// Reads which HTTP requests the API server has to review, and how long its answers are cached.
-pub(super) fn reviews(given: &Given<'_>) -> ReviewOptions {
+pub(super) fn read_review_options(given: &FlagValues<'_>) -> ReviewOptions {
     ReviewOptions {
-        open: given.all("authorization-always-allow-paths"),
-        token: given.get("authentication-token-webhook-cache-ttl"),
-        allowed: given.get("authorization-webhook-cache-authorized-ttl"),
-        denied: given.get("authorization-webhook-cache-unauthorized-ttl"),
+        open_paths: given.all("authorization-always-allow-paths"),
+        token_ttl: given.get("authentication-token-webhook-cache-ttl"),
+        allowed_ttl: given.get("authorization-webhook-cache-authorized-ttl"),
+        denied_ttl: given.get("authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 
-fn certificate(given: &Given<'_>, program: &str) -> Result<Certificate, String> {
+fn certificate(given: &FlagValues<'_>, program: &str) -> Result<CertificateSource, String> {
     match (given.path("tls-cert-file"), given.path("tls-private-key-file"), given.path("cert-dir")) {
-        (Some(certificate), Some(key), _) => Ok(Certificate::Files(Pair { certificate, key })),
-        (None, None, Some(directory)) => Ok(Certificate::MadeIfMissing(Pair {
+        (Some(certificate), Some(key), _) => Ok(CertificateSource::Files(CertificateFiles { certificate, key })),
+        (None, None, Some(directory)) => Ok(CertificateSource::CreatedIfMissing(CertificateFiles {
             certificate: directory.join(format!("{program}.crt")),
             key: directory.join(format!("{program}.key")),
         })),
-        (None, None, None) => Ok(Certificate::InMemory),
+        (None, None, None) => Ok(CertificateSource::InMemory),
         _ => Err("--tls-cert-file and --tls-private-key-file must be set together".to_owned()),
     }
 }
 
 /// Parses `certificate,key[:name,...]`, a value of `--tls-sni-cert-key`.
-fn named(text: &str) -> Result<(Pair, Vec<String>), String> {
+fn named(text: &str) -> Result<(CertificateFiles, Vec<String>), String> {
     let invalid = || format!("{text:?} is not of the form certificate,key[:name,...]");
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let (certificate, key) = files.split_once(',').ok_or_else(invalid)?;
@@ -146,11 +154,11 @@ fn named(text: &str) -> Result<(Pair, Vec<String>), String> {
     if certificate.is_empty() || key.is_empty() || key.contains(',') || (names.is_empty() && text.contains(':')) {
         return Err(invalid());
     }
-    Ok((Pair { certificate: certificate.into(), key: key.into() }, names))
+    Ok((CertificateFiles { certificate: certificate.into(), key: key.into() }, names))
 }
 
 /// Cipher suites that Go supports and this server does not, because they lack forward secrecy or use CBC, RC4 or 3DES.
-const UNSERVED: &[&str] = &[
+const UNSUPPORTED_CIPHER_SUITES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA",
@@ -169,7 +177,8 @@ const UNSERVED: &[&str] = &[
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 ];
 /// Cipher suites of TLS 1.3, which are always served.
-const ALWAYS: &[&str] = &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+const TLS13_CIPHER_SUITES: &[&str] =
+    &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 fn chosen_suites(
     names: &[String],
@@ -190,8 +199,8 @@ fn chosen_suites(
         };
         match offered.iter().find(|suite| suite.as_str() == Some(full)) {
             Some(suite) => chosen.push(*suite),
-            None if ALWAYS.contains(&name) => {}
-            None if UNSERVED.contains(&name) => unserved.push(name),
+            None if TLS13_CIPHER_SUITES.contains(&name) => {}
+            None if UNSUPPORTED_CIPHER_SUITES.contains(&name) => unserved.push(name),
             None => {
                 let known: Vec<&str> = offered.iter().filter_map(CipherSuite::as_str).collect();
                 return Err(format!("--tls-cipher-suites: {name:?} is not known; known are: {}", known.join(", ")));

@@ -2,35 +2,38 @@ use super::*;
 use rustls::{CipherSuite, NamedGroup};
 
 use crate::{
-    runtime::{Context, Running},
-    server::{Certificate, Pair},
+    runtime::{LoopContext, RunningLoop},
+    server::{CertificateFiles, CertificateSource},
     settings::{FeatureGate, MIN_RESYNC_PERIOD, Tune, WATCH_LIST_CLIENT, WorkersFlag},
 };
 use std::sync::Arc;
 
 mod whole;
 
-const GATE: FeatureGate = FeatureGate { name: "PodDeletionCost", default: true, locked: false, help: "Costs" };
-const LOCKED: FeatureGate = FeatureGate { name: "LogarithmicScaleDown", default: true, locked: true, help: "Ranks" };
-const TUNE: Tune = Tune { name: "burst-replicas", default: TuneValue::Count(500), help: "Most Pods" };
+const GATE: FeatureGate =
+    FeatureGate { name: "PodDeletionCost", is_on_by_default: true, is_locked: false, help: "Costs" };
+const LOCKED: FeatureGate =
+    FeatureGate { name: "LogarithmicScaleDown", is_on_by_default: true, is_locked: true, help: "Ranks" };
+const TUNE: Tune = Tune { name: "burst-replicas", default_value: TuneValue::Count(500), help: "Most Pods" };
 const TIMEOUT: Tune =
-    Tune { name: "expectations-timeout", default: TuneValue::Duration(Duration::from_mins(5)), help: "Patience" };
+    Tune { name: "expectations-timeout", default_value: TuneValue::Duration(Duration::from_mins(5)), help: "Patience" };
 const PERIOD: Tune =
-    Tune { name: "node-monitor-period", default: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
+    Tune { name: "node-monitor-period", default_value: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
 const TEN: Duration = Duration::from_secs(10);
 const SWITCH: Tune =
-    Tune { name: "enable-garbage-collector", default: TuneValue::Switch(true), help: "Whether to collect" };
-const WORKERS: WorkersFlag = WorkersFlag { name: "concurrent-replicaset-syncs", default: 5, min: 1, help: "Workers" };
+    Tune { name: "enable-garbage-collector", default_value: TuneValue::Switch(true), help: "Whether to collect" };
+const WORKERS: WorkersFlag =
+    WorkersFlag { name: "concurrent-replicaset-syncs", default_workers: 5, min_workers: 1, help: "Workers" };
 
-fn never(_: Context) -> Arc<dyn Running> {
+fn never(_: LoopContext) -> Arc<dyn RunningLoop> {
     unreachable!("nothing is started")
 }
 
 const fn a_loop(name: &'static str, alias: &'static str) -> LoopDefinition {
-    LoopDefinition { name, alias, client: name, component: name, owned_writes: &[], start: never }
+    LoopDefinition { name, alias, user_agent_suffix: name, event_component: name, owned_writes: &[], start_loop: never }
 }
 
-const DEFINITION: Definition = Definition {
+const DEFINITION: ProgramDefinition = ProgramDefinition {
     name: "replicaset-controller",
     version: "1.2.3-rc.1",
     about: "Keeps as many Pods as ReplicaSets want.",
@@ -38,34 +41,34 @@ const DEFINITION: Definition = Definition {
         a_loop("replicaset-controller", "replicaset"),
         a_loop("replicationcontroller-controller", "replicationcontroller"),
     ],
-    workers: &[WORKERS],
-    gates: &[GATE, LOCKED],
+    workers_flags: &[WORKERS],
+    feature_gates: &[GATE, LOCKED],
     tunes: &[TUNE, TIMEOUT],
-    flags: &[PERIOD, SWITCH],
+    value_flags: &[PERIOD, SWITCH],
 };
 
-fn read(arguments: &[&str]) -> Result<Parsed, String> {
+fn read(arguments: &[&str]) -> Result<ParsedCommandLine, String> {
     let arguments = std::iter::once("replicaset-controller").chain(arguments.iter().copied()).map(str::to_owned);
-    parse(&DEFINITION, arguments, || "me".to_owned())
+    parse_command_line(&DEFINITION, arguments, || "me".to_owned())
 }
 
-fn run(arguments: &[&str]) -> Options {
+fn run(arguments: &[&str]) -> ProgramOptions {
     match read(arguments) {
-        Ok(Parsed::Run(options)) => *options,
-        Ok(Parsed::Print(text)) => panic!("{arguments:?} prints {text}"),
+        Ok(ParsedCommandLine::Run(options)) => *options,
+        Ok(ParsedCommandLine::Print(text)) => panic!("{arguments:?} prints {text}"),
         Err(error) => panic!("{arguments:?}: {error}"),
     }
 }
 
 #[test]
 fn shares_are_between_0_and_1() {
-    const SHARE: Tune = Tune { name: "node-taint-max-share", default: TuneValue::Ratio(0.0), help: "Share" };
-    const SHARES: Definition = Definition { flags: &[SHARE], ..DEFINITION };
+    const SHARE: Tune = Tune { name: "node-taint-max-share", default_value: TuneValue::Ratio(0.0), help: "Share" };
+    const SHARES: ProgramDefinition = ProgramDefinition { value_flags: &[SHARE], ..DEFINITION };
     let share = |text: &str| {
         let arguments = ["node-lifecycle-controller".to_owned(), format!("--{}={text}", SHARE.name)];
-        match parse(&SHARES, arguments, || "me".to_owned()) {
-            Ok(Parsed::Run(options)) => Ok(options.settings.ratio(&SHARE).to_string()),
-            Ok(Parsed::Print(text)) => panic!("{text}"),
+        match parse_command_line(&SHARES, arguments, || "me".to_owned()) {
+            Ok(ParsedCommandLine::Run(options)) => Ok(options.settings.tuned_ratio(&SHARE).to_string()),
+            Ok(ParsedCommandLine::Print(text)) => panic!("{text}"),
             Err(error) => Err(error),
         }
     };
@@ -77,7 +80,7 @@ fn shares_are_between_0_and_1() {
     }
 }
 
-fn names(options: &Options) -> Vec<&'static str> {
+fn names(options: &ProgramOptions) -> Vec<&'static str> {
     options.loops.iter().map(|l| l.name).collect()
 }
 
@@ -89,7 +92,7 @@ fn boolean_flags_of_a_controller_have_gos_syntax() {
         (&["--enable-garbage-collector=false"], false),
         (&["--enable-garbage-collector=0"], false),
     ] {
-        assert_eq!(run(arguments).settings.switch(&SWITCH), on, "{arguments:?}");
+        assert_eq!(run(arguments).settings.is_switched_on(&SWITCH), on, "{arguments:?}");
     }
     let error = read(&["--enable-garbage-collector=maybe"]).err().unwrap();
     assert!(error.contains("--enable-garbage-collector") && error.contains("maybe"), "{error}");
@@ -100,7 +103,7 @@ fn boolean_flags_of_a_controller_have_gos_syntax() {
 fn defaults_match_upstream() {
     let o = run(&[]);
     assert_eq!(names(&o), ["replicaset-controller", "replicationcontroller-controller"]);
-    let election = o.election.unwrap();
+    let election = o.election_settings.unwrap();
     assert_eq!(
         (&*election.namespace, &*election.name, &*election.identity),
         ("kube-system", "replicaset-controller", "me")
@@ -110,21 +113,27 @@ fn defaults_match_upstream() {
         (Duration::from_secs(15), Duration::from_secs(10), Duration::from_secs(2))
     );
     assert_eq!(election.probation, None);
-    assert_eq!(o.server.secure, Some("0.0.0.0:10257".parse().unwrap()));
-    assert_eq!(o.server.debug, None);
-    assert_eq!(o.reviews.open, ["/healthz", "/readyz", "/livez"]);
-    assert_eq!((o.reviews.token, o.reviews.allowed, o.reviews.denied), (TEN, TEN, TEN));
-    assert_eq!((o.server.tls.certificate, o.server.streams), (Certificate::InMemory, None));
+    assert_eq!(o.server_settings.secure_address, Some("0.0.0.0:10257".parse().unwrap()));
+    assert_eq!(o.server_settings.debug_address, None);
+    assert_eq!(o.review_options.open_paths, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(
+        (o.review_options.token_ttl, o.review_options.allowed_ttl, o.review_options.denied_ttl),
+        (TEN, TEN, TEN)
+    );
+    assert_eq!(
+        (o.server_settings.tls.certificate, o.server_settings.max_streams_per_connection),
+        (CertificateSource::InMemory, None)
+    );
     assert!(o.warnings.is_empty());
-    assert_eq!(o.rate, None);
-    assert_eq!(o.settings.workers(&WORKERS), 5);
-    assert!(o.settings.gate(&GATE));
-    assert_eq!(o.settings.count(&TUNE), 500);
-    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(5));
-    assert_eq!(o.settings.duration(&MIN_RESYNC_PERIOD), Duration::from_hours(12));
+    assert_eq!(o.rate_limit, None);
+    assert_eq!(o.settings.worker_count(&WORKERS), 5);
+    assert!(o.settings.is_gate_on(&GATE));
+    assert_eq!(o.settings.tuned_count(&TUNE), 500);
+    assert_eq!(o.settings.tuned_duration(&PERIOD), Duration::from_secs(5));
+    assert_eq!(o.settings.tuned_duration(&MIN_RESYNC_PERIOD), Duration::from_hours(12));
     assert_eq!(o.shutdown_timeout, Duration::from_secs(10));
-    assert!(o.standby_warm && !o.settings.shadow() && !o.insecure_debug);
-    assert_eq!((o.threads, o.logging.verbosity, o.logging.format), (1, 0, logging::Format::Text));
+    assert!(o.is_standby_warm && !o.settings.is_shadow() && !o.is_debug_insecure);
+    assert_eq!((o.worker_threads, o.logging.verbosity, o.logging.format), (1, 0, logging::LogFormat::Text));
     assert!(o.client.kubeconfig.is_none() && o.client.master.is_none());
 }
 
@@ -157,22 +166,25 @@ fn flags_override_defaults() {
     ]);
     assert_eq!(o.client.kubeconfig.unwrap().to_str(), Some("/k"));
     assert_eq!(o.client.master.as_deref(), Some("https://h"));
-    assert_eq!(o.rate, Some((20.5, 7)));
-    assert_eq!(o.settings.workers(&WORKERS), 9);
-    let election = o.election.unwrap();
+    assert_eq!(o.rate_limit, Some((20.5, 7)));
+    assert_eq!(o.settings.worker_count(&WORKERS), 9);
+    let election = o.election_settings.unwrap();
     assert_eq!((election.lease_duration, &*election.namespace), (Duration::from_mins(1), "other"));
     let probation = election.probation.unwrap();
     let commit = crate::version::VERSION.commit;
-    assert_eq!((probation.time, probation.version), (Duration::from_secs(90), format!("1.2.3-rc.1+{commit}")));
-    assert_eq!(o.server.secure, Some("[::1]:8443".parse().unwrap()));
-    assert_eq!(o.server.debug, Some("127.0.0.1:0".parse().unwrap()));
-    assert!(!o.settings.gate(&GATE));
-    assert_eq!((o.settings.count(&TUNE), o.settings.duration(&TIMEOUT)), (3, Duration::from_secs(90)));
-    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(2));
-    assert!(o.insecure_debug && !o.standby_warm);
-    assert_eq!((o.threads, o.logging.verbosity, o.logging.format), (2, 4, logging::Format::Json));
-    assert_eq!(o.logging.modules, [("store".to_owned(), 6)]);
-    assert!(o.given.contains(&("kube-api-qps".to_owned(), "20.5".to_owned())));
+    assert_eq!(
+        (probation.probation_time, probation.version),
+        (Duration::from_secs(90), format!("1.2.3-rc.1+{commit}"))
+    );
+    assert_eq!(o.server_settings.secure_address, Some("[::1]:8443".parse().unwrap()));
+    assert_eq!(o.server_settings.debug_address, Some("127.0.0.1:0".parse().unwrap()));
+    assert!(!o.settings.is_gate_on(&GATE));
+    assert_eq!((o.settings.tuned_count(&TUNE), o.settings.tuned_duration(&TIMEOUT)), (3, Duration::from_secs(90)));
+    assert_eq!(o.settings.tuned_duration(&PERIOD), Duration::from_secs(2));
+    assert!(o.is_debug_insecure && !o.is_standby_warm);
+    assert_eq!((o.worker_threads, o.logging.verbosity, o.logging.format), (2, 4, logging::LogFormat::Json));
+    assert_eq!(o.logging.module_verbosities, [("store".to_owned(), 6)]);
+    assert!(o.all_flag_values.contains(&("kube-api-qps".to_owned(), "20.5".to_owned())));
 }
 
 #[test]
@@ -184,12 +196,12 @@ fn verbosity_is_read_in_every_usual_form() {
 
 #[test]
 fn boolean_flags_need_no_value() {
-    assert!(run(&["--leader-elect=false"]).election.is_none());
-    assert!(run(&["--leader-elect=F"]).election.is_none());
-    assert!(run(&["--leader-elect"]).election.is_some());
+    assert!(run(&["--leader-elect=false"]).election_settings.is_none());
+    assert!(run(&["--leader-elect=F"]).election_settings.is_none());
+    assert!(run(&["--leader-elect"]).election_settings.is_some());
     let shadow = run(&["--shadow"]);
-    assert!(shadow.settings.shadow() && shadow.election.is_none());
-    assert!(run(&["--secure-port=0"]).server.secure.is_none());
+    assert!(shadow.settings.is_shadow() && shadow.election_settings.is_none());
+    assert!(run(&["--secure-port=0"]).server_settings.secure_address.is_none());
 }
 
 /// COMMON-87.
@@ -205,9 +217,9 @@ fn the_first_entry_that_names_a_controller_decides() {
 /// COMMON-93.
 #[test]
 fn a_rate_of_zero_or_less_sets_no_limit() {
-    assert_eq!(run(&["--kube-api-qps=-1"]).rate, None);
-    assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).rate, None);
-    assert_eq!(run(&["--kube-api-qps=50"]).rate, Some((50.0, 30)));
+    assert_eq!(run(&["--kube-api-qps=-1"]).rate_limit, None);
+    assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).rate_limit, None);
+    assert_eq!(run(&["--kube-api-qps=50"]).rate_limit, Some((50.0, 30)));
 }
 
 /// COMMON-88.
@@ -215,19 +227,19 @@ fn a_rate_of_zero_or_less_sets_no_limit() {
 fn an_unknown_gate_is_ignored_with_a_warning() {
     let o = run(&["--feature-gates=Newfangled=true,PodDeletionCost=false,LogarithmicScaleDown=true"]);
     assert_eq!(o.warnings, ["feature gate Newfangled is not known to this program and has no effect"]);
-    assert!(!o.settings.gate(&GATE));
+    assert!(!o.settings.is_gate_on(&GATE));
     let o = run(&["--feature-gates=AllBeta=false"]);
-    assert!(!o.settings.gate(&GATE) && o.settings.gate(&LOCKED));
-    assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.gate(&GATE));
+    assert!(!o.settings.is_gate_on(&GATE) && o.settings.is_gate_on(&LOCKED));
+    assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.is_gate_on(&GATE));
     assert!(run(&["--feature-gates=AllAlpha=true"]).warnings.is_empty());
 }
 
 /// COMMON-88.
 #[test]
 fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
-    assert!(run(&[]).settings.gate(&WATCH_LIST_CLIENT));
-    assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.gate(&WATCH_LIST_CLIENT));
-    assert!(!run(&["--feature-gates=AllBeta=false"]).settings.gate(&WATCH_LIST_CLIENT));
+    assert!(run(&[]).settings.is_gate_on(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.is_gate_on(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=AllBeta=false"]).settings.is_gate_on(&WATCH_LIST_CLIENT));
     let gates = "ControllerManagerReleaseLeaderElectionLockOnExit=true,CoordinatedLeaderElection=false,AtomicFIFO=true";
     assert!(run(&[&format!("--feature-gates={gates}")]).warnings.is_empty());
     let o = run(&["--feature-gates=CoordinatedLeaderElection=true,InOrderInformers=false"]);
@@ -243,11 +255,11 @@ fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
 /// COMMON-88.
 #[test]
 fn a_gate_needs_the_gate_that_it_depends_on() {
-    let gate = |name| FeatureGate { name, default: false, locked: false, help: "" };
+    let gate = |name| FeatureGate { name, is_on_by_default: false, is_locked: false, help: "" };
     let known = [gate("WorkloadWithJob"), gate("GenericWorkload")];
     let read = |list: &str| {
-        super::super::values::gates(&known, &[list.to_owned()], Settings::new(), &mut Vec::new())
-            .map(|s| s.gate(&known[0]))
+        super::super::values::parse_feature_gates(&known, &[list.to_owned()], OperatorSettings::new(), &mut Vec::new())
+            .map(|s| s.is_gate_on(&known[0]))
     };
     assert_eq!(read("WorkloadWithJob=true,GenericWorkload=true"), Ok(true));
     assert_eq!(read("GenericWorkload=true"), Ok(false));
@@ -280,26 +292,29 @@ fn flags_configure_tls() {
         "--authorization-webhook-cache-authorized-ttl=2s",
         "--authorization-webhook-cache-unauthorized-ttl=0",
     ]);
-    let pair = |certificate: &str, key: &str| Pair { certificate: certificate.into(), key: key.into() };
-    let tls = &o.server.tls;
-    assert_eq!(tls.certificate, Certificate::Files(pair("/c", "/k")));
+    let pair = |certificate: &str, key: &str| CertificateFiles { certificate: certificate.into(), key: key.into() };
+    let tls = &o.server_settings.tls;
+    assert_eq!(tls.certificate, CertificateSource::Files(pair("/c", "/k")));
     let names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
-    assert_eq!(tls.named, [(pair("/c1", "/k1"), names), (pair("/c2", "/k2"), Vec::new())]);
-    assert_eq!(tls.client_ca.as_deref(), Some("/ca".as_ref()));
-    assert!(tls.only_tls13 && tls.only_http1 && o.server.share_port);
+    assert_eq!(tls.named_certificates, [(pair("/c1", "/k1"), names), (pair("/c2", "/k2"), Vec::new())]);
+    assert_eq!(tls.client_ca_file.as_deref(), Some("/ca".as_ref()));
+    assert!(tls.is_tls13_only && tls.is_http1_only && o.server_settings.is_port_shared);
     let suites =
         [CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256];
-    assert_eq!(tls.suites.as_deref(), Some(&suites[..]));
-    assert_eq!(tls.groups.as_deref(), Some(&[NamedGroup::secp384r1, NamedGroup::X25519][..]));
-    assert_eq!(o.server.streams, Some(99));
-    assert_eq!((o.authentication.as_deref(), o.authorization), (Some("/n".as_ref()), None));
+    assert_eq!(tls.cipher_suites.as_deref(), Some(&suites[..]));
+    assert_eq!(tls.key_exchange_groups.as_deref(), Some(&[NamedGroup::secp384r1, NamedGroup::X25519][..]));
+    assert_eq!(o.server_settings.max_streams_per_connection, Some(99));
+    assert_eq!((o.authentication_kubeconfig.as_deref(), o.authorization_kubeconfig), (Some("/n".as_ref()), None));
     let second = Duration::from_secs(1);
-    assert_eq!((o.reviews.token, o.reviews.allowed, o.reviews.denied), (second, second * 2, Duration::ZERO));
+    assert_eq!(
+        (o.review_options.token_ttl, o.review_options.allowed_ttl, o.review_options.denied_ttl),
+        (second, second * 2, Duration::ZERO)
+    );
     assert_eq!(o.warnings, ["--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA cannot be served"]);
 
     let o = run(&["--cert-dir=/d", "--tls-min-version=VersionTLS10"]);
     let own = pair("/d/replicaset-controller.crt", "/d/replicaset-controller.key");
-    assert_eq!(o.server.tls.certificate, Certificate::MadeIfMissing(own));
+    assert_eq!(o.server_settings.tls.certificate, CertificateSource::CreatedIfMissing(own));
     assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest version that is served is VersionTLS12"]);
 }
 
@@ -315,7 +330,7 @@ fn flags_limit_metrics_and_labels() {
     ]);
     let pairs = [("a_total,code", "200,404"), ("b,code", "200"), ("b,verb", "GET,PUT")];
     let names = ["a_total", "b", "c"].map(str::to_owned);
-    assert_eq!(Ok(o.metrics), Limits::default().without(names).with_pairs(pairs));
+    assert_eq!(Ok(o.metric_limits), MetricLimits::default().with_disabled(names).with_allowed_value_flags(pairs));
     assert_eq!(o.metrics_manifest.as_deref(), Some("/m".as_ref()));
 }
 
@@ -353,8 +368,8 @@ fn flags_without_effect_are_accepted_with_one_warning() {
           --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
           --concurrent-job-syncs, --node-eviction-rate have no effect here"]
     );
-    assert_eq!(o.settings.workers(&WORKERS), 9, "a flag of the program itself is read as usual");
-    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
+    assert_eq!(o.settings.worker_count(&WORKERS), 9, "a flag of the program itself is read as usual");
+    assert_eq!(o.settings.tuned_duration(&PERIOD), Duration::from_secs(1));
 }
 
 /// COMMON-51, COMMON-68, COMMON-88, COMMON-89.
@@ -429,7 +444,7 @@ fn errors_are_one_clear_line() {
 #[test]
 fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
     for argument in ["--help", "-h"] {
-        let Ok(Parsed::Print(text)) = read(&[argument]) else { panic!("{argument} prints") };
+        let Ok(ParsedCommandLine::Print(text)) = read(&[argument]) else { panic!("{argument} prints") };
         for part in [
             "Keeps as many Pods",
             "Leader election:",
@@ -446,7 +461,7 @@ fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
         }
         assert!(!text.contains("profiling"), "{text}");
     }
-    let Ok(Parsed::Print(text)) = read(&["--version"]) else { panic!("--version prints") };
+    let Ok(ParsedCommandLine::Print(text)) = read(&["--version"]) else { panic!("--version prints") };
     let commit = crate::version::VERSION.commit;
     assert_eq!(text, format!("replicaset-controller 1.2.3-rc.1 (Kubernetes v1.36.2, commit {commit})\n"));
 }

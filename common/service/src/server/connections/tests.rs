@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     logging,
     metrics::Metrics,
-    server::{self, State, Tls, tls::Certificates},
+    server::{self, ServerState, TlsSettings, tls::ReloadingTlsConfig},
 };
 
 /// Accepts any certificate, since the servers under test create self-signed ones.
@@ -59,8 +59,8 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(stream: S, alpn: &[&str]) 
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
-fn state() -> State {
-    State::new(Metrics::new(), logging::Handle::detached())
+fn state() -> ServerState {
+    ServerState::new(Metrics::new(), logging::VerbosityHandle::detached())
 }
 
 /// A connection over a pipe, and the task that serves it.
@@ -73,12 +73,17 @@ struct Pipe {
 
 fn pipe(tls: bool) -> Pipe {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-    let tls = tls.then(|| Certificates::load(Tls::default()).unwrap().current());
-    let service =
-        Service { router: state().router(), tls, streams: Some(4), limits: Limits::default(), clock: clock.clone() };
-    let connections = Arc::new(Mutex::new(Table::new(service.limits)));
+    let tls = tls.then(|| ReloadingTlsConfig::load(TlsSettings::default()).unwrap().current_config());
+    let service = ListenerService {
+        router: state().router(),
+        tls,
+        max_streams_per_connection: Some(4),
+        limits: ConnectionLimits::default(),
+        clock: clock.clone(),
+    };
+    let connections = Arc::new(Mutex::new(ConnectionTable::new(service.limits)));
     let (client, stream) = tokio::io::duplex(64 << 10);
-    let opened = clock.instant();
+    let opened = clock.monotonic_now();
     let served = tokio::spawn(admit(&connections, &service, stream, ([127, 0, 0, 1], 1).into()));
     Pipe { client: Some(client), served, clock, opened }
 }
@@ -91,7 +96,7 @@ impl Pipe {
     /// Waits for the end of the connection, and returns its age in seconds.
     async fn ended(self) -> u64 {
         self.served.await.unwrap();
-        (self.clock.instant() - self.opened).as_secs()
+        (self.clock.monotonic_now() - self.opened).as_secs()
     }
 }
 
@@ -198,9 +203,12 @@ async fn silent_http1(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStrea
 /// COMMON-97.
 #[tokio::test]
 async fn silent_connections_never_block_a_probe() {
-    let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
+    let settings = server::ServerSettings {
+        secure_address: Some(([127, 0, 0, 1], 0).into()),
+        ..server::ServerSettings::default()
+    };
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
-    let to = server.secure.unwrap();
+    let to = server.secure_address.unwrap();
     let mut held = Vec::new();
     // Silent connections come from one address, from fifty, and from the address of the probe itself.
     for (addresses, connections) in [(1, 300), (50, 8), (0, 60)] {
@@ -226,9 +234,12 @@ async fn silent_connections_never_block_a_probe() {
 
 #[tokio::test]
 async fn connections_without_a_handshake_never_block_a_probe() {
-    let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
+    let settings = server::ServerSettings {
+        secure_address: Some(([127, 0, 0, 1], 0).into()),
+        ..server::ServerSettings::default()
+    };
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
-    let to = server.secure.unwrap();
+    let to = server.secure_address.unwrap();
     let mut held = Vec::new();
     for _ in 0..400 {
         held.push(TcpStream::connect(to).await.unwrap());

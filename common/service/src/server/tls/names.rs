@@ -11,12 +11,12 @@ use rustls::{
 
 /// Certificates with the patterns of their server names.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct CertificateResolver {
     default: Arc<CertifiedKey>,
     named: Vec<(Vec<String>, Arc<CertifiedKey>)>,
 }
 
-impl Names {
+impl CertificateResolver {
     /// Returns a resolver that serves `default` for every name.
     pub(super) fn new(default: CertifiedKey) -> Self {
         Self { default: Arc::new(default), named: Vec::new() }
@@ -26,7 +26,11 @@ impl Names {
     ///
     /// # Errors
     /// If there are no patterns and the certificate cannot be parsed.
-    pub(super) fn add(&mut self, certified: CertifiedKey, patterns: &[String]) -> Result<(), rustls::Error> {
+    pub(super) fn add_certificate(
+        &mut self,
+        certified: CertifiedKey,
+        patterns: &[String],
+    ) -> Result<(), rustls::Error> {
         if patterns.is_empty() {
             ParsedCertificate::try_from(certified.end_entity_cert()?)?;
         }
@@ -36,20 +40,20 @@ impl Names {
 
     fn find(&self, name: &str) -> &Arc<CertifiedKey> {
         let fits = |(patterns, certified): &&(Vec<String>, Arc<CertifiedKey>)| {
-            if patterns.is_empty() { holds(certified, name) } else { patterns.iter().any(|p| matches(p, name)) }
+            if patterns.is_empty() { is_valid_for(certified, name) } else { patterns.iter().any(|p| matches(p, name)) }
         };
         self.named.iter().find(fits).map_or(&self.default, |(_, certified)| certified)
     }
 }
 
-impl ResolvesServerCert for Names {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(hello.server_name().map_or(&self.default, |name| self.find(name))))
     }
 }
 
 /// Whether a certificate is valid for a server name.
-fn holds(certified: &CertifiedKey, name: &str) -> bool {
+fn is_valid_for(certified: &CertifiedKey, name: &str) -> bool {
     let Ok(name) = ServerName::try_from(name) else { return false };
     let certificate = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
     certificate.is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())

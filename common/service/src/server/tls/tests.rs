@@ -16,12 +16,12 @@ impl Directory {
         Self(path)
     }
 
-    fn pair(&self, name: &str) -> Pair {
-        Pair { certificate: self.0.join(format!("{name}.crt")), key: self.0.join(format!("{name}.key")) }
+    fn pair(&self, name: &str) -> CertificateFiles {
+        CertificateFiles { certificate: self.0.join(format!("{name}.crt")), key: self.0.join(format!("{name}.key")) }
     }
 
     /// Writes a new certificate for `name` and its key to files; returns the paths of the files and the certificate.
-    fn made(&self, name: &str) -> (Pair, CertificateDer<'static>) {
+    fn made(&self, name: &str) -> (CertificateFiles, CertificateDer<'static>) {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let pair = self.pair(name);
         fs::write(&pair.certificate, made.cert.pem()).unwrap();
@@ -46,11 +46,11 @@ struct Seen {
 }
 
 fn shake_hands(
-    settings: &Tls,
+    settings: &TlsSettings,
     name: &str,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<Seen, rustls::Error> {
-    let certificates = Certificates::load(settings.clone()).unwrap();
+    let certificates = ReloadingTlsConfig::load(settings.clone()).unwrap();
     let mut client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(versions)?
         .dangerous()
@@ -121,19 +121,19 @@ const OLD: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 fn replaced_files_are_reloaded_and_broken_files_are_not() {
     let directory = Directory::new();
     let (pair, _) = directory.made("a");
-    let settings = Tls { certificate: Certificate::Files(pair.clone()), ..Tls::default() };
-    let mut certificates = Certificates::load(settings.clone()).unwrap();
+    let settings = TlsSettings { certificate: CertificateSource::Files(pair.clone()), ..TlsSettings::default() };
+    let mut certificates = ReloadingTlsConfig::load(settings.clone()).unwrap();
     let first = Arc::clone(&certificates.sender.borrow());
-    certificates.look().unwrap();
+    certificates.reload_if_changed().unwrap();
     assert!(Arc::ptr_eq(&first, &certificates.sender.borrow()), "nothing changed");
     directory.made("a");
-    certificates.look().unwrap();
+    certificates.reload_if_changed().unwrap();
     let second = Arc::clone(&certificates.sender.borrow());
     assert!(!Arc::ptr_eq(&first, &second));
     fs::write(&pair.certificate, "nonsense").unwrap();
-    assert!(certificates.look().is_err());
+    assert!(certificates.reload_if_changed().is_err());
     assert!(Arc::ptr_eq(&second, &certificates.sender.borrow()), "the last good configuration stays");
-    assert!(Certificates::load(settings).is_err());
+    assert!(ReloadingTlsConfig::load(settings).is_err());
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn each_name_has_its_certificate_and_others_have_the_default() {
     let (own, own_certificate) = directory.made("own.example");
     let (other, other_certificate) = directory.made("other.example");
     let patterns = vec!["*.example.com".to_owned(), "plain".to_owned()];
-    let settings = Tls {
-        certificate: Certificate::Files(usual),
-        named: vec![(own, Vec::new()), (other, patterns)],
-        ..Tls::default()
+    let settings = TlsSettings {
+        certificate: CertificateSource::Files(usual),
+        named_certificates: vec![(own, Vec::new()), (other, patterns)],
+        ..TlsSettings::default()
     };
     for (name, expected) in [
         ("own.example", &own_certificate),
@@ -162,19 +162,22 @@ fn each_name_has_its_certificate_and_others_have_the_default() {
 
 #[test]
 fn versions_suites_and_groups_are_as_configured() {
-    let usual = shake_hands(&Tls::default(), "localhost", BOTH).unwrap();
+    let usual = shake_hands(&TlsSettings::default(), "localhost", BOTH).unwrap();
     assert_eq!((usual.version, &*usual.alpn), (ProtocolVersion::TLSv1_3, &b"h2"[..]));
-    assert_eq!(shake_hands(&Tls::default(), "localhost", OLD).unwrap().version, ProtocolVersion::TLSv1_2);
+    assert_eq!(shake_hands(&TlsSettings::default(), "localhost", OLD).unwrap().version, ProtocolVersion::TLSv1_2);
     let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256;
-    let narrow = Tls {
-        suites: Some(vec![suite]),
-        groups: Some(vec![NamedGroup::secp384r1]),
-        only_http1: true,
-        ..Tls::default()
+    let narrow = TlsSettings {
+        cipher_suites: Some(vec![suite]),
+        key_exchange_groups: Some(vec![NamedGroup::secp384r1]),
+        is_http1_only: true,
+        ..TlsSettings::default()
     };
     let seen = shake_hands(&narrow, "localhost", OLD).unwrap();
     assert_eq!((seen.suite, seen.group, &*seen.alpn), (suite, NamedGroup::secp384r1, &b"http/1.1"[..]));
-    for new in [Tls { only_tls13: true, ..Tls::default() }, Tls { suites: Some(vec![]), ..Tls::default() }] {
+    for new in [
+        TlsSettings { is_tls13_only: true, ..TlsSettings::default() },
+        TlsSettings { cipher_suites: Some(vec![]), ..TlsSettings::default() },
+    ] {
         assert!(shake_hands(&new, "localhost", OLD).is_err());
         assert_eq!(shake_hands(&new, "localhost", BOTH).unwrap().version, ProtocolVersion::TLSv1_3);
     }
@@ -184,13 +187,14 @@ fn versions_suites_and_groups_are_as_configured() {
 fn a_missing_pair_is_created_once_and_only_its_owner_can_read_the_key() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = Directory::new();
-    let pair = Pair { certificate: directory.0.join("sub/x.crt"), key: directory.0.join("sub/x.key") };
-    let settings = Tls { certificate: Certificate::MadeIfMissing(pair.clone()), ..Tls::default() };
+    let pair = CertificateFiles { certificate: directory.0.join("sub/x.crt"), key: directory.0.join("sub/x.key") };
+    let settings =
+        TlsSettings { certificate: CertificateSource::CreatedIfMissing(pair.clone()), ..TlsSettings::default() };
     let first = shake_hands(&settings, "localhost", BOTH).unwrap().certificate;
     assert_eq!(shake_hands(&settings, "localhost", BOTH).unwrap().certificate, first);
     assert_eq!(fs::metadata(&pair.key).unwrap().permissions().mode() & 0o777, 0o600);
     fs::remove_file(&pair.key).unwrap();
-    assert!(Certificates::load(settings).is_err(), "half a pair is not overwritten");
+    assert!(ReloadingTlsConfig::load(settings).is_err(), "half a pair is not overwritten");
 }
 
 #[test]
@@ -200,18 +204,27 @@ fn errors_name_the_unusable_file() {
     let (other, _) = directory.made("other");
     let empty = directory.0.join("empty");
     fs::write(&empty, "").unwrap();
-    let mixed = Pair { certificate: good.certificate.clone(), key: other.key.clone() };
-    let bare = Pair { certificate: empty.clone(), key: good.key.clone() };
-    let files = |pair: &Pair| Tls { certificate: Certificate::Files(pair.clone()), ..Tls::default() };
+    let mixed = CertificateFiles { certificate: good.certificate.clone(), key: other.key.clone() };
+    let bare = CertificateFiles { certificate: empty.clone(), key: good.key.clone() };
+    let files = |pair: &CertificateFiles| TlsSettings {
+        certificate: CertificateSource::Files(pair.clone()),
+        ..TlsSettings::default()
+    };
     for (settings, expected) in [
         (files(&directory.pair("missing")), "missing.crt: No such file"),
         (files(&mixed), "good.crt: "),
         (files(&bare), "empty: the file contains no certificate"),
-        (Tls { named: vec![(mixed.clone(), Vec::new())], ..Tls::default() }, "good.crt: "),
-        (Tls { client_ca: Some(empty.clone()), ..Tls::default() }, "empty: the file contains no certificate"),
-        (Tls { client_ca: Some(good.key.clone()), ..Tls::default() }, "good.key: the file contains no certificate"),
+        (TlsSettings { named_certificates: vec![(mixed.clone(), Vec::new())], ..TlsSettings::default() }, "good.crt: "),
+        (
+            TlsSettings { client_ca_file: Some(empty.clone()), ..TlsSettings::default() },
+            "empty: the file contains no certificate",
+        ),
+        (
+            TlsSettings { client_ca_file: Some(good.key.clone()), ..TlsSettings::default() },
+            "good.key: the file contains no certificate",
+        ),
     ] {
-        let error = Certificates::load(settings).unwrap_err().to_string();
+        let error = ReloadingTlsConfig::load(settings).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");
     }
 }

@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use common::built_in_flags::Controllers;
+use common::built_in_flags::ControllersFlag;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
     check::{
-        counted,
-        election::{Election, host},
-        installation::name,
+        election::{Election, host_of_identity},
+        format_count,
+        installation::object_name,
         span,
     },
     controllers::{self, KUBE_SYSTEM},
-    facts::{BuiltInFacts, Stated},
+    facts::{BuiltInFacts, StatedControllers},
     finding::Findings,
     manager_flags,
 };
 
 /// Remedy if the API does not show which loops kube-controller-manager runs.
-const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST, or with \
+const STATE_FLAG_REMEDY: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST, or with \
     none if there is no kube-controller-manager";
 
 const GET_PODS: &str = "kubectl -n kube-system get pods -l component=kube-controller-manager";
 
 /// State of one loop in all kube-controller-managers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BuiltInLoopState {
     /// The leader runs the loop, or a manager without election does. Holds the names of all Pods with the loop switched on.
     Runs(Vec<String>),
     /// The Pods with these names have the loop switched on, but none of them leads.
@@ -34,7 +34,7 @@ pub(super) enum State {
     /// All managers have the loop switched off.
     Off,
     /// There is no kube-controller-manager.
-    Gone,
+    NoManager,
     /// The facts do not show whether a manager runs the loop.
     Unknown,
 }
@@ -42,59 +42,61 @@ pub(super) enum State {
 /// A Pod of kube-controller-manager, with its flags.
 struct Process<'a> {
     pod: &'a Pod,
-    controllers: Controllers,
-    elects: bool,
+    controllers: ControllersFlag,
+    uses_leader_election: bool,
 }
 
 /// All kube-controller-managers of the cluster.
-pub(super) struct BuiltIn<'a> {
+pub(super) struct BuiltInManagers<'a> {
     facts: &'a BuiltInFacts,
     election: Election<'a>,
     processes: Vec<Process<'a>>,
 }
 
-impl<'a> BuiltIn<'a> {
+impl<'a> BuiltInManagers<'a> {
     /// Derives flags and leader from the Pods and the Lease of kube-controller-manager.
-    pub(super) fn of(facts: &'a BuiltInFacts) -> Self {
-        let election = Election::of(&facts.lease);
-        let processes = facts.pods.iter().flatten().filter_map(process).collect();
+    pub(super) fn from_facts(facts: &'a BuiltInFacts) -> Self {
+        let election = Election::from_reading(&facts.lease);
+        let processes = facts.pods.iter().flatten().filter_map(parse_manager_pod).collect();
         Self { facts, election, processes }
     }
 
     /// Returns whether a kube-controller-manager runs the loop `name`, and in which Pods.
-    pub(super) fn state(&self, name: &str) -> State {
-        match &self.facts.stated {
-            Some(Stated::None) => return State::Gone,
-            Some(Stated::Controllers(list)) if list.contains(name) => {
-                return State::Runs(vec!["by --built-in-controllers".to_owned()]);
+    pub(super) fn loop_state(&self, name: &str) -> BuiltInLoopState {
+        match &self.facts.stated_controllers {
+            Some(StatedControllers::NoManager) => return BuiltInLoopState::NoManager,
+            Some(StatedControllers::Controllers(list)) if list.switches_on(name) => {
+                return BuiltInLoopState::Runs(vec!["by --built-in-controllers".to_owned()]);
             }
-            Some(Stated::Controllers(_)) => return State::Off,
+            Some(StatedControllers::Controllers(_)) => return BuiltInLoopState::Off,
             None => {}
         }
         let on: Vec<&Process<'_>> =
-            self.processes.iter().filter(|process| process.controllers.contains(name)).collect();
+            self.processes.iter().filter(|process| process.controllers.switches_on(name)).collect();
         if on.is_empty() {
-            return if self.is_complete() { State::Off } else { State::Unknown };
+            return if self.is_complete() { BuiltInLoopState::Off } else { BuiltInLoopState::Unknown };
         }
         let pods = on.iter().map(|process| process.name().to_owned()).collect();
         let works = match self.election {
             // A leader that is not one of the Pods may run any loop.
-            Election::Led { holder, .. } => !self.has(holder) || on.iter().any(|process| process.is(holder)),
+            Election::Led { holder, .. } => {
+                !self.has_manager(holder) || on.iter().any(|process| process.has_identity(holder))
+            }
             Election::Unreadable(_) => true,
-            _ => on.iter().any(|process| !process.elects),
+            _ => on.iter().any(|process| !process.uses_leader_election),
         };
-        if works { State::Runs(pods) } else { State::WouldRun(pods) }
+        if works { BuiltInLoopState::Runs(pods) } else { BuiltInLoopState::WouldRun(pods) }
     }
 
     /// Whether `identity`, from the Lease, belongs to one of the Pods.
-    fn has(&self, identity: &str) -> bool {
-        self.processes.iter().any(|process| process.is(identity))
+    fn has_manager(&self, identity: &str) -> bool {
+        self.processes.iter().any(|process| process.has_identity(identity))
     }
 
     /// Whether the Pods show all managers: each Pod could be read, and the leader is one of the Pods.
     fn is_complete(&self) -> bool {
         let leader_is_seen = match self.election {
-            Election::Led { holder, .. } => self.has(holder),
+            Election::Led { holder, .. } => self.has_manager(holder),
             Election::Unreadable(_) => false,
             _ => true,
         };
@@ -105,23 +107,23 @@ impl<'a> BuiltIn<'a> {
 
     /// Reports which managers were found, and which loops remain unknown.
     pub(super) fn report(&self, findings: &mut Findings) {
-        if let Some(stated) = &self.facts.stated {
+        if let Some(stated) = &self.facts.stated_controllers {
             let what = match stated {
-                Stated::None => "there is no kube-controller-manager",
-                Stated::Controllers(_) => "kube-controller-manager runs what the flag lists",
+                StatedControllers::NoManager => "there is no kube-controller-manager",
+                StatedControllers::Controllers(_) => "kube-controller-manager runs what the flag lists",
             };
-            return findings.info(format!("by --built-in-controllers, {what}"));
+            return findings.add_info(format!("by --built-in-controllers, {what}"));
         }
         match &self.facts.pods {
-            Err(why) => findings.unreadable("which loops kube-controller-manager runs", why),
+            Err(why) => findings.add_unreadable("which loops kube-controller-manager runs", why),
             Ok(pods) if pods.is_empty() => self.report_outside(findings),
             Ok(pods) => {
-                for pod in pods.iter().filter(|pod| process(pod).is_none()) {
+                for pod in pods.iter().filter(|pod| parse_manager_pod(pod).is_none()) {
                     let found = format!(
                         "cannot tell which loops the Pod {KUBE_SYSTEM}/{} runs: it shows no command line",
-                        name(&pod.metadata)
+                        object_name(&pod.metadata)
                     );
-                    findings.unknown(found, STATE);
+                    findings.add_unknown(found, STATE_FLAG_REMEDY);
                 }
                 self.report_pods(findings);
             }
@@ -130,7 +132,7 @@ impl<'a> BuiltIn<'a> {
 
     fn report_outside(&self, findings: &mut Findings) {
         let found = match self.election {
-            Election::Unreadable(why) => return findings.unreadable("whether kube-controller-manager runs", why),
+            Election::Unreadable(why) => return findings.add_unreadable("whether kube-controller-manager runs", why),
             Election::Led { holder, .. } => format!(
                 "cannot tell which loops kube-controller-manager runs: {holder} leads, and is not a Pod in \
                     {KUBE_SYSTEM} (k3s, managed clusters)"
@@ -140,38 +142,40 @@ impl<'a> BuiltIn<'a> {
                     in {KUBE_SYSTEM}, and without leader election it has no Lease"
             ),
         };
-        findings.unknown(found, STATE);
+        findings.add_unknown(found, STATE_FLAG_REMEDY);
     }
 
     fn report_pods(&self, findings: &mut Findings) {
-        let all = counted(self.processes.len(), "Pod");
+        let all = format_count(self.processes.len(), "Pod");
         match self.election {
-            Election::Led { holder, renewed, .. } if self.has(holder) => {
+            Election::Led { holder, renewal_age_seconds: renewed, .. } if self.has_manager(holder) => {
                 let ago = span(renewed);
-                findings.ok(format!("kube-controller-manager: {all}, {holder} leads and renewed its Lease {ago} ago"));
+                findings
+                    .add_ok(format!("kube-controller-manager: {all}, {holder} leads and renewed its Lease {ago} ago"));
             }
             Election::Led { holder, .. } => {
                 let found = format!(
                     "cannot tell which loops run: the leader {holder} of kube-controller-manager is not one of its \
                         Pods in {KUBE_SYSTEM}"
                 );
-                findings.unknown(found, format!("{GET_PODS} -o wide"));
+                findings.add_unknown(found, format!("{GET_PODS} -o wide"));
             }
-            Election::Unreadable(why) => findings.unreadable("which kube-controller-manager leads", why),
-            _ if self.processes.iter().any(|process| !process.elects) => {
-                findings.ok(format!("kube-controller-manager: {all}, without election"));
+            Election::Unreadable(why) => findings.add_unreadable("which kube-controller-manager leads", why),
+            _ if self.processes.iter().any(|process| !process.uses_leader_election) => {
+                findings.add_ok(format!("kube-controller-manager: {all}, without election"));
             }
             _ => {
                 let found = format!("kube-controller-manager: {all}, and none of them leads");
-                findings.problem(found, GET_PODS);
+                findings.add_problem(found, GET_PODS);
             }
         }
         self.report_different(findings);
-        match &self.facts.nodes {
-            Err(why) => findings.unreadable("whether every control-plane node was checked", why),
+        match &self.facts.control_plane_nodes {
+            Err(why) => findings.add_unreadable("whether every control-plane node was checked", why),
             Ok(nodes) => {
                 let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
-                for node in nodes.iter().map(|node| name(&node.metadata)).filter(|node| !covered.contains(node)) {
+                for node in nodes.iter().map(|node| object_name(&node.metadata)).filter(|node| !covered.contains(node))
+                {
                     let found = format!(
                         "cannot tell which loops the control-plane node {node} would run: it has no Pod of \
                             kube-controller-manager now"
@@ -179,7 +183,7 @@ impl<'a> BuiltIn<'a> {
                     let remedy = format!(
                         "on {node}: grep -e --controllers /etc/kubernetes/manifests/kube-controller-manager.yaml"
                     );
-                    findings.unknown(found, remedy);
+                    findings.add_unknown(found, remedy);
                 }
             }
         }
@@ -188,19 +192,19 @@ impl<'a> BuiltIn<'a> {
     /// Reports Pods whose flags differ about the loops of Nonet, which happens when a change has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
         let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
-        let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.contains(name)).collect();
+        let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.switches_on(name)).collect();
         let sets: BTreeSet<Vec<bool>> = self.processes.iter().map(runs).collect();
         if sets.len() > 1 {
             let found = "the control-plane nodes run kube-controller-manager with different --controllers";
             let columns = "-o custom-columns='NODE:.spec.nodeName,COMMAND:.spec.containers[0].command'";
-            findings.warning(found, format!("make them the same: {GET_PODS} {columns}"));
+            findings.add_warning(found, format!("make them the same: {GET_PODS} {columns}"));
         }
     }
 }
 
 impl Process<'_> {
     fn name(&self) -> &str {
-        name(&self.pod.metadata)
+        object_name(&self.pod.metadata)
     }
 
     fn node(&self) -> Option<&str> {
@@ -208,8 +212,8 @@ impl Process<'_> {
     }
 
     /// Whether `identity` belongs to this Pod. In the host network, identities begin with the name of the node.
-    fn is(&self, identity: &str) -> bool {
-        let host = host(identity);
+    fn has_identity(&self, identity: &str) -> bool {
+        let host = host_of_identity(identity);
         self.node().is_some_and(|node| same_machine(node, host)) || self.name() == host
     }
 }
@@ -221,7 +225,7 @@ fn same_machine(a: &str, b: &str) -> bool {
 }
 
 /// Reads the command line of a Pod; `None` if the Pod shows no command and no arguments.
-fn process(pod: &Pod) -> Option<Process<'_>> {
+fn parse_manager_pod(pod: &Pod) -> Option<Process<'_>> {
     let containers = &pod.spec.as_ref()?.containers;
     let named = containers.iter().find(|container| container.name == "kube-controller-manager");
     let container = named.or(containers.first())?;
@@ -230,6 +234,6 @@ fn process(pod: &Pod) -> Option<Process<'_>> {
     if command_line.is_empty() {
         return None;
     }
-    let elects = !manager_flags::without_election(&command_line);
-    Some(Process { pod, controllers: Controllers::of_command_line(&command_line), elects })
+    let elects = !manager_flags::disables_leader_election(&command_line);
+    Some(Process { pod, controllers: ControllersFlag::from_command_line(&command_line), uses_leader_election: elects })
 }

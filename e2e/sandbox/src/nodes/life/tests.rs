@@ -38,7 +38,7 @@ impl World {
     }
 
     fn delete(&mut self, grace: i64) {
-        self.pod.metadata.deleted = Some(self.clock.now() + SignedDuration::from_secs(grace));
+        self.pod.metadata.deletion_timestamp = Some(self.clock.now() + SignedDuration::from_secs(grace));
     }
 
     fn end(&self) -> End {
@@ -50,7 +50,7 @@ impl World {
 }
 
 fn at(clock: &Clock) -> Now {
-    Now { instant: clock.instant(), wall: clock.now() }
+    Now { instant: clock.monotonic_now(), wall: clock.now() }
 }
 
 #[tokio::test(start_paused = true)]

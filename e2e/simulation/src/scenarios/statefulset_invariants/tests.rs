@@ -38,7 +38,7 @@ impl Ground {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         let feed = sandbox.writes().subscribe();
-        let world = World::new(clock.instant(), Duration::ZERO, Duration::ZERO);
+        let world = World::new(clock.monotonic_now(), Duration::ZERO, Duration::ZERO);
         let made = sandbox.create(set(replicas, spec)).await.unwrap();
         let mut ground = Self { sandbox, world, feed, set: made };
         let mut template = ground.set["spec"]["template"].clone();
@@ -94,7 +94,7 @@ impl Ground {
             if let Some(writer) = writer {
                 writer.clone_into(&mut write.identity);
             }
-            let logged = Logged { at: self.sandbox.clock().instant(), write: Arc::new(write) };
+            let logged = Logged { at: self.sandbox.clock().monotonic_now(), write: Arc::new(write) };
             self.world.apply(logged.clone());
             for invariant in INVARIANTS.iter().chain(ONE_BY_ONE).chain(LIMITED) {
                 if (invariant.check)(&self.world, &logged).is_err() && !violated.contains(&invariant.name) {

@@ -8,38 +8,39 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    by_name::{ByName, Pods},
-    memory::Memory,
+    by_name::{NameSortedList, Pods},
+    memory::ServiceMemory,
     objects::{AddressType, Endpoint, Pod, Service, Slice},
-    packing::{Packing, Place, TypePacking, UpToDateSlice},
-    plan::{Draft, Writes},
+    packing::{AddressTypePacking, Packing, PodPlace, UpToDateSlice},
+    plan::{SliceDraft, SliceWrites},
     slices::{
-        decide::{decide, scope::Scope},
+        decide::{decide, scope::SyncScope},
         plan::Plan,
         snapshot::Snapshot,
     },
     world::{node, pod, service, slice, snapshot},
-    zones::{Capacity, Ratios, Zones},
+    zones::{ZoneCapacity, ZoneShares, ZonesByNode},
 };
 
 /// Whether two packings have the same content.
 fn is_same(one: &Packing, other: &Packing) -> bool {
-    let sorted = |packing: &TypePacking| {
-        let mut names = packing.pending.clone();
+    let sorted = |packing: &AddressTypePacking| {
+        let mut names = packing.pending_pod_names.clone();
         names.sort();
         names
     };
-    let is_alike = |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.numbers == b.numbers;
-    let alike = |(a, b): (&TypePacking, &TypePacking)| {
-        a.up_to_date.len() == b.up_to_date.len()
-            && a.up_to_date.iter().zip(&b.up_to_date).all(|(a, b)| is_alike(a, b))
-            && ByName::differences(&a.places, &b.places, Place::is_same).is_empty()
-            && a.sizes == b.sizes
+    let is_alike =
+        |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.port_numbers == b.port_numbers;
+    let alike = |(a, b): (&AddressTypePacking, &AddressTypePacking)| {
+        a.up_to_date_slices.len() == b.up_to_date_slices.len()
+            && a.up_to_date_slices.iter().zip(&b.up_to_date_slices).all(|(a, b)| is_alike(a, b))
+            && NameSortedList::differences(&a.pod_places, &b.pod_places, PodPlace::is_same_place).is_empty()
+            && a.group_sizes == b.group_sizes
             && sorted(a) == sorted(b)
     };
-    one.of_types.keys().eq(other.of_types.keys())
-        && one.of_types.values().zip(other.of_types.values()).all(alike)
-        && one.pods.is_same(&other.pods)
+    one.by_address_type.keys().eq(other.by_address_type.keys())
+        && one.by_address_type.values().zip(other.by_address_type.values()).all(alike)
+        && one.pods.shares_all_parts(&other.pods)
 }
 
 const PODS: usize = 80;
@@ -137,7 +138,7 @@ fn read(index: usize, state: &State) -> Arc<Pod> {
 }
 
 /// Builds the slice that the cache shows after a draft was written.
-fn written(base: &Slice, draft: &Draft, plan: &Plan) -> Slice {
+fn written(base: &Slice, draft: &SliceDraft, plan: &Plan) -> Slice {
     let reread = |endpoint: &Endpoint| serde_json::from_value(json!(endpoint)).unwrap();
     let mut slice = base.clone();
     slice.endpoints = draft.endpoints.iter().map(reread).collect();
@@ -158,10 +159,10 @@ impl World {
     fn new(states: &[State], max_endpoints: usize) -> Self {
         let mut snapshot = snapshot([], max_endpoints);
         snapshot.pods = states.iter().enumerate().map(|(index, state)| read(index, state)).collect();
-        let mut zones = Zones::default();
+        let mut zones = ZonesByNode::default();
         zones.extend((0..4).map(|node| (Text::new(&format!("n{node}")), Text::new("a"))));
         snapshot.zones = Arc::new(zones);
-        snapshot.ratios = ratios().map(Arc::new);
+        snapshot.zone_shares = ratios().map(Arc::new);
         Self { snapshot, made: 0, parts: 0, wholes: 0 }
     }
 
@@ -198,10 +199,10 @@ impl World {
     }
 
     fn sync(&mut self, writes: Option<usize>, remembers: bool) -> Result<(), TestCaseError> {
-        let memory = Memory { packing: None, ..self.snapshot.memory.clone() };
+        let memory = ServiceMemory { packing: None, ..self.snapshot.memory.clone() };
         let plan = decide(&self.snapshot);
         same(&plan, &decide(&Snapshot { memory, ..self.snapshot.clone() }))?;
-        let part = Scope::changed(&self.snapshot, AddressType::Ipv4, &[]).is_some();
+        let part = SyncScope::of_changes(&self.snapshot, AddressType::Ipv4, &[]).is_some();
         *(if part { &mut self.parts } else { &mut self.wholes }) += 1;
         if remembers {
             self.snapshot.memory = plan.memory.clone();
@@ -217,14 +218,14 @@ impl World {
                 if may_write() {
                     // The order of generated names differs from the order of creation, as on a real server.
                     let mut new = Slice::clone(&slice(&format!("{}-{}", self.made * 7 % 10, self.made), []));
-                    new.address_type = writes.kind.as_str().into();
+                    new.address_type = writes.address_type.as_str().into();
                     self.made += 1;
                     self.put_slice(written(&new, draft, &plan));
                 }
             }
             for draft in &writes.update {
                 if may_write() {
-                    let base = Arc::clone(draft.base.as_ref().unwrap());
+                    let base = Arc::clone(draft.existing_slice.as_ref().unwrap());
                     self.put_slice(written(&base, draft, &plan));
                 }
             }
@@ -234,7 +235,7 @@ impl World {
                 }
             }
         }
-        let gone: BTreeSet<&str> = plan.unsupported.iter().map(|slice| &*slice.metadata.name).collect();
+        let gone: BTreeSet<&str> = plan.unsupported_slices.iter().map(|slice| &*slice.metadata.name).collect();
         self.snapshot.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
         Ok(())
     }
@@ -256,29 +257,29 @@ impl World {
                     let auto = json!({"service.kubernetes.io/topology-mode": "Auto"});
                     new.metadata.annotations = serde_json::from_value(auto).unwrap();
                 }
-                new.metadata.deleted = deleting.then_some(Timestamp::UNIX_EPOCH);
+                new.metadata.deletion_timestamp = deleting.then_some(Timestamp::UNIX_EPOCH);
                 self.snapshot.service = Arc::new(new);
             }
             Step::Meddle(at, how, other) => self.meddle(at, how, other),
             Step::Sync(writes, remembers) => self.sync(writes, remembers)?,
-            Step::Restart => self.snapshot.memory = Memory::default(),
+            Step::Restart => self.snapshot.memory = ServiceMemory::default(),
         }
         Ok(())
     }
 }
 
-fn ratios() -> Option<Ratios> {
-    let mut capacity = Capacity::default();
+fn ratios() -> Option<ZoneShares> {
+    let mut capacity = ZoneCapacity::default();
     for zone in ["a", "b"] {
         capacity.add(&node(zone, "2"));
     }
-    capacity.ratios()
+    capacity.zone_shares()
 }
 
-fn same_drafts(some: &[Draft], others: &[Draft]) -> Result<(), TestCaseError> {
+fn same_drafts(some: &[SliceDraft], others: &[SliceDraft]) -> Result<(), TestCaseError> {
     prop_assert_eq!(some.len(), others.len());
     for (one, other) in some.iter().zip(others) {
-        prop_assert_eq!(one.base.as_ref().map(Arc::as_ptr), other.base.as_ref().map(Arc::as_ptr));
+        prop_assert_eq!(one.existing_slice.as_ref().map(Arc::as_ptr), other.existing_slice.as_ref().map(Arc::as_ptr));
         prop_assert_eq!(&one.endpoints, &other.endpoints);
         prop_assert_eq!(&one.ports, &other.ports);
     }
@@ -292,17 +293,24 @@ fn same(part: &Plan, whole: &Plan) -> Result<(), TestCaseError> {
         same_drafts(&one.create, &other.create)?;
         same_drafts(&one.update, &other.update)?;
         prop_assert_eq!(names(&one.delete), names(&other.delete));
-        let rest = |writes: &Writes| {
-            let Writes { kind, left_out, put_off, events, counts, .. } = writes.clone();
+        let rest = |writes: &SliceWrites| {
+            let SliceWrites {
+                address_type: kind,
+                omitted_pod_messages: left_out,
+                deferred: put_off,
+                events,
+                counts,
+                ..
+            } = writes.clone();
             (kind, left_out, put_off, events, counts)
         };
         prop_assert_eq!(rest(one), rest(other));
     }
-    prop_assert_eq!(names(&part.unsupported), names(&whole.unsupported));
+    prop_assert_eq!(names(&part.unsupported_slices), names(&whole.unsupported_slices));
     prop_assert_eq!(&part.slice_metadata.trigger_time, &whole.slice_metadata.trigger_time);
     prop_assert_eq!(&part.slice_metadata.labels, &whole.slice_metadata.labels);
-    prop_assert_eq!(&part.memory.hints, &whole.memory.hints);
-    prop_assert_eq!(part.memory.hints_announced, whole.memory.hints_announced);
+    prop_assert_eq!(&part.memory.hint_counts, &whole.memory.hint_counts);
+    prop_assert_eq!(part.memory.has_announced_hints, whole.memory.has_announced_hints);
     match (&part.memory.packing, &whole.memory.packing) {
         (None, None) => {}
         (Some(one), Some(other)) => prop_assert!(is_same(one, other), "{one:#?}\n{other:#?}"),
@@ -358,7 +366,9 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     for pods in [500, 5_000] {
         let mut world = settled(pods);
         let considered = |world: &World| {
-            Scope::changed(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).unwrap().considered()
+            SyncScope::of_changes(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices)
+                .unwrap()
+                .considered_counts()
         };
         assert_eq!(considered(&world), (0, 0));
         change(&mut world.snapshot.pods, 123, false);
@@ -379,7 +389,8 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
 /// ENDPOINTSLICE-34.
 #[test]
 fn other_changes_make_a_sync_consider_everything() {
-    let is_part = |world: &World| Scope::changed(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some();
+    let is_part =
+        |world: &World| SyncScope::of_changes(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some();
     let mut world = settled(300);
     assert!(is_part(&world));
     world.take(Step::Node(0, Some(2))).unwrap();
@@ -391,7 +402,7 @@ fn other_changes_make_a_sync_consider_everything() {
     world.sync(None, true).unwrap();
     assert!(is_part(&world));
     let mut elsewhere = pod(7);
-    elsewhere.node = "nowhere".into();
+    elsewhere.node_name = "nowhere".into();
     world.snapshot.pods.put(Arc::new(elsewhere));
     world.sync(None, true).unwrap();
     assert!(!is_part(&world), "a Pod was omitted");
@@ -400,6 +411,6 @@ fn other_changes_make_a_sync_consider_everything() {
     assert!(is_part(&world));
     world.take(Step::Restart).unwrap();
     assert!(!is_part(&world));
-    let few = Snapshot { min_pods_of_packing: 301, ..world.snapshot.clone() };
+    let few = Snapshot { min_pods_to_remember_packing: 301, ..world.snapshot.clone() };
     assert!(decide(&few).memory.packing.is_none());
 }

@@ -10,16 +10,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::write_order::{Creation, order_writes},
+    decide::write_order::{SliceCreation, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
-    plan::{Draft, PutOff, Writes},
+    plan::{Deferred, SliceDraft, SliceWrites},
     slices::{
-        decide::{decide, distribution::Distribution},
+        decide::{decide, distribution::HintPolicy},
         plan::Plan,
         snapshot::Snapshot,
     },
-    world::{NODE, pod, service, slice, snapshot},
-    zones::Zones,
+    world::{NODE_NAME, pod, service, slice, snapshot},
+    zones::ZonesByNode,
 };
 
 /// Slices by name.
@@ -32,24 +32,24 @@ fn ready(slices: &Slices) -> BTreeSet<Box<str>> {
 }
 
 /// Returns the slices before the first write and after each write of a plan, in the order of sending.
-fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices> {
+fn prefixes(start: &[Arc<Slice>], writes: &[SliceWrites], round: usize) -> Vec<Slices> {
     let mut now: Slices = start.iter().map(|slice| (slice.metadata.name.to_string(), Slice::clone(slice))).collect();
     let mut all = vec![now.clone()];
-    let filled = |base: &Slice, draft: &Draft| {
+    let filled = |base: &Slice, draft: &SliceDraft| {
         let mut slice = base.clone();
         (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
         slice
     };
     for writes in writes {
         for (at, draft) in writes.create.iter().enumerate() {
-            let name = format!("n{round:03}-{}-{at}", writes.kind);
+            let name = format!("n{round:03}-{}-{at}", writes.address_type);
             let mut base = Slice::clone(&slice(&name, []));
-            base.address_type = writes.kind.as_str().into();
+            base.address_type = writes.address_type.as_str().into();
             now.insert(name, filled(&base, draft));
             all.push(now.clone());
         }
         for draft in &writes.update {
-            let base = draft.base.as_ref().unwrap();
+            let base = draft.existing_slice.as_ref().unwrap();
             now.insert(base.metadata.name.to_string(), filled(base, draft));
             all.push(now.clone());
         }
@@ -72,7 +72,7 @@ fn never_missing(prefixes: &[Slices]) -> Result<(), TestCaseError> {
 }
 
 fn number_of_writes(plan: &Plan) -> usize {
-    plan.writes.iter().map(Writes::len).sum()
+    plan.writes.iter().map(SliceWrites::len).sum()
 }
 
 /// The state of a Pod in one round.
@@ -110,7 +110,7 @@ fn looking(index: usize, look: &Look) -> Pod {
 
 fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: usize) -> Snapshot {
     let pods = pods.iter().enumerate().filter(|(_, look)| look.exists).map(|(at, look)| looking(at, look));
-    let mut zones = Zones::default();
+    let mut zones = ZonesByNode::default();
     zones.insert("n0".into(), "a".into());
     zones.insert("n1".into(), "b".into());
     Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
@@ -118,14 +118,14 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
 
 /// Returns the maximal number of writes: one for each slice that must change, and new slices for endpoints that find no room.
 fn bound(world: &Snapshot, kind: AddressType) -> usize {
-    let port_of = |pod: &Pod| pod.port("web", "TCP").unwrap();
-    let has = |pod: &Pod| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
+    let port_of = |pod: &Pod| pod.named_port_number("web", "TCP").unwrap();
+    let has = |pod: &Pod| pod.pod_ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
     let mut left: BTreeMap<&str, &Pod> = BTreeMap::new();
     left.extend(world.pods.iter().filter(|pod| has(pod)).map(|pod| (&*pod.metadata.name, &**pod)));
     let (mut must, mut room) = (0, BTreeMap::<i32, usize>::new());
     let mut doomed_or_moved = 0;
     let mut kept_slices = 0;
-    for slice in world.slices.iter().filter(|slice| slice.is_of(kind)) {
+    for slice in world.slices.iter().filter(|slice| slice.has_address_type(kind)) {
         let port = slice.ports.first().and_then(|port| port.port);
         let name = |endpoint: &Endpoint| endpoint.target_ref.as_ref().unwrap().name.to_string();
         let own = |endpoint: &&Endpoint| left.get(&*name(endpoint)).is_some_and(|pod| Some(port_of(pod)) == port);
@@ -182,7 +182,7 @@ proptest! {
             let mut plan = decide(&world);
             let mut states = prefixes(&slices, &plan.writes, round * 100);
             let mut syncs = 0;
-            while plan.writes.iter().any(|writes| writes.put_off != PutOff::default()) {
+            while plan.writes.iter().any(|writes| writes.deferred != Deferred::default()) {
                 syncs += 1;
                 prop_assert!(number_of_writes(&plan) > 0 && syncs < 99, "no progress: {:?}", plan.writes);
                 world.slices = states.last().unwrap().values().cloned().map(Arc::new).collect();
@@ -207,7 +207,7 @@ proptest! {
                     for endpoint in &slice.endpoints {
                         let name = endpoint.target_ref.as_ref().unwrap().name.to_string();
                         let pod = world.pods.iter().find(|pod| *pod.metadata.name == *name).unwrap();
-                        let port = if *numbered { Some(7070) } else { pod.port("web", "TCP") };
+                        let port = if *numbered { Some(7070) } else { pod.named_port_number("web", "TCP") };
                         prop_assert_eq!(slice.ports[0].port, port);
                         prop_assert_eq!(endpoint.is_ready(), pod.is_ready);
                         let hint = (same_zone && pod.is_ready).then_some(&**endpoint.zone.as_ref().unwrap());
@@ -216,13 +216,13 @@ proptest! {
                     }
                 }
                 found.sort();
-                let has = |pod: &&Arc<Pod>| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == "IPv4"));
+                let has = |pod: &&Arc<Pod>| pod.pod_ips.iter().any(|ip| ip.is_ipv4() == (kind == "IPv4"));
                 let wanted: Vec<String> = world.pods.iter().filter(has).map(|pod| pod.metadata.name.to_string()).collect();
                 prop_assert_eq!(found, wanted);
                 prop_assert!(!of_kind.is_empty());
             }
             let again = Snapshot { slices: slices.clone(), memory: plan.memory.clone(), ..world };
-            prop_assert!(decide(&again).writes.iter().all(Writes::is_empty), "a second sync writes nothing");
+            prop_assert!(decide(&again).writes.iter().all(SliceWrites::is_empty), "a second sync writes nothing");
         }
     }
 }
@@ -251,8 +251,8 @@ fn a_change_of_the_port_moves_no_endpoint_to_another_slice() {
     }
 }
 
-fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> Draft {
-    Draft { base: Some(Arc::clone(base)), ..Draft::of(&slice("x", pods)) }
+fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> SliceDraft {
+    SliceDraft { existing_slice: Some(Arc::clone(base)), ..SliceDraft::from_slice(&slice("x", pods)) }
 }
 
 /// ENDPOINTSLICE-33, ENDPOINTSLICE-78.
@@ -261,8 +261,9 @@ fn a_moved_endpoint_is_added_before_it_is_removed() {
     // The endpoints of slice a move to slice b, and the endpoints of slice b to slice c.
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
-    let out = order_writes(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
-    let names: Vec<&str> = out.update.iter().map(|draft| &*draft.base.as_ref().unwrap().metadata.name).collect();
+    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreation::Allowed, |_| true);
+    let names: Vec<&str> =
+        out.update.iter().map(|draft| &*draft.existing_slice.as_ref().unwrap().metadata.name).collect();
     assert_eq!((names, out.create.len(), out.delete.len()), (vec!["c", "b", "a"], 0, 0));
 }
 
@@ -271,23 +272,23 @@ fn a_moved_endpoint_is_added_before_it_is_removed() {
 fn slices_that_exchange_endpoints_take_one_more_write() {
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 2..4), draft(&b, 4..6), draft(&c, 0..2)];
-    let out = order_writes(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
+    let out = order_writes(Vec::new(), update.clone(), Vec::new(), SliceCreation::Allowed, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 2, 1));
     let world = [a, b, c];
     let (left_out, put_off, events, counts) = Default::default();
-    let writes = Writes {
-        kind: AddressType::Ipv4,
+    let writes = SliceWrites {
+        address_type: AddressType::Ipv4,
         create: out.create,
         update: out.update,
         delete: out.delete,
-        left_out,
-        put_off,
+        omitted_pod_messages: left_out,
+        deferred: put_off,
         events,
         counts,
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
     // For a terminating Service, no slice can be created.
-    let out = order_writes(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
+    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreation::Forbidden, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }
 
@@ -295,11 +296,11 @@ fn slices_that_exchange_endpoints_take_one_more_write() {
 #[test]
 fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     let (a, b) = (with("a", 0..3), with("b", 3..6));
-    let create = vec![Draft::of(&slice("x", [3, 4, 5, 0])), Draft::of(&slice("y", [1, 2]))];
-    let create = create.into_iter().map(|draft| Draft { base: None, ..draft }).collect();
-    let out = order_writes(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
+    let create = vec![SliceDraft::from_slice(&slice("x", [3, 4, 5, 0])), SliceDraft::from_slice(&slice("y", [1, 2]))];
+    let create = create.into_iter().map(|draft| SliceDraft { existing_slice: None, ..draft }).collect();
+    let out = order_writes(create, Vec::new(), vec![a, b], SliceCreation::Allowed, |_| true);
     let shown: Vec<(&str, usize)> =
-        out.update.iter().map(|d| (&*d.base.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
+        out.update.iter().map(|d| (&*d.existing_slice.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
     // Endpoint 0 moves from slice a to slice b.
     assert_eq!(shown, [("b", 4), ("a", 2)]);
 }
@@ -307,8 +308,8 @@ fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
 /// ENDPOINTSLICE-32.
 #[test]
 fn a_slice_of_another_owner_is_not_reused() {
-    let create = vec![Draft { base: None, ..Draft::of(&slice("x", 0..2)) }];
-    let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], Creation::Allowed, |_| false);
+    let create = vec![SliceDraft { existing_slice: None, ..SliceDraft::from_slice(&slice("x", 0..2)) }];
+    let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], SliceCreation::Allowed, |_| false);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
 }
 
@@ -353,7 +354,7 @@ fn ready_endpoints_are_hinted_to_their_zone_or_node() {
 fn a_distribution_keeps_its_name_from_the_service() {
     let name = |spec: Value| {
         let service = service(&spec);
-        Distribution::of(&service).name(&service)
+        HintPolicy::from_service(&service).effective_traffic_distribution(&service)
     };
     for known in ["PreferClose", "PreferSameZone", "PreferSameNode"] {
         assert_eq!(name(json!({ "trafficDistribution": known })), Some(known));
@@ -362,7 +363,7 @@ fn a_distribution_keeps_its_name_from_the_service() {
     let mut hinted = (*service(&json!({"trafficDistribution": "PreferClose"}))).clone();
     hinted.metadata.annotations =
         common::meta::Annotations::from_pairs([("service.kubernetes.io/topology-mode", "Auto")]);
-    assert_eq!(Distribution::of(&hinted).name(&hinted), None);
+    assert_eq!(HintPolicy::from_service(&hinted).effective_traffic_distribution(&hinted), None);
 }
 
 /// ENDPOINTSLICE-23.
@@ -376,7 +377,7 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
             .map(|n| json!({"name": format!("p{n}"), "containerPort": n + index, "protocol": "TCP"}))
             .collect();
         let mut object = json!({"metadata": {"name": format!("p{index:03}"), "namespace": "ns", "uid": "u"},
-            "spec": {"nodeName": NODE, "containers": [{"ports": own}]}});
+            "spec": {"nodeName": NODE_NAME, "containers": [{"ports": own}]}});
         object["status"] = json!({"podIP": "10.0.0.1", "podIPs": [{"ip": format!("10.0.0.{index}")}]});
         serde_json::from_value(object).unwrap()
     });
@@ -401,12 +402,12 @@ fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     assert_eq!(plan.writes.len(), 1);
     let writes = &plan.writes[0];
     assert_eq!(
-        (writes.kind, writes.create.len(), writes.update.len(), writes.delete.len()),
+        (writes.address_type, writes.create.len(), writes.update.len(), writes.delete.len()),
         (AddressType::Ipv6, 1, 0, 0)
     );
     let addresses: Vec<&str> = writes.create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
     assert_eq!(addresses, ["fd00::", "fd00::1", "fd00::2"]);
-    let gone: Vec<&str> = plan.unsupported.iter().map(|slice| &*slice.metadata.name).collect();
+    let gone: Vec<&str> = plan.unsupported_slices.iter().map(|slice| &*slice.metadata.name).collect();
     assert_eq!(gone, ["a", "b"], "deleted after the other writes");
 }
 
@@ -419,11 +420,11 @@ fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     let plan = decide(&world(&[four.clone(), six], &spec, Vec::new(), 100));
     let names: Vec<&str> =
         plan.writes[0].create[0].endpoints.iter().map(|e| &*e.target_ref.as_ref().unwrap().name).collect();
-    assert_eq!((names, plan.writes[0].left_out.len()), (vec!["p0001"], 0));
+    assert_eq!((names, plan.writes[0].omitted_pod_messages.len()), (vec!["p0001"], 0));
     let plan = decide(&world(&[four], &spec, Vec::new(), 100));
     let place_holder = &plan.writes[0].create[0];
     assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "the placeholder");
-    assert_eq!(plan.writes[0].left_out, Vec::<String>::new());
+    assert_eq!(plan.writes[0].omitted_pod_messages, Vec::<String>::new());
 }
 
 /// ENDPOINTSLICE-24.
@@ -437,14 +438,14 @@ fn new_slices_beyond_the_limit_of_ports_are_deferred_to_the_next_sync() {
     let plan = decide(&world);
     let writes = &plan.writes[0];
     assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (2, 0, 0), "the old slice stays");
-    assert_eq!(writes.put_off, PutOff { endpoints: 4, slices: 1 });
-    assert_eq!(plan.waiting().len(), 1);
+    assert_eq!(writes.deferred, Deferred { wanted_endpoints: 4, wanted_slices: 1 });
+    assert_eq!(plan.wait_reasons().len(), 1);
     world.slices = prefixes(&world.slices, &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].put_off, PutOff { endpoints: 2, slices: 1 });
+    assert_eq!(plan.writes[0].deferred, Deferred { wanted_endpoints: 2, wanted_slices: 1 });
     world.slices = prefixes(&world.slices, &plan.writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
     let writes = &plan.writes[0];
     assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (1, 1, 0), "the old slice is reused");
-    assert_eq!(writes.put_off, PutOff::default());
+    assert_eq!(writes.deferred, Deferred::default());
 }

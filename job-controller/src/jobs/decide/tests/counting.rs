@@ -11,7 +11,7 @@ fn named(list: &[common::meta::Uid]) -> Vec<String> {
 /// JOB-40.
 #[test]
 fn finished_pods_are_listed_before_their_finalizers_are_removed() {
-    let world = job("j").completions(Some(5), 5).with([
+    let world = job("j").completions(Some(5), 5).with_pods([
         pod("a").succeeded(),
         pod("b").failed(),
         pod("c"),
@@ -19,9 +19,9 @@ fn finished_pods_are_listed_before_their_finalizers_are_removed() {
         pod("e").succeeded().untracked(),
     ]);
     let status = world.status();
-    assert_eq!(named(&status.named.succeeded), ["a"]);
-    assert_eq!(named(&status.named.failed), ["b", "d"]);
-    assert_eq!(world.untracks(), ["a", "b", "d"]);
+    assert_eq!(named(&status.uncounted_terminated_pods.succeeded), ["a"]);
+    assert_eq!(named(&status.uncounted_terminated_pods.failed), ["b", "d"]);
+    assert_eq!(world.untracked_pod_names(), ["a", "b", "d"]);
     assert_eq!((status.succeeded, status.failed), (0, 0), "nothing is counted while the finalizer is there");
 }
 
@@ -32,21 +32,24 @@ fn listed_pods_are_counted_once_their_finalizers_are_removed() {
         .completions(Some(9), 1)
         .status("succeeded", 1)
         .status("uncountedTerminatedPods", json!({"succeeded": ["a", "b", "x"], "failed": ["c", "d"]}))
-        .with([pod("a").succeeded(), pod("b").succeeded().untracked(), pod("c").failed(), pod("d").failed()])
-        .untracked_here(&["d"]);
+        .with_pods([pod("a").succeeded(), pod("b").succeeded().untracked(), pod("c").failed(), pod("d").failed()])
+        .with_untracked_by_process(&["d"]);
     let status = world.status();
     assert_eq!((status.succeeded, status.failed), (3, 1));
-    assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["a".into()], vec!["c".into()]));
-    assert_eq!(world.untracks(), ["a", "c"], "retried");
+    assert_eq!(
+        (named(&status.uncounted_terminated_pods.succeeded), named(&status.uncounted_terminated_pods.failed)),
+        (vec!["a".into()], vec!["c".into()])
+    );
+    assert_eq!(world.untracked_pod_names(), ["a", "c"], "retried");
 }
 
 /// JOB-43.
 #[test]
 fn a_terminating_pod_counts_as_failed_unless_only_failed_pods_are_replaced() {
     let going = || [pod("a").deleting()];
-    assert_eq!(named(&job("j").with(going()).status().named.failed), ["a"]);
-    let patient = job("j").spec("podReplacementPolicy", "Failed").with(going());
-    assert!(patient.status().named.is_empty() && patient.untracks().is_empty());
+    assert_eq!(named(&job("j").with_pods(going()).status().uncounted_terminated_pods.failed), ["a"]);
+    let patient = job("j").spec("podReplacementPolicy", "Failed").with_pods(going());
+    assert!(patient.status().uncounted_terminated_pods.is_empty() && patient.untracked_pod_names().is_empty());
     assert_eq!(patient.status().terminating, Some(1));
 }
 
@@ -54,18 +57,18 @@ fn a_terminating_pod_counts_as_failed_unless_only_failed_pods_are_replaced() {
 #[test]
 fn a_pod_counted_as_failed_never_counts_as_succeeded() {
     let ledger = json!({"failed": ["a"]});
-    let world = job("j").status("uncountedTerminatedPods", ledger.clone()).with([pod("a").deleting().succeeded()]);
-    assert_eq!(world.end(), None);
-    assert!(world.status().named.succeeded.is_empty());
+    let world = job("j").status("uncountedTerminatedPods", ledger.clone()).with_pods([pod("a").deleting().succeeded()]);
+    assert_eq!(world.end_text(), None);
+    assert!(world.status().uncounted_terminated_pods.succeeded.is_empty());
     let indexed = job("j").indexed(1, 1).status("uncountedTerminatedPods", ledger);
-    let world = indexed.with([pod("a").index(0).deleting().succeeded()]);
-    assert_eq!((&*world.status().completed_indexes, world.end()), ("", None));
+    let world = indexed.with_pods([pod("a").index(0).deleting().succeeded()]);
+    assert_eq!((&*world.status().completed_indexes, world.end_text()), ("", None));
 }
 
 /// JOB-29, JOB-40.
 #[test]
 fn succeeded_indexes_are_listed_permanently() {
-    let world = job("j").indexed(8, 8).status("completedIndexes", "0,1").status("succeeded", 2).with([
+    let world = job("j").indexed(8, 8).status("completedIndexes", "0,1").status("succeeded", 2).with_pods([
         pod("a").index(3).succeeded(),
         pod("b").index(2).succeeded(),
         pod("c").index(1).succeeded(),
@@ -76,18 +79,22 @@ fn succeeded_indexes_are_listed_permanently() {
     ]);
     let status = world.status();
     assert_eq!((&*status.completed_indexes, status.succeeded, status.failed_indexes), ("0-3", 4, None));
-    assert!(status.named.succeeded.is_empty());
-    assert_eq!(named(&status.named.failed), ["f"]);
-    assert_eq!(world.untracks(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and invalid indexes are not counted");
+    assert!(status.uncounted_terminated_pods.succeeded.is_empty());
+    assert_eq!(named(&status.uncounted_terminated_pods.failed), ["f"]);
+    assert_eq!(
+        world.untracked_pod_names(),
+        ["e", "c", "b", "a", "f", "d", "g"],
+        "by index, and invalid indexes are not counted"
+    );
 }
 
 /// JOB-31.
 #[test]
 fn a_job_with_fewer_completions_drops_indexes() {
-    let shrunk = job("j").indexed(3, 3).status("completedIndexes", "0,2-4").status("succeeded", 4).with([]);
+    let shrunk = job("j").indexed(3, 3).status("completedIndexes", "0,2-4").status("succeeded", 4).with_pods([]);
     let status = shrunk.status();
     assert_eq!((&*status.completed_indexes, status.succeeded), ("0,2", 2));
-    assert_eq!(shrunk.does(), "create 1");
+    assert_eq!(shrunk.describe_scaling(), "create 1");
 }
 
 /// JOB-75.
@@ -95,30 +102,39 @@ fn a_job_with_fewer_completions_drops_indexes() {
 fn a_counted_pod_does_not_complete_its_index() {
     // The Pod was counted as failed while it was terminating, and the cache still shows its finalizer.
     let pods = [pod("a").index(0).deleting().succeeded()];
-    let world = job("j").indexed(2, 2).status("failed", 1).with(pods).untracked_here(&["a"]);
-    assert_eq!((&*world.status().completed_indexes, world.untracks().len()), ("", 0));
+    let world = job("j").indexed(2, 2).status("failed", 1).with_pods(pods).with_untracked_by_process(&["a"]);
+    assert_eq!((&*world.status().completed_indexes, world.untracked_pod_names().len()), ("", 0));
 }
 
 /// JOB-44.
 #[test]
 fn no_pod_is_lost_when_one_status_cannot_list_all() {
     let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
-    let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.named_pods = 3);
+    let mut world = job("j")
+        .with_pods(going.chain([pod("ok").succeeded()]))
+        .with_decision_settings(|limits| limits.max_uncounted_pods = 3);
     let mut ends = Vec::new();
     for _ in 0..3 {
-        ends.extend(world.end());
-        let released = world.untracks();
+        ends.extend(world.end_text());
+        let released = world.untracked_pod_names();
         let mut status = world.status();
-        assert!(status.named.len() <= 3);
+        assert!(status.uncounted_terminated_pods.len() <= 3);
         world.pods =
             world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
-        let left = world.pods.iter().filter(|pod| pod.build().tracked).map(|pod| pod.build().meta().uid.clone());
-        crate::jobs::decide::settle::settle(&mut status, &left.collect());
+        let left = world
+            .pods
+            .iter()
+            .filter(|pod| pod.build().has_tracking_finalizer)
+            .map(|pod| pod.build().meta().uid.clone());
+        crate::jobs::decide::settle::count_listed_without_finalizer(&mut status, &left.collect());
         world.job.0["status"] = serde_json::to_value(&status).unwrap();
     }
     let status = world.status();
-    assert_eq!((status.failed, status.succeeded, status.named.len()), (5, 1, 0));
-    assert!(world.untracks().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+    assert_eq!((status.failed, status.succeeded, status.uncounted_terminated_pods.len()), (5, 1, 0));
+    assert!(
+        world.untracked_pod_names().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]),
+        "{ends:?}"
+    );
 }
 
 /// JOB-77.
@@ -126,28 +142,37 @@ fn no_pod_is_lost_when_one_status_cannot_list_all() {
 fn a_full_list_does_not_delay_the_pods_in_it() {
     let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
     let full = json!({"succeeded": ["p1", "p4", "p8"]});
-    let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
-    let plan = world.limits(|limits| limits.named_pods = 3).plan();
-    let released: Vec<_> =
-        plan.tracked.untrack.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
-    assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
+    let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with_pods(pods);
+    let plan = world.with_decision_settings(|limits| limits.max_uncounted_pods = 3).plan();
+    let released: Vec<_> = plan
+        .first_status_write
+        .positions_to_untrack
+        .iter()
+        .map(|at| plan.pod_inventory.pods[*at].pod.meta().name.to_string())
+        .collect();
+    assert_eq!(
+        (released, plan.first_status_write.is_uid_list_full),
+        (vec!["p1".into(), "p4".into(), "p8".into()], true)
+    );
     let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
-    let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.named_pods = 3);
-    assert!(!exactly.plan().tracked.capped, "no Pod has to wait");
+    let exactly =
+        job("j").completions(Some(3), 3).with_pods(pods).with_decision_settings(|limits| limits.max_uncounted_pods = 3);
+    assert!(!exactly.plan().first_status_write.is_uid_list_full, "no Pod has to wait");
 }
 
 /// JOB-44.
 #[test]
 fn one_status_lists_a_limited_number_of_pods() {
     let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
-    let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.named_pods = 3);
+    let world =
+        job("j").completions(Some(9), 9).with_pods(pods).with_decision_settings(|limits| limits.max_uncounted_pods = 3);
     let plan = world.plan();
-    assert!(plan.tracked.capped);
-    assert_eq!(named(&plan.tracked.status.named.succeeded), ["p0", "p1", "p2"]);
-    assert_eq!(world.untracks().len(), 3);
+    assert!(plan.first_status_write.is_uid_list_full);
+    assert_eq!(named(&plan.first_status_write.status.uncounted_terminated_pods.succeeded), ["p0", "p1", "p2"]);
+    assert_eq!(world.untracked_pod_names().len(), 3);
     let pods = (0..7).map(|n| pod(&format!("p{n}")).index(n).succeeded());
-    let indexed = job("j").indexed(9, 9).with(pods).limits(|limits| limits.named_pods = 3);
-    assert_eq!((&*indexed.status().completed_indexes, indexed.untracks().len()), ("0-6", 3));
+    let indexed = job("j").indexed(9, 9).with_pods(pods).with_decision_settings(|limits| limits.max_uncounted_pods = 3);
+    assert_eq!((&*indexed.status().completed_indexes, indexed.untracked_pod_names().len()), ("0-6", 3));
 }
 
 /// JOB-38, JOB-47.
@@ -157,24 +182,31 @@ fn ignored_failures_do_not_count_but_delay() {
         {"action": "Count", "onExitCodes": {"operator": "In", "values": [3]}}]});
     let job = job("j").completions(Some(3), 3).spec("podFailurePolicy", policy).spec("backoffLimit", 1);
     let pods = [pod("a").failed_at(9, -1).condition("DisruptionTarget"), pod("b").failed_at(3, -2)];
-    let world = job.with(pods);
+    let world = job.with_pods(pods);
     let plan = world.plan();
-    assert_eq!((plan.situation.failed, plan.situation.backoff.failures, world.end()), (1, 2, None));
-    assert_eq!(named(&plan.tracked.status.named.failed), ["b"]);
-    assert_eq!(world.untracks(), ["a", "b"]);
-    let actions: Vec<_> = plan.tracked.actions.iter().map(|(action, n)| (action.as_str(), *n)).collect();
+    assert_eq!(
+        (plan.pod_inventory.failed, plan.pod_inventory.failure_record.failure_count_since_success, world.end_text()),
+        (1, 2, None)
+    );
+    assert_eq!(named(&plan.first_status_write.status.uncounted_terminated_pods.failed), ["b"]);
+    assert_eq!(world.untracked_pod_names(), ["a", "b"]);
+    let actions: Vec<_> =
+        plan.first_status_write.policy_action_counts.iter().map(|(action, n)| (action.as_str(), *n)).collect();
     assert_eq!(actions, [("Ignore", 1), ("Count", 1)]);
-    assert_eq!(world.does(), "wait 19s for 3");
+    assert_eq!(world.describe_scaling(), "wait 19s for 3");
 }
 
 /// JOB-14.
 #[test]
 fn a_terminating_job_removes_the_finalizers_of_its_pods() {
-    let mut world = job("j").completions(Some(5), 5).with([pod("a"), pod("b").succeeded(), pod("c").failed()]);
+    let mut world = job("j").completions(Some(5), 5).with_pods([pod("a"), pod("b").succeeded(), pod("c").failed()]);
     world.job = world.job.deleting();
-    assert_eq!(world.untracks(), ["a", "b", "c"]);
+    assert_eq!(world.untracked_pod_names(), ["a", "b", "c"]);
     let status = world.status();
-    assert_eq!((named(&status.named.succeeded), named(&status.named.failed)), (vec!["b".into()], vec!["c".into()]));
+    assert_eq!(
+        (named(&status.uncounted_terminated_pods.succeeded), named(&status.uncounted_terminated_pods.failed)),
+        (vec!["b".into()], vec!["c".into()])
+    );
 }
 
 /// JOB-58.
@@ -182,21 +214,22 @@ fn a_terminating_job_removes_the_finalizers_of_its_pods() {
 fn the_first_status_is_always_written_and_a_settled_one_never() {
     let fresh =
         job("j").status("ready", json!(null)).status("terminating", json!(null)).status("startTime", json!(null));
-    let postponed = fresh.with([]).backoff(1, 0);
-    assert!(postponed.plan().tracked.writes);
-    let settled = job("j").status("active", 1).status("ready", 1).with([pod("a")]);
-    assert!(!settled.plan().tracked.writes);
+    let postponed = fresh.with_pods([]).with_failures(1, 0);
+    assert!(postponed.plan().first_status_write.is_status_changed);
+    let settled = job("j").status("active", 1).status("ready", 1).with_pods([pod("a")]);
+    assert!(!settled.plan().first_status_write.is_status_changed);
     assert!(settled.explain().actions.is_empty());
 }
 
 /// JOB-11.
 #[test]
 fn an_adopted_pod_counts_at_once() {
-    let world =
-        job("j").completions(Some(2), 2).with([pod("a").orphan().succeeded(), pod("b").orphan().labels(json!({}))]);
+    let world = job("j")
+        .completions(Some(2), 2)
+        .with_pods([pod("a").orphan().succeeded(), pod("b").orphan().labels(json!({}))]);
     let plan = world.plan();
     assert_eq!(world.snapshot().claims.adopt.len(), 1);
-    assert_eq!(named(&plan.tracked.status.named.succeeded), ["a"]);
-    let world = job("j").with([pod("a").labels(json!({}))]);
-    assert_eq!((world.snapshot().claims.release.len(), world.plan().situation.pods.len()), (1, 0));
+    assert_eq!(named(&plan.first_status_write.status.uncounted_terminated_pods.succeeded), ["a"]);
+    let world = job("j").with_pods([pod("a").labels(json!({}))]);
+    assert_eq!((world.snapshot().claims.release.len(), world.plan().pod_inventory.pods.len()), (1, 0));
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     jobs::decide::settle,
-    world::{at, job, pod},
+    world::{job, pod, sync_time_plus},
 };
 
 const BACKOFF: &str = "FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit";
@@ -19,8 +19,8 @@ fn a_job_fails_beyond_its_backoff_limit() {
         [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true), (6, 6, false), (6, 7, true)]
     {
         let pods = (0..failed).map(|n| pod(&format!("p{n}")).failed());
-        let world = job("j").completions(Some(9), 9).spec("backoffLimit", limit).with(pods);
-        assert_eq!(world.end().as_deref(), fails.then_some(BACKOFF), "{limit} {failed}");
+        let world = job("j").completions(Some(9), 9).spec("backoffLimit", limit).with_pods(pods);
+        assert_eq!(world.end_text().as_deref(), fails.then_some(BACKOFF), "{limit} {failed}");
     }
 }
 
@@ -33,9 +33,9 @@ fn restarts_count_with_restart_policy_on_failure() {
         let pods = if restarts == 0 { vec![pod("a")] } else { vec![pod("a").restarted(restarts)] };
         let template = |policy: &str| json!({"metadata": {"labels": {"job": "j"}}, "spec": {"restartPolicy": policy, "containers": []}});
         let job = job("j").completions(Some(9), 9).spec("backoffLimit", limit);
-        let restarting = job.clone().spec("template", template("OnFailure")).with(pods.clone());
-        assert_eq!(restarting.end().as_deref(), fails.then_some(BACKOFF), "{limit} {restarts}");
-        assert_eq!(job.spec("template", template("Never")).with(pods).end(), None);
+        let restarting = job.clone().spec("template", template("OnFailure")).with_pods(pods.clone());
+        assert_eq!(restarting.end_text().as_deref(), fails.then_some(BACKOFF), "{limit} {restarts}");
+        assert_eq!(job.spec("template", template("Never")).with_pods(pods).end_text(), None);
     }
 }
 
@@ -48,40 +48,40 @@ fn counted_and_uncounted_failures_add_up() {
             .spec("backoffLimit", 2)
             .status("failed", counted)
             .status("uncountedTerminatedPods", json!({ "failed": ledger }))
-            .with([pod("a").failed(), pod("b").failed(), pod("gone").failed().untracked()])
+            .with_pods([pod("a").failed(), pod("b").failed(), pod("gone").failed().untracked()])
     };
-    assert_eq!(world(&[], 0).end(), None, "a Pod without the finalizer was counted, or never will be");
-    assert_eq!(world(&["a"], 0).end(), None, "a listed Pod is not counted twice");
-    assert_eq!(world(&["x"], 0).end().as_deref(), Some(BACKOFF), "a listed and deleted Pod counts");
-    assert_eq!(world(&[], 1).end().as_deref(), Some(BACKOFF));
-    assert_eq!(world(&[], 1).untracked_here(&["a"]).end(), None, "a Pod untracked here does not");
+    assert_eq!(world(&[], 0).end_text(), None, "a Pod without the finalizer was counted, or never will be");
+    assert_eq!(world(&["a"], 0).end_text(), None, "a listed Pod is not counted twice");
+    assert_eq!(world(&["x"], 0).end_text().as_deref(), Some(BACKOFF), "a listed and deleted Pod counts");
+    assert_eq!(world(&[], 1).end_text().as_deref(), Some(BACKOFF));
+    assert_eq!(world(&[], 1).with_untracked_by_process(&["a"]).end_text(), None, "a Pod untracked here does not");
 }
 
 /// JOB-50.
 #[test]
 fn a_job_fails_after_its_active_deadline() {
     let with = |deadline: i64| job("j").spec("activeDeadlineSeconds", deadline);
-    assert_eq!(with(60).with([]).end().as_deref(), Some(DEADLINE));
-    assert_eq!(with(61).with([]).end(), None);
-    assert_eq!(with(60).spec("suspend", true).with([]).end(), None);
-    assert_eq!(with(60).status("startTime", json!(null)).with([]).end(), None);
-    assert_eq!(with(0).status("startTime", json!(null)).with([]).end().as_deref(), Some(DEADLINE));
-    let running = with(60).with([pod("a")]);
-    assert_eq!((running.does().as_str(), running.untracks().len()), ("fail a", 1));
-    assert_eq!(running.status().named.failed.len(), 1, "a running Pod has failed");
+    assert_eq!(with(60).with_pods([]).end_text().as_deref(), Some(DEADLINE));
+    assert_eq!(with(61).with_pods([]).end_text(), None);
+    assert_eq!(with(60).spec("suspend", true).with_pods([]).end_text(), None);
+    assert_eq!(with(60).status("startTime", json!(null)).with_pods([]).end_text(), None);
+    assert_eq!(with(0).status("startTime", json!(null)).with_pods([]).end_text().as_deref(), Some(DEADLINE));
+    let running = with(60).with_pods([pod("a")]);
+    assert_eq!((running.describe_scaling().as_str(), running.untracked_pod_names().len()), ("fail a", 1));
+    assert_eq!(running.status().uncounted_terminated_pods.failed.len(), 1, "a running Pod has failed");
 }
 
 /// JOB-52.
 #[test]
 fn a_decided_end_stays_decided() {
     let failing = job("j").condition("FailureTarget", "True", "DeadlineExceeded", "late");
-    let world = failing.completions(Some(1), 1).with([pod("a").succeeded()]);
-    assert_eq!(world.end().as_deref(), Some("FailureTarget DeadlineExceeded: late"));
+    let world = failing.completions(Some(1), 1).with_pods([pod("a").succeeded()]);
+    assert_eq!(world.end_text().as_deref(), Some("FailureTarget DeadlineExceeded: late"));
     assert_eq!(world.status().conditions.len(), 1);
     let met = job("j").condition("SuccessCriteriaMet", "True", "SuccessPolicy", "m").spec("backoffLimit", 0);
-    assert_eq!(met.with([pod("a").failed()]).end().as_deref(), Some("SuccessCriteriaMet SuccessPolicy: m"));
+    assert_eq!(met.with_pods([pod("a").failed()]).end_text().as_deref(), Some("SuccessCriteriaMet SuccessPolicy: m"));
     let undecided = job("j").condition("FailureTarget", "False", "X", "x");
-    assert_eq!(undecided.with([pod("a")]).end(), None);
+    assert_eq!(undecided.with_pods([pod("a")]).end_text(), None);
 }
 
 /// JOB-52.
@@ -89,12 +89,16 @@ fn a_decided_end_stays_decided() {
 fn a_failure_policy_takes_precedence_over_other_rules() {
     let rules = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
     let job = job("j").spec("podFailurePolicy", rules).spec("backoffLimit", 0).completions(Some(5), 5);
-    let failed = job.clone().with([pod("a").failed_at(1, -9), pod("b").failed_at(42, -9).untracked()]);
+    let failed = job.clone().with_pods([pod("a").failed_at(1, -9), pod("b").failed_at(42, -9).untracked()]);
     let message = "Container c for pod shop/b failed with exit code 42 matching FailJob rule at index 0";
-    assert_eq!(failed.end(), Some(format!("FailureTarget PodFailurePolicy: {message}")));
-    assert_eq!(failed.plan().tracked.actions.len(), 0, "the Pod with the code was counted before");
-    let going = job.with([pod("a").deleting()]);
-    assert_eq!(going.end(), None, "a terminating Pod has not failed before it finishes");
+    assert_eq!(failed.end_text(), Some(format!("FailureTarget PodFailurePolicy: {message}")));
+    assert_eq!(
+        failed.plan().first_status_write.policy_action_counts.len(),
+        0,
+        "the Pod with the code was counted before"
+    );
+    let going = job.with_pods([pod("a").deleting()]);
+    assert_eq!(going.end_text(), None, "a terminating Pod has not failed before it finishes");
 }
 
 /// JOB-51.
@@ -109,32 +113,38 @@ fn a_job_completes_when_enough_pods_have_succeeded_and_none_is_active() {
         (None, 0, 0, false),
     ] {
         let pods = (0..active).map(|n| pod(&format!("p{n}")));
-        let world = job("j").completions(completions, 2).status("succeeded", succeeded).with(pods).unseen_writes();
-        assert_eq!(world.end().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
+        let world =
+            job("j").completions(completions, 2).status("succeeded", succeeded).with_pods(pods).with_unseen_writes();
+        assert_eq!(world.end_text().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
     }
-    let surplus = job("j").completions(Some(3), 2).status("succeeded", 3).with([pod("a")]);
-    assert_eq!((surplus.does().as_str(), surplus.end().as_deref()), ("delete a", Some(REACHED)));
+    let surplus = job("j").completions(Some(3), 2).status("succeeded", 3).with_pods([pod("a")]);
+    assert_eq!((surplus.describe_scaling().as_str(), surplus.end_text().as_deref()), ("delete a", Some(REACHED)));
 }
 
 #[test]
 fn a_suspended_job_that_wants_no_pods_completes() {
-    let world = job("j").completions(Some(0), 1).spec("suspend", true).status("startTime", json!(null)).with([]);
-    assert_eq!(world.end().as_deref(), Some(REACHED));
-    let (job, mut status) = (world.job.read(), world.status());
-    let end = world.plan().managed.end_to_write.unwrap();
-    assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
-    assert_eq!((status.start_time, status.completion_time), (None, Some(at(0))));
+    let world = job("j").completions(Some(0), 1).spec("suspend", true).status("startTime", json!(null)).with_pods([]);
+    assert_eq!(world.end_text().as_deref(), Some(REACHED));
+    let (job, mut status) = (world.job.build_job(), world.status());
+    let end = world.plan().counts_after_scaling.end_to_write.unwrap();
+    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus(0)));
+    assert_eq!((status.start_time, status.completion_time), (None, Some(sync_time_plus(0))));
 }
 
 /// JOB-55.
 #[test]
 fn a_job_does_not_end_while_pods_are_active() {
-    let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
-    assert_eq!(over.clone().unseen_writes().end(), None);
+    let over = job("j").spec("activeDeadlineSeconds", 5).with_pods([pod("a"), pod("b").failed()]);
+    assert_eq!(over.clone().with_unseen_writes().end_text(), None);
     let plan = over.plan();
-    let nothing = crate::jobs::plan::PodWrites { removed: 0, ..crate::jobs::plan::PodWrites::default() };
-    let managed = crate::jobs::decide::manage::managed(&over.snapshot(), &plan.situation, &plan.manage, &nothing);
-    assert_eq!((managed.end_to_write, managed.active, plan.manage.scales()), (None, 1, false));
+    let nothing = crate::jobs::plan::PodWrites { deleted_pods: 0, ..crate::jobs::plan::PodWrites::default() };
+    let managed = crate::jobs::decide::manage::counts_after_scaling(
+        &over.snapshot(),
+        &plan.pod_inventory,
+        &plan.scaling_decision,
+        &nothing,
+    );
+    assert_eq!((managed.end_to_write, managed.active, plan.scaling_decision.is_scaling()), (None, 1, false));
 }
 
 /// JOB-48, JOB-54.
@@ -143,16 +153,26 @@ fn success_policies_end_a_job_and_do_not_count_pods_that_still_run() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).succeeded(), pod("c").index(2)];
-    let world = job.clone().with(pods.clone());
-    assert_eq!(world.end().as_deref(), Some(MET));
-    assert_eq!((world.does().as_str(), world.untracks()), ("delete uncounted c", vec!["a".to_owned(), "b".to_owned()]));
+    let world = job.clone().with_pods(pods.clone());
+    assert_eq!(world.end_text().as_deref(), Some(MET));
+    assert_eq!(
+        (world.describe_scaling().as_str(), world.untracked_pod_names()),
+        ("delete uncounted c", vec!["a".to_owned(), "b".to_owned()])
+    );
     let status = world.status();
-    assert_eq!((&*status.completed_indexes, status.succeeded, status.named.failed.len()), ("0,1", 2, 0));
-    let stale = world.stale();
-    assert_eq!((stale.does().as_str(), stale.end()), ("not allowed: 2 deleted pods", None), "it may have failed");
+    assert_eq!(
+        (&*status.completed_indexes, status.succeeded, status.uncounted_terminated_pods.failed.len()),
+        ("0,1", 2, 0)
+    );
+    let stale = world.with_stale_cache();
+    assert_eq!(
+        (stale.describe_scaling().as_str(), stale.end_text()),
+        ("not allowed: 2 deleted pods", None),
+        "it may have failed"
+    );
     let [a, b, _] = pods;
-    let failed = job.with([a, b, pod("c").index(2).failed()]).status();
-    assert_eq!(failed.named.failed.len(), 1);
+    let failed = job.with_pods([a, b, pod("c").index(2).failed()]).status();
+    assert_eq!(failed.uncounted_terminated_pods.failed.len(), 1);
 }
 
 /// JOB-76.
@@ -170,11 +190,15 @@ fn a_pod_untracked_before_a_crash_has_not_failed() {
         for (field, value) in limits.as_object().unwrap() {
             job = job.spec(field, value.clone());
         }
-        let world = job.with(pods.clone());
-        assert_eq!((world.end().as_deref(), world.does().as_str()), (Some(MET), "delete uncounted d"), "{limits}");
+        let world = job.with_pods(pods.clone());
+        assert_eq!(
+            (world.end_text().as_deref(), world.describe_scaling().as_str()),
+            (Some(MET), "delete uncounted d"),
+            "{limits}"
+        );
         let status = world.status();
-        assert_eq!((status.named.failed.len(), status.terminating), (0, Some(2)), "{limits}");
-        assert_eq!(world.untracks(), ["a", "b"]);
+        assert_eq!((status.uncounted_terminated_pods.failed.len(), status.terminating), (0, Some(2)), "{limits}");
+        assert_eq!(world.untracked_pod_names(), ["a", "b"]);
     }
 }
 
@@ -183,55 +207,70 @@ fn a_terminating_pod_has_failed_however_the_job_ends() {
     let policy = json!({"rules": [{"succeededIndexes": "0"}]});
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).deleting()];
-    let world = job.clone().with(pods.clone());
-    assert_eq!((world.end().as_deref(), world.status().named.failed.len()), (Some(MET), 1));
-    let patient = job.clone().spec("podReplacementPolicy", "Failed").with(pods.clone());
-    assert_eq!((patient.end().as_deref(), patient.status().named.failed.len()), (Some(MET), 0));
-    assert_eq!(job.clone().spec("backoffLimit", 0).with(pods.clone()).end().as_deref(), Some(BACKOFF));
-    let limited = job.spec("backoffLimitPerIndex", 0).with(pods);
+    let world = job.clone().with_pods(pods.clone());
+    assert_eq!((world.end_text().as_deref(), world.status().uncounted_terminated_pods.failed.len()), (Some(MET), 1));
+    let patient = job.clone().spec("podReplacementPolicy", "Failed").with_pods(pods.clone());
+    assert_eq!(
+        (patient.end_text().as_deref(), patient.status().uncounted_terminated_pods.failed.len()),
+        (Some(MET), 0)
+    );
+    assert_eq!(job.clone().spec("backoffLimit", 0).with_pods(pods.clone()).end_text().as_deref(), Some(BACKOFF));
+    let limited = job.spec("backoffLimitPerIndex", 0).with_pods(pods);
     assert_eq!(limited.status().failed_indexes.as_deref(), Some("1"));
 
     let going = || [pod("a").index(0).deleting(), pod("b").index(1).deleting()];
     let late = || crate::world::job("j").indexed(2, 2).spec("activeDeadlineSeconds", 5);
-    assert_eq!(late().with(going()).end().as_deref(), Some(DEADLINE));
-    let both = late().spec("backoffLimit", 0).with(going());
-    assert_eq!((both.end().as_deref(), both.status().named.failed.len()), (Some(BACKOFF), 2));
+    assert_eq!(late().with_pods(going()).end_text().as_deref(), Some(DEADLINE));
+    let both = late().spec("backoffLimit", 0).with_pods(going());
+    assert_eq!((both.end_text().as_deref(), both.status().uncounted_terminated_pods.failed.len()), (Some(BACKOFF), 2));
 }
 
 /// JOB-53.
 #[test]
 fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
-    let world = job("j").with([pod("a").succeeded()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
-    assert!(!settle::finish(&job, &mut status.clone(), &end, 0, at(9)), "a Pod is not counted yet");
-    assert!(settle::settle(&mut status, &common::map::HashSet::default()));
-    assert!(!settle::finish(&job, &mut status.clone(), &end, 1, at(9)), "a Pod is still terminating");
-    assert!(settle::finish(&job, &mut status, &end, 0, at(9)));
+    let world = job("j").with_pods([pod("a").succeeded()]);
+    let (job, end, mut status) =
+        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.status());
+    assert!(
+        !settle::add_end_to_status(&job, &mut status.clone(), &end, 0, sync_time_plus(9)),
+        "a Pod is not counted yet"
+    );
+    assert!(settle::count_listed_without_finalizer(&mut status, &common::map::HashSet::default()));
+    assert!(
+        !settle::add_end_to_status(&job, &mut status.clone(), &end, 1, sync_time_plus(9)),
+        "a Pod is still terminating"
+    );
+    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus(9)));
     let kinds: Vec<&str> = status.conditions.iter().map(|c| &*c.kind).collect();
     assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
-    assert_eq!((status.succeeded, status.completion_time, status.named.len()), (1, Some(at(9)), 0));
+    assert_eq!(
+        (status.succeeded, status.completion_time, status.uncounted_terminated_pods.len()),
+        (1, Some(sync_time_plus(9)), 0)
+    );
 }
 
 /// JOB-74.
 #[test]
 fn no_end_is_before_its_start() {
-    let world = job("j").status("startTime", at(500).to_string()).with([pod("a").succeeded()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
-    settle::settle(&mut status, &common::map::HashSet::default());
-    assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
-    assert_eq!(status.completion_time, Some(at(500)));
+    let world = job("j").status("startTime", sync_time_plus(500).to_string()).with_pods([pod("a").succeeded()]);
+    let (job, end, mut status) =
+        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.status());
+    settle::count_listed_without_finalizer(&mut status, &common::map::HashSet::default());
+    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus(0)));
+    assert_eq!(status.completion_time, Some(sync_time_plus(500)));
 }
 
 /// JOB-73.
 #[test]
 fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
     let suspended = job("j").spec("suspend", true).spec("backoffLimit", 0).status("startTime", json!(null));
-    let world = suspended.with([pod("a").failed()]);
-    let (job, end, mut status) = (world.job.read(), world.plan().managed.end_to_write.unwrap(), world.status());
+    let world = suspended.with_pods([pod("a").failed()]);
+    let (job, end, mut status) =
+        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.status());
     assert_eq!(status.start_time, None);
-    settle::settle(&mut status, &common::map::HashSet::default());
-    assert!(settle::finish(&job, &mut status, &end, 0, at(7)));
-    assert_eq!((status.start_time, status.completion_time), (Some(at(7)), None));
+    settle::count_listed_without_finalizer(&mut status, &common::map::HashSet::default());
+    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus(7)));
+    assert_eq!((status.start_time, status.completion_time), (Some(sync_time_plus(7)), None));
 }
 
 /// JOB-14, JOB-81.
@@ -248,24 +287,27 @@ fn a_terminating_job_removes_the_finalizer_of_every_pod_it_controls() {
             pod("orphan").orphan().labels(other()),
         ]
     };
-    let world = |job: crate::world::JobBuilder| job.with(pods()).untracked_here(&["sent"]);
+    let world = |job: crate::world::JobBuilder| job.with_pods(pods()).with_untracked_by_process(&["sent"]);
     let lives = world(job("j").completions(Some(9), 9));
-    assert_eq!(lives.untracks_uncounted(), [""; 0], "a Job that stays releases them");
+    assert_eq!(lives.uncounted_untracked_pod_names(), [""; 0], "a Job that stays releases them");
     let snapshot = lives.snapshot();
     let released: Vec<&str> = snapshot.claims.release.iter().map(|pod| &*pod.meta().name).collect();
     assert_eq!(released, ["changed", "done", "plain", "sent"]);
     let deleted = || job("j").completions(Some(9), 9).deleting();
     let dies = world(deleted());
     assert_eq!(
-        (dies.untracks_uncounted(), dies.untracks()),
+        (dies.uncounted_untracked_pod_names(), dies.untracked_pod_names()),
         (vec!["changed".into(), "done".into()], vec!["mine".to_owned()])
     );
-    assert!(dies.status().named.is_empty() && dies.snapshot().claims.release.is_empty(), "they are not counted");
+    assert!(
+        dies.status().uncounted_terminated_pods.is_empty() && dies.snapshot().claims.release.is_empty(),
+        "they are not counted"
+    );
     let unknown = world(deleted().spec("completionMode", "Odd"));
-    assert_eq!(unknown.untracks_uncounted(), ["changed", "done", "mine"], "no controller counts them");
+    assert_eq!(unknown.uncounted_untracked_pod_names(), ["changed", "done", "mine"], "no controller counts them");
     let broken = world(deleted().spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})));
-    assert_eq!(broken.untracks_uncounted(), ["mine", "changed", "done"]);
+    assert_eq!(broken.uncounted_untracked_pod_names(), ["mine", "changed", "done"]);
     for job in [deleted().spec("managedBy", "example.com/queue"), deleted().condition("Failed", "True", "R", "m")] {
-        assert_eq!(world(job).untracks_uncounted(), [""; 0], "another loop or controller handles them");
+        assert_eq!(world(job).uncounted_untracked_pod_names(), [""; 0], "another loop or controller handles them");
     }
 }

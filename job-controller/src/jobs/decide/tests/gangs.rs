@@ -8,13 +8,13 @@ use crate::{
     jobs::{
         decide::{
             decide,
-            gang::{group_name, is_left_over, template_name, workload_name},
+            gang::{is_left_over_from_deleted_job, pod_group_name, pod_group_template_name, workload_name},
         },
-        plan::Gang,
-        snapshot::Scheduling,
+        plan::PodScheduling,
+        snapshot::SchedulingObjects,
     },
     objects::{PodGroup, Workload},
-    world::{JobBuilder, World, job, pod},
+    world::{JobBuilder, SyncFixture, job, pod},
 };
 
 /// Builds the owner reference to the Job with this UID; `u-other` is a `JobSet`.
@@ -42,29 +42,33 @@ fn candidate() -> JobBuilder {
 }
 
 /// Describes how the Pods are scheduled; `known` are the cached Workloads and groups, or `None` with the gate off.
-fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
+fn describe_scheduling(world: &SyncFixture, known: impl Into<Option<SchedulingObjects>>) -> String {
     let mut snapshot = world.snapshot();
-    snapshot.scheduling = known.into();
-    match decide(&snapshot).sync.unwrap().gang {
-        Gang::Ordinary(None) => "ordinary".to_owned(),
-        Gang::Ordinary(Some(why)) => why.to_string(),
-        Gang::Group(name) => format!("group {name}"),
-        Gang::Make(workload) => format!("make of {}", workload.metadata.name),
-        Gang::MakeBoth => "make both".to_owned(),
+    snapshot.scheduling_objects = known.into();
+    match decide(&snapshot).sync_plan.unwrap().pod_scheduling {
+        PodScheduling::OneByOne(None) => "ordinary".to_owned(),
+        PodScheduling::OneByOne(Some(why)) => why.to_string(),
+        PodScheduling::InPodGroup(name) => format!("group {name}"),
+        PodScheduling::CreatePodGroup(workload) => format!("make of {}", workload.metadata.name),
+        PodScheduling::CreateWorkloadAndPodGroup => "make both".to_owned(),
     }
 }
 
-fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> Scheduling {
-    Scheduling { workloads: workloads.to_vec(), groups: groups.to_vec() }
+fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> SchedulingObjects {
+    SchedulingObjects { workloads: workloads.to_vec(), pod_groups: groups.to_vec() }
 }
 
 /// JOB-64.
 #[test]
 fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
     let nothing = || known(&[], &[]);
-    assert_eq!(of(&candidate().with([]), nothing()), "make both");
-    assert_eq!(of(&candidate().with([]), None), "ordinary", "the gate is off");
-    assert_eq!(of(&candidate().spec("suspend", true).with([]), nothing()), "make both", "before it is resumed");
+    assert_eq!(describe_scheduling(&candidate().with_pods([]), nothing()), "make both");
+    assert_eq!(describe_scheduling(&candidate().with_pods([]), None), "ordinary", "the gate is off");
+    assert_eq!(
+        describe_scheduling(&candidate().spec("suspend", true).with_pods([]), nothing()),
+        "make both",
+        "before it is resumed"
+    );
     let grouped = json!({"metadata": {"labels": {"job": "j"}}, "spec": {"schedulingGroup": {"podGroupName": "g"}}});
     for ordinary in [
         candidate().completions(Some(3), 2),
@@ -74,7 +78,7 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
         candidate().spec("template", grouped),
         candidate().deleting(),
     ] {
-        assert_eq!(of(&ordinary.clone().with([]), nothing()), "ordinary", "{ordinary:?}");
+        assert_eq!(describe_scheduling(&ordinary.clone().with_pods([]), nothing()), "ordinary", "{ordinary:?}");
     }
 }
 
@@ -83,21 +87,21 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
 fn a_job_that_was_started_without_a_workload_gets_none() {
     let started = "no Workload refers to the Job, and it has been started";
     let nothing = || known(&[], &[]);
-    assert_eq!(of(&job("j").indexed(3, 3).with([]), nothing()), started, "it has a start time");
-    assert_eq!(of(&candidate().with([pod("a").index(0)]), nothing()), started, "it has a Pod");
-    assert_eq!(of(&candidate().status("failed", 1).with([]), nothing()), started);
-    assert_eq!(of(&candidate().status("succeeded", 1).with([]), nothing()), started);
+    assert_eq!(describe_scheduling(&job("j").indexed(3, 3).with_pods([]), nothing()), started, "it has a start time");
+    assert_eq!(describe_scheduling(&candidate().with_pods([pod("a").index(0)]), nothing()), started, "it has a Pod");
+    assert_eq!(describe_scheduling(&candidate().status("failed", 1).with_pods([]), nothing()), started);
+    assert_eq!(describe_scheduling(&candidate().status("succeeded", 1).with_pods([]), nothing()), started);
     let resumed = candidate().condition("Suspended", "False", "JobResumed", "Job resumed");
-    assert_eq!(of(&resumed.with([]), nothing()), started);
+    assert_eq!(describe_scheduling(&resumed.with_pods([]), nothing()), started);
 }
 
 /// JOB-65.
 #[test]
 fn existing_objects_are_used_if_they_are_as_expected() {
-    let world = job("j").indexed(3, 3).with([pod("a").index(0)]);
+    let world = job("j").indexed(3, 3).with_pods([pod("a").index(0)]);
     let ours = || workload("w", "u-job", 1);
-    assert_eq!(of(&world, known(&[ours()], &[group("g", "u-job")])), "group g");
-    assert_eq!(of(&world, known(&[ours()], &[])), "make of w");
+    assert_eq!(describe_scheduling(&world, known(&[ours()], &[group("g", "u-job")])), "group g");
+    assert_eq!(describe_scheduling(&world, known(&[ours()], &[])), "make of w");
     for (workloads, groups, why) in [
         (vec![workload("w", "u-other", 1)], vec![], "Workload w is not controlled by the Job"),
         (vec![ours(), workload("x", "u-other", 1)], vec![], "2 Workloads refer to the Job"),
@@ -106,24 +110,24 @@ fn existing_objects_are_used_if_they_are_as_expected() {
         (vec![ours()], vec![group("g", "u-other")], "PodGroup g is not controlled by the Job"),
         (vec![ours()], vec![group("g", "u-job"), group("h", "u-job")], "2 PodGroups refer to Workload w"),
     ] {
-        assert_eq!(of(&world, known(&workloads, &groups)), why);
+        assert_eq!(describe_scheduling(&world, known(&workloads, &groups)), why);
     }
 }
 
 /// JOB-87.
 #[test]
 fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
-    let job = job("j").read();
+    let job = job("j").build_job();
     let owned = |api_version: &str, kind: &str, name: &str, uid: &str| {
         let owner = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
         let meta = json!({"name": "w", "ownerReferences": owner});
-        is_left_over(&serde_json::from_str(&meta.to_string()).unwrap(), &job)
+        is_left_over_from_deleted_job(&serde_json::from_str(&meta.to_string()).unwrap(), &job)
     };
     assert!(owned("batch/v1", "Job", "j", "u-before"));
     assert!(!owned("batch/v1", "Job", "j", "u-job"), "it belongs to the Job");
     assert!(!owned("batch/v1", "Job", "k", "u-before") && !owned("batch/v1", "JobSet", "j", "u-before"));
     assert!(!owned("batch.volcano.sh/v1alpha1", "Job", "j", "u-before"));
-    assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
+    assert!(!is_left_over_from_deleted_job(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
 }
 
 /// The hash in the Workload's name equals the hash that kube-controller-manager computes for the same UID.
@@ -132,9 +136,9 @@ fn leftovers_of_a_deleted_job_are_distinguished_from_objects_of_others() {
 fn names_equal_upstreams_names() {
     let mut train = job("train").indexed(3, 3);
     train.0["metadata"]["uid"] = json!("40c3eb5f-df47-46a1-92e9-c2e3f0e28c4f");
-    let (workload, template) = (workload_name(&train.read()), template_name(&train.read()));
+    let (workload, template) = (workload_name(&train.build_job()), pod_group_template_name(&train.build_job()));
     assert_eq!((&*workload, &*template), ("train-95d665cb4", "train-pgt-0"));
-    assert_eq!(group_name(&workload, &template), "train-95d665cb4-train-pgt-0-6d68cdc8f7");
+    assert_eq!(pod_group_name(&workload, &template), "train-95d665cb4-train-pgt-0-6d68cdc8f7");
 }
 
 /// JOB-87.
@@ -142,16 +146,16 @@ fn names_equal_upstreams_names() {
 fn names_are_cut_to_the_maximal_length() {
     let named = |length: usize| {
         let name = "j".repeat(length);
-        job(&name).indexed(3, 3).read()
+        job(&name).indexed(3, 3).build_job()
     };
-    assert_eq!(template_name(&named(57)).len(), 63);
-    assert_eq!(template_name(&named(61)), format!("{}-pgt-0", "j".repeat(57)));
+    assert_eq!(pod_group_template_name(&named(57)).len(), 63);
+    assert_eq!(pod_group_template_name(&named(61)), format!("{}-pgt-0", "j".repeat(57)));
     let mut dashed = named(3);
     dashed.metadata.name = format!("{}-long", "j".repeat(56)).as_str().into();
-    assert_eq!(template_name(&dashed), format!("{}-pgt-0", "j".repeat(56)));
+    assert_eq!(pod_group_template_name(&dashed), format!("{}-pgt-0", "j".repeat(56)));
     assert_eq!(workload_name(&named(253)).len(), 253);
     let both = |workload: usize, template: usize| {
-        let name = group_name(&"w".repeat(workload), &"t".repeat(template));
+        let name = pod_group_name(&"w".repeat(workload), &"t".repeat(template));
         let count = |of: char| name.chars().filter(|c| *c == of).count();
         let hash = name.rsplit('-').next().unwrap().len();
         (count('w') - name[name.len() - hash..].matches('w').count(), name.len() <= 253)

@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    indexes::IndexSet,
+    indexes::CompletionIndexSet,
     jobs::{
-        decide::{decide, manage, settle::conclude, track},
-        plan::{Manage, PodWrites, SyncPlan},
-        snapshot::{Limits, Record, Snapshot},
+        decide::{decide, manage, settle::decide_second_status, track},
+        plan::{PodWrites, ScalingDecision, SyncPlan},
+        snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
-    objects::{Status, kinds},
-    world::{JobBuilder, PodBuilder, World, at, job, limits, pod},
+    objects::{JobStatus, condition_types},
+    world::{JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pod, sync_time_plus},
 };
 
 /// A Pod on the server of the model.
@@ -24,7 +24,7 @@ struct ModelPod {
     index: Option<u32>,
     failures: u32,
     phase: Phase,
-    going: bool,
+    has_deletion_time: bool,
     finalizer: bool,
 }
 
@@ -38,7 +38,7 @@ enum Phase {
 
 /// One event of a history.
 #[derive(Clone, Debug)]
-enum Step {
+enum HistoryEvent {
     /// The Pod at this position succeeds, if it runs.
     Succeed(usize),
     /// The Pod at this position fails, if it runs.
@@ -52,15 +52,16 @@ enum Step {
     Sync { dies_after: Option<usize>, lag: usize, refuses: u8 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<HistoryEvent>> {
     let sync = (prop::option::weighted(0.4, 0usize..8), prop_oneof![4 => Just(0), 1 => 1usize..4], any::<u8>());
-    let sync = sync.prop_map(|(dies_after, lag, refuses)| Step::Sync { dies_after, lag, refuses: refuses & 0b1001 });
+    let sync =
+        sync.prop_map(|(dies_after, lag, refuses)| HistoryEvent::Sync { dies_after, lag, refuses: refuses & 0b1001 });
     let step = prop_oneof![
         4 => sync,
-        2 => (0usize..12).prop_map(Step::Succeed),
-        2 => (0usize..12).prop_map(Step::Fail),
-        1 => (0usize..12).prop_map(Step::Delete),
-        1 => ((0usize..12), any::<bool>()).prop_map(|(at, well)| Step::End(at, well)),
+        2 => (0usize..12).prop_map(HistoryEvent::Succeed),
+        2 => (0usize..12).prop_map(HistoryEvent::Fail),
+        1 => (0usize..12).prop_map(HistoryEvent::Delete),
+        1 => ((0usize..12), any::<bool>()).prop_map(|(at, well)| HistoryEvent::End(at, well)),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -82,15 +83,15 @@ struct Model {
 }
 
 /// The error of a write after the process has crashed.
-struct Died;
+struct Crashed;
 
 /// The number of writes until the process crashes; `None` for no crash.
-struct Life(Option<usize>);
+struct WritesUntilCrash(Option<usize>);
 
-impl Life {
-    fn write(&mut self) -> Result<(), Died> {
+impl WritesUntilCrash {
+    fn write(&mut self) -> Result<(), Crashed> {
         match &mut self.0 {
-            Some(0) => Err(Died),
+            Some(0) => Err(Crashed),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -115,8 +116,8 @@ impl Model {
         }
     }
 
-    fn status(&self) -> Status {
-        self.job.read().status
+    fn status(&self) -> JobStatus {
+        self.job.build_job().status
     }
 
     fn nth(&mut self, at: usize) -> Option<&mut ModelPod> {
@@ -126,7 +127,7 @@ impl Model {
 
     /// Removes terminating Pods that have finished and carry no finalizer.
     fn collect(&mut self) {
-        self.pods.retain(|_, pod| !pod.going || pod.finalizer || pod.phase == Phase::Running);
+        self.pods.retain(|_, pod| !pod.has_deletion_time || pod.finalizer || pod.phase == Phase::Running);
     }
 
     fn build(name: &str, model: &ModelPod) -> PodBuilder {
@@ -139,7 +140,7 @@ impl Model {
             Phase::Succeeded => pod.succeeded(),
             Phase::Failed => pod.failed_at(1, -10_000),
         };
-        if model.going {
+        if model.has_deletion_time {
             pod = pod.deleting();
         }
         if model.finalizer { pod } else { pod.untracked() }
@@ -147,30 +148,39 @@ impl Model {
 
     fn snapshot(&self, lag: usize) -> Snapshot {
         let old = lag.checked_sub(1).and_then(|lag| self.history.iter().rev().nth(lag)).unwrap_or(&self.pods);
-        let world = World {
+        let world = SyncFixture {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
-            terminating_namespace: false,
+            is_namespace_terminating: false,
             unseen_writes: lag > 0,
-            is_stale: lag > 0,
-            limits: Limits { named_pods: 4, pods: 3, ..limits() },
-            untracked_here: Vec::new(),
-            backoff: Record::default(),
+            has_stale_objects: lag > 0,
+            decision_settings: DecisionSettings {
+                max_uncounted_pods: 4,
+                max_pods_per_sync: 3,
+                ..default_decision_settings()
+            },
+            uids_untracked_by_process: Vec::new(),
+            failure_record: FailureRecord::default(),
         };
         let mut snapshot = world.snapshot();
-        snapshot.untracked_here = std::sync::Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect());
+        snapshot.uids_untracked_by_process =
+            std::sync::Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect());
         snapshot
     }
 
-    fn put(&mut self, status: &Status) {
+    fn put(&mut self, status: &JobStatus) {
         let before = self.status();
         let uids = |list: &[Uid]| list.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-        let (succeeded, failed) = (uids(&status.named.succeeded), uids(&status.named.failed));
+        let (succeeded, failed) =
+            (uids(&status.uncounted_terminated_pods.succeeded), uids(&status.uncounted_terminated_pods.failed));
         assert!(succeeded.is_disjoint(&failed));
         assert!(status.failed >= before.failed);
         if status.is_finished() {
-            assert!(status.named.is_empty() && status.active == 0 && status.terminating == Some(0));
-            assert!(before.has(kinds::SUCCESS_CRITERIA_MET) || before.has(kinds::FAILURE_TARGET));
+            assert!(status.uncounted_terminated_pods.is_empty() && status.active == 0 && status.terminating == Some(0));
+            assert!(
+                before.has_true_condition(condition_types::SUCCESS_CRITERIA_MET)
+                    || before.has_true_condition(condition_types::FAILURE_TARGET)
+            );
         }
         self.named_failed.extend(failed);
         let json: Value = serde_json::to_value(status).unwrap();
@@ -179,8 +189,8 @@ impl Model {
 
     /// Removes the finalizer of a counted Pod, and counts the true result independently.
     fn untrack(&mut self, name: &str) {
-        let (job, fails) = (self.job.read(), self.status().has(kinds::FAILURE_TARGET));
-        let patient = job.only_replaces_failed();
+        let (job, fails) = (self.job.build_job(), self.status().has_true_condition(condition_types::FAILURE_TARGET));
+        let patient = job.only_replaces_failed_pods();
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
         pod.finalizer = false;
         if self.named_failed.contains(name) {
@@ -189,26 +199,26 @@ impl Model {
             self.succeeded += 1;
             self.done.extend(pod.index);
         } else {
-            let counts = fails || pod.phase == Phase::Failed || (pod.going && !patient);
+            let counts = fails || pod.phase == Phase::Failed || (pod.has_deletion_time && !patient);
             assert!(!counts, "{name} is not counted: {pod:?}");
         }
     }
 
-    fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut Life) -> Result<PodWrites, Died> {
-        let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
-        match &plan.manage {
-            Manage::Create { pods, .. } => {
+    fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
+        let name = |at: usize| plan.pod_inventory.pods[at].pod.meta().name.to_string();
+        match &plan.scaling_decision {
+            ScalingDecision::Create { pods, .. } => {
                 for new in pods {
                     life.write()?;
                     self.created += 1;
-                    let failures = new.failures.map_or(0, |failures| failures.counted);
+                    let failures = new.failures.map_or(0, |failures| failures.counted_failures);
                     let pod = ModelPod { index: new.index, failures, finalizer: true, ..ModelPod::default() };
                     self.pods.insert(format!("p{:03}", self.created), pod);
                 }
             }
             manage => {
-                let victims = manage.victims();
-                let counted = matches!(plan.manage, Manage::DeleteAsFailed(_));
+                let victims = manage.pods_to_delete();
+                let counted = matches!(plan.scaling_decision, ScalingDecision::DeleteAsFailed(_));
                 for victim in victims {
                     if !counted {
                         life.write()?;
@@ -219,28 +229,34 @@ impl Model {
                     }
                     life.write()?;
                     if let Some(pod) = self.pods.get_mut(&name(victim.position)) {
-                        pod.going = true;
+                        pod.has_deletion_time = true;
                     }
                 }
             }
         }
-        Ok(plan.manage.as_planned(&plan.situation))
+        Ok(plan.scaling_decision.expected_writes(&plan.pod_inventory))
     }
 
-    fn sync(&mut self, life: &mut Life, lag: usize, refuses: u8) -> Result<(), Died> {
+    fn sync(&mut self, life: &mut WritesUntilCrash, lag: usize, refuses: u8) -> Result<(), Crashed> {
         let snapshot = self.snapshot(lag);
-        let Ok(plan) = decide(&snapshot).sync else { return Ok(()) };
+        let Ok(plan) = decide(&snapshot).sync_plan else { return Ok(()) };
         let outcome = self.act(&snapshot, &plan, life)?;
-        let managed = manage::managed(&snapshot, &plan.situation, &plan.manage, &outcome);
-        let tracked = track::track(&snapshot, &plan.situation, &plan.manage, &managed, at(0));
-        assert!(tracked.status.named.len() <= 4);
-        if tracked.writes {
+        let managed = manage::counts_after_scaling(&snapshot, &plan.pod_inventory, &plan.scaling_decision, &outcome);
+        let tracked = track::decide_first_status(
+            &snapshot,
+            &plan.pod_inventory,
+            &plan.scaling_decision,
+            &managed,
+            sync_time_plus(0),
+        );
+        assert!(tracked.status.uncounted_terminated_pods.len() <= 4);
+        if tracked.is_status_changed {
             life.write()?;
             self.put(&tracked.status);
         }
         let mut untracked = Vec::new();
-        for position in &tracked.untrack {
-            let pod = &plan.situation.pods[*position].pod;
+        for position in &tracked.positions_to_untrack {
+            let pod = &plan.pod_inventory.pods[*position].pod;
             if refuses & (1 << (position % 8)) != 0 {
                 continue;
             }
@@ -249,41 +265,42 @@ impl Model {
             self.untracked_here.insert(pod.meta().name.to_string());
             untracked.push(pod);
         }
-        let conclusion = conclude(&snapshot, &tracked, &managed, &tracked.status, &untracked, at(0));
-        if conclusion.reason.is_some() {
+        let conclusion =
+            decide_second_status(&snapshot, &tracked, &managed, &tracked.status, &untracked, sync_time_plus(0));
+        if conclusion.write_reason.is_some() {
             life.write()?;
             self.put(&conclusion.status);
         }
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &HistoryEvent) {
         match step {
-            Step::Succeed(at) | Step::Fail(at) => {
-                let phase = if matches!(step, Step::Succeed(_)) { Phase::Succeeded } else { Phase::Failed };
+            HistoryEvent::Succeed(at) | HistoryEvent::Fail(at) => {
+                let phase = if matches!(step, HistoryEvent::Succeed(_)) { Phase::Succeeded } else { Phase::Failed };
                 if let Some(pod) = self.nth(*at).filter(|pod| pod.phase == Phase::Running) {
                     pod.phase = phase;
                 }
             }
-            Step::Delete(at) => {
+            HistoryEvent::Delete(at) => {
                 if let Some(pod) = self.nth(*at) {
-                    pod.going = true;
+                    pod.has_deletion_time = true;
                 }
             }
-            Step::End(at, well) => {
-                if let Some(pod) = self.nth(*at).filter(|pod| pod.going && pod.phase == Phase::Running) {
+            HistoryEvent::End(at, well) => {
+                if let Some(pod) = self.nth(*at).filter(|pod| pod.has_deletion_time && pod.phase == Phase::Running) {
                     pod.phase = if *well { Phase::Succeeded } else { Phase::Failed };
                 }
             }
-            Step::Sync { dies_after, lag, refuses } => {
-                if self.sync(&mut Life(*dies_after), *lag, *refuses).is_err() {
+            HistoryEvent::Sync { dies_after, lag, refuses } => {
+                if self.sync(&mut WritesUntilCrash(*dies_after), *lag, *refuses).is_err() {
                     self.untracked_here.clear();
                     self.history.clear();
                 }
             }
         }
         // A cache never shows an older state than in the last sync, so older states are dropped after a sync.
-        if matches!(step, Step::Sync { .. }) {
+        if matches!(step, HistoryEvent::Sync { .. }) {
             self.history.clear();
         }
         self.history.push(self.pods.clone());
@@ -291,42 +308,43 @@ impl Model {
     }
 
     /// Lets all Pods finish, and syncs until the Job has finished.
-    fn run_out(&mut self) -> Status {
+    fn run_out(&mut self) -> JobStatus {
         for _ in 0..200 {
             if self.status().is_finished() {
                 break;
             }
             for pod in self.pods.values_mut().filter(|pod| pod.phase == Phase::Running) {
-                pod.phase = if pod.going { Phase::Failed } else { Phase::Succeeded };
+                pod.phase = if pod.has_deletion_time { Phase::Failed } else { Phase::Succeeded };
             }
             self.collect();
-            let _ = self.sync(&mut Life(None), 0, 0);
+            let _ = self.sync(&mut WritesUntilCrash(None), 0, 0);
             self.collect();
         }
         self.status()
     }
 }
 
-fn check(mut model: Model, steps: &[Step]) -> Result<(), TestCaseError> {
+fn check(mut model: Model, steps: &[HistoryEvent]) -> Result<(), TestCaseError> {
     for step in steps {
         model.step(step);
     }
     let status = model.run_out();
     prop_assert!(status.is_finished(), "{:?} {:?}", status, model.pods);
-    let read = model.job.read();
+    let read = model.job.build_job();
     prop_assert_eq!(usize::try_from(status.failed).unwrap(), model.failed, "{:?}", status);
     if read.is_indexed() {
-        let done = IndexSet::default().with(model.done.iter().copied());
-        let given_up = IndexSet::parse(status.failed_indexes.as_deref().unwrap_or_default(), read.indexes());
-        prop_assert_eq!(status.completed_indexes.to_string(), done.without(&given_up).to_string());
-        prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), done.without(&given_up).len());
+        let done = CompletionIndexSet::default().with_indexes(model.done.iter().copied());
+        let given_up =
+            CompletionIndexSet::parse(status.failed_indexes.as_deref().unwrap_or_default(), read.index_count());
+        prop_assert_eq!(status.completed_indexes.to_string(), done.without_indexes(&given_up).to_string());
+        prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), done.without_indexes(&given_up).len());
     } else {
         prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), model.succeeded, "{:?}", status);
     }
-    if status.has(kinds::COMPLETE) {
+    if status.has_true_condition(condition_types::COMPLETE) {
         let reached = status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap();
-        let done = IndexSet::parse(&status.completed_indexes, read.indexes());
-        let met = read.success_policy.and_then(|policy| policy.met_by(&done, done.len().try_into().unwrap()));
+        let done = CompletionIndexSet::parse(&status.completed_indexes, read.index_count());
+        let met = read.success_policy.and_then(|policy| policy.first_met_rule(&done, done.len().try_into().unwrap()));
         prop_assert!(reached || met.is_some(), "{:?}", status);
     }
     Ok(())
@@ -386,8 +404,8 @@ proptest! {
 #[test]
 fn the_model_notices_a_pod_that_is_counted_twice() {
     let mut model = Model::new(fresh().completions(Some(2), 1));
-    model.step(&Step::Sync { dies_after: None, lag: 0, refuses: 0 });
-    model.step(&Step::Succeed(0));
+    model.step(&HistoryEvent::Sync { dies_after: None, lag: 0, refuses: 0 });
+    model.step(&HistoryEvent::Succeed(0));
     let mut status = model.status();
     status.succeeded = 1;
     model.put(&status);

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use crate::world::{World, job, pod};
+use crate::world::{SyncFixture, job, pod};
 
 fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
     (0..count).map(|n| pod(&format!("run-{n}")))
 }
 
-fn going(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
+fn terminating_pods(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
     // These Pods have no finalizer, because they were counted before. Only their number matters.
     (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
 }
 
-fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usize, terminating: usize) -> World {
+fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usize, terminating: usize) -> SyncFixture {
     job("j")
         .completions(completions, parallelism)
         .status("succeeded", succeeded)
-        .with(running(active).chain(going(terminating)))
+        .with_pods(running(active).chain(terminating_pods(terminating)))
 }
 
 /// JOB-15, JOB-16, JOB-19.
@@ -35,7 +35,7 @@ fn pods_are_created_and_deleted_up_to_the_wanted_number() {
         (Some(2000), 2000, 0, 0, 0, "create 500"),
     ] {
         let world = world(completions, parallelism, succeeded, active, terminating);
-        assert_eq!(world.does(), want, "{completions:?} {parallelism} {succeeded} {active} {terminating}");
+        assert_eq!(world.describe_scaling(), want, "{completions:?} {parallelism} {succeeded} {active} {terminating}");
     }
 }
 
@@ -45,15 +45,15 @@ fn terminating_pods_are_replaced_after_they_finish_if_the_policy_says_so() {
     for (field, value) in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({"rules": []}))] {
         let mut world = world(Some(5), 3, 2, 1, 1);
         world.job = world.job.spec(field, value);
-        assert_eq!(world.does(), "create 1", "{field}");
+        assert_eq!(world.describe_scaling(), "create 1", "{field}");
     }
 }
 
 /// JOB-19.
 #[test]
 fn one_sync_deletes_a_limited_number_of_pods() {
-    let world = world(Some(9), 2, 0, 7, 0).limits(|limits| limits.pods = 3);
-    assert_eq!(world.does(), "delete run-0 run-1 run-2");
+    let world = world(Some(9), 2, 0, 7, 0).with_decision_settings(|limits| limits.max_pods_per_sync = 3);
+    assert_eq!(world.describe_scaling(), "delete run-0 run-1 run-2");
 }
 
 /// JOB-20.
@@ -72,8 +72,8 @@ fn the_least_useful_pod_is_deleted_first() {
         (2, "delete nowhere pending unready"),
         (1, "delete nowhere pending unready younger"),
     ] {
-        let world = job("j").completions(Some(9), parallelism).with(pods.clone());
-        assert_eq!(world.does(), want);
+        let world = job("j").completions(Some(9), parallelism).with_pods(pods.clone());
+        assert_eq!(world.describe_scaling(), want);
     }
 }
 
@@ -88,10 +88,10 @@ fn the_lowest_missing_indexes_are_created() {
             .status("completedIndexes", "0,1,4")
             .status("succeeded", 3)
     };
-    assert_eq!(indexed("TerminatingOrFailed").with(pods.clone()).does(), "create 3 5 6");
+    assert_eq!(indexed("TerminatingOrFailed").with_pods(pods.clone()).describe_scaling(), "create 3 5 6");
     // With the policy `Failed`, one Pod fewer is created while one is terminating.
-    assert_eq!(indexed("Failed").with(pods.clone()).does(), "create 3 6");
-    assert_eq!(indexed("Failed").spec("parallelism", 5).with(pods).does(), "create 3 6 7");
+    assert_eq!(indexed("Failed").with_pods(pods.clone()).describe_scaling(), "create 3 6");
+    assert_eq!(indexed("Failed").spec("parallelism", 5).with_pods(pods).describe_scaling(), "create 3 6 7");
 }
 
 /// JOB-28.
@@ -105,10 +105,10 @@ fn pods_with_wrong_indexes_are_always_deleted() {
         pod("liar").index("one"),
         pod("blank"),
     ];
-    let world = job("j").indexed(3, 3).with(pods.clone());
-    assert_eq!(world.does(), "delete beyond liar blank twin-new");
-    let fewer = job("j").indexed(3, 1).with(pods);
-    assert_eq!(fewer.does(), "delete beyond liar blank twin-new twin-old");
+    let world = job("j").indexed(3, 3).with_pods(pods.clone());
+    assert_eq!(world.describe_scaling(), "delete beyond liar blank twin-new");
+    let fewer = job("j").indexed(3, 1).with_pods(pods);
+    assert_eq!(fewer.describe_scaling(), "delete beyond liar blank twin-new twin-old");
 }
 
 /// JOB-37.
@@ -121,18 +121,22 @@ fn the_next_pod_waits_after_failures() {
         (8, -1, "wait 599s for 2"),
         (0, -1, "create 2"),
     ] {
-        let world = job("j").completions(Some(2), 2).with([]).backoff(failures, last);
-        assert_eq!(world.does(), want, "{failures} {last}");
+        let world = job("j").completions(Some(2), 2).with_pods([]).with_failures(failures, last);
+        assert_eq!(world.describe_scaling(), want, "{failures} {last}");
     }
-    let soon = job("j").completions(Some(2), 2).with([]).backoff(1, -9).limits(|l| l.batch *= 3);
-    assert_eq!(soon.does(), "wait 3s for 2");
+    let soon = job("j")
+        .completions(Some(2), 2)
+        .with_pods([])
+        .with_failures(1, -9)
+        .with_decision_settings(|l| l.sync_batch_period *= 3);
+    assert_eq!(soon.describe_scaling(), "wait 3s for 2");
 }
 
 /// JOB-71.
 #[test]
 fn active_pods_are_reported_while_a_replacement_waits() {
-    let world = job("j").completions(Some(3), 3).with([pod("a"), pod("b")]).backoff(1, -2);
-    assert_eq!(world.does(), "wait 8s for 1");
+    let world = job("j").completions(Some(3), 3).with_pods([pod("a"), pod("b")]).with_failures(1, -2);
+    assert_eq!(world.describe_scaling(), "wait 8s for 1");
     let status = world.status();
     assert_eq!((status.active, status.ready), (2, Some(2)));
 }
@@ -140,29 +144,32 @@ fn active_pods_are_reported_while_a_replacement_waits() {
 /// JOB-6, JOB-22.
 #[test]
 fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
-    let missing = || job("j").completions(Some(3), 3).with([pod("a")]);
-    assert_eq!(missing().unseen_writes().does(), "not allowed: 2 deleted pods");
+    let missing = || job("j").completions(Some(3), 3).with_pods([pod("a")]);
+    assert_eq!(missing().with_unseen_writes().describe_scaling(), "not allowed: 2 deleted pods");
     let mut deleting = missing();
     deleting.job = deleting.job.deleting();
-    assert_eq!(deleting.does(), "deleting");
+    assert_eq!(deleting.describe_scaling(), "deleting");
     for (job, want) in [
         (job("j").spec("managedBy", "example.com/x"), "nothing"),
         (job("j").spec("completionMode", "Fibonacci"), "nothing"),
         (job("j").condition("Complete", "True", "", ""), "nothing"),
         (job("j").spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
     ] {
-        let world = job.clone().with([pod("a").failed()]);
+        let world = job.clone().with_pods([pod("a").failed()]);
         let shown = world.explain();
-        assert!(crate::jobs::decide::decide(&world.snapshot()).sync.is_err() && shown.actions.is_empty(), "{job:?}");
-        assert_eq!(job.with([]).does(), want);
+        assert!(
+            crate::jobs::decide::decide(&world.snapshot()).sync_plan.is_err() && shown.actions.is_empty(),
+            "{job:?}"
+        );
+        assert_eq!(job.with_pods([]).describe_scaling(), want);
     }
 }
 
 /// JOB-56, JOB-90.
 #[test]
 fn a_suspended_job_runs_no_pods_and_reports_it() {
-    let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with([pod("a"), pod("b").unready()]);
-    assert_eq!(suspended.does(), "suspend a b");
+    let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with_pods([pod("a"), pod("b").unready()]);
+    assert_eq!(suspended.describe_scaling(), "suspend a b");
     let status = suspended.status();
     assert_eq!((status.active, status.ready, status.terminating), (0, Some(0), Some(2)));
     assert_eq!(status.start_time, None);
@@ -172,8 +179,8 @@ fn a_suspended_job_runs_no_pods_and_reports_it() {
         ("Suspended", "True", "JobSuspended", "Job suspended")
     );
     assert!(condition.last_probe_time.is_some() && condition.last_probe_time == condition.last_transition_time);
-    assert!(suspended.untracks().is_empty(), "deleted Pods are not counted");
-    let kept = suspended.limits(|limits| limits.clears_start_time = false);
+    assert!(suspended.untracked_pod_names().is_empty(), "deleted Pods are not counted");
+    let kept = suspended.with_decision_settings(|limits| limits.clears_start_time_on_suspend = false);
     assert!(kept.status().start_time.is_some());
 }
 
@@ -186,8 +193,8 @@ fn a_suspended_job_is_suspended_once() {
         "JobSuspended",
         "Job suspended",
     );
-    let plan = suspended.with([]).plan();
-    assert!(plan.tracked.suspension.is_none() && !plan.tracked.writes);
+    let plan = suspended.with_pods([]).plan();
+    assert!(plan.first_status_write.suspension_change.is_none() && !plan.first_status_write.is_status_changed);
 }
 
 /// JOB-56, JOB-57.
@@ -197,21 +204,21 @@ fn a_resumed_job_starts_again() {
         .completions(Some(3), 2)
         .status("startTime", json!(null))
         .condition("Suspended", "True", "JobSuspended", "Job suspended")
-        .with([]);
-    assert_eq!(resumed.does(), "create 2");
+        .with_pods([]);
+    assert_eq!(resumed.describe_scaling(), "create 2");
     let status = resumed.status();
-    assert_eq!(status.start_time, Some(crate::world::at(0)));
+    assert_eq!(status.start_time, Some(crate::world::sync_time_plus(0)));
     assert_eq!((&*status.conditions[0].status, &*status.conditions[0].reason), ("False", "JobResumed"));
-    let never = job("j").status("startTime", json!(null)).with([]).status();
+    let never = job("j").status("startTime", json!(null)).with_pods([]).status();
     assert!(never.conditions.is_empty() && never.start_time.is_some());
 }
 
 /// JOB-57.
 #[test]
 fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
-    let suspended = job("j").spec("suspend", true).with([pod("a")]).unseen_writes();
-    assert!(suspended.plan().tracked.suspension.is_none());
-    let mut deleting = job("j").spec("suspend", true).with([pod("a")]);
+    let suspended = job("j").spec("suspend", true).with_pods([pod("a")]).with_unseen_writes();
+    assert!(suspended.plan().first_status_write.suspension_change.is_none());
+    let mut deleting = job("j").spec("suspend", true).with_pods([pod("a")]);
     deleting.job = deleting.job.deleting();
-    assert!(deleting.plan().tracked.suspension.is_none());
+    assert!(deleting.plan().first_status_write.suspension_change.is_none());
 }

@@ -4,49 +4,52 @@ use std::{convert::Infallible, sync::Arc};
 
 use common::{
     api,
-    io::{Failed, Pace, Requeue},
+    io::{GroupConcurrency, Requeue, SyncError},
 };
 
 use crate::{
     monitor::{
-        change::Change,
-        nodes::{change_node, has_renewed},
-        notes::{Io, Note},
-        rounds::plan::tainting::{Chosen, Plan},
+        change::NodeChange,
+        nodes::{change_node, has_unseen_renewal},
+        notes::{Io, MonitorNote},
+        rounds::plan::tainting::{NodeToTaint, Plan},
     },
     silence,
 };
 
 /// Raises the alarm of the plan, and then taints the chosen nodes, one after the other.
-pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, Failed> {
-    if let Some(alarm) = &plan.alarm {
-        io.note(Note::Alarm(alarm.clone()));
+pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
+    if let Some(alarm) = &plan.alarm_message {
+        io.apply_note(MonitorNote::ManyNodesTainted(alarm.clone()));
     }
-    io.all(Pace::InOrder, &plan.chosen, |chosen| taint(chosen, io)).await;
-    Ok(Requeue::AsPlanned)
+    io.run_group(GroupConcurrency::Sequential, &plan.nodes_to_taint, |chosen| taint(chosen, io)).await;
+    Ok(Requeue::AfterPlannedDelay)
 }
 
 /// Taints a node if the taint is still necessary; otherwise ends the node's wait for the taint.
-async fn taint(chosen: &Chosen, io: Io<'_>) -> Result<(), Infallible> {
+async fn taint(chosen: &NodeToTaint, io: Io<'_>) -> Result<(), Infallible> {
     let Some(outcome) = try_taint(chosen, io).await else { return Ok(()) };
-    let Chosen { node, zone, cause } = chosen;
+    let NodeToTaint { node, zone_key: zone, cause } = chosen;
     let name = Arc::clone(&node.metadata.name);
-    io.note(match outcome {
-        Ok(true) => Note::Tainted(name, zone.clone(), *cause),
-        Ok(false) => Note::Released(name),
-        Err(error) => Note::NotTainted(name, error),
+    io.apply_note(match outcome {
+        Ok(true) => MonitorNote::NodeTainted(name, zone.clone(), *cause),
+        Ok(false) => MonitorNote::TaintUnnecessary(name),
+        Err(error) => MonitorNote::TaintWriteFailed(name, error),
     });
     Ok(())
 }
 
 /// Taints a node. Returns whether the taint was written, or `None` if the process shuts down before the answer arrives.
-async fn try_taint(Chosen { node, zone, cause }: &Chosen, io: Io<'_>) -> Option<Result<bool, api::Error>> {
-    if silence::is_lapsed(node) {
-        match has_renewed(node, io).await {
+async fn try_taint(
+    NodeToTaint { node, zone_key: zone, cause }: &NodeToTaint,
+    io: Io<'_>,
+) -> Option<Result<bool, api::Error>> {
+    if silence::is_marked_silent(node) {
+        match has_unseen_renewal(node, io).await {
             Ok(false) => {}
             renewed => return Some(renewed.map(|_| false)),
         }
     }
-    let why = format!("{}:NoExecute, its turn in zone {zone:?}", cause.key());
-    io.unless_ending(change_node(node, Change::Taint, why, io)).await
+    let why = format!("{}:NoExecute, its turn in zone {zone:?}", cause.taint_key());
+    io.unless_shutting_down(change_node(node, NodeChange::AddNoExecute, why, io)).await
 }

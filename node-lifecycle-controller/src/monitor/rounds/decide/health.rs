@@ -9,53 +9,54 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{clock::Instant, duration, intern::Text};
 
 use crate::{
-    disruption::{Disruption, ZoneStanding, transition},
+    disruption::{ClusterDisruption, ZoneStatus, zone_transitions},
     monitor::rounds::{
-        plan::health::{Action, Judged, Plan},
-        snapshot::{Examined, HealthSnapshot},
+        plan::health::{Action, JudgedNode, Plan},
+        snapshot::{ExaminedNode, HealthSnapshot},
     },
     objects::NodeReady,
-    silence::{self, Grace},
-    taints::{self, Cause},
+    silence::{self, GracePeriods},
+    taints::{self, TaintCause},
 };
 
 /// Decides about one node. Its grace period starts at `from` or later. `is_total` is true if every zone is fully disrupted.
-fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_total: bool) -> Judged {
-    let Examined { node, heard, waits, denied_until, .. } = examined;
-    let silent_at = grace.end(node, *heard, from);
+fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: GracePeriods, is_total: bool) -> JudgedNode {
+    let ExaminedNode { node, grace_start: heard, is_waiting: waits, write_denied_until: denied_until, .. } = examined;
+    let silent_at = grace.silent_at(node, *heard, from);
     let is_silent = now > silent_at;
     let denied_until = denied_until.filter(|until| *until > now);
     let due = if is_silent { denied_until } else { Some(silent_at) };
-    let judged = |action| Judged { node: Arc::clone(node), due, action };
-    let lapsing = if is_silent && denied_until.is_none() { silence::lapsing(node) } else { Vec::new() };
+    let judged = |action| JudgedNode { node: Arc::clone(node), next_examination: due, action };
+    let lapsing =
+        if is_silent && denied_until.is_none() { silence::conditions_to_set_unknown(node) } else { Vec::new() };
     if !lapsing.is_empty() {
-        return judged(Some(Action::Lapse(lapsing)));
+        return judged(Some(Action::SetConditionsUnknown(lapsing)));
     }
-    if taints::has_any_cause(node) && (is_total || node.ready() == NodeReady::True) {
-        return judged(Some(Action::Relieve));
+    if taints::has_monitor_taint(node) && (is_total || node.ready_status() == NodeReady::True) {
+        return judged(Some(Action::RemoveNoExecute));
     }
-    let Some(cause) = Cause::of(node) else { return judged(None) };
-    if taints::has_cause(node, cause.other()) {
-        return judged(Some(Action::Swap(cause)));
+    let Some(cause) = TaintCause::for_node(node) else { return judged(None) };
+    if taints::has_taint_of_cause(node, cause.opposite()) {
+        return judged(Some(Action::ReplaceNoExecute(cause)));
     }
     // If another process found the node silent, this process still waits for the whole grace period before it taints the node.
-    let may_be_tainted = is_silent || !silence::is_lapsed(node);
-    let action = !taints::has_cause(node, cause) && may_be_tainted && !waits;
-    judged(action.then_some(Action::Wait(cause)))
+    let may_be_tainted = is_silent || !silence::is_marked_silent(node);
+    let action = !taints::has_taint_of_cause(node, cause) && may_be_tainted && !waits;
+    judged(action.then_some(Action::WaitForTaint(cause)))
 }
 
 /// Returns the states and node counts of all zones. Silent nodes count as not ready, even if their condition is still `True`.
-fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStanding> {
+fn zones_counting_silent_nodes(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStatus> {
     let mut zones = snapshot.zones.clone();
-    for Examined { node, heard, counts, .. } in &snapshot.examined {
-        let is_silent = snapshot.now > snapshot.grace.end(node, *heard, from);
+    for ExaminedNode { node, grace_start: heard, is_counted_by_condition: counts, .. } in &snapshot.examined_nodes {
+        let is_silent = snapshot.now > snapshot.grace_periods.silent_at(node, *heard, from);
         if is_silent
             && *counts
-            && node.ready() == NodeReady::True
-            && let Some(zone) = zones.get_mut(&node.zone())
+            && node.ready_status() == NodeReady::True
+            && let Some(zone) = zones.get_mut(&node.zone_key())
         {
-            zone.count.ready = zone.count.ready.saturating_sub(1);
-            zone.count.not_ready += 1;
+            zone.node_counts.ready = zone.node_counts.ready.saturating_sub(1);
+            zone.node_counts.not_ready += 1;
         }
     }
     zones
@@ -63,32 +64,40 @@ fn projected(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneSta
 
 /// Decides which examined nodes need new conditions or taints, and which zones change their state or rate.
 pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
-    let HealthSnapshot { now, sight, grace, period, .. } = snapshot;
+    let HealthSnapshot { now, live_view: sight, grace_periods: grace, pass_period: period, .. } = snapshot;
     let mut plan = Plan {
-        blind: None,
-        checks: false,
-        judged: Vec::new(),
-        zones: BTreeMap::new(),
-        disruption: if snapshot.was_total { Disruption::Lasts } else { Disruption::None },
-        reports: snapshot.reports.clone(),
-        pause: *period,
+        blind_reason: None,
+        reads_leases: false,
+        judged_nodes: Vec::new(),
+        zone_changes: BTreeMap::new(),
+        disruption: if snapshot.was_total_disruption {
+            ClusterDisruption::TotalLasts
+        } else {
+            ClusterDisruption::NotTotal
+        },
+        nodes_to_report: snapshot.nodes_to_report.clone(),
+        next_pass_after: *period,
     };
-    if let Some(trouble) = &snapshot.trouble {
-        plan.blind = Some(trouble.clone());
+    if let Some(trouble) = &snapshot.watch_error {
+        plan.blind_reason = Some(trouble.clone());
         return plan;
     }
-    let Some(since) = sight.since(*now).filter(|_| sight.is_fresh(*now)) else {
-        plan.checks = true;
-        plan.blind =
+    let Some(since) = sight.live_since(*now).filter(|_| sight.has_fresh_evidence(*now)) else {
+        plan.reads_leases = true;
+        plan.blind_reason =
             sight.blind_for(*now).map(|time| format!("no event and no answer arrived for {}", duration::format(time)));
         return plan;
     };
-    let from = snapshot.grace_from.map_or(since, |from| from.max(since));
-    (plan.zones, plan.disruption) = transition(&projected(snapshot, from), snapshot.was_total, &snapshot.limits);
+    let from = snapshot.grace_restart.map_or(since, |from| from.max(since));
+    (plan.zone_changes, plan.disruption) = zone_transitions(
+        &zones_counting_silent_nodes(snapshot, from),
+        snapshot.was_total_disruption,
+        &snapshot.zone_limits,
+    );
     // After the end of a total disruption, every node gets a whole grace period.
-    let from = if plan.disruption == Disruption::Ends { *now } else { from };
-    let judge = |examined| judge(examined, *now, from, *grace, plan.disruption.is_total());
-    plan.judged = snapshot.examined.iter().map(judge).collect();
+    let from = if plan.disruption == ClusterDisruption::TotalEnds { *now } else { from };
+    let judge = |examined| judge_node(examined, *now, from, *grace, plan.disruption.is_total());
+    plan.judged_nodes = snapshot.examined_nodes.iter().map(judge).collect();
     plan
 }
 

@@ -11,52 +11,75 @@ use common::clock::Instant;
 
 use crate::{
     monitor::rounds::{
-        plan::tainting::{Chosen, Plan},
-        snapshot::{Share, TaintingSnapshot},
+        plan::tainting::{NodeToTaint, Plan},
+        snapshot::{TaintedShare, TaintingSnapshot},
     },
-    taints::Cause,
+    taints::TaintCause,
 };
 
 /// Decides which nodes are tainted now, which nodes stop waiting, and whether an alarm is raised.
 pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
-    let TaintingSnapshot { now, nodes, tainted, brake, period, .. } = snapshot;
-    let waiting: usize = snapshot.zones.iter().map(|zone| zone.count).sum();
-    let expected: usize = snapshot.zones.iter().filter(|zone| zone.limiter.rate() > 0.0).map(|zone| zone.count).sum();
-    let share = |count: usize| Share { count, nodes: *nodes };
-    let is_alarmed = share(tainted + expected).is_alarming(brake.alarm);
-    let mut plan =
-        Plan { chosen: Vec::new(), over: Vec::new(), alarm: None, is_alarmed, held: 0, waiting, expected, pause: None };
-    if snapshot.zones.is_empty() {
+    let TaintingSnapshot {
+        now,
+        total_nodes: nodes,
+        tainted_count: tainted,
+        share_limits: brake,
+        pass_period: period,
+        ..
+    } = snapshot;
+    let waiting: usize = snapshot.waiting_zones.iter().map(|zone| zone.waiting_count).sum();
+    let expected: usize =
+        snapshot.waiting_zones.iter().filter(|zone| zone.limiter.rate() > 0.0).map(|zone| zone.waiting_count).sum();
+    let share = |count: usize| TaintedShare { tainted_count: count, total_nodes: *nodes };
+    let is_alarmed = share(tainted + expected).is_above_alarm_share(brake.alarm_share);
+    let mut plan = Plan {
+        nodes_to_taint: Vec::new(),
+        nodes_no_longer_waiting: Vec::new(),
+        alarm_message: None,
+        is_share_alarming: is_alarmed,
+        held_back_count: 0,
+        waiting_count: waiting,
+        taintable_waiting_count: expected,
+        next_round_after: None,
+    };
+    if snapshot.waiting_zones.is_empty() {
         return plan;
     }
-    if !snapshot.sees {
-        plan.pause = Some(*period);
+    if !snapshot.has_live_view {
+        plan.next_round_after = Some(*period);
         return plan;
     }
     let mut later: Option<Instant> = None;
-    for zone in &snapshot.zones {
+    for zone in &snapshot.waiting_zones {
         let mut next = zone.limiter;
-        if zone.is_over {
-            plan.over.push(Arc::clone(&zone.node.metadata.name));
-            plan.pause = Some(Duration::ZERO);
-        } else if !next.grants(*now) {
-        } else if brake.cap > 0.0 && share(tainted + plan.chosen.len() + 1).value() as f32 > brake.cap {
-            plan.held += zone.count;
+        if zone.is_taint_unnecessary {
+            plan.nodes_no_longer_waiting.push(Arc::clone(&zone.node.metadata.name));
+            plan.next_round_after = Some(Duration::ZERO);
+        } else if !next.has_token(*now) {
+        } else if brake.max_share > 0.0
+            && share(tainted + plan.nodes_to_taint.len() + 1).fraction() as f32 > brake.max_share
+        {
+            plan.held_back_count += zone.waiting_count;
             continue;
-        } else if let Some(cause) = Cause::of(&zone.node) {
-            plan.chosen.push(Chosen { node: Arc::clone(&zone.node), zone: zone.zone.clone(), cause });
-            next.take(*now);
+        } else if let Some(cause) = TaintCause::for_node(&zone.node) {
+            plan.nodes_to_taint.push(NodeToTaint {
+                node: Arc::clone(&zone.node),
+                zone_key: zone.zone_key.clone(),
+                cause,
+            });
+            next.take_token(*now);
         }
-        if zone.count > plan.chosen.iter().filter(|chosen| chosen.zone == zone.zone).count() {
-            later = later.into_iter().chain(next.next()).min();
+        if zone.waiting_count > plan.nodes_to_taint.iter().filter(|chosen| chosen.zone_key == zone.zone_key).count() {
+            later = later.into_iter().chain(next.next_token_at()).min();
         }
     }
-    if is_alarmed && !snapshot.is_alarmed && !(plan.chosen.is_empty() && plan.held == 0) {
-        plan.alarm = Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
+    if is_alarmed && !snapshot.is_alarm_active && !(plan.nodes_to_taint.is_empty() && plan.held_back_count == 0) {
+        plan.alarm_message =
+            Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
     // A zone that the limit holds back sets no pause, because every pass over nodes enqueues a round of tainting.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));
-    plan.pause = if plan.pause.is_some() { Some(Duration::from_millis(1)) } else { until };
+    plan.next_round_after = if plan.next_round_after.is_some() { Some(Duration::from_millis(1)) } else { until };
     plan
 }
 
@@ -66,35 +89,35 @@ mod tests {
 
     use super::*;
     use crate::{
-        rate::Limiter,
-        world::{start, tainting as snapshot, waiting_zone as zone},
+        rate::TaintRateLimiter,
+        world::{start_time, tainting_snapshot as snapshot, waiting_zone as zone},
     };
 
     fn names(plan: &Plan) -> Vec<&str> {
-        plan.chosen.iter().map(|chosen| &*chosen.node.metadata.name).collect()
+        plan.nodes_to_taint.iter().map(|chosen| &*chosen.node.metadata.name).collect()
     }
 
     /// NODE-33, NODE-35.
     #[test]
     fn each_zone_with_a_token_taints_one_node() {
-        let now = start();
-        let mut empty = Limiter::new(0.1, now);
-        empty.take(now);
-        let plan = decide(&snapshot(now, vec![zone("a", 2, Limiter::new(0.1, now)), zone("b", 1, empty)]));
+        let now = start_time();
+        let mut empty = TaintRateLimiter::new(0.1, now);
+        empty.take_token(now);
+        let plan = decide(&snapshot(now, vec![zone("a", 2, TaintRateLimiter::new(0.1, now)), zone("b", 1, empty)]));
         assert_eq!(names(&plan), ["a-0"]);
         assert_eq!(plan.requeue_after(), Some(Duration::from_secs(10)));
-        let plan = decide(&snapshot(now, vec![zone("a", 1, Limiter::new(0.1, now))]));
+        let plan = decide(&snapshot(now, vec![zone("a", 1, TaintRateLimiter::new(0.1, now))]));
         assert_eq!((names(&plan), plan.requeue_after()), (vec!["a-0"], None), "no other node waits");
-        let plan = decide(&snapshot(now, vec![zone("a", 1, Limiter::new(0.0, now))]));
+        let plan = decide(&snapshot(now, vec![zone("a", 1, TaintRateLimiter::new(0.0, now))]));
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, None), "a stopped zone");
     }
 
     /// NODE-16.
     #[test]
     fn a_blind_process_taints_no_node() {
-        let now = start();
-        let mut blind = snapshot(now, vec![zone("a", 2, Limiter::new(0.1, now))]);
-        blind.sees = false;
+        let now = start_time();
+        let mut blind = snapshot(now, vec![zone("a", 2, TaintRateLimiter::new(0.1, now))]);
+        blind.has_live_view = false;
         let plan = decide(&blind);
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, Some(Duration::from_secs(5))));
     }
@@ -102,33 +125,33 @@ mod tests {
     /// NODE-41.
     #[test]
     fn a_node_with_a_new_heartbeat_no_longer_waits() {
-        let now = start();
-        let mut over = zone("a", 2, Limiter::new(0.1, now));
-        over.is_over = true;
+        let now = start_time();
+        let mut over = zone("a", 2, TaintRateLimiter::new(0.1, now));
+        over.is_taint_unnecessary = true;
         let plan = decide(&snapshot(now, vec![over]));
-        assert_eq!((names(&plan).len(), plan.over.len()), (0, 1));
+        assert_eq!((names(&plan).len(), plan.nodes_no_longer_waiting.len()), (0, 1));
         assert_eq!(plan.requeue_after(), Some(Duration::from_millis(1)), "the next node follows at once");
     }
 
     /// NODE-43, NODE-44, NODE-85.
     #[test]
     fn a_large_share_raises_one_alarm_and_the_limit_is_not_exceeded() {
-        let now = start();
-        let full = || Limiter::new(0.1, now);
+        let now = start_time();
+        let full = || TaintRateLimiter::new(0.1, now);
         let mut many = snapshot(now, vec![zone("a", 8, full())]);
-        many.tainted = 4;
+        many.tainted_count = 4;
         let plan = decide(&many);
-        let alarm = plan.alarm.as_deref();
+        let alarm = plan.alarm_message.as_deref();
         assert_eq!((names(&plan).len(), alarm), (1, Some("12 of 20 nodes have a NoExecute taint or wait for it")));
-        many.is_alarmed = true;
-        assert_eq!(decide(&many).alarm, None);
+        many.is_alarm_active = true;
+        assert_eq!(decide(&many).alarm_message, None);
         let few = decide(&snapshot(now, vec![zone("a", 11, full())]));
-        assert_eq!((few.alarm, few.is_alarmed), (None, false), "11 of 20 does not exceed the share");
-        many.brake.cap = 0.25;
+        assert_eq!((few.alarm_message, few.is_share_alarming), (None, false), "11 of 20 does not exceed the share");
+        many.share_limits.max_share = 0.25;
         let plan = decide(&many);
-        assert_eq!((names(&plan).len(), plan.held), (1, 0), "5 of 20");
-        many.tainted = 5;
+        assert_eq!((names(&plan).len(), plan.held_back_count), (1, 0), "5 of 20");
+        many.tainted_count = 5;
         let plan = decide(&many);
-        assert_eq!((names(&plan).len(), plan.held, plan.requeue_after()), (0, 8, None));
+        assert_eq!((names(&plan).len(), plan.held_back_count, plan.requeue_after()), (0, 8, None));
     }
 }

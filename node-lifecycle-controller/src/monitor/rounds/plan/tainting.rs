@@ -6,59 +6,60 @@ use common::{controller::Explain, intern::Text};
 
 use crate::{
     flags::NODE_TAINT_MAX_SHARE,
-    objects::{Name, Node},
-    taints::Cause,
+    objects::{Node, NodeName},
+    taints::TaintCause,
 };
 
 /// A node that this round taints.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct NodeToTaint {
     /// The newest recorded state of the node.
     pub(crate) node: Arc<Node>,
     /// Key of the zone, made of the region and zone labels of the node.
-    pub(crate) zone: Text,
+    pub(crate) zone_key: Text,
     /// Cause of the taint by the recorded state; the written taint follows from the state on the server.
-    pub(crate) cause: Cause,
+    pub(crate) cause: TaintCause,
 }
 
 /// Decisions of one round of tainting.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Nodes to taint now, at most one of each zone.
-    pub(crate) chosen: Vec<Chosen>,
+    pub(crate) nodes_to_taint: Vec<NodeToTaint>,
     /// Nodes that stop waiting, because they no longer need a taint.
-    pub(crate) over: Vec<Name>,
+    pub(crate) nodes_no_longer_waiting: Vec<NodeName>,
     /// Message of the alarm that precedes the taints; `None` for no alarm.
-    pub(crate) alarm: Option<String>,
+    pub(crate) alarm_message: Option<String>,
     /// Whether the share of tainted and waiting nodes is above the flag `--node-taint-alarm-share`.
-    pub(crate) is_alarmed: bool,
+    pub(crate) is_share_alarming: bool,
     /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
-    pub(crate) held: usize,
+    pub(crate) held_back_count: usize,
     /// Number of nodes that wait for a taint, in all zones.
-    pub(crate) waiting: usize,
+    pub(crate) waiting_count: usize,
     /// Number of nodes that wait in zones with a positive tainting rate.
-    pub(crate) expected: usize,
+    pub(crate) taintable_waiting_count: usize,
     /// Pause before the next round; `None` if no further round is necessary.
-    pub(crate) pause: Option<Duration>,
+    pub(crate) next_round_after: Option<Duration>,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        let alarm = self.alarm.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
-        format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting)
+        let alarm = self.alarm_message.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
+        format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting_count)
     }
 
-    fn waiting(&self) -> Vec<String> {
-        let held = (self.held > 0)
-            .then(|| format!("{} nodes are not tainted because of --{}", self.held, NODE_TAINT_MAX_SHARE.name));
+    fn wait_reasons(&self) -> Vec<String> {
+        let held = (self.held_back_count > 0).then(|| {
+            format!("{} nodes are not tainted because of --{}", self.held_back_count, NODE_TAINT_MAX_SHARE.name)
+        });
         held.into_iter().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.pause
+        self.next_round_after
     }
 
     fn is_notable(&self) -> bool {
-        self.alarm.is_some()
+        self.alarm_message.is_some()
     }
 }

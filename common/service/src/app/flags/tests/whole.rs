@@ -99,8 +99,8 @@ const WHOLE: &[&str] = &[
 fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() {
     let options = run(WHOLE);
     assert_eq!(names(&options), ["replicaset-controller", "replicationcontroller-controller"]);
-    assert_eq!(options.settings.workers(&WORKERS), 10);
-    assert!(!options.settings.gate(&GATE));
+    assert_eq!(options.settings.worker_count(&WORKERS), 10);
+    assert!(!options.settings.is_gate_on(&GATE));
 
     let underscored: Vec<String> = WHOLE
         .iter()
@@ -110,7 +110,7 @@ fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() 
         })
         .collect();
     let underscored: Vec<&str> = underscored.iter().map(String::as_str).collect();
-    assert_eq!(run(&underscored).settings.workers(&WORKERS), 10);
+    assert_eq!(run(&underscored).settings.worker_count(&WORKERS), 10);
 
     // An unknown flag is an error, so the parser knows every flag in `WHOLE`.
     for flag in WHOLE.iter().filter_map(|flag| flag.strip_prefix("--")) {

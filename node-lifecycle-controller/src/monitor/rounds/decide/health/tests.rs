@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    disruption::{Count, ZoneChange, ZoneState},
+    disruption::{NodeCounts, ZoneChange, ZoneState},
     objects::Node,
-    sight::Sight,
-    silence::{Lapsed, STOPPED},
-    world::{self, GRACE, PERIOD, pass as snapshot},
+    sight::LiveView,
+    silence::{KUBELET_STOPPED_REPORTING, StaleCondition},
+    world::{self, GRACE_PERIODS, PASS_PERIOD, health_snapshot as snapshot},
 };
 
 fn node(ready: Option<(&str, &str)>, taints: &[&str]) -> Arc<Node> {
@@ -24,13 +24,18 @@ fn node(ready: Option<(&str, &str)>, taints: &[&str]) -> Arc<Node> {
 /// Returns the action on the first examined node, and the seconds until this node is examined again.
 fn does(snapshot: &HealthSnapshot) -> (Option<Action>, Option<u64>) {
     let plan = decide(snapshot);
-    assert_eq!(plan.blind, None);
-    let judged = &plan.judged[0];
-    (judged.action.clone(), judged.due.map(|due| (due - snapshot.now).as_secs()))
+    assert_eq!(plan.blind_reason, None);
+    let judged = &plan.judged_nodes[0];
+    (judged.action.clone(), judged.next_examination.map(|due| (due - snapshot.now).as_secs()))
 }
 
 fn lapse(kinds: &[(&'static str, bool)]) -> Action {
-    Action::Lapse(kinds.iter().map(|(kind, is_missing)| Lapsed { kind, is_missing: *is_missing }).collect())
+    Action::SetConditionsUnknown(
+        kinds
+            .iter()
+            .map(|(kind, is_missing)| StaleCondition { condition_type: kind, is_missing: *is_missing })
+            .collect(),
+    )
 }
 
 /// NODE-6, NODE-8, NODE-9.
@@ -56,22 +61,22 @@ fn a_node_is_silent_after_its_grace_period_and_not_before() {
 /// NODE-23, NODE-24, NODE-25, NODE-26.
 #[test]
 fn taints_follow_from_the_condition() {
-    use Cause::{NotReady, Unreachable};
-    let (kubelet, lapsed) = ("KubeletNotReady", STOPPED.0);
+    use TaintCause::{NotReady, Unreachable};
+    let (kubelet, lapsed) = ("KubeletNotReady", KUBELET_STOPPED_REPORTING.0);
     for (status, reason, taints, heard_ago, expected) in [
-        ("False", kubelet, &["unreachable"][..], 0, Some(Action::Swap(NotReady))),
-        ("False", kubelet, &[], 0, Some(Action::Wait(NotReady))),
+        ("False", kubelet, &["unreachable"][..], 0, Some(Action::ReplaceNoExecute(NotReady))),
+        ("False", kubelet, &[], 0, Some(Action::WaitForTaint(NotReady))),
         ("False", kubelet, &["not-ready"], 0, None),
-        ("Unknown", lapsed, &["not-ready"], 60, Some(Action::Swap(Unreachable))),
-        ("Unknown", lapsed, &[], 60, Some(Action::Wait(Unreachable))),
+        ("Unknown", lapsed, &["not-ready"], 60, Some(Action::ReplaceNoExecute(Unreachable))),
+        ("Unknown", lapsed, &[], 60, Some(Action::WaitForTaint(Unreachable))),
         ("Unknown", lapsed, &["unreachable"], 60, None),
-        ("True", "KubeletReady", &["unreachable"], 0, Some(Action::Relieve)),
-        ("True", "KubeletReady", &["not-ready", "unreachable"], 0, Some(Action::Relieve)),
+        ("True", "KubeletReady", &["unreachable"], 0, Some(Action::RemoveNoExecute)),
+        ("True", "KubeletReady", &["not-ready", "unreachable"], 0, Some(Action::RemoveNoExecute)),
         ("True", "KubeletReady", &[], 0, None),
         // Another process found the node silent, but its grace period in this process has not passed.
         ("Unknown", lapsed, &[], 40, None),
         // The kubelet itself reports `Unknown`, so the grace period does not matter.
-        ("Unknown", "Kubelet", &[], 0, Some(Action::Wait(Unreachable))),
+        ("Unknown", "Kubelet", &[], 0, Some(Action::WaitForTaint(Unreachable))),
         ("Odd", "Kubelet", &[], 0, None),
     ] {
         let (action, _) = does(&snapshot(node(Some((status, reason)), taints), heard_ago));
@@ -82,7 +87,7 @@ fn taints_follow_from_the_condition() {
 #[test]
 fn a_waiting_node_is_not_made_to_wait_again() {
     let mut waits = snapshot(node(Some(("False", "r")), &[]), 0);
-    waits.examined[0].waits = true;
+    waits.examined_nodes[0].is_waiting = true;
     assert_eq!(does(&waits).0, None);
 }
 
@@ -91,11 +96,11 @@ fn a_waiting_node_is_not_made_to_wait_again() {
 fn grace_periods_start_with_the_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut returned = silent();
-    returned.sight = Sight::new(PERIOD, GRACE.monitor);
-    returned.sight.note(returned.now - Duration::from_secs(10));
+    returned.live_view = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+    returned.live_view.record_evidence(returned.now - Duration::from_secs(10));
     assert_eq!(does(&returned), (None, Some(40)));
     let mut recovered = silent();
-    recovered.grace_from = Some(recovered.now - Duration::from_secs(20));
+    recovered.grace_restart = Some(recovered.now - Duration::from_secs(20));
     assert_eq!(does(&recovered), (None, Some(30)));
 }
 
@@ -104,47 +109,58 @@ fn grace_periods_start_with_the_live_view() {
 fn a_blind_process_judges_no_node_and_requests_evidence_of_a_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut blind = silent();
-    blind.sight = Sight::new(PERIOD, GRACE.monitor);
+    blind.live_view = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
     let plan = decide(&blind);
-    assert!(plan.blind.is_some() && plan.checks && plan.judged.is_empty() && plan.zones.is_empty());
+    assert!(
+        plan.blind_reason.is_some()
+            && plan.reads_leases
+            && plan.judged_nodes.is_empty()
+            && plan.zone_changes.is_empty()
+    );
     let mut stale = silent();
     stale.now += Duration::from_secs(13);
     let plan = decide(&stale);
-    assert!(plan.checks && plan.blind.is_none() && plan.judged.is_empty(), "the process is not blind yet");
+    assert!(
+        plan.reads_leases && plan.blind_reason.is_none() && plan.judged_nodes.is_empty(),
+        "the process is not blind yet"
+    );
     let mut troubled = silent();
-    troubled.trouble = Some("nodes cannot be watched".to_owned());
+    troubled.watch_error = Some("nodes cannot be watched".to_owned());
     let plan = decide(&troubled);
-    assert_eq!((plan.blind.as_deref(), plan.checks), (Some("nodes cannot be watched"), false));
-    assert!(plan.judged.is_empty());
+    assert_eq!((plan.blind_reason.as_deref(), plan.reads_leases), (Some("nodes cannot be watched"), false));
+    assert!(plan.judged_nodes.is_empty());
 }
 
 /// NODE-37.
 #[test]
 fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     let mut last = snapshot(node(Some(("True", "r")), &[]), 51);
-    let standing = ZoneStanding { state: ZoneState::Normal, count: Count { ready: 1, not_ready: 4 } };
+    let standing = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 4 } };
     last.zones = [(Text::default(), standing)].into();
     let plan = decide(&last);
-    assert_eq!(plan.disruption, Disruption::Begins);
-    assert_eq!(plan.zones[&Text::default()], ZoneChange { state: ZoneState::FullDisruption, rate: 0.0 });
-    last.examined[0].counts = false;
-    assert_eq!(decide(&last).disruption, Disruption::None, "an excluded node changes nothing");
+    assert_eq!(plan.disruption, ClusterDisruption::TotalBegins);
+    assert_eq!(
+        plan.zone_changes[&Text::default()],
+        ZoneChange { state: ZoneState::FullDisruption, tainting_rate: 0.0 }
+    );
+    last.examined_nodes[0].is_counted_by_condition = false;
+    assert_eq!(decide(&last).disruption, ClusterDisruption::NotTotal, "an excluded node changes nothing");
 }
 
 /// NODE-38, NODE-39.
 #[test]
 fn a_total_disruption_removes_taints_and_its_end_restarts_grace_periods() {
-    let mut down = snapshot(node(Some(("Unknown", STOPPED.0)), &["unreachable"]), 1000);
+    let mut down = snapshot(node(Some(("Unknown", KUBELET_STOPPED_REPORTING.0)), &["unreachable"]), 1000);
     let zone = |state, ready| {
-        let standing = ZoneStanding { state, count: Count { ready, not_ready: 4 } };
+        let standing = ZoneStatus { state, node_counts: NodeCounts { ready, not_ready: 4 } };
         BTreeMap::from([(Text::default(), standing)])
     };
     down.zones = zone(ZoneState::FullDisruption, 0);
-    down.was_total = true;
-    assert_eq!(does(&down).0, Some(Action::Relieve));
+    down.was_total_disruption = true;
+    assert_eq!(does(&down).0, Some(Action::RemoveNoExecute));
     let mut over = snapshot(node(Some(("True", "r")), &[]), 30);
     over.zones = zone(ZoneState::FullDisruption, 1);
-    over.was_total = true;
+    over.was_total_disruption = true;
     assert_eq!(does(&over), (None, Some(50)));
-    assert_eq!(decide(&over).disruption, Disruption::Ends);
+    assert_eq!(decide(&over).disruption, ClusterDisruption::TotalEnds);
 }
