@@ -20,7 +20,7 @@ use super::{
     explore::{self, Failure, Group, Listener, Report, Sum, Task},
     flags::Flags,
     json::text,
-    judge::{ORACLES, judge},
+    judge::{ORACLES, Oracle, judge},
     neighbour::NEIGHBOURS,
     outcome::{Outcome, Violation},
     perturbation::{FORMS, Perturbation},
@@ -80,16 +80,16 @@ fn list() -> io::Result<()> {
         let interferences: Vec<_> = suite.interferences.iter().map(|i| i.name).collect();
         writeln!(out, "  interferences: {}", interferences.join(", "))?;
         for invariant in suite.invariants.iter().copied().flatten() {
-            writeln!(out, "  at every write: {:<34} ({})", invariant.name, invariant.spec)?;
+            writeln!(out, "  at every write: {:<34} ({})", invariant.name, invariant.claims)?;
         }
         for promise in suite.promises.iter().copied().flatten() {
-            writeln!(out, "  at the end:     {:<34} ({})", promise.name, promise.spec)?;
+            writeln!(out, "  at the end:     {:<34} ({})", promise.name, promise.claims)?;
         }
         writeln!(out)?;
     }
     writeln!(out, "oracles of every run")?;
-    for (name, what) in ORACLES {
-        writeln!(out, "  {name:<22} {what}")?;
+    for Oracle { name, claims, about } in ORACLES {
+        writeln!(out, "  {name:<23} {about}{}", in_parentheses(claims))?;
     }
     writeln!(
         out,
@@ -150,9 +150,14 @@ fn print_writes(out: &mut impl io::Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
+/// The claims of an oracle after its name; nothing if it has none.
+fn in_parentheses(claims: &str) -> String {
+    if claims.is_empty() { String::new() } else { format!(" ({claims})") }
+}
+
 fn print_failure(out: &mut impl io::Write, failure: &Failure) -> io::Result<()> {
-    let Failure { task, violation: Violation { oracle, spec, what }, outcome } = failure;
-    writeln!(out, "\nVIOLATED {oracle} ({spec}): {what}")?;
+    let Failure { task, violation: Violation { oracle, claims, what }, outcome } = failure;
+    writeln!(out, "\nVIOLATED {oracle}{}: {what}", in_parentheses(claims))?;
     writeln!(out, "  writes until the violation:")?;
     print_writes(out, outcome)?;
     let mut sent: BTreeMap<String, u32> = BTreeMap::new();

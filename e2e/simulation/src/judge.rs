@@ -42,7 +42,7 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
             "{writes} writes; the unperturbed run makes {}, and at most {bound} are allowed",
             unperturbed.points.len()
         );
-        return Some(Violation { oracle: "work-is-bounded", spec: "every run", what });
+        return Some(violation_of("work-is-bounded", what));
     }
     if perturbation.changes_the_wish() {
         return None;
@@ -54,7 +54,7 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
     };
     if !differences.is_empty() {
         let what = format!("the final state differs:\n    {}", differences.join("\n    "));
-        return Some(Violation { oracle: "ends-the-same", spec: "every run", what });
+        return Some(violation_of("ends-the-same", what));
     }
     // Other faults delay by themselves, and hit something else when the order of the writes is another one.
     perturbation.has_only_neighbours().then(|| delay(unperturbed, outcome)).flatten()
@@ -67,7 +67,7 @@ pub fn delay(alone: &Outcome, beside: &Outcome) -> Option<Violation> {
         waits.find(|(_, (alone, beside))| **beside > **alone * LONGER_PERCENT / 100 + LONGER)?;
     let (number, alone, beside) = (number + 1, alone.as_secs_f64(), beside.as_secs_f64());
     let what = format!("wait {number} of the users takes {beside:.1} s with a neighbour, and {alone:.1} s without it");
-    Some(Violation { oracle: "neighbours-do-not-delay", spec: "every run", what })
+    Some(violation_of("neighbours-do-not-delay", what))
 }
 
 /// An end without what depends on how much had happened when a deadline passed: how many Pods of a Job had failed by then.
@@ -86,26 +86,65 @@ fn without_haste(end: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
     out
 }
 
-/// What those oracles are, for a list.
-pub const ORACLES: &[(&str, &str)] = &[
-    ("ends-the-same", "the final state is that of the unperturbed run, except for names, times and nodes"),
-    (
-        "work-is-bounded",
-        "the number of writes, with the refused ones, is at most twice that of the unperturbed run plus 40; plus 100 with an interfering user, plus 150 with refusals",
-    ),
-    (
-        "neighbours-do-not-delay",
-        "with a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it, plus 5 s",
-    ),
-    ("rests", "there are no writes in the hour after the end"),
-    ("gets-there", "the writes end, and the conditions that users wait for are met"),
-    ("users-are-served", "the server refuses no step of a user"),
-    ("statuses-are-valid", "the server refuses no status as invalid"),
-    ("only-leaders-write", "a process that has lost its Lease sends no writes"),
-    (
-        "accounts-are-complete",
-        "the accounts of the syncs, which /debug/explain shows, contain exactly the writes that are sent, with their names or the prefixes of generated names",
-    ),
-    ("forecasts-are-kept", "the account of a sync that deviates from its forecast has the reason"),
-    ("reads-are-consistent", "no list or watch starts from version 0, which a server may answer with old data"),
+/// Something that holds in every run, whatever the suite.
+pub struct Oracle {
+    /// A name, unique among all.
+    pub name: &'static str,
+    /// The claims of `docs/behaviour` that it checks; empty if it checks the run itself.
+    pub claims: &'static str,
+    /// What it demands, for a list.
+    pub about: &'static str,
+}
+
+/// The oracles of every run.
+pub const ORACLES: &[Oracle] = &[
+    Oracle {
+        name: "ends-the-same",
+        claims: "COMMON-101",
+        about: "the final state is that of the unperturbed run, except for names, times and nodes",
+    },
+    Oracle {
+        name: "work-is-bounded",
+        claims: "COMMON-102",
+        about: "the number of writes, with the refused ones, is at most twice that of the unperturbed run plus 40; plus 100 with an interfering user, plus 150 with refusals",
+    },
+    Oracle {
+        name: "neighbours-do-not-delay",
+        claims: "COMMON-90",
+        about: "with a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it, plus 5 s",
+    },
+    Oracle { name: "rests", claims: "COMMON-103", about: "there are no writes in the hour after the end" },
+    Oracle {
+        name: "gets-there",
+        claims: "COMMON-101, COMMON-102",
+        about: "the writes end, and the conditions that users wait for are met",
+    },
+    Oracle { name: "users-are-served", claims: "", about: "the server refuses no step of a user" },
+    Oracle { name: "statuses-are-valid", claims: "COMMON-104", about: "the server refuses no status as invalid" },
+    Oracle {
+        name: "only-leaders-write",
+        claims: "COMMON-19, COMMON-49",
+        about: "a process that has lost its Lease sends no writes",
+    },
+    Oracle {
+        name: "accounts-are-complete",
+        claims: "COMMON-105",
+        about: "the accounts of the syncs, which /debug/explain shows, contain exactly the writes that are sent, with their names or the prefixes of generated names",
+    },
+    Oracle {
+        name: "forecasts-are-kept",
+        claims: "COMMON-71",
+        about: "the account of a sync that deviates from its forecast has the reason",
+    },
+    Oracle {
+        name: "reads-are-consistent",
+        claims: "COMMON-1",
+        about: "no list or watch starts from version 0, which a server may answer with old data",
+    },
 ];
+
+/// The violation of an oracle of every run.
+pub(super) fn violation_of(oracle: &'static str, what: String) -> Violation {
+    let claims = ORACLES.iter().find(|known| known.name == oracle).map_or("", |known| known.claims);
+    Violation { oracle, claims, what }
+}

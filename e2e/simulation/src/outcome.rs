@@ -11,8 +11,8 @@ use super::{hub::Point, json, scenarios, world::World};
 pub struct Violation {
     /// The invariant, promise or oracle.
     pub oracle: &'static str,
-    /// Where the specification has it.
-    pub spec: &'static str,
+    /// The claims of `docs/behaviour` that it checks; empty if it checks the run itself.
+    pub claims: &'static str,
     /// What was seen.
     pub what: String,
 }

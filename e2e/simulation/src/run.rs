@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::{
     hub::Hub,
     json::{self, number},
+    judge::violation_of,
     neighbour,
     outcome::{self, Outcome, Story, Violation},
     perturbation::Perturbation,
@@ -95,7 +96,7 @@ async fn play(run: Run<'_>) -> Outcome {
         let world = world.lock();
         let broken = |promise: &super::scenario::Promise| {
             let what = (promise.check)(&world).err()?;
-            Some(Violation { oracle: promise.name, spec: promise.spec, what })
+            Some(Violation { oracle: promise.name, claims: promise.claims, what })
         };
         run.suite.promises.iter().copied().flatten().find_map(broken)
     });
@@ -151,7 +152,7 @@ async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc
         if notes.violation.is_none() && !logged.completes_a_deletion() {
             let broken = |invariant: &super::scenario::Invariant| {
                 let what = (invariant.check)(&world, &logged).err()?;
-                Some(Violation { oracle: invariant.name, spec: invariant.spec, what })
+                Some(Violation { oracle: invariant.name, claims: invariant.claims, what })
             };
             notes.violation = suite.invariants.iter().copied().flatten().find_map(broken);
         }
@@ -195,7 +196,7 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
                             break;
                         }
                         let what = format!("step {} waited for {when:?}, which did not happen in time", number + 1);
-                        return Err(Violation { oracle: "gets-there", spec: "every run", what });
+                        return Err(violation_of("gets-there", what));
                     }
                     pass(stage, notes, LOOK).await?;
                 }
@@ -209,7 +210,7 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
             Err(refused) if matches!(refused.code, 404 | 409) && run.perturbation.changes_the_wish() => {}
             Err(refused) => {
                 let what = format!("the server refused step {}: {refused}", number + 1);
-                return Err(Violation { oracle: "users-are-served", spec: "every run", what });
+                return Err(violation_of("users-are-served", what));
             }
         }
     }
@@ -223,13 +224,13 @@ async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec
     if after.1 > before.1 && after.0 == before.0 {
         let last = stage.hub.seen.lock().points.last().cloned();
         let what = format!("{} writes without effect in the hour of rest; the last one: {last:?}", after.1 - before.1);
-        return Err(Violation { oracle: "rests", spec: "every run", what });
+        return Err(violation_of("rests", what));
     }
     if after.0 > before.0 {
         let world = stage.world.lock();
         let last = world.log().last().map(|logged| logged.line(logged.at)).unwrap_or_default();
         let what = format!("{} writes in the hour of rest; the last one: {last}", after.0 - before.0);
-        return Err(Violation { oracle: "rests", spec: "every run", what });
+        return Err(violation_of("rests", what));
     }
     Ok(())
 }
@@ -241,7 +242,7 @@ async fn pass(stage: &Stage, notes: &Shared, time: Duration) -> Result<(), Viola
         return Err(violation);
     }
     let first = stage.hub.seen.lock().violations.first().cloned();
-    first.map_or(Ok(()), |(oracle, what)| Err(Violation { oracle, spec: "every run", what }))
+    first.map_or(Ok(()), |(oracle, what)| Err(violation_of(oracle, what)))
 }
 
 /// Waits until every fault is over and nothing has been written for so long. Returns the time from now to the last write.
@@ -261,7 +262,7 @@ async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<Durati
         }
         if now > patience {
             let what = format!("there are still writes after {} hours", PATIENCE.as_secs() / 3600);
-            return Err(Violation { oracle: "gets-there", spec: "every run", what });
+            return Err(violation_of("gets-there", what));
         }
         pass(stage, notes, if busy { LOOK * 4 } else { left }).await?;
     }

@@ -144,8 +144,8 @@ pub fn settled(what: What) -> Step {
 pub struct Invariant {
     /// A name, unique among all.
     pub name: &'static str,
-    /// Where the specification has it.
-    pub spec: &'static str,
+    /// The claims of `docs/behaviour` that it checks: `GC-20, GC-21`.
+    pub claims: &'static str,
     /// Whether the write that has just been made keeps it. The world is as that write left it.
     pub check: fn(&World, &Logged) -> Result<(), String>,
 }
@@ -154,8 +154,8 @@ pub struct Invariant {
 pub struct Promise {
     /// A name, unique among all.
     pub name: &'static str,
-    /// Where the specification has it.
-    pub spec: &'static str,
+    /// The claims of `docs/behaviour` that it checks: `GC-20, GC-21`.
+    pub claims: &'static str,
     /// Whether it holds.
     pub check: fn(&World) -> Result<(), String>,
 }

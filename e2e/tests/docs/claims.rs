@@ -1,7 +1,9 @@
-//! The claims of `docs/behaviour/` and the tests that cite them.
+//! The claims of `docs/behaviour/` and the tests and oracles that cite them.
 //!
-//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. A test that holds it has the number in its
-//! comment, `/// DEPLOYMENT-1, DEPLOYMENT-2.`. A claim that no test cites ends with a mark that says so.
+//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. The numbers of a page have no gaps; a new
+//! claim gets the next one, wherever it stands. A test that holds a claim has the number in its comment,
+//! `/// DEPLOYMENT-1, DEPLOYMENT-2.`, and an oracle of the simulation has it in its field, `claims: "DEPLOYMENT-1, DEPLOYMENT-2"`. A
+//! claim that neither cites ends with a mark that says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +28,8 @@ const PREFIXES: [(&str, &str); 10] = [
 
 /// Where the pages are.
 const DIRECTORY: &str = "docs/behaviour";
+/// The sources whose oracles cite claims.
+const ORACLES: &str = "e2e/simulation/src/";
 /// The end of a claim that no test cites.
 const UNTESTED: &str = " *(no test of its own)*";
 
@@ -76,6 +80,18 @@ fn citations(source: &str) -> Vec<(Number, usize)> {
     found
 }
 
+/// The words in the fields `claims: "..."` of a source, with their lines. An oracle that checks no claim has an empty field.
+fn words_of_oracles(source: &str) -> Vec<(&str, usize)> {
+    let mut found = Vec::new();
+    for (start, field) in source.match_indices("claims:") {
+        let value = source[start + field.len()..].trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let Some((value, _)) = value else { continue };
+        let line = source[..start].matches('\n').count() + 1;
+        found.extend(value.split(',').map(str::trim).filter(|_| !value.is_empty()).map(|word| (word, line)));
+    }
+    found
+}
+
 /// What is wrong with pages, given by name and text, and citations, given by file and text.
 fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -88,7 +104,9 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
             continue;
         };
         let mut next = 1;
-        for (number, text, line) in claims(text) {
+        let mut claims = claims(text);
+        claims.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        for (number, text, line) in claims {
             let expected = format!("{prefix}-{next}");
             match number {
                 Some(number) if number == (prefix.to_owned(), next) => {
@@ -109,7 +127,14 @@ fn troubles(pages: &[(String, String)], sources: &[(String, String)]) -> Vec<Str
     }
     let mut cited = BTreeSet::new();
     for (path, text) in sources {
-        for (number, line) in citations(text) {
+        let mut citations = citations(text);
+        for (word, line) in words_of_oracles(text).into_iter().filter(|_| path.starts_with(ORACLES)) {
+            match number(word) {
+                Some(number) => citations.push((number, line)),
+                None => wrong.push(format!("{path}:{line}: {word:?} is not the number of a claim")),
+            }
+        }
+        for (number, line) in citations {
             let (prefix, n) = &number;
             if !known.contains_key(&number) {
                 wrong.push(format!("{path}:{line}: there is no claim {prefix}-{n}"));
@@ -174,6 +199,33 @@ mod tests {
         ] {
             let found = found(page, source);
             assert!(found.iter().any(|line| line.contains(expected)), "{page}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn claims_may_stand_in_any_order() {
+        let page = "- **GC-1** One.\n- **GC-3** Three.\n\n## Next\n\n- **GC-2** Two.\n";
+        assert_eq!(found(page, "/// GC-1, GC-2, GC-3."), Vec::<String>::new());
+        let gap = found("- **GC-3** Three.\n- **GC-1** One.\n", "/// GC-1, GC-3.");
+        assert!(gap.iter().any(|line| line.contains("the next claim is GC-2, not GC-3")), "{gap:?}");
+    }
+
+    #[test]
+    fn oracles_of_the_simulation_cite_claims_in_a_field() {
+        let pages = [("docs/behaviour/gc.md".to_owned(), "- **GC-1** One.\n- **GC-2** Two.\n".to_owned())];
+        let found = |path: &str, source: &str| troubles(&pages, &[(path.to_owned(), source.to_owned())]);
+        let oracle = "e2e/simulation/src/a.rs";
+        let both =
+            "Invariant { name: \"a\", claims: \"GC-1\", check: a },\nclaims:\n    \"GC-2, GC-1\",\nclaims: \"\",\n";
+        assert_eq!(found(oracle, both), Vec::<String>::new());
+        for (path, source, expected) in [
+            (oracle, "\n  claims: \"GC-1, GC-7\"", "e2e/simulation/src/a.rs:2: there is no claim GC-7"),
+            (oracle, "claims: \"gc 15.1\"", "e2e/simulation/src/a.rs:1: \"gc 15.1\" is not the number of a claim"),
+            (oracle, "name: \"GC-1\"", "no test cites GC-1"),
+            ("other/src/a.rs", "claims: \"GC-1\"", "no test cites GC-1"),
+        ] {
+            let found = found(path, source);
+            assert!(found.iter().any(|line| line.contains(expected)), "{source}: {found:?}");
         }
     }
 

@@ -22,25 +22,41 @@ pub(super) const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
 const RETRIES: Duration = Duration::from_mins(3);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "a-run-is-started-once", spec: "cronjob 16.1", check: a_run_is_started_once },
-    Invariant { name: "schedules-go-forward", spec: "cronjob 16.2", check: schedules_go_forward },
-    Invariant { name: "starts-only-what-is-wanted", spec: "cronjob 16.3", check: starts_only_what_is_wanted },
-    Invariant { name: "starts-only-what-is-due", spec: "cronjob 16.2, 16.3", check: starts_only_what_is_due },
+    Invariant { name: "a-run-is-started-once", claims: "CRONJOB-40, CRONJOB-68", check: a_run_is_started_once },
     Invariant {
-        name: "one-missed-run-is-made-up-for",
-        spec: "cronjob 6.1, 16.6",
-        check: one_missed_run_is_made_up_for,
+        name: "schedules-go-forward",
+        claims: "CRONJOB-28, CRONJOB-47, CRONJOB-50",
+        check: schedules_go_forward,
     },
-    Invariant { name: "one-at-a-time", spec: "cronjob 16.4", check: one_at_a_time },
-    Invariant { name: "deletes-only-what-ended", spec: "cronjob 16.5", check: deletes_only_what_ended },
-    Invariant { name: "keeps-the-history", spec: "cronjob 5.1", check: keeps_the_history },
-    Invariant { name: "records-only-its-own", spec: "cronjob 16.7, 16.9", check: records_only_its_own },
-    Invariant { name: "wishes-are-the-users", spec: "cronjob 16.8", check: wishes_are_the_users },
+    Invariant {
+        name: "starts-only-what-is-wanted",
+        claims: "CRONJOB-29, CRONJOB-31",
+        check: starts_only_what_is_wanted,
+    },
+    Invariant {
+        name: "starts-only-what-is-due",
+        claims: "CRONJOB-10, CRONJOB-23, CRONJOB-25, CRONJOB-38",
+        check: starts_only_what_is_due,
+    },
+    Invariant { name: "one-missed-run-is-made-up-for", claims: "CRONJOB-24", check: one_missed_run_is_made_up_for },
+    Invariant { name: "one-at-a-time", claims: "CRONJOB-33, CRONJOB-34, CRONJOB-42", check: one_at_a_time },
+    Invariant { name: "deletes-only-what-ended", claims: "CRONJOB-34, CRONJOB-91", check: deletes_only_what_ended },
+    Invariant { name: "keeps-the-history", claims: "CRONJOB-53, CRONJOB-56", check: keeps_the_history },
+    Invariant { name: "records-only-its-own", claims: "CRONJOB-42, CRONJOB-90", check: records_only_its_own },
+    Invariant { name: "wishes-are-the-users", claims: "CRONJOB-4", check: wishes_are_the_users },
 ];
 
 pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "records-are-the-truth", spec: "cronjob 16.9", check: records_are_the_truth },
-    Promise { name: "each-firing-has-its-run", spec: "cronjob 5.2, 6.1", check: each_firing_has_its_run },
+    Promise {
+        name: "records-are-the-truth",
+        claims: "CRONJOB-45, CRONJOB-46, CRONJOB-50",
+        check: records_are_the_truth,
+    },
+    Promise {
+        name: "each-firing-has-its-run",
+        claims: "CRONJOB-10, CRONJOB-23, CRONJOB-24, CRONJOB-25, CRONJOB-33",
+        check: each_firing_has_its_run,
+    },
 ];
 
 /// A Job that the controller has just created, and its CronJob, which may be gone by now.

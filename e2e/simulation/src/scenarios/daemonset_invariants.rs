@@ -1,4 +1,4 @@
-//! What the specification of the DaemonSet controller says always holds, read off the API server's true state.
+//! What always holds of DaemonSets and their Pods, and what holds in the end, read off the API server's true state.
 //!
 //! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent state
 //! of that object allows the write. What a controller did itself it knows at once: the Pods that it created, and those whose
@@ -28,24 +28,56 @@ use crate::{
 const RECHECKED: Duration = Duration::from_secs(1);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "nodes-get-one-pod", spec: "daemonset 19.1 (1, 2)", check: nodes_get_one_pod },
-    Invariant { name: "only-eligible-nodes-get-pods", spec: "daemonset 19.1 (3)", check: only_eligible_nodes },
-    Invariant { name: "daemon-pods-are-pinned", spec: "daemonset 7.2, 7.3, 7.5", check: pods_are_pinned },
-    Invariant { name: "daemon-pods-go-for-a-reason", spec: "daemonset 19.1 (4, 5, 9)", check: pods_go_for_a_reason },
-    Invariant { name: "updates-leave-enough-available", spec: "daemonset 19.1 (7)", check: enough_stay_available },
-    Invariant { name: "surge-keeps-to-its-limit", spec: "daemonset 19.1 (8)", check: surge_keeps_to_its_limit },
-    Invariant { name: "surge-leaves-no-gap", spec: "daemonset 7.1, 8.4", check: surge_leaves_no_gap },
-    Invariant { name: "revisions-are-templates", spec: "daemonset 19.1 (11, 16)", check: revisions_are_templates },
-    Invariant { name: "live-revisions-stay", spec: "daemonset 19.1 (12)", check: live_revisions_stay },
-    Invariant { name: "daemon-statuses-make-sense", spec: "daemonset 10, 19.1 (13)", check: statuses_make_sense },
-    Invariant { name: "deleted-daemon-sets-write-nothing", spec: "daemonset 19.1 (14)", check: deleted_write_nothing },
-    Invariant { name: "pods-of-other-controllers-stay", spec: "daemonset 19.1 (15)", check: others_stay },
-    Invariant { name: "only-living-daemon-sets-adopt", spec: "daemonset 19.1 (15)", check: only_the_living_adopt },
+    Invariant {
+        name: "nodes-get-one-pod",
+        claims: "DAEMONSET-21, DAEMONSET-52, DAEMONSET-62",
+        check: nodes_get_one_pod,
+    },
+    Invariant {
+        name: "only-eligible-nodes-get-pods",
+        claims: "DAEMONSET-12, DAEMONSET-14, DAEMONSET-21",
+        check: only_eligible_nodes,
+    },
+    Invariant {
+        name: "daemon-pods-are-pinned",
+        claims: "DAEMONSET-15, DAEMONSET-33, DAEMONSET-34",
+        check: pods_are_pinned,
+    },
+    Invariant {
+        name: "daemon-pods-go-for-a-reason",
+        claims: "DAEMONSET-14, DAEMONSET-22, DAEMONSET-55, DAEMONSET-87",
+        check: pods_go_for_a_reason,
+    },
+    Invariant { name: "updates-leave-enough-available", claims: "DAEMONSET-49", check: enough_stay_available },
+    Invariant { name: "surge-keeps-to-its-limit", claims: "DAEMONSET-52", check: surge_keeps_to_its_limit },
+    Invariant { name: "surge-leaves-no-gap", claims: "DAEMONSET-52", check: surge_leaves_no_gap },
+    Invariant { name: "revisions-are-templates", claims: "DAEMONSET-36, DAEMONSET-39", check: revisions_are_templates },
+    Invariant { name: "live-revisions-stay", claims: "DAEMONSET-40, DAEMONSET-41", check: live_revisions_stay },
+    Invariant {
+        name: "daemon-statuses-make-sense",
+        claims: "DAEMONSET-42, DAEMONSET-56, DAEMONSET-57",
+        check: statuses_make_sense,
+    },
+    Invariant { name: "deleted-daemon-sets-write-nothing", claims: "DAEMONSET-6", check: deleted_write_nothing },
+    Invariant { name: "pods-of-other-controllers-stay", claims: "DAEMONSET-20, DAEMONSET-44", check: others_stay },
+    Invariant {
+        name: "only-living-daemon-sets-adopt",
+        claims: "DAEMONSET-18, COMMON-27",
+        check: only_the_living_adopt,
+    },
 ];
 
 pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "daemon-sets-get-there", spec: "daemonset 1, 10", check: daemon_sets_get_there },
-    Promise { name: "daemon-histories-are-in-order", spec: "daemonset 6.4, 19.1 (11)", check: histories_are_in_order },
+    Promise {
+        name: "daemon-sets-get-there",
+        claims: "DAEMONSET-18, DAEMONSET-19, DAEMONSET-21, DAEMONSET-22, DAEMONSET-26, DAEMONSET-49, DAEMONSET-56",
+        check: daemon_sets_get_there,
+    },
+    Promise {
+        name: "daemon-histories-are-in-order",
+        claims: "DAEMONSET-36, DAEMONSET-38, DAEMONSET-39, DAEMONSET-40, DAEMONSET-41",
+        check: histories_are_in_order,
+    },
 ];
 
 fn pod_write(logged: &Logged) -> bool {

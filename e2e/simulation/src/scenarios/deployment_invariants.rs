@@ -1,4 +1,4 @@
-//! What the specification of the Deployment controller says always holds, read off the API server's true state.
+//! What always holds of Deployments and their ReplicaSets, and what holds in the end, read off the API server's true state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,22 +21,41 @@ const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 const RECHECKED: Duration = Duration::from_secs(1);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "surge-is-bounded", spec: "deployment 27.1", check: surge_is_bounded },
-    Invariant { name: "availability-is-kept", spec: "deployment 27.2", check: availability_is_kept },
-    Invariant { name: "recreate-waits", spec: "deployment 27.3", check: recreate_waits },
-    Invariant { name: "templates-are-untouched", spec: "deployment 27.4, 27.8", check: templates_are_untouched },
-    Invariant { name: "revisions-grow", spec: "deployment 27.5", check: revisions_grow },
-    Invariant { name: "only-the-finished-are-deleted", spec: "deployment 27.6", check: only_the_finished_are_deleted },
-    Invariant { name: "others-are-untouched", spec: "deployment 27.7", check: others_are_untouched },
-    Invariant { name: "pausing-pauses", spec: "deployment 27.9", check: pausing_pauses },
-    Invariant { name: "events-tell-the-truth", spec: "deployment 27.11", check: events_tell_the_truth },
-    Invariant { name: "deadlines-are-fair", spec: "deployment 27.12", check: deadlines_are_fair },
-    Invariant { name: "one-set-a-template", spec: "deployment, purpose", check: one_set_a_template },
-    Invariant { name: "pods-are-not-its-business", spec: "deployment, purpose", check: pods_are_not_its_business },
+    Invariant { name: "surge-is-bounded", claims: "DEPLOYMENT-29, DEPLOYMENT-81", check: surge_is_bounded },
+    Invariant { name: "availability-is-kept", claims: "DEPLOYMENT-31", check: availability_is_kept },
+    Invariant { name: "recreate-waits", claims: "DEPLOYMENT-35", check: recreate_waits },
+    Invariant {
+        name: "templates-are-untouched",
+        claims: "DEPLOYMENT-26, DEPLOYMENT-93",
+        check: templates_are_untouched,
+    },
+    Invariant { name: "revisions-grow", claims: "DEPLOYMENT-17, DEPLOYMENT-20, DEPLOYMENT-21", check: revisions_grow },
+    Invariant {
+        name: "only-the-finished-are-deleted",
+        claims: "DEPLOYMENT-50, DEPLOYMENT-51, DEPLOYMENT-90",
+        check: only_the_finished_are_deleted,
+    },
+    Invariant {
+        name: "others-are-untouched",
+        claims: "DEPLOYMENT-4, DEPLOYMENT-6, COMMON-27",
+        check: others_are_untouched,
+    },
+    Invariant { name: "pausing-pauses", claims: "DEPLOYMENT-44", check: pausing_pauses },
+    Invariant { name: "events-tell-the-truth", claims: "DEPLOYMENT-27", check: events_tell_the_truth },
+    Invariant { name: "deadlines-are-fair", claims: "DEPLOYMENT-85, DEPLOYMENT-94", check: deadlines_are_fair },
+    Invariant {
+        name: "one-set-a-template",
+        claims: "DEPLOYMENT-22, DEPLOYMENT-28, DEPLOYMENT-71, DEPLOYMENT-76",
+        check: one_set_a_template,
+    },
+    Invariant { name: "pods-are-not-its-business", claims: "DEPLOYMENT-92", check: pods_are_not_its_business },
 ];
 
-pub(super) const PROMISES: &[Promise] =
-    &[Promise { name: "deployments-get-there", spec: "deployment 27.5, 27.10", check: deployments_get_there }];
+pub(super) const PROMISES: &[Promise] = &[Promise {
+    name: "deployments-get-there",
+    claims: "DEPLOYMENT-17, DEPLOYMENT-20, DEPLOYMENT-34, DEPLOYMENT-50, DEPLOYMENT-53, DEPLOYMENT-58",
+    check: deployments_get_there,
+}];
 
 /// A write of the controller to a ReplicaSet, with the Deployment it is for.
 struct SetWrite<'a> {

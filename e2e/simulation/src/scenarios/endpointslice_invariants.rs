@@ -27,18 +27,26 @@ const OURS: &str = "endpointslice-controller.k8s.io";
 const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "foreign-slices-stay", spec: "endpointslice 13.5", check: foreign_slices_stay },
-    Invariant { name: "slices-are-not-overfull", spec: "endpointslice 13.2", check: slices_are_not_overfull },
+    Invariant { name: "foreign-slices-stay", claims: "ENDPOINTSLICE-3", check: foreign_slices_stay },
+    Invariant { name: "slices-are-not-overfull", claims: "ENDPOINTSLICE-25", check: slices_are_not_overfull },
     Invariant {
         name: "terminating-endpoints-are-not-ready",
-        spec: "endpointslice 13.7",
+        claims: "ENDPOINTSLICE-15",
         check: terminating_endpoints_are_not_ready,
     },
-    Invariant { name: "slices-have-a-living-owner", spec: "endpointslice 13.9", check: slices_have_a_living_owner },
-    Invariant { name: "writes-change-something", spec: "endpointslice 13.1", check: writes_change_something },
+    Invariant {
+        name: "slices-have-a-living-owner",
+        claims: "ENDPOINTSLICE-35, ENDPOINTSLICE-48, ENDPOINTSLICE-66",
+        check: slices_have_a_living_owner,
+    },
+    Invariant {
+        name: "writes-change-something",
+        claims: "ENDPOINTSLICE-29, ENDPOINTSLICE-82",
+        check: writes_change_something,
+    },
     Invariant {
         name: "consumers-keep-ready-endpoints",
-        spec: "endpointslice 13.3",
+        claims: "ENDPOINTSLICE-33, ENDPOINTSLICE-78",
         check: consumers_keep_ready_endpoints,
     },
 ];
@@ -46,11 +54,19 @@ pub(super) const INVARIANTS: &[Invariant] = &[
 pub(super) const PROMISES: &[Promise] = &[
     Promise {
         name: "slices-tell-the-truth",
-        spec: "endpointslice 13.2, 13.3, 13.11, 13.12",
+        claims: "ENDPOINTSLICE-14, ENDPOINTSLICE-15, ENDPOINTSLICE-16, ENDPOINTSLICE-19, ENDPOINTSLICE-21, ENDPOINTSLICE-22, ENDPOINTSLICE-30, ENDPOINTSLICE-36, ENDPOINTSLICE-39",
         check: slices_tell_the_truth,
     },
-    Promise { name: "endpoints-tell-the-truth", spec: "endpointslice 16.1", check: endpoints_tell_the_truth },
-    Promise { name: "mirrors-tell-the-truth", spec: "endpointslice 15", check: mirrors_tell_the_truth },
+    Promise {
+        name: "endpoints-tell-the-truth",
+        claims: "ENDPOINTSLICE-55, ENDPOINTSLICE-56, ENDPOINTSLICE-59",
+        check: endpoints_tell_the_truth,
+    },
+    Promise {
+        name: "mirrors-tell-the-truth",
+        claims: "ENDPOINTSLICE-46, ENDPOINTSLICE-47, ENDPOINTSLICE-48",
+        check: mirrors_tell_the_truth,
+    },
 ];
 
 /// A label's value; empty if there is none.

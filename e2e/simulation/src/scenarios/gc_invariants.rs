@@ -1,4 +1,4 @@
-//! What the specification of the garbage collector says always holds, read off the API server's true state.
+//! What always holds of garbage collection, and what holds in the end, read off the API server's true state.
 //!
 //! Nothing alive is collected on whatever stale view: here no invariant makes allowance for what the collector may not have
 //! seen, because it may not delete then. Only of dependents that are new it need not know.
@@ -18,16 +18,16 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "owners-keep-the-owned", spec: "gc 15.1, 15.4, 15.5", check: owners_keep_the_owned },
-    Invariant { name: "the-blocked-go-last", spec: "gc 15.8", check: the_blocked_go_last },
-    Invariant { name: "orphans-are-released-first", spec: "gc 15.9", check: orphans_are_released_first },
-    Invariant { name: "other-finalizers-stay", spec: "gc 15.10", check: other_finalizers_stay },
-    Invariant { name: "right-references-stay", spec: "gc 15.11", check: right_references_stay },
-    Invariant { name: "events-are-not-its-business", spec: "gc 15.12", check: events_are_not_its_business },
+    Invariant { name: "owners-keep-the-owned", claims: "GC-20, GC-21, GC-22, GC-30", check: owners_keep_the_owned },
+    Invariant { name: "the-blocked-go-last", claims: "GC-47, GC-49", check: the_blocked_go_last },
+    Invariant { name: "orphans-are-released-first", claims: "GC-55", check: orphans_are_released_first },
+    Invariant { name: "other-finalizers-stay", claims: "GC-54", check: other_finalizers_stay },
+    Invariant { name: "right-references-stay", claims: "GC-20, GC-55, GC-83", check: right_references_stay },
+    Invariant { name: "events-are-not-its-business", claims: "GC-3", check: events_are_not_its_business },
 ];
 
 pub(super) const PROMISES: &[Promise] =
-    &[Promise { name: "nothing-is-left", spec: "gc 1, 7, 8", check: nothing_is_left }];
+    &[Promise { name: "nothing-is-left", claims: "GC-20, GC-21, GC-47, GC-55", check: nothing_is_left }];
 
 /// The references of an object to its owners.
 pub(super) fn references(object: &Value) -> &[Value] {

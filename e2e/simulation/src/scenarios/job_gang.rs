@@ -28,8 +28,8 @@ pub(super) const GANG: Suite = Suite {
 };
 
 const GANGS: &[Invariant] = &[
-    Invariant { name: "gangs-are-made-once", spec: "job 22", check: made_once },
-    Invariant { name: "members-name-their-group", spec: "job 22", check: named_by_members },
+    Invariant { name: "gangs-are-made-once", claims: "JOB-64", check: made_once },
+    Invariant { name: "members-name-their-group", claims: "JOB-64", check: named_by_members },
 ];
 
 fn gang(pods: Value, spec: Value) -> Value {

@@ -1,4 +1,4 @@
-//! What the specification of the Job controller says always holds, read off the API server's true state.
+//! What always holds of Jobs and their Pods, and what holds in the end, read off the API server's true state.
 //!
 //! Counting is checked against the Pods themselves: what a status says of a Pod must be true of that Pod, each Pod is said
 //! only once to have ended, and none loses its finalizer before that.
@@ -24,32 +24,44 @@ use crate::{
 };
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "counts-each-pod-once", spec: "job 23.1, 23.3", check: counts_each_pod_once },
-    Invariant { name: "counts-what-happened", spec: "job 8, 10.2, 23.10", check: counts_what_happened },
-    Invariant { name: "finalizers-go-last", spec: "job 23.2", check: finalizers_go_last },
-    Invariant { name: "finalizers-go-before-it-counts", spec: "job 12", check: finalizers_go_before_it_counts },
-    Invariant { name: "lists-are-sound", spec: "job 23.4, 23.12", check: lists_are_sound },
-    Invariant { name: "the-end-is-announced", spec: "job 23.5", check: the_end_is_announced },
-    Invariant { name: "the-end-is-final", spec: "job 3.1, 17", check: the_end_is_final },
-    Invariant { name: "creates-only-for-the-running", spec: "job 23.6", check: creates_only_for_the_running },
-    Invariant { name: "creates-what-is-wanted", spec: "job 23.7, 23.11", check: creates_what_is_wanted },
-    Invariant { name: "one-pod-an-index", spec: "job 23.8", check: one_pod_an_index },
-    Invariant { name: "pods-are-born-tracked", spec: "job 10.1", check: pods_are_born_tracked },
-    Invariant { name: "deletes-for-a-reason", spec: "job 23.11", check: deletes_for_a_reason },
-    Invariant { name: "foreign-jobs-are-untouched", spec: "job 23.9", check: foreign_jobs_are_untouched },
-    Invariant { name: "foreign-pods-are-untouched", spec: "job 7, 18", check: foreign_pods_are_untouched },
-    Invariant { name: "removed-in-time", spec: "job 24", check: removed_in_time },
+    Invariant { name: "counts-each-pod-once", claims: "JOB-40, JOB-41, JOB-75", check: counts_each_pod_once },
+    Invariant {
+        name: "counts-what-happened",
+        claims: "JOB-29, JOB-32, JOB-42, JOB-43, JOB-54",
+        check: counts_what_happened,
+    },
+    Invariant { name: "finalizers-go-last", claims: "JOB-21, JOB-40", check: finalizers_go_last },
+    Invariant { name: "finalizers-go-before-it-counts", claims: "JOB-40", check: finalizers_go_before_it_counts },
+    Invariant { name: "lists-are-sound", claims: "JOB-44, JOB-71, JOB-72, JOB-75", check: lists_are_sound },
+    Invariant { name: "the-end-is-announced", claims: "JOB-53", check: the_end_is_announced },
+    Invariant { name: "the-end-is-final", claims: "JOB-52, JOB-58, JOB-93", check: the_end_is_final },
+    Invariant { name: "creates-only-for-the-running", claims: "JOB-14, JOB-91", check: creates_only_for_the_running },
+    Invariant { name: "creates-what-is-wanted", claims: "JOB-15, JOB-17", check: creates_what_is_wanted },
+    Invariant { name: "one-pod-an-index", claims: "JOB-25, JOB-27", check: one_pod_an_index },
+    Invariant { name: "pods-are-born-tracked", claims: "JOB-23, JOB-25", check: pods_are_born_tracked },
+    Invariant { name: "deletes-for-a-reason", claims: "JOB-28, JOB-54, JOB-56, JOB-92", check: deletes_for_a_reason },
+    Invariant { name: "foreign-jobs-are-untouched", claims: "JOB-5", check: foreign_jobs_are_untouched },
+    Invariant {
+        name: "foreign-pods-are-untouched",
+        claims: "JOB-11, JOB-12, JOB-61",
+        check: foreign_pods_are_untouched,
+    },
+    Invariant { name: "removed-in-time", claims: "JOB-62", check: removed_in_time },
 ];
 
 /// Where [`SHORT`] is how many Pods one status names.
 pub(super) const SHORT_LISTS: &[Invariant] =
-    &[Invariant { name: "lists-are-short", spec: "job 12", check: lists_are_short }];
+    &[Invariant { name: "lists-are-short", claims: "JOB-44", check: lists_are_short }];
 
 pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "jobs-get-there", spec: "job 6, 17", check: jobs_get_there },
-    Promise { name: "counts-are-the-truth", spec: "job 23.1, 23.2", check: job_history::counts_are_the_truth },
-    Promise { name: "counts-what-became-of-pods", spec: "job 8, 12", check: job_history::counts_what_became_of_pods },
-    Promise { name: "no-finalizer-is-left", spec: "job 18", check: no_finalizer_is_left },
+    Promise { name: "jobs-get-there", claims: "JOB-15, JOB-40, JOB-53, JOB-54, JOB-56", check: jobs_get_there },
+    Promise { name: "counts-are-the-truth", claims: "JOB-41", check: job_history::counts_are_the_truth },
+    Promise {
+        name: "counts-what-became-of-pods",
+        claims: "JOB-41, JOB-43, JOB-47",
+        check: job_history::counts_what_became_of_pods,
+    },
+    Promise { name: "no-finalizer-is-left", claims: "JOB-14, JOB-61", check: no_finalizer_is_left },
 ];
 
 fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {

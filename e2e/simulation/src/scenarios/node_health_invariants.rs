@@ -1,4 +1,4 @@
-//! What the specification says of the health of nodes, read off the API server's true state.
+//! What always holds of the health of nodes, and what holds in the end, read off the API server's true state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,21 +36,25 @@ const USUAL_ZONE: usize = 50;
 pub(super) const LARGE_ZONE: usize = 3;
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "living-nodes-are-not-judged", spec: "node-lifecycle 16.6", check: living_nodes_are_not_judged },
+    Invariant {
+        name: "living-nodes-are-not-judged",
+        claims: "NODE-6, NODE-10, NODE-11",
+        check: living_nodes_are_not_judged,
+    },
     Invariant {
         name: "living-nodes-are-not-tainted",
-        spec: "node-lifecycle 16.6",
+        claims: "NODE-10, NODE-23, NODE-41",
         check: living_nodes_are_not_tainted,
     },
-    Invariant { name: "pods-stay-on-living-nodes", spec: "node-lifecycle 16.9", check: pods_stay_on_living_nodes },
-    Invariant { name: "taints-of-others-stay", spec: "node-lifecycle 16.2", check: taints_of_others_stay },
-    Invariant { name: "one-cause-at-a-time", spec: "node-lifecycle 16.3", check: one_cause_at_a_time },
+    Invariant { name: "pods-stay-on-living-nodes", claims: "NODE-56, NODE-59", check: pods_stay_on_living_nodes },
+    Invariant { name: "taints-of-others-stay", claims: "NODE-27", check: taints_of_others_stay },
+    Invariant { name: "one-cause-at-a-time", claims: "NODE-24", check: one_cause_at_a_time },
 ];
 
 const fn rate_of_zones<const LARGE: usize>() -> Invariant {
     Invariant {
         name: "zones-are-tainted-at-their-rate",
-        spec: "node-lifecycle 6, 16.4, 16.5",
+        claims: "NODE-32, NODE-33, NODE-34, NODE-35, NODE-38",
         check: zones_are_tainted_at_their_rate::<LARGE>,
     }
 }
@@ -64,15 +68,15 @@ const fn promises<const LARGE: usize>() -> [Promise; 3] {
     [
         Promise {
             name: "silent-nodes-are-marked",
-            spec: "node-lifecycle 5, 6",
+            claims: "NODE-8, NODE-22, NODE-23, NODE-38",
             check: silent_nodes_are_marked::<LARGE>,
         },
         Promise {
             name: "living-nodes-are-as-they-say",
-            spec: "node-lifecycle 16.7",
+            claims: "NODE-22, NODE-23, NODE-25",
             check: living_nodes_are_as_they_say::<LARGE>,
         },
-        Promise { name: "pods-leave-lost-nodes", spec: "node-lifecycle 9", check: pods_leave_lost_nodes::<LARGE> },
+        Promise { name: "pods-leave-lost-nodes", claims: "NODE-48", check: pods_leave_lost_nodes::<LARGE> },
     ]
 }
 
@@ -311,12 +315,12 @@ fn few_nodes_are_tainted(world: &World, logged: &Logged) -> Result<(), String> {
 
 /// What holds besides where the share of tainted nodes is limited.
 pub(super) const OF_CAP: &[Invariant] =
-    &[Invariant { name: "few-nodes-are-tainted", spec: "flags", check: few_nodes_are_tainted }];
+    &[Invariant { name: "few-nodes-are-tainted", claims: "NODE-44", check: few_nodes_are_tainted }];
 
 /// What holds in the end where taints may be held back.
 pub(super) const PROMISES_OF_CAP: &[Promise] = &[Promise {
     name: "living-nodes-are-as-they-say",
-    spec: "node-lifecycle 16.7",
+    claims: "NODE-22, NODE-23, NODE-25",
     check: living_nodes_are_as_they_say::<USUAL_ZONE>,
 }];
 

@@ -1,4 +1,4 @@
-//! What the specification of taint eviction and Pod garbage collection says always holds, read off the API server's true state.
+//! What always holds of taint eviction and Pod garbage collection, and what holds in the end, read off the API server's true state.
 //!
 //! A Pod is deleted on what the server said of it and of its node, not on what a cache showed: the allowance for stale views
 //! covers only the time between these reads and the deletion.
@@ -27,29 +27,29 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 pub(super) const THRESHOLD: usize = 3;
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "writes-nothing-but-pods", spec: "node-lifecycle 16.1", check: writes_nothing_but_pods },
-    Invariant { name: "few-ended-pods-are-kept", spec: "node-lifecycle 11.1", check: few_ended_pods_are_kept },
+    Invariant { name: "writes-nothing-but-pods", claims: "NODE-91", check: writes_nothing_but_pods },
+    Invariant { name: "few-ended-pods-are-kept", claims: "NODE-65", check: few_ended_pods_are_kept },
 ];
 
 /// What holds whoever taints the nodes.
 pub(super) const OF_EVICTION: &[Invariant] = &[
-    Invariant { name: "evictions-have-a-taint", spec: "node-lifecycle 16.8, 16.9", check: evictions_have_a_taint },
-    Invariant { name: "tolerated-time-is-granted", spec: "node-lifecycle 10.2", check: tolerated_time_is_granted },
-    Invariant { name: "evictions-give-a-reason", spec: "node-lifecycle 16.10", check: evictions_give_a_reason },
-    Invariant { name: "only-lost-pods-are-failed", spec: "node-lifecycle 16.12", check: only_lost_pods_are_failed },
-    Invariant { name: "ended-pods-keep-their-phase", spec: "node-lifecycle 16.13", check: ended_pods_keep_their_phase },
-    Invariant { name: "finalizers-of-pods-stay", spec: "node-lifecycle 11", check: finalizers_stay },
+    Invariant { name: "evictions-have-a-taint", claims: "NODE-49, NODE-51, NODE-56", check: evictions_have_a_taint },
+    Invariant { name: "tolerated-time-is-granted", claims: "NODE-48", check: tolerated_time_is_granted },
+    Invariant { name: "evictions-give-a-reason", claims: "NODE-55", check: evictions_give_a_reason },
+    Invariant {
+        name: "only-lost-pods-are-failed",
+        claims: "NODE-66, NODE-67, NODE-68, NODE-70",
+        check: only_lost_pods_are_failed,
+    },
+    Invariant { name: "ended-pods-keep-their-phase", claims: "NODE-69", check: ended_pods_keep_their_phase },
+    Invariant { name: "finalizers-of-pods-stay", claims: "NODE-69", check: finalizers_stay },
 ];
 
 pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "no-pod-stays-untolerated", spec: "node-lifecycle 10.2", check: no_pod_stays_untolerated },
-    Promise { name: "no-orphan-is-left", spec: "node-lifecycle 11.3", check: no_orphan_is_left },
-    Promise {
-        name: "no-pod-terminates-for-ever",
-        spec: "node-lifecycle 11.2, 11.4",
-        check: no_pod_terminates_for_ever,
-    },
-    Promise { name: "few-ended-pods-are-left", spec: "node-lifecycle 11.1", check: few_ended_pods_are_left },
+    Promise { name: "no-pod-stays-untolerated", claims: "NODE-48", check: no_pod_stays_untolerated },
+    Promise { name: "no-orphan-is-left", claims: "NODE-67", check: no_orphan_is_left },
+    Promise { name: "no-pod-terminates-for-ever", claims: "NODE-66, NODE-68", check: no_pod_terminates_for_ever },
+    Promise { name: "few-ended-pods-are-left", claims: "NODE-65", check: few_ended_pods_are_left },
 ];
 
 /// How long the tolerations of a Pod let it stay on a node.

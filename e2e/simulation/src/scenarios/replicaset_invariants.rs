@@ -1,4 +1,4 @@
-//! What the specification of the ReplicaSet controller says always holds, read off the API server's true state.
+//! What always holds of ReplicaSets and their Pods, and what holds in the end, read off the API server's true state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,20 +19,35 @@ const SELECTOR: &str = "/spec/selector";
 const RECHECKED: Duration = Duration::from_secs(1);
 
 pub(super) const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "creates-only-what-is-missing", spec: "replicaset 24.1, 24.3", check: creates_what_is_missing },
-    Invariant { name: "deletes-only-what-is-too-much", spec: "replicaset 24.1", check: deletes_what_is_too_much },
-    Invariant { name: "the-deleted-make-nothing", spec: "replicaset 24.2", check: the_deleted_make_nothing },
-    Invariant { name: "deletes-only-its-own", spec: "replicaset 24.4", check: deletes_only_its_own },
-    Invariant { name: "other-pods-are-untouched", spec: "replicaset 24.5", check: other_pods_are_untouched },
-    Invariant { name: "pods-are-born-owned", spec: "replicaset 24.6", check: pods_are_born_owned },
-    Invariant { name: "only-the-living-adopt", spec: "replicaset 24.7", check: only_the_living_adopt },
-    Invariant { name: "counts-make-sense", spec: "replicaset 24.8", check: counts_make_sense },
-    Invariant { name: "the-unready-go-first", spec: "replicaset 24.9", check: the_unready_go_first },
-    Invariant { name: "a-release-is-a-release", spec: "replicaset 24.13", check: a_release_is_a_release },
+    Invariant {
+        name: "creates-only-what-is-missing",
+        claims: "REPLICASET-17, REPLICASET-42, REPLICASET-52",
+        check: creates_what_is_missing,
+    },
+    Invariant { name: "deletes-only-what-is-too-much", claims: "REPLICASET-86", check: deletes_what_is_too_much },
+    Invariant { name: "the-deleted-make-nothing", claims: "REPLICASET-21", check: the_deleted_make_nothing },
+    Invariant {
+        name: "deletes-only-its-own",
+        claims: "REPLICASET-13, REPLICASET-74, REPLICASET-86",
+        check: deletes_only_its_own,
+    },
+    Invariant { name: "other-pods-are-untouched", claims: "REPLICASET-13", check: other_pods_are_untouched },
+    Invariant { name: "pods-are-born-owned", claims: "REPLICASET-19, REPLICASET-80", check: pods_are_born_owned },
+    Invariant {
+        name: "only-the-living-adopt",
+        claims: "REPLICASET-9, REPLICASET-11, REPLICASET-12, COMMON-27",
+        check: only_the_living_adopt,
+    },
+    Invariant { name: "counts-make-sense", claims: "REPLICASET-30, REPLICASET-87", check: counts_make_sense },
+    Invariant { name: "the-unready-go-first", claims: "REPLICASET-23", check: the_unready_go_first },
+    Invariant { name: "a-release-is-a-release", claims: "REPLICASET-10", check: a_release_is_a_release },
 ];
 
-pub(super) const PROMISES: &[Promise] =
-    &[Promise { name: "sets-get-there", spec: "replicaset 24.11", check: sets_get_there }];
+pub(super) const PROMISES: &[Promise] = &[Promise {
+    name: "sets-get-there",
+    claims: "REPLICASET-9, REPLICASET-10, REPLICASET-17, REPLICASET-30, REPLICASET-77, REPLICASET-86",
+    check: sets_get_there,
+}];
 
 fn is_active(pod: &Value) -> bool {
     !is_deleting(pod) && !is_over(pod)

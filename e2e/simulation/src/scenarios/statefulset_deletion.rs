@@ -34,8 +34,11 @@ pub(super) const SUITE: Suite = Suite {
     ],
 };
 
-const PROMISES: &[Promise] =
-    &[Promise { name: "claims-follow-their-set", spec: "statefulset 9", check: claims_follow_their_set }];
+const PROMISES: &[Promise] = &[Promise {
+    name: "claims-follow-their-set",
+    claims: "STATEFULSET-43, GC-21, GC-55",
+    check: claims_follow_their_set,
+}];
 
 /// How long before its deletion the policy of a set must have been the same to be asked for: retries are that far apart after a minute
 /// of refusals.

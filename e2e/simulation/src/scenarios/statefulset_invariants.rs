@@ -1,4 +1,4 @@
-//! What the specification of the StatefulSet controller says always holds, read off the API server's true state.
+//! What always holds of StatefulSets and their Pods, and what holds in the end, read off the API server's true state.
 //!
 //! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent state
 //! of that object allows the write. What a Pod itself must be like when it is deleted is asked of the Pod as it was at that write,
@@ -30,35 +30,57 @@ const RECHECKED: Duration = Duration::from_secs(1);
 pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "only-wanted-ordinals-are-created",
-        spec: "statefulset 21.1, 21.10",
+        claims: "STATEFULSET-6, STATEFULSET-15, STATEFULSET-20, STATEFULSET-21",
         check: creates_what_is_wanted,
     },
-    Invariant { name: "ordinals-come-in-order", spec: "statefulset 21.2", check: ordinals_come_in_order },
-    Invariant { name: "surplus-goes-from-the-highest", spec: "statefulset 21.4", check: surplus_goes_from_the_highest },
+    Invariant { name: "ordinals-come-in-order", claims: "STATEFULSET-20", check: ordinals_come_in_order },
+    Invariant { name: "surplus-goes-from-the-highest", claims: "STATEFULSET-22", check: surplus_goes_from_the_highest },
     Invariant {
         name: "only-the-outdated-are-updated",
-        spec: "statefulset 21.5, 21.7",
+        claims: "STATEFULSET-27, STATEFULSET-29",
         check: only_the_outdated_are_updated,
     },
-    Invariant { name: "used-revisions-stay", spec: "statefulset 21.9", check: used_revisions_stay },
-    Invariant { name: "deleted-sets-write-nothing", spec: "statefulset 21.10", check: deleted_sets_write_nothing },
-    Invariant { name: "claims-only-get-owners", spec: "statefulset 21.11", check: claims_only_get_owners },
-    Invariant { name: "claims-know-before-their-pods-go", spec: "statefulset 21.12", check: claims_know_first },
-    Invariant { name: "stateful-statuses-make-sense", spec: "statefulset 21.13", check: statuses_make_sense },
-    Invariant { name: "pods-of-others-stay", spec: "statefulset 21.14", check: pods_of_others_stay },
-    Invariant { name: "only-living-sets-adopt", spec: "statefulset 21.15", check: only_living_sets_adopt },
+    Invariant { name: "used-revisions-stay", claims: "STATEFULSET-38, STATEFULSET-84", check: used_revisions_stay },
+    Invariant {
+        name: "deleted-sets-write-nothing",
+        claims: "STATEFULSET-19, STATEFULSET-83",
+        check: deleted_sets_write_nothing,
+    },
+    Invariant {
+        name: "claims-only-get-owners",
+        claims: "STATEFULSET-45, STATEFULSET-47",
+        check: claims_only_get_owners,
+    },
+    Invariant {
+        name: "claims-know-before-their-pods-go",
+        claims: "STATEFULSET-43, STATEFULSET-44, STATEFULSET-46",
+        check: claims_know_first,
+    },
+    Invariant {
+        name: "stateful-statuses-make-sense",
+        claims: "STATEFULSET-50, STATEFULSET-91",
+        check: statuses_make_sense,
+    },
+    Invariant { name: "pods-of-others-stay", claims: "STATEFULSET-9", check: pods_of_others_stay },
+    Invariant { name: "only-living-sets-adopt", claims: "STATEFULSET-8, COMMON-27", check: only_living_sets_adopt },
 ];
 
 /// What holds besides without the gate `MaxUnavailableStatefulSet`.
-pub(super) const ONE_BY_ONE: &[Invariant] =
-    &[Invariant { name: "updates-go-one-by-one", spec: "statefulset 21.5, 21.6", check: updates_go_one_by_one }];
+pub(super) const ONE_BY_ONE: &[Invariant] = &[Invariant {
+    name: "updates-go-one-by-one",
+    claims: "STATEFULSET-27, STATEFULSET-28",
+    check: updates_go_one_by_one,
+}];
 
 /// What holds besides with it.
 pub(super) const LIMITED: &[Invariant] =
-    &[Invariant { name: "updates-keep-to-their-limit", spec: "statefulset 10.4", check: updates_keep_to_their_limit }];
+    &[Invariant { name: "updates-keep-to-their-limit", claims: "STATEFULSET-30", check: updates_keep_to_their_limit }];
 
-pub(super) const PROMISES: &[Promise] =
-    &[Promise { name: "stateful-sets-get-there", spec: "statefulset 21.7", check: stateful_sets_get_there }];
+pub(super) const PROMISES: &[Promise] = &[Promise {
+    name: "stateful-sets-get-there",
+    claims: "STATEFULSET-7, STATEFULSET-17, STATEFULSET-20, STATEFULSET-22, STATEFULSET-27, STATEFULSET-31, STATEFULSET-41, STATEFULSET-43, STATEFULSET-50",
+    check: stateful_sets_get_there,
+}];
 
 fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")

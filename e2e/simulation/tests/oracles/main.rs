@@ -63,7 +63,7 @@ fn every_oracle_has_a_test_that_names_it() {
         let invariants = suite.invariants.iter().copied().flatten().map(|invariant| invariant.name);
         invariants.chain(suite.promises.iter().copied().flatten().map(|promise| promise.name))
     });
-    let oracles = of_suites.chain(simulation::judge::ORACLES.iter().map(|(oracle, _)| *oracle));
+    let oracles = of_suites.chain(simulation::judge::ORACLES.iter().map(|oracle| oracle.name));
     let unnamed: BTreeSet<&str> = oracles.filter(|oracle| !is_named(oracle)).collect();
     assert_eq!(unnamed, BTreeSet::new());
 }
