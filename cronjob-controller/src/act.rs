@@ -182,7 +182,7 @@ async fn take_actions(
                 record.remove(uid);
             }
             Action::CreateJob { name, body, scheduled_time: scheduled } => {
-                create_job(snapshot, name, body, *scheduled, record, io).await?
+                create_job(snapshot, name, body, *scheduled, record, io).await?;
             }
         }
     }

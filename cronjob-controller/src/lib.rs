@@ -164,7 +164,7 @@ impl Controller for CronJobController {
         match note {
             CronJobNote::JobCreated(skew) => self.creation_skew.observe(skew.as_secs_f64()),
             CronJobNote::JobRecorded(version) => {
-                self.ledger.record_write(&snapshot.cron_job.metadata.uid, JOBS, version)
+                self.ledger.record_write(&snapshot.cron_job.metadata.uid, JOBS, version);
             }
         }
     }

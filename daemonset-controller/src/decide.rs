@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`standing`](standing::standing) judges one node, and is called only for changed nodes.
-//! [`decide`] judges the sum over all nodes, and those nodes that need an action.
+//! The decision has two parts. [`node_contribution`](standing::node_contribution) judges one node, and is called only for
+//! changed nodes. [`decide`] judges the sum over all nodes, and those nodes that need an action.
 
 pub mod eligibility;
 pub mod manage;

@@ -321,7 +321,7 @@ impl Controller for DaemonSetController {
                 tracing::error!(logger = "daemonset", key = %key, err = %problem, "Error converting DaemonSet selector");
             }
             Note::OwnerDeletedOrReplaced => {
-                self.change_record(snapshot, |record| record.next_turn = SyncTurn::AdoptsOrphans)
+                self.change_record(snapshot, |record| record.next_turn = SyncTurn::AdoptsOrphans);
             }
             Note::RevisionChangeDenied(revision) => {
                 let now = self.context.clock.monotonic_now();

@@ -232,7 +232,7 @@ impl Controller for DeploymentController {
             }
             DeploymentNote::KeepsTerminatingReplicas(keeps) => self.note_terminating(keeps),
             DeploymentNote::IgnoredFailure(why) => {
-                tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step")
+                tracing::debug!(key = %meta.key(), err = %why, "Ignored a failed step");
             }
         }
     }

@@ -88,7 +88,7 @@ pub struct DeploymentSpec {
     /// Whether rollouts are suspended; scaling continues.
     #[serde(deserialize_with = "null_as_default")]
     pub paused: bool,
-    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::deadline`].
+    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::progress_deadline`].
     pub progress_deadline_seconds: Option<i32>,
 }
 

@@ -1,8 +1,8 @@
 //! The bench: throughput and costs of the controllers, on any cluster of [`crate::cluster`].
 //!
 //! A workload is a sequence of phases. For each phase the bench measures the duration, and the processor time, memory, context
-//! switches and requests of the processes under test. If it has started kube-apiserver and etcd, it measures their processor time,
-//! too. With `--peer`, the same workload also runs on another cluster of the same kind, with the same loops in
+//! switches and requests of the processes under test. If it has started kube-apiserver and etcd, it measures their processor
+//! time, too. With `--peer`, the same workload also runs on another cluster of the same kind, with the same loops in
 //! kube-controller-manager. With `--repeat`, both run several times in turn.
 //!
 //! ```text

@@ -8,7 +8,8 @@
 //! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | simulated |
 //! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | those of the cluster; simulated nodes if it has none |
 //!
-//! The admission plugin `OwnerReferencesPermissionEnforcement` is on for `envtest`, and for the sandbox if the builder asks for it.
+//! The admission plugin `OwnerReferencesPermissionEnforcement` is on for `envtest`, and for the sandbox if the builder asks for
+//! it.
 //!
 //! Dropping a cluster stops its processes by their ids and removes its directories. On the cluster of a kubeconfig, the suites
 //! delete the objects that they have created, and nothing else is changed.

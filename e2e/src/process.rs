@@ -99,8 +99,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A controller of the workspace. It uses the API server of `kubeconfig`, and serves its diagnostics on a free loopback port and
-    /// nothing on its usual port.
+    /// A controller of the workspace. It uses the API server of `kubeconfig`, and serves its diagnostics on a free loopback
+    /// port and nothing on its usual port.
     pub fn controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
         Ok(Self::program(name, &find(name)?).controlling(kubeconfig))
     }

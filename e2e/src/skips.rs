@@ -1,8 +1,8 @@
 //! Records of skipped tests.
 //!
-//! A test that lacks a tool (kubectl, kube-controller-manager, a real API server) is skipped and passes. It leaves a record next to
-//! the binaries of its profile, so that it is not mistaken for a test that ran. When the test runs, it removes the record. The
-//! program `skipped` lists the records.
+//! A test that lacks a tool (kubectl, kube-controller-manager, a real API server) is skipped and passes. It leaves a record
+//! next to the binaries of its profile, so that it is not mistaken for a test that ran. When the test runs, it removes the
+//! record. The program `skipped` lists the records.
 
 use std::{
     collections::BTreeMap,

@@ -278,7 +278,8 @@ impl Context {
         if holds { Ok(()) } else { self.fail(why).await }
     }
 
-    /// Waits until a Deployment has rolled out: all Pods are updated and available, the status is observed, and no old Pods are left.
+    /// Waits until a Deployment has rolled out: all Pods are updated and available, the status is observed, and no old Pods are
+    /// left.
     pub async fn rolled_out(&self, name: &str) -> Result<Value, Failure> {
         self.until(&format!("Deployment {name} to be rolled out"), async || {
             self.get(resources::DEPLOYMENTS, name).await.ok().filter(objects::is_rolled_out)

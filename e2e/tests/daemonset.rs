@@ -609,7 +609,8 @@ async fn rollback(c: Context) -> Outcome {
     Ok(())
 }
 
-/// What `kubectl rollout status` says of a set, by the numbers it goes by. Upstream: `polymorphichelpers`, `DaemonSetStatusViewer`.
+/// What `kubectl rollout status` says of a set, by the numbers it goes by. Upstream: `polymorphichelpers`,
+/// `DaemonSetStatusViewer`.
 fn rollout_status(set: &Value) -> &'static str {
     let number = |field: &str| set["status"][field].as_i64().unwrap_or(0);
     let desired = number("desiredNumberScheduled");

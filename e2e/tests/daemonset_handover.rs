@@ -1,7 +1,7 @@
 //! Suite: DaemonSets that change hands between kube-controller-manager and daemonset-controller in the middle of rollouts.
 //!
-//! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second daemonset-controller
-//! takes its part, and nothing is left to compare.
+//! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second
+//! daemonset-controller takes its part, and nothing is left to compare.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::{

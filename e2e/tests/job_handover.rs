@@ -1,7 +1,7 @@
 //! Suite: Jobs that change hands between kube-controller-manager and job-controller, again and again, in mid-flight.
 //!
-//! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second job-controller takes
-//! its part.
+//! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second job-controller
+//! takes its part.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};

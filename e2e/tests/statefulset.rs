@@ -180,7 +180,8 @@ async fn parallel(c: Context) -> Outcome {
 }
 
 async fn rollout(c: Context) -> Outcome {
-    // Creation times are told in seconds. Each Pod is available, and followed by the next, more than one second after its creation.
+    // Creation times are told in seconds. Each Pod is available, and followed by the next, more than one second after its
+    // creation.
     c.create(STATEFUL_SETS, stateful_set("web").replicas(3).set("spec/minReadySeconds", 2)).await?;
     let before = rolled_out(&c, "web", 3).await?["status"]["updateRevision"].clone();
     c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
@@ -490,8 +491,8 @@ async fn relabelled(c: Context) -> Outcome {
     .await
 }
 
-/// What `common/client/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a deletion timestamp, and
-/// a Pod that loses the label without one.
+/// What `common/client/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a
+/// deletion timestamp, and a Pod that loses the label without one.
 async fn leaves_a_watch(c: Context) -> Outcome {
     let loose = |name: &str| pod(name, "loose").set("metadata/labels/mine", "yes");
     let first = c.create(PODS, loose("relabelled")).await?;

@@ -1,7 +1,7 @@
 //! Every suite, and the tests of the playground, in one program: three at once, each in a process of its own.
 //!
-//! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite. Each suite is a program of its own, too:
-//! `cargo test -p e2e --test deployment`.
+//! `cargo test -p e2e --test suites` runs them all, `... -- deployment::` those of one suite. Each suite is a program of its
+//! own, too: `cargo test -p e2e --test deployment`.
 #![allow(dead_code, reason = "each suite has a `main` of its own")]
 #![allow(clippy::duplicate_mod, reason = "suites that are programs of their own share helpers")]
 

@@ -49,7 +49,8 @@ pub(crate) struct SliceWriter<'a, N: Note> {
     pub(crate) owner_key: &'a Key,
     /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
-    /// The function that builds the merge patch from a slice to its draft: [`SlicePatch::new`] or [`SlicePatch::with_all_metadata`].
+    /// The function that builds the merge patch from a slice to its draft: [`SlicePatch::new`] or
+    /// [`SlicePatch::with_all_metadata`].
     pub(crate) build_patch: fn(&'a SliceMetadata, &'a Slice, &'a SliceDraft) -> SlicePatch<'a>,
     pub(crate) io: Io<'a, N>,
 }

@@ -89,7 +89,8 @@ fn map_patch<'a>(
 }
 
 impl<'a> SlicePatch<'a> {
-    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME_ANNOTATION`] stay unchanged.
+    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME_ANNOTATION`] stay
+    /// unchanged.
     pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
         let meta = &base.metadata;
         let old = meta.annotations.get(TRIGGER_TIME_ANNOTATION);

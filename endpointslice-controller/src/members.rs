@@ -34,7 +34,7 @@ type Queues = Vec<(Queue<Key>, Duration)>;
 impl SharedMembership {
     /// Returns the index of this process. The first call starts the watches of Services and Pods.
     pub(crate) fn get_or_create(context: &LoopContext) -> Arc<Self> {
-        // The informers are created first, because `get_or_make` must not be called recursively.
+        // The informers are created first, because `get_or_insert_with` must not be called recursively.
         let services = context.shared_informer();
         let pods = context.shared_informer();
         context.shared_values.get_or_insert_with(|| Self::new(services, pods))

@@ -36,7 +36,7 @@ pub struct ServiceMemory {
     pub settled_versions: Option<SettledVersions>,
 }
 
-/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`ServiceMemory::seen`].
+/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`ServiceMemory::synced_state`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledVersions {
     service: ResourceVersion,

@@ -52,7 +52,7 @@ impl SliceDraft {
 /// The metadata that all written slices of an owner share.
 #[derive(Clone, Debug, Default)]
 pub struct SliceMetadata {
-    /// `metadata.generateName` of new slices, from [`generate_name`].
+    /// `metadata.generateName` of new slices, from [`slice_name_prefix`].
     pub generate_name: String,
     /// The namespace of the owner.
     pub namespace: Text,

@@ -124,10 +124,10 @@ impl SliceController {
         members.services.add_handler(method_handler(&watch, EventHandlers::on_service));
         members.add_queue(queue, batch);
         nodes.add_handler(method_handler(&watch, |watch: &EventHandlers, event, origin| {
-            watch.topology.on_node(event, origin)
+            watch.topology.on_node(event, origin);
         }));
         slices.add_handler(method_handler(&watch, |watch: &EventHandlers, event, origin| {
-            watch.slice_handlers.on_slice(event, origin)
+            watch.slice_handlers.on_slice(event, origin);
         }));
         let mut recheck = JoinSet::new();
         recheck.spawn({

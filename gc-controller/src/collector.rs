@@ -63,7 +63,7 @@ impl Controller for Collector {
             Note::Unparked => self.collection.parked.unpark(QueueId::Delete, &key()),
             Note::Parked(awaited) => self.monitors.park(QueueId::Delete, key(), awaited),
             Note::Absent => {
-                self.collection.apply_change(Priority::Normal, |graph, out| graph.apply_absence(identity, out))
+                self.collection.apply_change(Priority::Normal, |graph, out| graph.apply_absence(identity, out));
             }
             Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
                 let mut graph = self.collection.graph.lock();

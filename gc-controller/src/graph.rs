@@ -2,9 +2,9 @@
 //!
 //! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
 //!   references name the object.
-//! - Changes arrive through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets (complete lists) through
-//!   [`Graph::begin_full_set`], [`Graph::include_in_full_set`] and [`Graph::complete`]. Each method reports the resulting [`Work`], sends no
-//!   requests, and depends only on the graph.
+//! - Changes arrive through [`Graph::apply_object`], [`Graph::apply_deletion`] and [`Graph::absent`], and full sets (complete
+//!   lists) through [`Graph::begin_full_set`], [`Graph::include_in_full_set`] and [`Graph::complete_full_set`]. Each method
+//!   reports the resulting [`Work`], sends no requests, and depends only on the graph.
 //! - The graph is the only cache of the objects that monitors have seen. Nodes are small: kinds, namespaces and lists of owners
 //!   are shared, and a single dependent is stored inline.
 //! - A change costs time proportional to the number of owners of its object. Only the start or the end of the deletion of an

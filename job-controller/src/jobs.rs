@@ -151,15 +151,17 @@ impl Controller for JobController {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
                 memory.update_job(uid, |remembered| {
-                    remembered.namespace_refused_at = Some(self.context.clock.monotonic_now())
+                    remembered.namespace_refused_at = Some(self.context.clock.monotonic_now());
                 });
             }
             Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
             Note::FailureRecordChanged(record) => {
-                memory.update_job(uid, |remembered| remembered.failure_record = Some(record))
+                memory.update_job(uid, |remembered| remembered.failure_record = Some(record));
             }
             Note::PolicyActionsTaken(actions) => {
-                actions.into_iter().for_each(|(action, pods)| metrics.record_policy_action(action, pods))
+                for (action, pods) in actions {
+                    metrics.record_policy_action(action, pods);
+                }
             }
             Note::RemovingFinalizers(pods) => memory.record_finalizer_removal(uid, pods),
             Note::FinalizersKept(pods) => memory.revert_finalizer_removal(uid, &pods),

@@ -150,7 +150,7 @@ impl Controller for TaintEvictionController {
             }
             EvictionNote::PodGone => self.timers.remove_for_pod(key, pod),
             EvictionNote::NodeReadStarted(node) => {
-                self.node_reads.lock().begin_read(node, key.clone(), self.context.clock.monotonic_now())
+                self.node_reads.lock().begin_read(node, key.clone(), self.context.clock.monotonic_now());
             }
             EvictionNote::NodeRead(node) => self.heartbeats.record_read_node(&node),
             EvictionNote::LeaseRead(node, renewal) => self.heartbeats.record_read_lease(&node, renewal),

@@ -162,7 +162,7 @@ impl NodeRecords {
     /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
     pub(crate) fn restart_grace_period(&mut self, name: &str, is_unanswered: bool, now: Instant) {
         self.update_record(name, |record| {
-            record.condition_writes.record_unaccepted(is_unanswered.then(|| record.node.ready_status()), now)
+            record.condition_writes.record_unaccepted(is_unanswered.then(|| record.node.ready_status()), now);
         });
         self.examine_in_next_pass(name);
     }

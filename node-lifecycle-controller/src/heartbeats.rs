@@ -78,7 +78,7 @@ impl Heartbeats {
         }));
         let (records, time) = (Arc::clone(&fleet), clock.clone());
         leases.add_handler(Box::new(move |event, origin| {
-            on_lease(&mut records.lock(), event, origin, time.monotonic_now())
+            on_lease(&mut records.lock(), event, origin, time.monotonic_now());
         }));
         let suspended = Mutex::new(clock.total_suspension());
         Self {

@@ -98,8 +98,8 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let of_nodes = NodeUpkeepController(Arc::clone(&monitor));
     let of_pods = PodReadinessController(monitor);
     Arc::new(MonitorLoops {
-        rounds_loop: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
-        upkeep_loop: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, CONCURRENT_NODES),
-        readiness_loop: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
+        rounds: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
+        node_upkeep: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, CONCURRENT_NODES),
+        pod_readiness: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
     })
 }

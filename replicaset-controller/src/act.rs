@@ -171,9 +171,9 @@ struct StoredSet {
 
 /// Writes the status if it differs from the stored one.
 ///
-/// If the set has changed and `may_wait` is true, waits [`MAX_WATCH_LAG`] for the cache to show the change; the next sync then writes
-/// the status. In all other cases the set is read live, and the status is written once more onto that version.
-/// Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
+/// If the set has changed and `may_wait` is true, waits [`MAX_WATCH_LAG`] for the cache to show the change; the next sync then
+/// writes the status. In all other cases the set is read live, and the status is written once more onto that version. Upstream:
+/// `pkg/controller/replicaset`, `updateReplicaSetStatus`.
 async fn write_status(
     snapshot: &Snapshot,
     status: &Status,

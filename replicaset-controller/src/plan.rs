@@ -23,9 +23,9 @@ pub struct Plan {
     pub pods_to_release: Vec<PodRef>,
     /// What to do about the number of Pods if every adoption succeeds.
     pub pod_changes: PodChanges,
-    /// The result of [`Self::manage`] if every request is granted.
+    /// The result of [`Self::pod_changes`] if every request is granted.
     pub expected_outcome: PodChangesOutcome,
-    /// The status to write if the requests for Pods have the [expected](Self::expected) result.
+    /// The status to write if the requests for Pods have the [expected](Self::expected_outcome) result.
     pub status: Status,
     /// At most three unready Pods, to be named in `/debug/explain`.
     pub first_unready_pods: Vec<PodRef>,

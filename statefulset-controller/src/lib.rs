@@ -308,11 +308,11 @@ impl Controller for StatefulSetController {
             Note::RolloutProgress(unavailable) => self.metrics.record_unavailable(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
             Note::MismatchReported(difference, at) => {
-                self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at)
+                self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at);
             }
             Note::HiddenPod(pod) => self.pods.add_hidden(*pod),
             Note::NameTaken { pod, at, is_reported: examined } => {
-                self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined)
+                self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined);
             }
         }
     }

@@ -105,7 +105,7 @@ pub enum PodWork {
     CreateClaims {
         /// The ordinal in the name of the Pod that later syncs create.
         ordinal: i32,
-        /// The claims of the Pod. The sync creates the claims in [`Claims::missing`].
+        /// The claims of the Pod. The sync creates the claims in [`UnusableClaims::missing`].
         claims: UnusableClaims,
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.

@@ -1,8 +1,8 @@
 //! Connections to the API server: its address, the credentials, and the transport.
 //!
-//! [`load`] reads the configuration, and [`connect`] builds a client over the connections of this crate ([`connection`]):
-//! HTTP/2 with pings, so that a dead connection is noticed within a minute, and HTTP/1.1 if the server does not support HTTP/2.
-//! This module retries nothing and compresses nothing.
+//! [`load_config`] reads the configuration, and [`build_client`] builds a client over the connections of this crate
+//! ([`connection`]): HTTP/2 with pings, so that a dead connection is noticed within a minute, and HTTP/1.1 if the server does
+//! not support HTTP/2. This module retries nothing and compresses nothing.
 
 mod certificate;
 mod connection;

@@ -5,7 +5,7 @@
 //! deadline passes.
 //!
 //! A process that shuts down finishes its current work while the gate is still open. It must no longer wait for retries and
-//! rate limits, however: [`GateKeeper::drain`] ends all such waits.
+//! rate limits, however: [`GateKeeper::end_waits`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -160,7 +160,7 @@ impl Gate {
         }
     }
 
-    /// Waits for [`GateKeeper::drain`]. Afterwards, no request may wait for a retry or a rate limit.
+    /// Waits for [`GateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
     pub async fn wait_until_draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
             // The keeper was dropped without draining. Then `wait_until_closed` ends the waits of writes.

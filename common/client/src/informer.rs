@@ -4,8 +4,8 @@
 //! - The first full set of objects and every later one are consistent reads (a streaming list, or pages if the server does
 //!   not support streaming lists), never the state of a lagging server. Afterwards, the watch resumes from the newest version
 //!   seen, never from an older one.
-//! - Handlers run after the store has changed, in order, and only enqueue keys. [`Informer::synced`] means that the handlers
-//!   have seen the first full set, too.
+//! - Handlers run after the store has changed, in order, and only enqueue keys. [`Informer::wait_until_synced`] means that the
+//!   handlers have seen the first full set, too.
 //! - A watch that ends is resumed without a list, after a pause if the connection broke in the middle of a line. An invalid
 //!   event, or a version that the server no longer keeps, leads to a new full set. A watch that is silent for longer than the
 //!   interval of bookmarks is resumed.
@@ -209,12 +209,12 @@ pub trait AnyInformer: Send + Sync {
     fn version(&self) -> ResourceVersion;
     /// Whether the handlers have seen the first full set.
     fn is_synced(&self) -> bool;
-    /// Returns the last error if the cache is stale: all lists and watches have failed for longer than [`Config::failing`].
-    /// Otherwise, returns `None`.
+    /// Returns the last error if the cache is stale: all lists and watches have failed for longer than
+    /// [`InformerConfig::stale_after`]. Otherwise, returns `None`.
     fn stale_error(&self) -> Option<String>;
     /// Waits until the handlers have seen the first full set.
     fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()>;
-    /// Requests a replay of the cache to the handlers, like a [resync](Config::resync).
+    /// Requests a replay of the cache to the handlers, like a [resync](InformerConfig::resync_interval).
     fn replay(&self);
     /// Waits until the cache shows the predecessor's writes. If these writes are unknown, waits until the cache is as new as
     /// the start of the term.

@@ -111,7 +111,7 @@ impl WriteSampler {
         Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    /// Begins to sample watch events; until then, [`Self::sample`] does nothing.
+    /// Begins to sample watch events; until then, [`Self::examine_event`] does nothing.
     pub fn activate(&self) {
         self.is_active.store(true, Relaxed);
     }
@@ -159,8 +159,8 @@ impl WriteSampler {
     /// Returns the index of the loop for each sampled write that is now known to be of another process. Each write is reported
     /// once.
     ///
-    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`] after it, are
-    /// attributed to the predecessor.
+    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`]
+    /// after it, are attributed to the predecessor.
     pub fn take_second_writer_loops(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();

@@ -175,7 +175,8 @@ impl WrittenVersions {
         serde_json::json!(AnnotationValue { transitions, written: self.clone() }).to_string()
     }
 
-    /// Parses the value of [`WRITTEN_VERSIONS_ANNOTATION`]; `None` if the text is invalid or another process has held the Lease since.
+    /// Parses the value of [`WRITTEN_VERSIONS_ANNOTATION`]; `None` if the text is invalid or another process has held the Lease
+    /// since.
     pub fn from_annotation(text: &str, transitions: i64) -> Option<Self> {
         let note: AnnotationValue = serde_json::from_str(text).ok()?;
         (note.transitions == transitions).then_some(note.written)

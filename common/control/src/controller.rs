@@ -61,7 +61,7 @@ impl<S> Observation<S> {
     }
 
     /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes of this process. The argument is the result of
-    /// [`Ledger::behind`](crate::consistency::Ledger::behind).
+    /// [`Ledger::unseen_write`](crate::consistency::Ledger::unseen_write).
     pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
         let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
         Self::Waiting { why: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL), stale_resource: stale }
@@ -118,8 +118,8 @@ pub trait Explain {
     /// Returns the delay after which the decision may change without an event; `None` if only an event can change it.
     ///
     /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
-    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Stop`](crate::io::RetryPolicy::Stop) cancels it. A
-    /// delay of zero is ignored: [`Controller::act`] returns a [`Requeue`] to bring the key back at once.
+    /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Never`](crate::io::RetryPolicy::Never)
+    /// cancels it. A delay of zero is ignored: [`Controller::act`] returns a [`Requeue`] to bring the key back at once.
     fn requeue_after(&self) -> Option<Duration> {
         None
     }

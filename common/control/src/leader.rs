@@ -13,9 +13,9 @@
 //! excludes it. The exception is a virtual machine that was stopped without the knowledge of its kernel: its process may write
 //! until its next renewal is refused.
 //!
-//! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader releases the
-//! Lease for it. The new leader is ready only after its probation. If it crashes during the probation, another version takes the
-//! Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
+//! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
+//! releases the Lease for it. The new leader is ready only after its probation. If it crashes during the probation, another
+//! version takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
 //! Upstream: `client-go/tools/leaderelection`. There are three differences: the deadline counts from the sending of the last
 //! successful renewal, not from the next attempt; a watch notices a released Lease, not only the next poll; and the Lease is
@@ -408,13 +408,13 @@ impl Election {
         match &ended {
             AttemptOutcome::HoldsLease { .. } => {}
             AttemptOutcome::HeldByOther { holder: by } => {
-                tracing::debug!(lock, holder = by, "The lease is held and has not expired yet")
+                tracing::debug!(lock, holder = by, "The lease is held and has not expired yet");
             }
             AttemptOutcome::LeftToOthers { .. } => {
-                tracing::debug!(lock, "The lease is left to other candidates for a while")
+                tracing::debug!(lock, "The lease is left to other candidates for a while");
             }
             AttemptOutcome::Failed { failure: why } => {
-                tracing::error!(lock, err = why, "Error retrieving or updating lease lock")
+                tracing::error!(lock, err = why, "Error retrieving or updating lease lock");
             }
         }
         ended

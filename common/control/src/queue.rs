@@ -43,7 +43,7 @@ pub enum Priority {
 pub struct BackoffSettings {
     /// Delay after the first failure. Each further failure doubles the delay.
     pub base_delay: Duration,
-    /// The upper limit of the doubled delay. The token [bucket](Self::bucket) may delay a key for longer.
+    /// The upper limit of the doubled delay. The token [bucket](Self::retry_rate_and_burst) may delay a key for longer.
     pub max_delay: Duration,
     /// Retries per second and burst, shared by all failing keys of one [tenant](QueueKey::tenant); `None` for no limit.
     pub retry_rate_and_burst: Option<(f64, u32)>,
@@ -333,7 +333,7 @@ impl<K: QueueKey> Queue<K> {
 
     /// Holds the queue, for a standby: keys wait without being counted, and all keys are dropped when there are more than 50,000.
     ///
-    /// [`Queue::open`] ends the hold.
+    /// [`Queue::release_held_keys`] ends the hold.
     pub fn hold_keys(&self) {
         self.inner.state.lock().held = true;
     }
@@ -431,7 +431,8 @@ impl<K: QueueKey> Queue<K> {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::done`] when the key has been processed.
+    /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::mark_done`] when the key has been
+    /// processed.
     pub async fn next_key(&self) -> Option<K> {
         loop {
             let due = {

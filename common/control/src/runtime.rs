@@ -128,8 +128,8 @@ impl LoopContext {
 
 /// Values that the loops of one process share, keyed by type: for example one cache of Pods for several loops.
 ///
-/// A value is dropped when the last loop drops its `Arc`. Clones share all values; `SharedValues::default()` shares nothing with other
-/// instances.
+/// A value is dropped when the last loop drops its `Arc`. Clones share all values; `SharedValues::default()` shares nothing
+/// with other instances.
 #[derive(Clone, Default)]
 pub struct SharedValues {
     values: Arc<Mutex<BTreeMap<TypeId, Weak<dyn Any + Send + Sync>>>>,

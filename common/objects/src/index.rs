@@ -64,12 +64,12 @@ impl<K> StoreIndex<K> for ByNamespace {
     }
 }
 
-/// The function [`Index::value`] of one index, which returns the value under which the index lists an object.
+/// The function [`StoreIndex::value`] of one index, which returns the value under which the index lists an object.
 pub type IndexFn<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
 
 /// The indexes of a kind: a tuple of at most two.
 pub trait StoreIndexes<K> {
-    /// Returns the function [`Index::value`] of each index, in the order of the tuple.
+    /// Returns the function [`StoreIndex::value`] of each index, in the order of the tuple.
     fn index_functions() -> Vec<IndexFn<K>>;
 }
 

@@ -1,8 +1,8 @@
 //! Hash maps that users cannot slow down and whose behaviour is repeatable in tests.
 //!
 //! Users choose names and labels. If they know the seed of a hash map, they can choose keys that collide, which turns every
-//! lookup into a scan. A process therefore calls [`seed`] once, before it creates its first map. Without a seed, as in tests
-//! and simulation, all maps hash alike, so that a run can be repeated exactly. No code may depend on the order of a map.
+//! lookup into a scan. A process therefore calls [`set_hash_seed`] once, before it creates its first map. Without a seed, as in
+//! tests and simulation, all maps hash alike, so that a run can be repeated exactly. No code may depend on the order of a map.
 
 use std::{fmt, hash::BuildHasher, sync::OnceLock};
 

@@ -300,7 +300,8 @@ pub struct Meta {
     pub deletion_timestamp: Option<Timestamp>,
     /// `metadata.labels`. Objects with equal labels share one copy.
     pub labels: Labels,
-    /// `metadata.annotations`. [`Object::trim`](crate::object::Object::trim) drops annotations that a projection does not need.
+    /// `metadata.annotations`. [`Object::drop_unneeded_fields`](crate::object::Object::drop_unneeded_fields) drops annotations
+    /// that a projection does not need.
     #[serde(deserialize_with = "null_as_default")]
     pub annotations: Annotations,
     /// `metadata.ownerReferences`. Objects with equal lists share one copy.

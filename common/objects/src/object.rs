@@ -134,7 +134,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = None;
 
     /// Decides from the [`Head`] of an object whether the object can concern the controller, before the rest is decoded. `None`
-    /// means that every object can. [`keep`](Object::keep) must reject every object that this function rejects.
+    /// means that every object can. [`is_cached`](Object::is_cached) must reject every object that this function rejects.
     const HEAD_FILTER: Option<fn(head: &Head<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
@@ -167,7 +167,7 @@ pub struct MalformedObject {
     pub error: String,
 }
 
-/// Error for a cached object that cannot be used because it is [`Malformed`].
+/// Error for a cached object that cannot be used because it is [`MalformedObject`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
 pub struct UnreadableObject {
@@ -224,7 +224,7 @@ impl<'a> EncodedObject<'a> {
         }
     }
 
-    /// Decodes an object, and drops its unneeded fields with [`Object::trim`].
+    /// Decodes an object, and drops its unneeded fields with [`Object::drop_unneeded_fields`].
     ///
     /// # Errors
     /// [`DecodeError::Malformed`] if only the metadata can be decoded, otherwise [`DecodeError::InvalidMetadata`].

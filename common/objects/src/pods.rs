@@ -1,7 +1,7 @@
 //! Pods as the workload controllers see them, and the properties derived from them.
 //!
 //! [`Pod`] is a projection with only the fields that decide about counting, availability and deletion. A controller that needs
-//! more fields declares a projection with [`Spec`] and [`Status`] beside its own fields, and calls [`Pod::new`].
+//! more fields declares a projection with [`PodSpec`] and [`PodStatus`] beside its own fields, and calls [`Pod::new`].
 
 mod rank;
 mod read;
@@ -28,7 +28,7 @@ pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost"
 /// A Pod, with the fields that matter for counting, availability and deletion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// `metadata`. [`Object::trim`] removes all annotations except [`POD_DELETION_COST`].
+    /// `metadata`. [`Object::drop_unneeded_fields`] removes all annotations except [`POD_DELETION_COST`].
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
     pub node: Text,
@@ -169,7 +169,7 @@ impl Pod {
         Some(SignedDuration::from_secs(min_ready_seconds.into()).saturating_add(since.duration_since(now)))
     }
 
-    /// Returns the deletion cost from the annotation; 0 without a valid one. See [`deletion_cost`].
+    /// Returns the deletion cost from the annotation; 0 without a valid one. See [`parse_deletion_cost`].
     pub fn deletion_cost(&self) -> i32 {
         self.meta.annotations.get(POD_DELETION_COST).map_or(0, parse_deletion_cost)
     }

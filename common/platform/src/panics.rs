@@ -29,7 +29,8 @@ impl Drop for Mark {
     }
 }
 
-/// Installs a panic hook that logs a panic as one line, and ends the process unless the panic happened inside [`mark_panics_caught`].
+/// Installs a panic hook that logs a panic as one line, and ends the process unless the panic happened inside
+/// [`mark_panics_caught`].
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("the payload is not a string");

@@ -1,7 +1,8 @@
 //! The `main` function of every controller.
 //!
-//! [`main`] reads the command line, sets up logging, the HTTP server and the API client, and runs the control loops behind leader
-//! election until a signal stops the process. [`start_loops`] starts the same loops, for tests too, with any client and any clock.
+//! [`main`] reads the command line, sets up logging, the HTTP server and the API client, and runs the control loops behind
+//! leader election until a signal stops the process. [`start_loops`] starts the same loops, for tests too, with any client and
+//! any clock.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -47,7 +48,8 @@ pub struct ProgramDefinition {
     pub feature_gates: &'static [FeatureGate],
     /// Values that `--tune` changes, in addition to the values that every program has.
     pub tunes: &'static [Tune],
-    /// Flags with one value, such as `--node-monitor-period`; see [`crate::settings::Settings::duration`] and similar methods.
+    /// Flags with one value, such as `--node-monitor-period`; see [`crate::settings::OperatorSettings::tuned_duration`] and
+    /// similar methods.
     pub value_flags: &'static [Tune],
 }
 

@@ -1,7 +1,8 @@
 //! The language of comments, pages and texts for users.
 //!
-//! A sentence is read once. What makes readers read it twice is listed here: clauses where the field has a noun, words of everyday
-//! speech where it has a term, two words for one concept, comments that repeat the name below them, and too many comments.
+//! A sentence is read once. What makes readers read it twice is listed here: clauses where the field has a noun, words of
+//! everyday speech where it has a term, two words for one concept, comments that repeat the name below them, and too many
+//! comments.
 //!
 //! Files of `language-pending.txt` are still to be rewritten: what is wrong with them is printed, and fails nothing. Phrases of
 //! `language-allowed.txt` are quoted from elsewhere.

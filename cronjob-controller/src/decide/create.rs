@@ -95,7 +95,7 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     }
     match build_job(snapshot, &name, run, zone.as_ref()) {
         Ok(body) => {
-            plan.actions.push(Action::CreateJob { name: Text::new(&name), body: Box::new(body), scheduled_time: run })
+            plan.actions.push(Action::CreateJob { name: Text::new(&name), body: Box::new(body), scheduled_time: run });
         }
         Err(problem) => report_unusable_spec(plan, "FailedCreate", format!("Error creating job: {problem}")),
     }

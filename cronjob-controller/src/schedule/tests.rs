@@ -198,7 +198,8 @@ fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     }
 }
 
-/// If two offsets within `MIN_SECONDS_BETWEEN_CLOCK_CHANGES` are equal, clocks did not change between them. The module `next` relies on this.
+/// If two offsets within `MIN_SECONDS_BETWEEN_CLOCK_CHANGES` are equal, clocks did not change between them. The module `next`
+/// relies on this.
 #[test]
 fn clocks_of_a_zone_do_not_change_twice_within_days() {
     const DAY: i64 = 86_400;

@@ -1,4 +1,5 @@
-//! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with [`TestCluster::end`].
+//! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with
+//! [`TestCluster::end`].
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ pub fn actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, now: Tim
         Eligibility::RunsPods if !exists => actions.creation_reason = Some(CreationReason::NoPod),
         Eligibility::RunsPods | Eligibility::KeepsPods => decide_existing_pods(view, criteria, now, &mut actions),
         Eligibility::RemovesPods => {
-            actions.pods_to_delete.extend(live.map(|pod| (pod, DeletionReason::NodeNotEligible)))
+            actions.pods_to_delete.extend(live.map(|pod| (pod, DeletionReason::NodeNotEligible)));
         }
         // Only Pods that are not bound to the deleted node are deleted here. The Pod garbage collector deletes bound Pods.
         Eligibility::NodeDeleted => {

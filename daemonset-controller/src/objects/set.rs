@@ -92,8 +92,8 @@ fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serial
 }
 
 impl DaemonSet {
-    /// Returns the number in the annotation [`TEMPLATE_GENERATION_ANNOTATION`], which new Pods get as a label. Returns `None` without the
-    /// annotation, or if its value is not a number.
+    /// Returns the number in the annotation [`TEMPLATE_GENERATION_ANNOTATION`], which new Pods get as a label. Returns `None`
+    /// without the annotation, or if its value is not a number.
     pub fn template_generation(&self) -> Option<i64> {
         self.metadata.annotations.get(TEMPLATE_GENERATION_ANNOTATION)?.parse().ok()
     }

@@ -14,7 +14,7 @@ use crate::objects::PodRef;
 /// The counts of a DaemonSet's nodes, and the nodes that need an action.
 ///
 /// The lists are ordered by node name, and no longer than one sync can use. Lists of creations and deletions begin after the
-/// [cursor](Cursors) and wrap around.
+/// [cursor](RefusedNodeCursors) and wrap around.
 #[derive(Clone, Debug)]
 pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
@@ -191,7 +191,8 @@ impl PodCriteria {
 pub struct NodeView<'a> {
     /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
-    /// The Pods of the node, ordered by [`pod_sort_key`]. [Leaving](crate::objects::CachedPod::is_finished_and_terminating) Pods are included.
+    /// The Pods of the node, ordered by [`pod_sort_key`]. [Leaving](crate::objects::CachedPod::is_finished_and_terminating)
+    /// Pods are included.
     pub pods: &'a [PodRef],
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_pods_delayed_until: Option<Timestamp>,

@@ -157,7 +157,7 @@ async fn an_unreadable_pod_enqueues_every_set_whose_roster_is_dropped() {
     let watch = watch();
     let set = watch.set_store.get_readable("shop", "agent").unwrap();
     watch.rosters.with_record(&set.metadata.key(), &set.metadata.uid, |record| {
-        record.roster = Some(set_with_pods(2).roster("a"))
+        record.roster = Some(set_with_pods(2).roster("a"));
     });
     let unreadable = MalformedObject { meta: cached(foreign(pod()), 1).meta().clone(), error: String::new() };
     watch.on_pod(&CacheEvent::Unreadable(Arc::new(unreadable)), ChangeOrigin::Watch);

@@ -37,7 +37,8 @@ impl PlanRun<'_> {
             self.look_for_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.encode_body(|| body));
-        // With `ObjectRole::SyncedObject`, the next sync waits only for the created ReplicaSet. Its name prevents a second creation.
+        // With `ObjectRole::SyncedObject`, the next sync waits only for the created ReplicaSet. Its name prevents a second
+        // creation.
         let refusal =
             match self.io.send(request.role(ObjectRole::SyncedObject).with_reason(step.detailed_reason())).await {
                 Ok(created) => {

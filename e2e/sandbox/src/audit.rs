@@ -52,8 +52,8 @@ impl Write {
         (self.change != Change::Deleted).then(|| self.after.value())
     }
 
-    /// The same write with other states of the object before and after it, which no server need allow: a test of an oracle whose case
-    /// the sandbox refuses.
+    /// The same write with other states of the object before and after it, which no server need allow: a test of an oracle
+    /// whose case the sandbox refuses.
     #[must_use]
     pub fn with_states(&self, before: Value, after: Value) -> Self {
         let version = |value| Arc::new(Version::new(Change::Modified, self.rv, value));

@@ -194,8 +194,8 @@ impl Builder {
         self
     }
 
-    /// Enables the admission plugin `OwnerReferencesPermissionEnforcement`: changes of owner references, and references that block the
-    /// deletion of their owners, need rights. Without [`Builder::rbac`] every user has every right.
+    /// Enables the admission plugin `OwnerReferencesPermissionEnforcement`: changes of owner references, and references that
+    /// block the deletion of their owners, need rights. Without [`Builder::rbac`] every user has every right.
     #[must_use]
     pub fn owner_references_permission_enforcement(mut self, enforce: bool) -> Self {
         self.setup.owner_references = enforce;

@@ -129,8 +129,8 @@ impl Blocked {
     }
 }
 
-/// Whether the plugin skips a request: old kubelets corrupt owner references in the status of Pods, and the server keeps the stored
-/// ones.
+/// Whether the plugin skips a request: old kubelets corrupt owner references in the status of Pods, and the server keeps the
+/// stored ones.
 fn is_exempt(group: &str, plural: &str, sub: Option<&str>) -> bool {
     (group, plural, sub) == ("", "pods", Some("status"))
 }

@@ -7,7 +7,8 @@
 //! - if it is a volume: as soon as it is not bound;
 //! - if it is a volume attributes class: as soon as no claim and no volume refers to it.
 //!
-//! What is still in use is looked at again every half second. While nothing is being deleted, this costs three watches of metadata.
+//! What is still in use is looked at again every half second. While nothing is being deleted, this costs three watches of
+//! metadata.
 //!
 //! Upstream: `pkg/controller/volume`, packages `pvcprotection`, `pvprotection` and `vacprotection`.
 

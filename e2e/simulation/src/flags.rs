@@ -6,7 +6,8 @@ use clap::Parser;
 
 use super::safeguard::Safeguard;
 
-/// Runs the controllers on a cluster in memory in virtual time, injects faults, and checks what must hold. Run it in release mode.
+/// Runs the controllers on a cluster in memory in virtual time, injects faults, and checks what must hold. Run it in release
+/// mode.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "simulate", max_term_width = 120)]
 pub(super) struct Flags {

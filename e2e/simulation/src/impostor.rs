@@ -17,7 +17,8 @@ use super::{
 };
 use sandbox::Sandbox;
 
-/// How long the nodes get before each act, and after the last one, to run the Pods, longer than what an oracle forgives a slow controller.
+/// How long the nodes get before each act, and after the last one, to run the Pods, longer than what an oracle forgives a slow
+/// controller.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// One act of an impostor or of a user.

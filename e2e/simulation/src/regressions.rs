@@ -31,8 +31,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether another run that violates an oracle went wrong in the same way: the same oracle in the same scenario, with at least the
-    /// faults of this run, at whatever moments.
+    /// Whether another run that violates an oracle went wrong in the same way: the same oracle in the same scenario, with at
+    /// least the faults of this run, at whatever moments.
     pub fn explains(&self, found: &Task, oracle: &str) -> bool {
         let task = &self.task;
         let mut forms = forms(&found.perturbation);

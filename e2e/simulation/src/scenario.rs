@@ -77,8 +77,8 @@ pub enum What {
     MergeAll(String, String, String, Value),
     /// Deletes an object: resource, name, options.
     Delete(String, String, Value),
-    /// The same for every object of a resource with that label that is not being deleted, or not without grace: resource, key, value,
-    /// options.
+    /// The same for every object of a resource with that label that is not being deleted, or not without grace: resource, key,
+    /// value, options.
     DeleteAll(String, String, String, Value),
     /// Cuts a node off: no heartbeat, no status, no Pod is ended.
     Silence(String),

@@ -439,8 +439,8 @@ impl Stage {
         }
     }
 
-    /// Replaces a Pod that has an owner by a stranger: another Pod of its name, without an owner. Returns the name of the stranger if
-    /// the owner needs that name again, because it gives its Pods fixed names.
+    /// Replaces a Pod that has an owner by a stranger: another Pod of its name, without an owner. Returns the name of the
+    /// stranger if the owner needs that name again, because it gives its Pods fixed names.
     async fn recreate_a_pod(self: &Arc<Self>) -> Option<String> {
         let pods: Vec<(String, bool)> = {
             let world = self.world.lock();

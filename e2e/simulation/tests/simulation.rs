@@ -314,8 +314,8 @@ fn who_names_no_version_deletes_pods_that_were_taken_out_meanwhile() {
 
 #[test]
 fn who_names_no_version_deletes_a_replica_set_that_its_user_has_taken_out() {
-    // The deletion is refused for a while, in which a user takes a ReplicaSet out by its label; the controller does not hear of that.
-    // Seen only if it is the one that goes.
+    // The deletion is refused for a while, in which a user takes a ReplicaSet out by its label; the controller does not hear of
+    // that. Seen only if it is the one that goes.
     let taken = "hold:deployment-controller/replicasets@67+2m,reject:403@67+8s,interfere:relabel-set@67";
     assert_noticed("deployment/history", taken, Safeguard::Version, "only-the-finished-are-deleted");
 }
@@ -336,7 +336,8 @@ fn who_names_no_version_writes_slices_that_another_manager_has_got() {
 
 #[test]
 fn who_names_no_version_evicts_a_pod_that_tolerates_the_taint_by_now() {
-    // The server sends the deletion away for two seconds, in which a user lets a Pod stay. What was read before is no longer true.
+    // The server sends the deletion away for two seconds, in which a user lets a Pod stay. What was read before is no longer
+    // true.
     let tolerated = "error:429@4,interfere:tolerate@4";
     assert_noticed("node-lifecycle/tolerations", tolerated, Safeguard::Version, "evictions-have-a-taint");
 }

@@ -131,8 +131,8 @@ impl Observer {
         Self { state, _objects: objects, _slices: slices, _keeper: keeper }
     }
 
-    /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one. Objects of
-    /// other kinds are ignored.
+    /// Records an object that the bench has written. It is not settled before the watch shows this state or a later one.
+    /// Objects of other kinds are ignored.
     pub(super) fn expect(&self, resource: Resource, answer: &Value) {
         if !KINDS.iter().any(|kind| kind.plural == resource.plural) {
             return;
@@ -175,8 +175,8 @@ impl Observer {
         self.state.lock().fired.len()
     }
 
-    /// Counts the CronJobs with a Job that was due after this time. The delay is measured for these Jobs only, because others make
-    /// up for times before the change of their CronJob.
+    /// Counts the CronJobs with a Job that was due after this time. The delay is measured for these Jobs only, because others
+    /// make up for times before the change of their CronJob.
     pub(super) fn count_firing_from(&self, time: Timestamp) {
         let mut state = self.state.lock();
         state.fired.clear();

@@ -209,7 +209,8 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// The parts that these controllers complete. Without controllers, all parts are awaited, from controllers that were started elsewhere.
+    /// The parts that these controllers complete. Without controllers, all parts are awaited, from controllers that were
+    /// started elsewhere.
     pub(super) fn by(controllers: &[&str]) -> Self {
         let runs = |name: &str| controllers.is_empty() || controllers.contains(&name);
         Self {

@@ -5,9 +5,9 @@
 //! - a ReplicaSet creates no Pod beyond a size that it was given;
 //! - a controller deletes no available Pod if fewer than `replicas - maxUnavailable` would remain.
 //!
-//! The first two rules bound the number of Pods. Terminating Pods are not counted, because upstream creates the new Pods while the
-//! old ones terminate; therefore the rules are about sizes. Writes of users and nodes are not checked. If a user breaks a rule,
-//! for example by a smaller `replicas`, the rule holds again from the next write of a controller.
+//! The first two rules bound the number of Pods. Terminating Pods are not counted, because upstream creates the new Pods while
+//! the old ones terminate; therefore the rules are about sizes. Writes of users and nodes are not checked. If a user breaks a
+//! rule, for example by a smaller `replicas`, the rule holds again from the next write of a controller.
 
 use std::collections::BTreeMap;
 

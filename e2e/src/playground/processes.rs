@@ -41,7 +41,8 @@ pub(super) enum State {
     Starting,
     /// It answers requests.
     Running,
-    /// It has ended, and the playground did not stop it. The text has the exit status and the end of its log. It will be restarted.
+    /// It has ended, and the playground did not stop it. The text has the exit status and the end of its log. It will be
+    /// restarted.
     Ended(String),
 }
 

@@ -48,7 +48,8 @@ impl Hands {
         Self { peer: peer.ok(), program, name }
     }
 
-    /// The condition of tests that compare the two: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
+    /// The condition of tests that compare the two: the binary of kube-controller-manager beside those of etcd and
+    /// kube-apiserver.
     pub fn differ() -> Result<(), String> {
         peer().map(drop)
     }

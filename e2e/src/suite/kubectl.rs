@@ -11,8 +11,8 @@ use crate::tools;
 /// How long one run of kubectl may take.
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The first minor version of kubectl that encodes a Pod template as the API server of 1.36 does. Earlier ones write a creation time
-/// that is null.
+/// The first minor version of kubectl that encodes a Pod template as the API server of 1.36 does. Earlier ones write a creation
+/// time that is null.
 const ENCODES_AS_SERVER: u32 = 34;
 
 /// What a run of kubectl printed, and whether it succeeded.
@@ -61,11 +61,11 @@ impl Context {
         self.fail(&format!("kubectl {}: {}{}", arguments.join(" "), printed.output, printed.errors)).await
     }
 
-    /// Checks the history, the rollback and the state of a rollout as kubectl shows them, of an object that has rolled out a first
-    /// template with the change cause `first` and then a second one with `second`.
+    /// Checks the history, the rollback and the state of a rollout as kubectl shows them, of an object that has rolled out a
+    /// first template with the change cause `first` and then a second one with `second`.
     ///
-    /// `object` names it as `statefulset/web`, `done` is what kubectl prints of a rollout that is complete, and `image` is the image
-    /// of the first template.
+    /// `object` names it as `statefulset/web`, `done` is what kubectl prints of a rollout that is complete, and `image` is the
+    /// image of the first template.
     pub async fn check_rollback(&self, object: &str, done: &str, image: &str) -> Result<(), Failure> {
         let history = async || -> Result<Vec<String>, Failure> {
             let printed = self.kubectl_succeeds(&["rollout", "history", object]).await?;

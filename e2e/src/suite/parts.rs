@@ -1,8 +1,8 @@
 //! One program that runs every suite, several at the same time, because suites mostly wait.
 //!
-//! Each suite runs in a separate process of this program, with [`PART_VARIABLE`] set. The output of a suite is printed in one piece
-//! when it ends. `--list`, filters and the other flags of `cargo test` work as usual. The name of a test is `<suite>::<test>`, and a
-//! suite without a chosen test is not started.
+//! Each suite runs in a separate process of this program, with [`PART_VARIABLE`] set. The output of a suite is printed in one
+//! piece when it ends. `--list`, filters and the other flags of `cargo test` work as usual. The name of a test is
+//! `<suite>::<test>`, and a suite without a chosen test is not started.
 
 use std::{
     env,

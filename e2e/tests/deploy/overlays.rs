@@ -136,7 +136,7 @@ fn check_arguments(controller: &str, container: &Value) {
     let parsed = app::parse_command_line(definition, program.into_iter().chain(arguments), || "me".to_owned());
     match parsed {
         Ok(ParsedCommandLine::Run(options)) => {
-            assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings)
+            assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings);
         }
         Ok(ParsedCommandLine::Print(_)) => panic!("{controller} prints and ends"),
         Err(why) => panic!("{controller}: {why}"),
@@ -257,7 +257,8 @@ fn check_tolerations(pod: &Value, nodes: Nodes) {
     }
 }
 
-/// The ServiceAccount of a Deployment has the rights of its controller, those on its Lease among them; that of a shadow only reads.
+/// The ServiceAccount of a Deployment has the rights of its controller, those on its Lease among them; that of a shadow only
+/// reads.
 fn check_roles(objects: &Rendered, controller: &str, shadow: bool, account: &Value, namespace: &str) {
     find(objects, "ServiceAccount", account);
     let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});

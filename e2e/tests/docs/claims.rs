@@ -1,9 +1,9 @@
 //! The claims of `docs/behaviour/` and the tests and oracles that cite them.
 //!
-//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. The numbers of a page have no gaps; a new
-//! claim gets the next one, wherever it stands. A test that holds a claim has the number in its comment,
-//! `/// DEPLOYMENT-1, DEPLOYMENT-2.`, and an oracle of the simulation has it in its field, `claims: "DEPLOYMENT-1, DEPLOYMENT-2"`. A
-//! claim that neither cites ends with a mark that says so.
+//! A claim is an item of a list that begins with its number, `- **DEPLOYMENT-1** ...`. The numbers of a page have no gaps; a
+//! new claim gets the next one, wherever it stands. A test that holds a claim has the number in its comment, `/// DEPLOYMENT-1,
+//! DEPLOYMENT-2.`, and an oracle of the simulation has it in its field, `claims: "DEPLOYMENT-1, DEPLOYMENT-2"`. A claim that
+//! neither cites ends with a mark that says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The commands of `console` blocks: packages, programs, tests, flags and files that they name exist, and those that are quick and
-//! safe are run.
+//! The commands of `console` blocks: packages, programs, tests, flags and files that they name exist, and those that are quick
+//! and safe are run.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 

@@ -35,8 +35,8 @@ fn highest(costs: &[AllocationInfo]) -> (u64, u64) {
     (most(|cost| cost.count_total), most(|cost| cost.bytes_total))
 }
 
-/// The events of an object that does not concern the controller: not one of them may cost more than recorded. The result lists what
-/// allocates in protobuf.
+/// The events of an object that does not concern the controller: not one of them may cost more than recorded. The result lists
+/// what allocates in protobuf.
 fn foreign<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, object: &Value) -> Vec<String> {
     let mut not_free = Vec::new();
     for (name, format) in FORMATS {

@@ -1,4 +1,5 @@
-//! Costs that must not grow, counted and not timed: allocations of an event, bytes of a cached object, requests for a piece of work.
+//! Costs that must not grow, counted and not timed: allocations of an event, bytes of a cached object, requests for a piece of
+//! work.
 //!
 //! `guards.txt` has the numbers. A process of its own, because its allocator counts.
 

@@ -146,8 +146,8 @@ impl World {
             .collect()
     }
 
-    /// Whether the revisions of the recording are stored with the same bytes. JSON shows the canonical form of any bytes, and protobuf
-    /// the bytes themselves.
+    /// Whether the revisions of the recording are stored with the same bytes. JSON shows the canonical form of any bytes, and
+    /// protobuf the bytes themselves.
     async fn compare_revisions(&self) {
         let mut compared = 0;
         for line in recording(self.name).lines() {

@@ -136,8 +136,8 @@ impl<'a> ServicePorts<'a> {
         list.into()
     }
 
-    /// Returns the port numbers from which [`list`](Self::list) builds the ports of this slice, in any order; `None` if there
-    /// are none.
+    /// Returns the port numbers from which [`build_slice_ports`](Self::build_slice_ports) builds the ports of this slice, in
+    /// any order; `None` if there are none.
     ///
     /// The cost depends on the number of ports in the slice. The ports of a Service have different names, as the API server
     /// requires.

@@ -20,7 +20,7 @@ pub fn canonical_subsets(subsets: &[Subset]) -> Vec<Subset> {
     canonical_subsets_within(subsets, usize::MAX).0
 }
 
-/// Returns subsets like [`canonical`], from at most `limit` addresses, and the number of omitted addresses.
+/// Returns subsets like [`canonical_subsets`], from at most `limit` addresses, and the number of omitted addresses.
 ///
 /// Ports that are in the same subsets form a group, and an address counts once for each of its groups. Therefore `limit` and
 /// the size of the input bound the cost, instead of the product of ports and addresses.

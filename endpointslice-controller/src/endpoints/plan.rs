@@ -22,7 +22,7 @@ pub enum Plan {
     Delete(Arc<Endpoints>),
     /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
     Unchanged(Arc<Endpoints>),
-    /// Compare the Endpoints with this state, and write them if [`WantedEndpoints::write`] is set.
+    /// Compare the Endpoints with this state, and write them if [`WantedEndpoints::is_write_needed`] is set.
     WriteIfNeeded(Box<WantedEndpoints>),
 }
 

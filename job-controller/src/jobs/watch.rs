@@ -59,7 +59,7 @@ impl EventHandlers {
                 }
             }
             CacheEvent::Updated { new, .. } if new.is_finished() => {
-                self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin))
+                self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin));
             }
             CacheEvent::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
                 self.queue.add(key, priority_of_origin(origin));

@@ -35,7 +35,7 @@ impl FailurePolicyAction {
     }
 }
 
-/// `spec.podFailurePolicy`: rules that choose an [`Action`] for a failed Pod.
+/// `spec.podFailurePolicy`: rules that choose a [`FailurePolicyAction`] for a failed Pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PodFailurePolicy {

@@ -41,8 +41,8 @@ impl NodeReads {
         self.0.insert(node, NodeRead { reading_pod: pod, sent_at: now, view: NodeView::BeingRead });
     }
 
-    /// Stores the result of a read that the sync of `pod` started; `NodeView::Unknown` if the read failed. Drops the result if the
-    /// node has changed since the read started, or if the sync of another Pod has started a new read.
+    /// Stores the result of a read that the sync of `pod` started; `NodeView::Unknown` if the read failed. Drops the result if
+    /// the node has changed since the read started, or if the sync of another Pod has started a new read.
     pub(super) fn end_read(&mut self, node: &str, pod: &Key, view: NodeView) {
         match (self.0.get_mut(node).filter(|read| read.reading_pod == *pod), view) {
             (Some(_), NodeView::NotRead) => _ = self.0.remove(node),

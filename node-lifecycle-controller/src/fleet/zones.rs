@@ -50,39 +50,39 @@ impl Zone {
 /// All zones that have nodes.
 pub(crate) struct Zones {
     pub(super) settings: ZoneSettings,
-    zones_by_name: BTreeMap<Text, Zone>,
+    by_name: BTreeMap<Text, Zone>,
     /// Zones with metrics that have lost their last node since the last pass.
     vanished: BTreeSet<Text>,
 }
 
 impl Zones {
     pub(super) fn new(limits: ZoneSettings) -> Self {
-        Self { settings: limits, zones_by_name: BTreeMap::new(), vanished: BTreeSet::new() }
+        Self { settings: limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
     }
 
     /// Counts a node in its zone, and creates the zone for its first node.
     pub(super) fn add_node(&mut self, name: &Text, counted: ZoneCounter, now: Instant) {
-        let zone = self.zones_by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.settings, now));
+        let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.settings, now));
         *zone.counter(counted) += 1;
         self.vanished.remove(name);
     }
 
     /// Removes a node from the counters of its zone, and the zone itself after its last node.
     pub(super) fn remove_node(&mut self, name: &Text, counted: ZoneCounter) {
-        let Some(zone) = self.zones_by_name.get_mut(name) else { return };
+        let Some(zone) = self.by_name.get_mut(name) else { return };
         let count = zone.counter(counted);
         *count = count.saturating_sub(1);
         if zone.count.total() + zone.excluded == 0 {
             if zone.is_in_metrics {
                 self.vanished.insert(name.clone());
             }
-            self.zones_by_name.remove(name);
+            self.by_name.remove(name);
         }
     }
 
     /// Moves a node of a zone from one counter to another.
     pub(super) fn move_node_count(&mut self, zone: &Text, from: ZoneCounter, to: ZoneCounter) {
-        if let Some(zone) = self.zones_by_name.get_mut(zone) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
             *zone.counter(from) -= 1;
             *zone.counter(to) += 1;
         }
@@ -90,43 +90,43 @@ impl Zones {
 
     /// Adds a node of a zone to the nodes that wait for a taint.
     pub(super) fn add_waiting(&mut self, zone: &Text, name: &NodeName, since: Instant) {
-        if let Some(zone) = self.zones_by_name.get_mut(zone) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
             zone.waiting_nodes.insert((since, name.clone()));
         }
     }
 
     /// Ends the wait of a node that has waited since `since`; does nothing if `since` is `None`.
     pub(super) fn remove_waiting(&mut self, zone: &Text, name: &NodeName, since: Option<Instant>) {
-        if let (Some(since), Some(zone)) = (since, self.zones_by_name.get_mut(zone)) {
+        if let (Some(since), Some(zone)) = (since, self.by_name.get_mut(zone)) {
             zone.waiting_nodes.remove(&(since, name.clone()));
         }
     }
 
     pub(super) fn get(&self, zone: &Text) -> Option<&Zone> {
-        self.zones_by_name.get(zone)
+        self.by_name.get(zone)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Text, &Zone)> {
-        self.zones_by_name.iter()
+        self.by_name.iter()
     }
 
     pub(super) fn zone_state(&self, zone: &Text) -> ZoneState {
-        self.zones_by_name.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
+        self.by_name.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
     }
 
     pub(crate) fn zone_statuses(&self) -> BTreeMap<Text, ZoneStatus> {
         let standing = |zone: &Zone| ZoneStatus { state: zone.state, node_counts: zone.count };
-        self.zones_by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+        self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
     }
 
     /// Returns the number of nodes that wait for a taint, in all zones.
     pub(crate) fn waiting_count(&self) -> usize {
-        self.zones_by_name.values().map(|zone| zone.waiting_nodes.len()).sum()
+        self.by_name.values().map(|zone| zone.waiting_nodes.len()).sum()
     }
 
     /// Returns the number of nodes that wait in zones with a positive tainting rate.
     pub(crate) fn taintable_waiting_count(&self) -> usize {
-        let zones = self.zones_by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
+        let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
         zones.map(|zone| zone.waiting_nodes.len()).sum()
     }
 
@@ -137,9 +137,9 @@ impl Zones {
 
     /// Applies the new states and tainting rates that a pass has decided.
     pub(super) fn apply_changes(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
-        self.zones_by_name.values_mut().for_each(|zone| zone.is_in_metrics = true);
+        self.by_name.values_mut().for_each(|zone| zone.is_in_metrics = true);
         for (name, change) in changes {
-            if let Some(zone) = self.zones_by_name.get_mut(name) {
+            if let Some(zone) = self.by_name.get_mut(name) {
                 zone.state = change.state;
                 zone.limiter.set_rate(change.tainting_rate, now);
             }
@@ -148,7 +148,7 @@ impl Zones {
 
     /// Uses up the token of a zone's limiter, because a node of the zone was chosen for tainting.
     pub(crate) fn take_token(&mut self, zone: &Text, now: Instant) {
-        if let Some(zone) = self.zones_by_name.get_mut(zone) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take_token(now);
         }
     }

@@ -93,7 +93,7 @@ impl NodeMonitor {
             MonitorNote::NodeStateReceived(node) => self.heartbeats.record_read_node(&node),
             MonitorNote::LeaseRenewed(name, renewal) => self.heartbeats.record_read_lease(&name, Some(renewal)),
             MonitorNote::ConditionWriteFailed(name, is_unanswered) => {
-                self.node_records.lock().restart_grace_period(&name, is_unanswered, now())
+                self.node_records.lock().restart_grace_period(&name, is_unanswered, now());
             }
             MonitorNote::ConditionWriteDenied(name) => self.node_records.lock().record_denied_write(&name, now()),
             MonitorNote::NodeChangeAttempted(name, what, error) => {

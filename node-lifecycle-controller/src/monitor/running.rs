@@ -16,44 +16,44 @@ const MAX_LISTED_FAILURES: usize = 100;
 
 /// The running loops of the node monitor: rounds, upkeep of nodes, and readiness of Pods.
 pub(super) struct MonitorLoops {
-    pub(super) rounds_loop: Arc<Loop<RoundsController>>,
-    pub(super) upkeep_loop: Arc<Loop<NodeUpkeepController>>,
-    pub(super) readiness_loop: Arc<Loop<PodReadinessController>>,
+    pub(super) rounds: Arc<Loop<RoundsController>>,
+    pub(super) node_upkeep: Arc<Loop<NodeUpkeepController>>,
+    pub(super) pod_readiness: Arc<Loop<PodReadinessController>>,
 }
 
 impl RunningLoop for MonitorLoops {
     fn check_ready(&self) -> Result<(), String> {
-        self.rounds_loop.check_ready()
+        self.rounds.check_ready()
     }
 
     fn problems_besides_readiness(&self) -> Option<String> {
-        self.rounds_loop.controller().monitor.blindness_reason()
+        self.rounds.controller().monitor.blindness_reason()
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.rounds_loop.debug_queue();
-        out["nodes"] = self.upkeep_loop.debug_queue()["queue"].take();
-        out["pods"] = self.readiness_loop.debug_queue()["queue"].take();
+        let mut out = self.rounds.debug_queue();
+        out["nodes"] = self.node_upkeep.debug_queue()["queue"].take();
+        out["pods"] = self.pod_readiness.debug_queue()["queue"].take();
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.rounds_loop.debug_cache()
+        self.rounds.debug_cache()
     }
 
     /// Explains a key: `health` and `tainting` are rounds, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {
-                let mut out = self.rounds_loop.explain(None);
-                let parts = [self.upkeep_loop.explain(None), self.readiness_loop.explain(None)];
+                let mut out = self.rounds.explain(None);
+                let parts = [self.node_upkeep.explain(None), self.pod_readiness.explain(None)];
                 for (part, list) in parts.iter().flat_map(|part| [(part, "failing"), (part, "recent")]) {
                     let more = part[list].as_array().into_iter().flatten().cloned();
                     if let Some(all) = out[list].as_array_mut() {
                         all.extend(more);
                     }
                 }
-                let monitor = &self.rounds_loop.controller().monitor;
+                let monitor = &self.rounds.controller().monitor;
                 if let Some(failing) = out["failing"].as_array_mut() {
                     failing.extend(monitor.node_records.lock().failed_writes(MAX_LISTED_FAILURES).into_iter().map(
                         |(node, failure)| {
@@ -65,17 +65,15 @@ impl RunningLoop for MonitorLoops {
                 out["blind"] = json!(self.problems_besides_readiness());
                 out
             }
-            Some(key) if key.contains('/') => self.readiness_loop.explain(Some(key)),
-            Some(key) if RoundKind::ALL.iter().any(|round| round.as_str() == key) => {
-                self.rounds_loop.explain(Some(key))
-            }
-            Some(key) => self.upkeep_loop.explain(Some(key)),
+            Some(key) if key.contains('/') => self.pod_readiness.explain(Some(key)),
+            Some(key) if RoundKind::ALL.iter().any(|round| round.as_str() == key) => self.rounds.explain(Some(key)),
+            Some(key) => self.node_upkeep.explain(Some(key)),
         }
     }
 
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            tokio::join!(self.rounds_loop.shutdown(), self.upkeep_loop.shutdown(), self.readiness_loop.shutdown());
+            tokio::join!(self.rounds.shutdown(), self.node_upkeep.shutdown(), self.pod_readiness.shutdown());
         })
     }
 }

@@ -538,7 +538,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// STATEFULSET-20, STATEFULSET-22, STATEFULSET-26, STATEFULSET-27, STATEFULSET-28, STATEFULSET-29, STATEFULSET-30, STATEFULSET-50, STATEFULSET-75.
+    /// STATEFULSET-20, STATEFULSET-22, STATEFULSET-26, STATEFULSET-27, STATEFULSET-28, STATEFULSET-29, STATEFULSET-30,
+    /// STATEFULSET-50, STATEFULSET-75.
     #[test]
     fn invariants_of_the_specification(world in any_world()) {
         let snapshot = world.snapshot();

@@ -22,7 +22,7 @@ impl Answer {
     /// Reads a response to its end.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the connection breaks, the body is longer than `limit` bytes, or the body is compressed.
+    /// [`Error::OutcomeUnknown`] if the connection breaks, the body is longer than `limit` bytes, or the body is compressed.
     pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
         let format = Format::from_headers(&parts.headers)?;

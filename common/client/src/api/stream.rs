@@ -41,7 +41,7 @@ impl Format {
     /// Returns the format of an answer with these headers.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the answer is compressed, which this client never requests.
+    /// [`Error::OutcomeUnknown`] if the answer is compressed, which this client never requests.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
         match header(header::CONTENT_ENCODING) {
@@ -86,7 +86,7 @@ impl WatchFrames {
     /// Returns the next frame, without line end or length prefix; `None` after the server has closed the stream. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the connection breaks, a frame is too long, or the stream ends in the middle of a frame.
+    /// [`Error::OutcomeUnknown`] if the connection breaks, a frame is too long, or the stream ends in the middle of a frame.
     pub async fn next_frame(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = match self.format {

@@ -14,8 +14,8 @@ use super::{Head, StoreSink};
 
 /// Receives the objects that an informer reads.
 ///
-/// [`StoreAndHandlers`] keeps whole objects. Another implementation can keep only the parts that it needs, without a second copy. All
-/// calls come from one task, one after the other.
+/// [`StoreAndHandlers`] keeps whole objects. Another implementation can keep only the parts that it needs, without a second
+/// copy. All calls come from one task, one after the other.
 pub trait Sink: Send + Sync + 'static {
     /// Type into which each object is decoded.
     type Object: Object;
@@ -30,7 +30,7 @@ pub trait Sink: Send + Sync + 'static {
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin);
     /// Adds or updates an object. An object that is older than the known one is ignored.
     fn put_object(&self, entry: Entry<Self::Object>);
-    /// Handles the event of an object that does not, or no longer, [concern](Object::CONCERNS) this controller.
+    /// Handles the event of an object that does not, or no longer, [concern](Object::HEAD_FILTER) this controller.
     fn handle_foreign(&self, head: &Head<'_>);
     /// Removes a deleted object; `last` is its final state.
     fn remove_deleted(&self, last: &Meta);

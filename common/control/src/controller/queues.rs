@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl LoopContext {
-    /// Creates a work queue with the metric label `name`. The queue is held ([`Queue::hold`]) until a loop opens it.
+    /// Creates a work queue with the metric label `name`. The queue is held ([`Queue::hold_keys`]) until a loop opens it.
     pub fn new_queue<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
         let observer = QueueMetricsObserver { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };

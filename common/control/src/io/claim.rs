@@ -164,7 +164,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         self.adopted().count() == self.to_adopt
     }
 
-    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::result`] ignores them.
+    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::take_result`] ignores them.
     ///
     /// Meant for an owner that can continue although a child that its selector no longer matches keeps the owner reference.
     pub fn take_failed_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {

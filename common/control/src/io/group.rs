@@ -10,7 +10,7 @@ use crate::batch::{self, BatchSizes};
 /// The number of members of a group that run concurrently, and the effect of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupConcurrency {
-    /// All members concurrently, at most [`crate::batch::IN_FLIGHT`] in flight.
+    /// All members concurrently, at most [`crate::batch::MAX_REQUESTS_IN_FLIGHT`] in flight.
     AllConcurrent,
     /// All members concurrently, at most this number in flight.
     LimitedConcurrent(usize),

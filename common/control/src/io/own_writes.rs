@@ -75,13 +75,13 @@ fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChan
     let mut consequences = Vec::new();
     match &request.verb {
         Verb::Create(_) if role == ObjectRole::Child && class == RefusalClass::MaybeWritten => {
-            consequences.push(AwaitLostChild)
+            consequences.push(AwaitLostChild);
         }
         Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == RefusalClass::NotFound => {
-            consequences.push(AwaitOwnerGone)
+            consequences.push(AwaitOwnerGone);
         }
         Verb::Delete(..) if role == ObjectRole::AwaitedObject && refusal.error.is_not_found() => {
-            consequences.push(AwaitDeletion)
+            consequences.push(AwaitDeletion);
         }
         Verb::Delete(..) if concerns_owner => consequences.push(ForgetDeletion),
         _ => {}
@@ -164,7 +164,7 @@ impl<'r> SyncWrites<'r> {
                 (AwaitDeletion, Some(judged)) => ledger.record_delete(owner, resource, namespace, name, &judged.uid),
                 (ForgetDeletion, Some(judged)) => ledger.cancel_delete(owner, &judged.uid),
                 (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    ledger.record_owner_gone(owner, resource, namespace, name)
+                    ledger.record_owner_gone(owner, resource, namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());

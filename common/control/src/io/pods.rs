@@ -23,7 +23,7 @@ pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) ->
         Ok(pod) => io.record_event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.fields.name)),
         Err(refusal) if refusal.class == RefusalClass::NamespaceTerminating => {}
         Err(refusal) => {
-            io.record_event(EventType::Warning, "FailedCreate", format!("Error creating: {}", refusal.error))
+            io.record_event(EventType::Warning, "FailedCreate", format!("Error creating: {}", refusal.error));
         }
     }
     created

@@ -38,7 +38,8 @@ impl ElectionStop {
 pub struct StandbyRequest(pub(super) channel::Receiver<bool>);
 
 impl StandbyRequest {
-    /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with [`ElectionStop`].
+    /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with
+    /// [`ElectionStop`].
     pub async fn wait_for_request(mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
             // No standby can ask an election that has ended.

@@ -8,9 +8,9 @@
 //!                                                 ▼                                              │ without other candidates
 //!                                              failed ───────────────────────────────────────────┘
 //! ```
-//! Only candidates with a [`ProbationSettings`] read or write these annotations. The annotations describe one term: a holder, and the
-//! number of transitions at its start. A holder that does not know the annotations leaves them in place. Its own term has another
-//! number, so that the annotations are recognized as outdated.
+//! Only candidates with a [`ProbationSettings`] read or write these annotations. The annotations describe one term: a holder,
+//! and the number of transitions at its start. A holder that does not know the annotations leaves them in place. Its own term
+//! has another number, so that the annotations are recognized as outdated.
 
 use std::time::Duration;
 

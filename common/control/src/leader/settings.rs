@@ -16,7 +16,7 @@ pub struct ElectionSettings {
     pub name: String,
     /// `metadata.namespace` of the Lease.
     pub namespace: String,
-    /// Holder identity of this candidate, unique for each start. See [`identity`].
+    /// Holder identity of this candidate, unique for each start. See [`new_holder_identity`].
     pub identity: String,
     /// How long other candidates leave the Lease to its holder after the last change that they observed.
     pub lease_duration: Duration,

@@ -125,14 +125,14 @@ fn volume(volume: &mut Object) {
         insert_default(projected, "defaultMode", FILE_MODE);
         for_each_object(projected, "sources", |source| {
             update_object(source, "downwardAPI", |files| {
-                for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref))
+                for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref));
             });
             update_object(source, "serviceAccountToken", |token| insert_default(token, "expirationSeconds", 3600));
         });
     });
     update_object(volume, "ephemeral", |ephemeral| {
         update_object(ephemeral, "volumeClaimTemplate", |claim| {
-            update_object(claim, "spec", apply_claim_spec_defaults)
+            update_object(claim, "spec", apply_claim_spec_defaults);
         });
     });
     update_object(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));

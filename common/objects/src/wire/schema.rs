@@ -26,7 +26,7 @@ impl MessageSchema {
 pub struct FieldSchema {
     /// Field number in protobuf.
     pub number: u32,
-    /// Field name in JSON; empty if the field is [inlined].
+    /// Field name in JSON; empty if the field is inlined.
     pub name: &'static str,
     /// Whether the field is single, a list or a map.
     pub count: Cardinality,

@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     match &facts.clocks {
         Err(why) => findings.add_unreadable("the time of the API server", why),
         Ok(ClockTimes { local, server }) => {
-            judge(&mut findings, "this machine", local.as_second() - server.as_second())
+            judge(&mut findings, "this machine", local.as_second() - server.as_second());
         }
     }
     let leases = facts.leases.iter().map(|lease| (lease.name, &lease.reading));
@@ -36,7 +36,7 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     let found = format!("the clock of {whose} is {} s {direction} the API server's", ahead.abs());
     match ahead.abs() {
         0..=WARNING_SECONDS => {
-            findings.add_ok(format!("the clock of {whose} and the API server's agree within {WARNING_SECONDS} s"))
+            findings.add_ok(format!("the clock of {whose} and the API server's agree within {WARNING_SECONDS} s"));
         }
         difference if difference <= PROBLEM_SECONDS => findings.add_warning(found, REMEDY),
         _ => findings.add_problem(found, REMEDY),

@@ -258,14 +258,14 @@ fn loops_without_exactly_one_writer_are_found() {
         ),
         (
             start().with(|f| {
-                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::parse(OFF)))
+                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::parse(OFF)));
             }),
             Info,
             "by --built-in-controllers",
         ),
         (
             start().with(|f| {
-                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::default()))
+                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::default()));
             }),
             Problem,
             "two writers",
@@ -277,7 +277,7 @@ fn loops_without_exactly_one_writer_are_found() {
         ),
         (
             start().with(|f| {
-                f.manager.control_plane_nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})))
+                f.manager.control_plane_nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})));
             }),
             Unknown,
             "control-plane node cp-1",

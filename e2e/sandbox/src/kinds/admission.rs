@@ -112,7 +112,7 @@ fn default_webhook(hook: &mut Map<String, Value>) {
     insert_default(hook, "timeoutSeconds", 10);
     for_each_object(hook, "rules", |rule| insert_default(rule, "scope", "*"));
     update_object(hook, "clientConfig", |config| {
-        update_object(config, "service", |service| insert_default(service, "port", 443))
+        update_object(config, "service", |service| insert_default(service, "port", 443));
     });
 }
 

@@ -1,8 +1,8 @@
 //! A unified diff of two texts, as the real server appends it to a refused Pod update: longest common blocks first,
 //! earliest in the old text where several are equally long, three lines of context.
 //!
-//! The message is compared with the real server's to the byte. The crate `similar` finds other blocks where several are equally good,
-//! and does not leave out lines that occur often.
+//! The message is compared with the real server's to the byte. The crate `similar` finds other blocks where several are equally
+//! good, and does not leave out lines that occur often.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -51,7 +51,7 @@ fn default_policy(policy: &mut Value) {
     update_object(object(policy), "spec", |spec| {
         for direction in ["ingress", "egress"] {
             for_each_object(spec, direction, |rule| {
-                for_each_object(rule, "ports", |port| insert_default(port, "protocol", "TCP"))
+                for_each_object(rule, "ports", |port| insert_default(port, "protocol", "TCP"));
             });
         }
         let both = spec.get("egress").is_some_and(|rules| !list(rules).is_empty());

@@ -53,11 +53,12 @@ pub(super) fn validate(service: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// The gate of clusters in which Pods have an address of each family. Upstream it was locked in 1.23; here it is off if nothing else is said.
+/// The gate of clusters in which Pods have an address of each family. Upstream it was locked in 1.23; here it is off if nothing
+/// else is said.
 const DUAL_STACK: &str = "IPv6DualStack";
 
-/// What the cluster, which speaks IPv4 only, cannot give. This is found out before anything else is looked at, and with the gate on,
-/// nothing else of such a Service is.
+/// What the cluster, which speaks IPv4 only, cannot give. This is found out before anything else is looked at, and with the
+/// gate on, nothing else of such a Service is.
 fn validate_families(spec: &Value, headless: bool, at: &Path<'_>) -> Errors {
     let mut errors = Errors::new();
     if text(&spec["type"]) == "ExternalName" || (headless && size(&spec["selector"]) == 0) {

@@ -1,7 +1,8 @@
 //! JSON patch (RFC 6902), as the library of the real server applies it.
 //!
-//! The crate `json-patch` is stricter than that library: it refuses an unknown operation when the patch is read, a `test` of a member
-//! that is absent, and an index with a leading zero. The server accepts these, or refuses them later and with another answer.
+//! The crate `json-patch` is stricter than that library: it refuses an unknown operation when the patch is read, a `test` of a
+//! member that is absent, and an index with a leading zero. The server accepts these, or refuses them later and with another
+//! answer.
 
 use serde_json::Value;
 

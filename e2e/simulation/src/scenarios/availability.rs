@@ -12,8 +12,8 @@ use crate::{
 };
 
 const PODS: &str = "pods";
-/// How much too early a wait may end that begins with a time in a status: such times are whole seconds, and are taken before they are
-/// written.
+/// How much too early a wait may end that begins with a time in a status: such times are whole seconds, and are taken before
+/// they are written.
 const GRAIN: Duration = Duration::from_millis(1100);
 
 pub(super) fn is_ready(pod: &Value) -> bool {

@@ -182,8 +182,8 @@ fn series() -> Vec<Scenario> {
 
 /// What is missed while no controller runs.
 ///
-/// The controller is stopped a minute after the first run was started, and is back 24 minutes later. Faults may have held up the first
-/// run for minutes: the other firings keep that distance from the beginning and the end of the downtime.
+/// The controller is stopped a minute after the first run was started, and is back 24 minutes later. Faults may have held up
+/// the first run for minutes: the other firings keep that distance from the beginning and the end of the downtime.
 fn downtimes() -> Vec<Scenario> {
     let stopped = |mut spec: Value, seconds: &str| {
         spec["schedule"] = json!("50 9 21 11 *");

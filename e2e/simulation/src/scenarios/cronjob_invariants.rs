@@ -381,8 +381,8 @@ fn idle_from(world: &World, cron: &Value, from: Timestamp) -> Option<Timestamp> 
     active.is_empty().then_some(from)
 }
 
-/// The first moment from a firing on at which the controller may run and no Job keeps it from starting the next one; `None` if there
-/// was none.
+/// The first moment from a firing on at which the controller may run and no Job keeps it from starting the next one; `None` if
+/// there was none.
 fn may_start_from(world: &World, cron: &Value, firing: Timestamp) -> Option<Timestamp> {
     let forbids = text(cron, "/spec/concurrencyPolicy") == "Forbid";
     let mut at = firing;
@@ -396,8 +396,8 @@ fn may_start_from(world: &World, cron: &Value, firing: Timestamp) -> Option<Time
     }
 }
 
-/// Each firing in the time of an unchanged CronJob has exactly one run, where policy, deadline and the run's lag allow it. The last one
-/// that was missed while the controller was stopped, or while a Job forbade it, is made up for.
+/// Each firing in the time of an unchanged CronJob has exactly one run, where policy, deadline and the run's lag allow it. The
+/// last one that was missed while the controller was stopped, or while a Job forbade it, is made up for.
 fn each_firing_has_its_run(world: &World) -> Result<(), String> {
     let slack = world.lag() + world.skew() + RETRIES;
     let slack = SignedDuration::try_from(slack).unwrap_or(SignedDuration::MAX);

@@ -1,8 +1,8 @@
 //! What always holds of DaemonSets and their Pods, and what holds in the end, read off the API server's true state.
 //!
-//! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent state
-//! of that object allows the write. What a controller did itself it knows at once: the Pods that it created, and those whose
-//! deletion it asked for. A Pod that is deleted is judged as it was at that write, because deletions name the version.
+//! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent
+//! state of that object allows the write. What a controller did itself it knows at once: the Pods that it created, and those
+//! whose deletion it asked for. A Pod that is deleted is judged as it was at that write, because deletions name the version.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

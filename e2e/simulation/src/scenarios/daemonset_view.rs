@@ -224,7 +224,8 @@ pub(super) fn deleted_by_the_controller(world: &World, pod: &Value) -> bool {
     log.any(|logged| logged.deletes() && logged.by(CONTROLLER))
 }
 
-/// Whether a Pod was such in all states that the controller may have seen lately. What the controller created itself, it has seen.
+/// Whether a Pod was such in all states that the controller may have seen lately. What the controller created itself, it has
+/// seen.
 pub(super) fn always(world: &World, pod: &Value, test: impl Fn(&Value) -> bool) -> bool {
     let created_by_user = || {
         let mut log = world.log().iter().filter(|logged| logged.resource() == PODS && logged.creates());

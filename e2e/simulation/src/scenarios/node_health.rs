@@ -106,8 +106,8 @@ fn cordon(world: &World, luck: u64) -> Vec<(Duration, What)> {
     vec![(Duration::ZERO, unschedulable(json!(true))), (Duration::from_secs(1 + luck % 90), unschedulable(Value::Null))]
 }
 
-// A fault may keep a Pod on its node for a minute and a half longer, or let another process act than the one that is paused. Where
-// what a Pod does then would depend on it, the steps keep that distance from the end of what it tolerates.
+// A fault may keep a Pod on its node for a minute and a half longer, or let another process act than the one that is paused.
+// Where what a Pod does then would depend on it, the steps keep that distance from the end of what it tolerates.
 fn scenarios() -> Vec<Scenario> {
     let all = ["node-0", "node-1", "node-2"];
     let with_pods = |steps: Vec<Step>| all.into_iter().flat_map(pods).chain(steps).collect::<Vec<_>>();

@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_secs(50);
 const PASS: Duration = Duration::from_secs(5);
 /// How long a taint may be on its way to the server.
 const ON_THE_WAY: Duration = Duration::from_secs(3);
-/// How long what the server said of a node may be old when a node is judged or a Pod is deleted because of it: a second, and three
-/// requests, each of which the server may send away for two seconds.
+/// How long what the server said of a node may be old when a node is judged or a Pod is deleted because of it: a second, and
+/// three requests, each of which the server may send away for two seconds.
 const LIVE: Duration = Duration::from_secs(7);
 /// The longest time for which the rate of a zone is added up.
 const MEMORY: Duration = Duration::from_mins(30);

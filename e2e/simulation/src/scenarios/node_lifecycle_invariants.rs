@@ -1,4 +1,5 @@
-//! What always holds of taint eviction and Pod garbage collection, and what holds in the end, read off the API server's true state.
+//! What always holds of taint eviction and Pod garbage collection, and what holds in the end, read off the API server's true
+//! state.
 //!
 //! A Pod is deleted on what the server said of it and of its node, not on what a cache showed: the allowance for stale views
 //! covers only the time between these reads and the deletion.

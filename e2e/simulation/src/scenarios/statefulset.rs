@@ -105,8 +105,8 @@ fn rolled_out(version: &str) -> What {
     image(version, json!({}))
 }
 
-/// Another image while a rolling update is under way. Every template that was rolled out leaves a revision, so the controller must have
-/// seen the one before, or the end would rightly be another one.
+/// Another image while a rolling update is under way. Every template that was rolled out leaves a revision, so the controller
+/// must have seen the one before, or the end would rightly be another one.
 fn overtaken(version: &str) -> Step {
     Step { when: When::Reaches(STATEFUL_SETS, WEB, "/status/updatedReplicas", 1), what: rolled_out(version) }
 }
@@ -377,8 +377,9 @@ fn fail(world: &World, luck: u64) -> Vec<(Duration, What)> {
     pod_interferences::one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
 }
 
-/// A set is replaced by another one of its name; its Pods and revisions are deleted with it. A Pod that the controller created for the
-/// old set meanwhile would keep its name from the new one until it is collected: a minute later all Pods are deleted once more.
+/// A set is replaced by another one of its name; its Pods and revisions are deleted with it. A Pod that the controller created
+/// for the old set meanwhile would keep its name from the new one until it is collected: a minute later all Pods are deleted
+/// once more.
 fn replace(world: &World, _luck: u64) -> Vec<(Duration, What)> {
     let Some(old) = world.get(STATEFUL_SETS, NAMESPACE, WEB) else { return Vec::new() };
     let again = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": WEB}, "spec": old["spec"]});

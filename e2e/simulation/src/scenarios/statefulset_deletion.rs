@@ -40,8 +40,8 @@ const PROMISES: &[Promise] = &[Promise {
     check: claims_follow_their_set,
 }];
 
-/// How long before its deletion the policy of a set must have been the same to be asked for: retries are that far apart after a minute
-/// of refusals.
+/// How long before its deletion the policy of a set must have been the same to be asked for: retries are that far apart after a
+/// minute of refusals.
 const RETRIES: Duration = Duration::from_mins(3);
 
 fn policy(when_deleted: &str, when_scaled: &str) -> What {
@@ -107,8 +107,8 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// The claims of a set that is gone are gone if its policy said so when it was deleted, and are there otherwise. A policy that the
-/// controller had no time to follow is not asked for, nor claims that users delete or that Pods take along.
+/// The claims of a set that is gone are gone if its policy said so when it was deleted, and are there otherwise. A policy that
+/// the controller had no time to follow is not asked for, nor claims that users delete or that Pods take along.
 fn claims_follow_their_set(world: &World) -> Result<(), String> {
     let log = || world.log().iter();
     for deletion in log().filter(|logged| logged.resource() == STATEFUL_SETS && logged.deletes()) {

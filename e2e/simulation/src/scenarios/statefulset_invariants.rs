@@ -1,8 +1,8 @@
 //! What always holds of StatefulSets and their Pods, and what holds in the end, read off the API server's true state.
 //!
-//! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent state
-//! of that object allows the write. What a Pod itself must be like when it is deleted is asked of the Pod as it was at that write,
-//! because deletions name the version that was judged.
+//! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent
+//! state of that object allows the write. What a Pod itself must be like when it is deleted is asked of the Pod as it was at
+//! that write, because deletions name the version that was judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -437,8 +437,8 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
         }
         let there: Vec<i64> = pods(world, set).filter_map(|pod| ordinal(set, name(pod))).collect();
         let (first, end) = range(set);
-        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for. The claims are walked
-        // and not the ordinals, of which a hostile set has two thousand million.
+        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for. The claims are
+        // walked and not the ordinals, of which a hostile set has two thousand million.
         let waits_for_collection = world.list(CLAIMS).any(|claim| {
             let of = name(claim).rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
             of.is_some_and(|ordinal: i64| {
@@ -515,8 +515,8 @@ fn updates_are_done(world: &World, set: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The claims of Pods in range exist, and the set owns them if it is to take them with it. A claim that an earlier set of that name
-/// owned is left to the garbage collector.
+/// The claims of Pods in range exist, and the set owns them if it is to take them with it. A claim that an earlier set of that
+/// name owned is left to the garbage collector.
 fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
     let owned = text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenDeleted") == "Delete";
     for ordinal in pods(world, set).filter_map(|pod| ordinal(set, name(pod))) {

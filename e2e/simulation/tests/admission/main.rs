@@ -112,8 +112,8 @@ fn nothing(_: Place) -> place::Acting {
     Box::pin(async {})
 }
 
-/// How often in an hour a key is synced because of an event, or because it is due, and not because of its back-off: its objects are
-/// made, and its progress deadline of ten minutes is over.
+/// How often in an hour a key is synced because of an event, or because it is due, and not because of its back-off: its objects
+/// are made, and its progress deadline of ten minutes is over.
 const WAKES: u64 = 3;
 /// How often a create is sent into a namespace that terminates: once, and again at each progress deadline of a Deployment.
 const INTO_TERMINATING: u64 = 1 + 6;

@@ -15,8 +15,8 @@ const LONGEST: Duration = Duration::from_secs(1010);
 
 /// The number of Pods that each owner wants.
 const PODS: u32 = 5;
-/// Creates of a Pod that an owner sends because something has changed: for each Pod that is made, it is scheduled, runs, and is ready,
-/// and the status of the owner is written.
+/// Creates of a Pod that an owner sends because something has changed: for each Pod that is made, it is scheduled, runs, and is
+/// ready, and the status of the owner is written.
 const CHANGES: u64 = 5;
 
 #[tokio::test(start_paused = true)]
@@ -53,8 +53,8 @@ async fn owners_get_there_with_few_attempts() {
     for (number, (program, kind, _)) in owners.iter().enumerate() {
         assert_eq!(cluster.pods_of(&namespace(number), kind).await, PODS as usize, "{kind}");
         let attempts = cluster.sandbox.requests().count(Some(program), Some("create"), Some("pods"));
-        // A Pod that is made is a success, after which the back-off begins anew: 5 ms, 10 ms, ... 20.48 s are over in a minute. Then the
-        // longest back-off follows.
+        // A Pod that is made is a success, after which the back-off begins anew: 5 ms, 10 ms, ... 20.48 s are over in a minute.
+        // Then the longest back-off follows.
         let pace = if *kind == "Job" { JOB } else { USUAL };
         let minute = pace.attempts_in(Duration::from_secs(60));
         let siblings = owners.iter().filter(|(other, ..)| other == program).count() as u64;

@@ -35,8 +35,8 @@ async fn nothing_is_sent_again_and_again_and_nothing_is_left() {
     cluster.sandbox.requests().clear();
     cluster.sandbox.delete("namespaces", None, DOOMED).await.unwrap();
     cluster.pass(300).await;
-    // One refused create for each owner: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, and two of the Service. Each may be
-    // tried once more after the time-out of expectations, which is five minutes.
+    // One refused create for each owner: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, and two of the Service.
+    // Each may be tried once more after the time-out of expectations, which is five minutes.
     let counts = cluster.sandbox.requests().all();
     let creates: Vec<_> = counts.iter().filter(|(key, _)| key.verb == "create" && is_made(&key.resource)).collect();
     let count: u64 = creates.iter().map(|(_, count)| **count).sum();

@@ -27,7 +27,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// The summary of the values. The median of an even number of values is the mean of the two in the middle. `None` without values.
+    /// The summary of the values. The median of an even number of values is the mean of the two in the middle. `None` without
+    /// values.
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);

@@ -1,8 +1,8 @@
 //! Finds in the sources where Events are recorded, and compares that with the table.
 //!
-//! A place that records an Event names its type, as `EventType::Warning` or by a constructor `Event::warning_for_flags_without_effect`. Mostly the reason
-//! follows as a literal. [`CALLS`] has the functions that get the reason as an argument, [`INDIRECT`] the places where it comes from
-//! elsewhere.
+//! A place that records an Event names its type, as `EventType::Warning` or by a constructor
+//! `Event::warning_for_flags_without_effect`. Mostly the reason follows as a literal. [`CALLS`] has the functions that get the
+//! reason as an argument, [`INDIRECT`] the places where it comes from elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -136,7 +136,7 @@ pub fn pack<'a>(
         let numbers = ports.numbers_for_slice_ports(&slice.ports).filter(|_| slice.is_owned_by(service));
         match numbers.and_then(|numbers| group_of.get(&*numbers)) {
             Some(group) if may_put_off && holds_other_groups(*group, slice, &places, &packings) => {
-                mixed.push((*group, slice))
+                mixed.push((*group, slice));
             }
             Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
             None => sorted.delete.push(Arc::clone(slice)),

@@ -29,7 +29,7 @@ pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &Ha
 }
 
 /// Decides the second status of a sync, and the end. `stored` is the status on the server, and `untracked` are the Pods of
-/// [`FirstStatusWrite::untrack`] that have lost their finalizers.
+/// [`FirstStatusWrite::positions_to_untrack`] that have lost their finalizers.
 pub fn decide_second_status(
     snapshot: &Snapshot,
     tracked: &FirstStatusWrite,

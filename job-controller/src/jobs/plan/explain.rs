@@ -38,7 +38,7 @@ impl Explain for Plan {
         match manage {
             ScalingDecision::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             ScalingDecision::JobTerminating => {
-                out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned())
+                out.push("the Job is terminating: the garbage collector deletes its Pods".to_owned());
             }
             ScalingDecision::PostponeCreate { missing_pods: missing, remaining_backoff: wait } => {
                 out.push(format!(

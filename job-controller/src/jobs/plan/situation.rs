@@ -19,7 +19,7 @@ pub struct ControlledPod {
     pub has_tracking_finalizer: bool,
     /// Whether this process has removed the finalizer, although the cache still shows it.
     pub is_untracked_by_process: bool,
-    /// The finish time, as in [`CachedPod::finished`](crate::objects::CachedPod::finished), but never in the future.
+    /// The finish time, as in [`CachedPod::finished_at`](crate::objects::CachedPod::finished_at), but never in the future.
     pub finished_at: Timestamp,
 }
 
