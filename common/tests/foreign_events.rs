@@ -48,7 +48,7 @@ fn an_object_that_may_concern_this_controller_is_not_foreign() {
     for owners in [json!(null), json!([]), json!([owner("DaemonSet", true)]), json!([owner("ReplicaSet", false)])] {
         assert!(EncodedObject::Json(&pod(&owners)).foreign_head::<DaemonPod>().is_none(), "{owners}");
     }
-    // If several owners are marked as the controller, the first one counts, as in every other lookup of a controller.
+    // If several owners are marked as the controller, the first one is the controller, as in every other lookup.
     let owners = [owner("Node", false), owner("DaemonSet", true), owner("ReplicaSet", true)];
     assert!(EncodedObject::Json(&pod(&json!(owners))).foreign_head::<DaemonPod>().is_none());
     for unusual in [

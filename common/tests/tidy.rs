@@ -97,14 +97,14 @@ const ASYNC_OR_IO: &[&str] = &[
     "nonet-client",
 ];
 
-/// The crate of the kubectl plug-in, which judges a cluster in the pure modules [`PURE_IN_PLUGIN`].
+/// The crate of the kubectl plug-in, which checks a cluster in the pure modules [`PURE_IN_PLUGIN`].
 const PLUGIN_CRATE: &str = "deploy/kubectl-nonet";
 const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "manager_flags", "render"];
 
 /// The only file that may read the machine's clock or use randomness.
 const CLOCK_FILE: &str = "common/platform/src/clock.rs";
 
-/// Maximum number of lines of code in a file, without tests and comments. A larger file has a second noun to split off.
+/// Maximum number of lines of code in a file, without tests and comments. Split a larger file by its concepts.
 const MAX_LINES_OF_CODE: usize = 500;
 const MAX_LINES_IN_MAIN: usize = 25;
 const MAX_LINES_IN_DECISION: usize = 40;
@@ -406,7 +406,7 @@ fn package_name(path: &str) -> String {
         .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
 
-/// Returns the dependencies in a manifest. The bool is true for a dev-dependency.
+/// Returns the dependencies in a manifest, each with a flag that is true for a dev-dependency.
 fn dependencies(manifest: &str) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut section = None;

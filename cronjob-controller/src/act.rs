@@ -21,7 +21,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A change of metrics, or of the controller's memory, that a sync asks for.
+/// A change that a sync asks for, of metrics or of the controller's memory.
 #[derive(Debug)]
 pub enum CronJobNote {
     /// A Job was created; the value is its delay after the scheduled time.
@@ -56,11 +56,11 @@ impl PendingStatus {
     }
 }
 
-/// Sends the requests of a plan, and returns when to sync again. After live reads, the plan is decided again.
+/// Sends the requests of a plan, and returns the time of the next sync. After live reads, decides again with their results.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let mut snapshot = Cow::Borrowed(snapshot);
     let mut plan = Cow::Borrowed(plan);
-    // Every answer settles a question, and the CronJob is read at most once, so the loop ends.
+    // Each object is read live at most once, so the loop ends.
     while !plan.live_reads.is_empty() {
         for question in &plan.live_reads {
             match question {
@@ -200,7 +200,7 @@ async fn create_job(
 ) -> Result<(), SyncError> {
     let request =
         Request::create(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name), io.encode_body(|| body));
-    // With this role, the next sync does not wait for a Job of an unanswered request: the name prevents a second creation.
+    // With this role, the next sync does not wait for the outcome of an unanswered request: the name prevents a second Job.
     let request = request.role(ObjectRole::SyncedObject).with_reason(format!("it has been due since {scheduled}"));
     match io.send(request).await.and_then(|answer| answer.decode_metadata()) {
         Ok(created) => {

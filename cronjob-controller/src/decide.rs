@@ -13,10 +13,10 @@ pub use create::{effective_schedule, schedule_after_change};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
-/// Delay of the next sync if the Jobs of `status.active` are too many for the live reads of one sync.
+/// Delay of the next sync if `status.active` lists more Jobs than one sync may read live.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Decides what one sync of a CronJob does.
+/// Plans the deletion of old Jobs, the status, the Job of the due run, and the time of the next sync.
 ///
 /// Upstream: `pkg/controller/cronjob`, `syncCronJob` and `cleanupFinishedJobs`.
 pub fn decide(snapshot: &Snapshot) -> Plan {

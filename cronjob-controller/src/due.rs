@@ -1,9 +1,9 @@
 //! Selects the run that is due, and computes the time of the next one.
 //!
-//! After any downtime at most one run is caught up: the last one that `startingDeadlineSeconds` allows.
-//! Upstream: `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`. Upstream extrapolates from the
-//! interval between the first two missed runs, and so misses runs of irregular schedules. Upstream counts `@every` from the
-//! deadline instead of the last run, so that such a schedule never fires, and adds 100 ms to each delay.
+//! After any downtime at most one run is caught up: the last one that `startingDeadlineSeconds` allows. Upstream:
+//! `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`. Upstream extrapolates from the interval
+//! between the first two missed runs, and so misses runs of irregular schedules. Upstream counts `@every` from the deadline
+//! instead of the last run, so that an interval longer than the deadline never fires, and adds 100 ms to each delay.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -34,13 +34,13 @@ impl SearchStart {
         }
     }
 
-    /// Returns whether `run` would have the same Job name as the last run.
+    /// Whether `run` would have the same Job name as the last run.
     fn is_in_minute_of(self, run: Timestamp) -> bool {
         matches!(self, Self::LastRun(last) if last.as_second().div_euclid(60) == run.as_second().div_euclid(60))
     }
 }
 
-/// The run to start now, and whether many runs were missed before it.
+/// Result of the search for the run that is due: at most one run, and whether many runs were missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueRun {
     /// Scheduled time of the run to start; `None` if no run is due.
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(due.run, None);
     }
 
-    /// Rows: schedule, anchor, and the second after midnight at which the next firing is due, and not earlier.
+    /// Rows: schedule, anchor, and the second after midnight of the next firing. No earlier second is a firing.
     /// CRONJOB-23, CRONJOB-27.
     #[test]
     fn firings_within_the_minute_of_the_last_run_are_skipped() {

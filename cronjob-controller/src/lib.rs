@@ -169,7 +169,7 @@ impl Controller for CronJobController {
         }
     }
 
-    /// Drops the record of own writes of a CronJob that was deleted during the sync, because no later event would drop it.
+    /// Drops the ledger record of a CronJob that was deleted during the sync, because no later event would drop the record.
     fn after_sync(&self, snapshot: &Snapshot) {
         let cron = &snapshot.cron_job.metadata;
         if !self.crons.store().contains_object(cron) {

@@ -71,7 +71,7 @@ pub struct CronJobSpec {
     /// Seconds after the scheduled time during which a Job may still be created; no limit if absent.
     #[serde(default)]
     pub starting_deadline_seconds: Option<i64>,
-    /// What happens if a run is due while a Job is active; `Allow` if null.
+    /// What happens if a run is due while a Job is active; `Allow` if null or absent.
     #[serde(default, deserialize_with = "null_as_default")]
     pub concurrency_policy: ConcurrencyPolicy,
     /// Whether the creation of Jobs is suspended; `false` if null or absent.
@@ -145,7 +145,7 @@ impl JobReference {
 }
 
 impl CronJobStatus {
-    /// Returns whether a Job is listed in `active`.
+    /// Whether `active` lists the Job with this UID.
     pub fn has_active_job(&self, uid: &Uid) -> bool {
         self.active.iter().any(|reference| reference.uid == *uid)
     }
@@ -173,7 +173,7 @@ impl Object for CronJob {
     }
 }
 
-/// How a Job finished.
+/// The condition with which a Job finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     /// The Job has the condition `Complete`.
@@ -240,18 +240,18 @@ pub struct JobStatus {
 }
 
 impl Job {
-    /// Returns how the Job finished; `None` while it is unfinished.
+    /// Returns the condition with which the Job finished; `None` while the Job is unfinished.
     pub fn outcome(&self) -> Option<JobOutcome> {
         self.status.conditions
     }
 
-    /// Returns when the Job completed; `None` if it failed or is unfinished.
+    /// Returns the time at which the Job completed; `None` if it failed or is unfinished.
     pub fn completion_time(&self) -> Option<Timestamp> {
         self.status.completion_time.filter(|_| self.outcome() == Some(JobOutcome::Complete))
     }
 }
 
-/// Reduces the conditions of a Job to the first true one of `Complete` and `Failed`.
+/// Returns `Complete` or `Failed`: the first of the Job's conditions that is one of these types and is true.
 fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JobOutcome>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {

@@ -58,7 +58,7 @@ pub enum LiveRead {
     Job(Text),
 }
 
-/// Why a Job is deleted.
+/// Why the controller deletes a Job: a history limit, or the policy `Replace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionReason {
     /// The number of finished Jobs exceeds the history limit.
@@ -67,7 +67,7 @@ pub enum DeletionReason {
     ReplacedByNextRun,
 }
 
-/// One action of a plan.
+/// An Event or a request of a plan, apart from live reads and the write of the status.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Records an Event about the CronJob.
@@ -85,7 +85,7 @@ pub enum Action {
         /// Event to record if the deletion fails: the Job has finished nevertheless. `None` if there is nothing to report.
         event_if_refused: Option<Event>,
     },
-    /// Creates a Job and adds it to `status.active`. Always the last step.
+    /// Creates a Job and adds it to `status.active`. Always the last action.
     CreateJob {
         /// Name of the Job; it prevents a second start of the same run.
         name: Text,
@@ -96,10 +96,10 @@ pub enum Action {
     },
 }
 
-/// The decision of one sync.
+/// The decision of one sync: the requests to send, the status to write, and the time of the next sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The live reads to make first; a plan with live reads has no steps.
+    /// The live reads to make first; a plan with live reads has no actions.
     pub live_reads: Vec<LiveRead>,
     /// The actions, in the order in which they are taken.
     pub actions: Vec<Action>,
@@ -109,14 +109,14 @@ pub struct Plan {
     pub is_status_changed: bool,
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
-    /// The number of active Jobs, for `/debug/explain`.
+    /// Text with the number of active Jobs, for `/debug/explain`.
     pub situation: String,
-    /// What the CronJob waits for, in sentences for `/debug/explain`.
+    /// Reasons why no Job is created, as sentences for `/debug/explain`.
     pub waiting: Vec<String>,
 }
 
 impl LiveRead {
-    /// Returns why the live read is needed, in a sentence about its object.
+    /// Returns the reason for the live read, as a sentence about the object that is read.
     pub fn reason_text(&self) -> &'static str {
         match self {
             Self::CronJob => "it does not list one of its Jobs as active",

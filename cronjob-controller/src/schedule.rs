@@ -1,8 +1,8 @@
 //! Parses the schedule of a CronJob, five fields or a descriptor in a time zone, and computes the times at which it fires.
 //!
-//! The dialect is that of robfig/cron v3 with its standard parser, which API servers use to validate schedules. The firing times
-//! equal those of the same library, including the days of clock changes. The name of a Job is derived from its scheduled time, so
-//! a controller with other firing times would skip or repeat a Job at a take-over.
+//! The dialect is that of robfig/cron v3 with its standard parser, which API servers use to validate schedules. The firing
+//! times equal those of the same library, including the days of clock changes. The name of a Job is derived from its scheduled
+//! time, so a controller with other firing times would skip or repeat a Job at a take-over.
 //!
 //! ```text
 //! parse.rs ──► fields.rs ──► next.rs ◄── zone.rs
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The crate `cron` stores the sets of allowed values and finds the next wall-clock time in them. [`next`] maps that time to an
-//! instant, and follows the search of robfig/cron near clock changes. Other modules have times as jiff's timestamps; this
+//! instant, and follows the search of robfig/cron near clock changes. Other modules represent times as jiff's timestamps; this
 //! module computes with Unix seconds and chrono's dates.
 
 mod error;
@@ -66,7 +66,7 @@ impl Schedule {
         Timestamp::from_second(firing.checked_add(steps.max(1).checked_mul(interval)?)?).ok()
     }
 
-    /// Returns the last firing after `after` and not after `now`.
+    /// Returns the last firing after `after` and at or before `now`.
     ///
     /// The number of steps grows with the logarithm of the time between `after` and `now`. Upstream extrapolates from the first
     /// two firings instead, and misses runs of schedules with irregular firings.

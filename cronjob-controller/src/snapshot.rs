@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};
 
-/// Everything that one sync reads: a CronJob and its Jobs at one time.
+/// Everything that one sync reads, taken at one time: a CronJob and its Jobs.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The CronJob, from the cache or from a live read.
     pub cron_job: Arc<CronJob>,
     /// The owner reference and deletion state of the CronJob.
     pub owner: Owner,
-    /// Whether `cron` was read live in this sync; `false` if it comes from the cache.
+    /// Whether `cron_job` was read live in this sync; `false` if it comes from the cache.
     pub is_cron_job_live: bool,
     /// The cached Jobs that the CronJob controls, sorted by name.
     pub jobs: Vec<Arc<Job>>,

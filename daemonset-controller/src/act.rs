@@ -1,4 +1,4 @@
-//! The requests of a sync, in the order of their sending: revisions, claims, Pods, the history of revisions, the status.
+//! The requests of a sync, in this order: for revisions, for Pods, for the deletion of old revisions, for the status.
 
 mod body;
 mod note;
@@ -22,7 +22,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Sends the requests of a plan. Returns when the DaemonSet is synced again.
+/// Sends the requests of a plan. Returns the time of the next sync of the DaemonSet.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     match (&plan.selector_problem, plan.scope) {
         (Some(problem @ SelectorProblem::EmptySelector), _) => {
@@ -39,9 +39,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Writes revisions and claims Pods. Also creates and deletes Pods and writes the status if the plan's scope is `Everything`.
+/// Writes revisions, and adopts and releases Pods. With the scope `Everything`, also manages Pods and writes the status.
 async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    // The failure of the first denied change. The sync continues without the change, and ends with this failure.
+    // The first change that the server has denied. The sync continues without the change, and returns this failure at its end.
     let mut denied: Option<SyncError> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
@@ -74,7 +74,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
         return Err(denied);
     }
     Ok(match (plan.deferred.total(), plan.deferred_adoptions) {
-        // After a lost answer to a creation, the sync waits for the Pod. Such a sync does not reset the back-off of its key.
+        // A creation without an answer is checked again when it can no longer take effect. The back-off of the key is kept.
         (0, 0) => snapshot
             .nodes_with_lost_creation
             .values()
@@ -88,7 +88,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
 /// Writes the status if it differs from the stored one, with the version of the DaemonSet as a precondition. Succeeds if the
 /// DaemonSet has been deleted.
 ///
-/// After a conflict, upstream writes the same status onto the newer DaemonSet, even if that is another one of the same name
+/// After a conflict, upstream writes the same status onto the newer DaemonSet, even if that is a new object of the same name
 /// (`pkg/controller/daemon`, `storeDaemonSetStatus`). Here a conflict fails the sync, and the next sync computes a new status.
 async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
     if !plan.writes_status() {
@@ -101,7 +101,7 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
     }
 }
 
-/// Returns when the next sync continues with the remaining work. `effective` is the number of requests that changed an object.
+/// Returns the delay before the sync that does the remaining work. `effective` counts the requests that changed an object.
 ///
 /// If `effective` is above 0, the next sync may follow at once: it begins by waiting for the caches. If it is 0, all Pods were
 /// already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.

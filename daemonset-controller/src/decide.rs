@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`node_contribution`](standing::node_contribution) judges one node, and is called only for
-//! changed nodes. [`decide`] judges the sum over all nodes, and those nodes that need an action.
+//! The decision has two parts. [`node_contribution`](standing::node_contribution) handles one node, and is called only for
+//! changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
 
 pub mod eligibility;
 pub mod manage;
@@ -111,7 +111,7 @@ fn sync_scope(snapshot: &Snapshot) -> SyncScope {
     }
 }
 
-/// Decides creations and deletions as upstream's `manage`; if there are none, the rolling update as `rollingUpdate`.
+/// Adds creations and deletions as upstream's `manage`; if there are none, those of the rolling update as `rollingUpdate`.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back_nodes);
     for node in nodes.create_pod_on.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
@@ -139,13 +139,13 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     plan.creations.truncate(burst);
     plan.deletions.truncate(burst);
     if snapshot.is_namespace_terminating && !plan.creations.is_empty() {
-        // The server refuses all new Pods of the namespace, so these creations are not left to later syncs either.
+        // The server refuses all new Pods of the terminating namespace, so later syncs must not create these Pods either.
         plan.creations.clear();
         plan.deferred.creation_nodes = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
     if plan.creations.is_empty() {
-        // The deferred creations are all on held-back nodes, which wait for an adoption or for the timeout of a lost answer.
+        // All creations that are left are for nodes that wait for an adoption or for the timeout of a lost answer.
         plan.deferred.creation_nodes = 0;
     }
     explain_held_back(snapshot, plan);
@@ -155,8 +155,8 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Returns the held-back nodes, which get no Pod now: a creation with a lost answer may have created one there, or an orphan on
-/// the node waits for its adoption.
+/// Returns the nodes that get no Pod now: an earlier creation for the node got no answer and may take effect, or an orphan on
+/// the node is to be adopted first.
 pub(crate) fn held_back_node_names<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a PodRef>,
@@ -174,7 +174,7 @@ fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Returns the time from the snapshot until the decision may change without an event; `None` without such a time.
+/// Returns the time after which the decision may change without an event; `None` if only an event can change it.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     match (plan.scope, &snapshot.stale_cache) {
         (SyncScope::Nothing, _) => None,
@@ -188,7 +188,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     }
 }
 
-/// Returns the time from the snapshot until a failed Pod is deleted again, if the deletion of this sync has no effect.
+/// Returns the time after which a failed Pod is deleted again, in case the deletion of this sync has no effect.
 fn next_failed_pod_deletion(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     let failed: BTreeSet<_> = plan
         .deletions

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 
-/// Least time between two removals of expired entries, which visit all nodes.
+/// Minimum time between two removals of expired delays. Each removal visits all nodes.
 const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The bounds of a delay that doubles with each failed Pod on a node.
@@ -13,11 +13,11 @@ const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) struct BackoffBounds {
     /// Delay between the deletions of the first and the second failed Pod on a node.
     pub(crate) initial_delay: Duration,
-    /// Longest delay. An entry without a new failure within twice this time expires.
+    /// Longest delay. The back-off of a node expires when no Pod has failed there for twice this time.
     pub(crate) max_delay: Duration,
 }
 
-/// The back-off of each node of one DaemonSet. It restarts when `status.observedGeneration` changes.
+/// The back-off of each node of one DaemonSet. All delays end when `status.observedGeneration` changes.
 ///
 /// The back-off is kept in memory only: after a restart of the process, the first failure has no delay. Upstream: client-go
 /// `util/flowcontrol`, `BackoffSettings`.
@@ -43,7 +43,7 @@ impl Entry {
             .unwrap_or(self.since)
     }
 
-    /// Whether the entry is valid: the last failure is at most twice the longest delay ago, and is not in the future.
+    /// Whether the back-off has not expired: the last failure is at most twice the longest delay ago, and is not in the future.
     fn is_valid(&self, bounds: BackoffBounds, now: Timestamp) -> bool {
         let idle = now.duration_since(self.since);
         let longest = SignedDuration::try_from(bounds.max_delay.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
@@ -52,7 +52,7 @@ impl Entry {
 }
 
 impl FailedPodBackoff {
-    /// Removes expired entries, and all entries if `generation` is new. Returns the nodes on which a delay ends early, because
+    /// Removes expired delays, and all delays if `generation` is new. Returns the nodes on which a delay ends early, because
     /// the generation is new or because the clock was set back.
     pub(crate) fn remove_expired_entries(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! # What it promises
 //!
-//! If a DaemonSet stays unchanged, it ends up with exactly one Pod of its template on every eligible node, no Pod on any other
+//! If a DaemonSet does not change, it ends up with exactly one Pod of its template on every eligible node, no Pod on any other
 //! node, and a status that counts the Pods. On the way:
 //!
 //! - An available Pod is removed from at most `maxUnavailable` nodes, and at most `maxSurge` nodes have a second Pod.
@@ -12,10 +12,10 @@
 //! # What it costs
 //!
 //! A sync handles the nodes that have changed since the last sync, and as many nodes as it can act on. In a DaemonSet of five
-//! thousand nodes, an event of one Pod is the work of one node. A change of a node's labels or taints costs one comparison for
-//! each DaemonSet. If the placements of all DaemonSets (their node selectors, affinities and tolerations) are too large for
-//! that, the DaemonSets with the largest placements are synced without a comparison. Heartbeats, conditions and image lists of
-//! nodes cost nothing. The cache keeps only a digest of a revision's data.
+//! thousand nodes, an event of one Pod costs the work for one node. A change of a node's labels or taints costs one comparison
+//! for each DaemonSet. If the placements of all DaemonSets (their node selectors, affinities and tolerations) are too large for
+//! these comparisons, the DaemonSets with the largest placements are synced without one. Heartbeats, conditions and image lists
+//! of nodes cost nothing. The cache keeps only a digest of a revision's data.
 //!
 //! # How it is laid out
 //!
@@ -32,28 +32,27 @@
 //! # Where it differs from upstream
 //!
 //! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. A Pod that has changed
-//!   since the snapshot is read live and judged again. Releases, adoptions and statuses are patches with the version as a
-//!   precondition. Conditions that other clients wrote into a status stay.
+//!   since the snapshot is read from the server, and the reason for its deletion is checked again. Releases, adoptions and
+//!   statuses are patches with the version as a precondition. Status conditions of other clients are kept.
 //! - After a conflict, a status is computed again. Upstream writes the same status onto the newer DaemonSet.
-//! - Expectations are kept by identity, in `common`'s ledger of unobserved writes: an event of another Pod does not satisfy
-//!   them.
-//! - A creation with a lost answer holds back only its own node, until the request can no longer take effect.
+//! - Expectations name each Pod by uid, in the ledger of `common`: an event of another Pod does not satisfy them.
+//! - A creation with a lost answer delays new Pods on its own node only, until the request can no longer take effect.
 //! - A sync that adopts or relabels Pods does no other work on Pods. The sync after an adoption adopts no Pods, and creates no
 //!   Pod on the nodes of orphans.
 //! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the
-//!   next sync begins with the nodes after it; a new generation begins with the first node.
-//! - With surge, an outdated Pod on a deleted node does not hold up a rolling update, and an available Pod there does not count
+//!   next sync begins with the nodes after that node; a new generation begins with the first node.
+//! - With surge, an outdated Pod on a deleted node does not delay a rolling update, and an available Pod there does not count
 //!   as serving. Without surge, a deleted node with a Pod that is not available counts against `maxUnavailable`, as upstream.
 //! - With surge, the back-off of failed Pods also delays the creation of the next Pod.
 //! - A DaemonSet is also synced when a node is deleted, and when a node with one of its Pods begins or ceases to count as
 //!   desired.
 //! - If a template is stored as two revisions, only the Pods that have the hash of the deleted revision are relabelled.
-//! - After the server has refused a Pod because the namespace is terminating, no other Pod is sent for a while.
-//! - A `FailedUpdate` Event reports a revision that the server denies to adopt, release, label or renumber, and a Pod that it
-//!   denies to adopt, release or relabel. A `FailedDelete` Event reports a revision that the server denies to delete. The
+//! - After the server has refused a Pod because the namespace is terminating, no other Pod is created for a while.
+//! - A `FailedUpdate` Event reports that the server denies the adoption, release, labelling or renumbering of a revision, or
+//!   the adoption, release or relabelling of a Pod. A `FailedDelete` Event reports the same for the deletion of a revision. The
 //!   change is retried later, and the DaemonSet is synced without it.
-//! - A Pod that has the hash of a duplicate of the current revision is not outdated. While the server denies to relabel the
-//!   Pod, the duplicate stays.
+//! - A Pod that has the hash of a duplicate of the current revision is not outdated. While the server denies the new hash
+//!   label, the duplicate is not deleted.
 //! - If a stored revision of the same template has the name of the new revision, the new revision is not stored, and Pods get
 //!   the hash of the stored one, as upstream.
 //! - A revision that was stored before and has been deleted is stored again only if a live read shows that the DaemonSet
@@ -121,7 +120,7 @@ use crate::{
 
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
-/// With the gate off, the status is written without this wait. Creations and deletions of Pods still wait for the caches.
+/// With the gate off, the status is written without this wait. Creations and deletions of Pods wait in both cases.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyDaemonSet",
     "A DaemonSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
@@ -165,7 +164,7 @@ pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 pub const DAEMON_SET_LOOP: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start_loops)
     .with_client_and_component("daemon-set-controller", "daemonset-controller")
     .with_owned_writes(&[OwnedWrites::of_status("apps", "daemonsets")]);
-/// The loops that the binary starts.
+/// The loops of the binary. [`DAEMON_SET_LOOP`] also starts the loop of changed nodes.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET_LOOP];
 
 /// The name, version, loops and settings of the binary, for `common::app`.
@@ -263,12 +262,12 @@ impl DaemonSetController {
         }
     }
 
-    /// Calls `change` with the memory of the snapshot's DaemonSet.
+    /// Calls `change` with the data that the controller keeps about the snapshot's DaemonSet.
     fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut DaemonSetRecord)) {
         self.rosters.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 
-    /// Records a lost answer to a creation. While the creation may take effect, its node gets no other Pod.
+    /// Records a lost answer to a creation. While the creation may still take effect, the node gets no other Pod.
     fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
         let nodes = [
             &snapshot.nodes.create_pod_on,
@@ -367,9 +366,9 @@ impl Controller for DaemonSetController {
         });
     }
 
-    /// Reads Pods without the watched label again, because the watch does not show the writes of this sync to them.
+    /// Reads the Pods that lack the watched label again, because the watch does not show the writes of this sync to them.
     ///
-    /// Also removes the memory of a DaemonSet that was deleted during the sync, because no later event removes it.
+    /// Also removes the data about a DaemonSet that was deleted during the sync, because no later event removes them.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.pods_to_release.iter().chain(&snapshot.unlabelled_pods).chain(&snapshot.orphans_to_adopt) {
             self.pods.reread_if_hidden(pod.meta());

@@ -1,14 +1,14 @@
-//! The creations of Pods with lost answers.
+//! Creations of Pods without an answer: they may have taken effect or not.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, intern::Text, meta::Uid};
 
-/// The nodes of one DaemonSet with a lost answer to a creation.
+/// The nodes of one DaemonSet for which a request to create a Pod got no answer.
 ///
-/// No other Pod is created for such a node until a new Pod appears, or until the API server can no longer execute the request.
-/// Other nodes are not affected, because each daemon Pod names its node. The list is kept in memory only: after a restart, the
-/// first list of Pods shows the created Pods.
+/// No other Pod is created for such a node until a new Pod appears there, or until the API server can no longer execute the
+/// request. Other nodes are not affected, because each daemon Pod names its node. The nodes are kept in memory only: after a
+/// restart, the first list of Pods shows the created Pods.
 #[derive(Debug, Default)]
 pub(crate) struct LostPodCreations {
     nodes: BTreeMap<Text, LostPodCreation>,
@@ -22,13 +22,13 @@ struct LostPodCreation {
 }
 
 impl LostPodCreations {
-    /// Records a lost creation for `node`, which has Pods with the uids `known`. The creation may take effect until `until`.
+    /// Records a creation for `node` without an answer, which may take effect until `until`. `known` are the uids of its Pods.
     pub(crate) fn record_lost_answer(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
         self.nodes.insert(node.clone(), LostPodCreation { known, until });
     }
 
-    /// Returns the nodes that still wait for a lost creation, with the remaining time. `appeared` returns whether a node has a
-    /// Pod with a uid that is not in the list.
+    /// Returns the nodes with a creation that may still take effect, each with the remaining time. `appeared` returns whether a
+    /// node has a Pod with a uid that is not in the given list.
     pub(crate) fn pending_nodes(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! The binary `daemonset-controller`.
+//! Runs the DaemonSet controller in a process of its own.
 
 use std::process::ExitCode;
 

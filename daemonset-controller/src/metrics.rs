@@ -1,4 +1,4 @@
-//! Metrics of the work on nodes.
+//! The counter of decisions about nodes.
 
 use common::metrics::{Counter, Metrics, Stability};
 

@@ -25,9 +25,9 @@ pub use pod::CachedPod;
 pub use set::{DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use template::ParsedPodTemplate;
 
-/// A Pod that is shared with the cache.
+/// A cached Pod. Clones share its memory with the cache.
 pub type PodRef = Arc<CachedPod>;
-/// A ControllerRevision that is shared with the cache.
+/// A cached ControllerRevision. Clones share its memory with the cache.
 pub type RevisionRef = Arc<ControllerRevision>;
 
 /// The resource `daemonsets`, for requests, informers and owner references.
@@ -36,7 +36,7 @@ pub const DAEMON_SETS: Resource =
 
 /// Label of Pods and revisions with the hash of the revision. The watch of Pods selects this label.
 pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
-/// Label of a Pod with the value of the annotation [`TEMPLATE_GENERATION_ANNOTATION`] when the Pod was created.
+/// Label of a Pod. Its value is that of the annotation [`TEMPLATE_GENERATION_ANNOTATION`] at the creation of the Pod.
 pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 /// Annotation of a DaemonSet in which the API server counts the changes of the Pod template.
 pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
@@ -47,8 +47,8 @@ pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.
 pub struct ControllerRevision(revision::ControllerRevision);
 
 impl ControllerRevision {
-    /// Returns the value of the label `controller-revision-hash`; `None` without the label. Pods of this revision have it as
-    /// well.
+    /// Returns the value of the label `controller-revision-hash`; `None` without the label. Pods of this revision have the same
+    /// value.
     ///
     /// The hash depends on the release of the controller that created the revision, so it is read and never computed again.
     pub fn revision_hash(&self) -> Option<&str> {

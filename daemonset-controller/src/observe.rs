@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// Greatest number of comparisons of nodes with parts of a placement in one sync. For a placement of usual size, this suffices
-/// for more nodes than a cluster has.
+/// Greatest number of comparisons between nodes and the values of a placement in one sync. For a placement of usual size, this
+/// suffices for more nodes than a cluster has.
 pub(crate) const MAX_COMPARISONS_PER_SYNC: usize = 1 << 18;
 /// Pause of a DaemonSet between two syncs that compare nodes, so that other DaemonSets are synced in between.
 const COMPARISON_PAUSE: Duration = Duration::from_millis(1);
@@ -40,7 +40,7 @@ impl DaemonSetController {
     pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         loop {
             let known = self.sets.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
-            // While this guard lives, the rosters (nodes and Pods of each DaemonSet) have all Pods of the cache.
+            // While this guard exists, the node indexes (nodes and Pods of each DaemonSet) have all Pods of the cache.
             let behind = {
                 let _unchanged = self.rosters.lock_against_changes();
                 known.as_ref().and_then(|uid| self.unobserved_write(uid))
@@ -57,7 +57,7 @@ impl DaemonSetController {
                 }
                 None => None,
             };
-            // The DaemonSet is read after the check, so it is at least as new as the writes of this process.
+            // The DaemonSet is read after the check of the cache, so it contains the writes that the check has found there.
             let Some(set) = self.sets.store().get(&key.namespace, &key.name)? else {
                 self.rosters.remove_stale_record(key, None);
                 return Ok(Observation::Gone);
@@ -97,7 +97,7 @@ impl DaemonSetController {
         claims.release.retain(|revision| !is_refused(revision));
         let mut revisions = revisions::choose_current_revision(&set, &template, claims);
         revisions.drop_refused_changes(is_refused);
-        // The orphans are read before the roster, so that a Pod that is adopted meanwhile is not missing in both.
+        // Orphans are read before the node index, so that a Pod that is adopted in between is found at least once.
         let orphans = self.adoptable_orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.ensure_roster(&record, &set, &template, &own)?;
@@ -126,7 +126,7 @@ impl DaemonSetController {
             ..
         } = &mut *guard;
         let Some(roster) = roster else {
-            // An event of a Pod that cannot be decoded has dropped the roster, and has enqueued the DaemonSet.
+            // An event of a Pod that cannot be decoded has dropped the node index, and has enqueued the DaemonSet.
             return Ok(Observation::waiting_because("a Pod of the namespace cannot be decoded", COMPARISON_PAUSE));
         };
         if *generation != set.metadata.generation {
@@ -186,7 +186,7 @@ impl DaemonSetController {
         }))
     }
 
-    /// Ensures that `record` has a roster (the nodes and Pods of the DaemonSet) with the present selector and template.
+    /// Ensures that `record` has a node index (the nodes and Pods of the DaemonSet) for the present selector and template.
     fn ensure_roster(
         &self,
         record: &SharedRecord,
@@ -198,7 +198,7 @@ impl DaemonSetController {
             roster.set_template(template, || self.node_names());
             return Ok(());
         }
-        // The guard ensures that no event is lost between the read of the cache and the creation of the roster.
+        // The guard ensures that no event is lost between the read of the cache and the creation of the node index.
         let _unchanged = self.rosters.lock_against_changes();
         let pods: Vec<PodRef> = self.pod_store.list_by_index(ByController, own)?;
         let mut record = record.lock();
@@ -238,13 +238,13 @@ impl DaemonSetController {
     /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
     fn unobserved_write(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let caches: [&dyn LedgerCache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
-        // The ledger has no lost creations of Pods, because the controller records them by node.
+        // The ledger has no creations with lost answers, because the controller records them by node.
         self.ledger.unseen_write(uid, &caches, HashSet::default)
     }
 }
 
-/// Decides the eligibility of the changed nodes without holding a lock, but of at most `at_most` nodes. Returns the locked
-/// record if all nodes are decided, and otherwise the number of undecided nodes.
+/// Decides the eligibility of at most `at_most` changed nodes, without holding a lock. Returns the locked record if no changed
+/// node is left, and otherwise the number of undecided nodes.
 fn decide_changed_nodes(
     record: &SharedRecord,
     mut at_most: usize,
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// The memory of a DaemonSet with `nodes` undecided nodes and without Pods.
+    /// The record of a DaemonSet without Pods and with `nodes` nodes, all with an undecided eligibility.
     fn undecided(rosters: &Rosters, nodes: usize) -> SharedRecord {
         let world = set_without_pods(0);
         let set: Arc<DaemonSet> = decode_trimmed(&world.set);
@@ -321,7 +321,7 @@ mod tests {
             asked.set(asked.get() + 1);
             assert!(rosters.is_unlocked());
             if asked.get() == 1 {
-                // An event of the node during the comparison makes the node undecided again.
+                // An event of the node during the comparison makes the eligibility of the node undecided again.
                 rosters.node_changed(node);
             }
             Eligibility::RunsPods

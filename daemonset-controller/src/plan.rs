@@ -30,7 +30,7 @@ pub struct Plan {
     pub creations: Vec<PodCreation>,
     /// The Pods to delete in this sync, at most `burst-replicas`.
     pub deletions: Vec<PodDeletion>,
-    /// Numbers of nodes that are left to later syncs, because this sync has reached `burst-replicas`.
+    /// Numbers of nodes on which later syncs create or delete Pods, because this sync has reached `burst-replicas`.
     pub deferred: DeferredNodes,
     /// The status to write after the work on Pods.
     pub status: DaemonSetStatus,
@@ -44,7 +44,7 @@ pub struct Plan {
     pub due_after: Option<Duration>,
 }
 
-/// Numbers of nodes that are left to later syncs, because one sync has reached `burst-replicas`.
+/// Numbers of nodes on which later syncs create or delete Pods, because one sync has reached `burst-replicas`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeferredNodes {
     /// Number of nodes on which a later sync creates a Pod.
@@ -54,7 +54,7 @@ pub struct DeferredNodes {
 }
 
 impl DeferredNodes {
-    /// Returns the number of deferred creations and deletions.
+    /// Returns the number of nodes for creations plus the number of nodes for deletions. A node may count twice.
     pub fn total(self) -> usize {
         self.creation_nodes.saturating_add(self.deletion_nodes)
     }
@@ -65,7 +65,7 @@ impl DeferredNodes {
 pub enum SelectorProblem {
     /// `spec.selector` is empty and would select every Pod.
     EmptySelector,
-    /// `spec.selector` is invalid.
+    /// `spec.selector` cannot be parsed, for this reason.
     InvalidSelector(SelectorError),
 }
 
@@ -87,13 +87,13 @@ pub enum SyncScope {
     Nothing,
     /// The sync only writes the status, because the caches do not show a write of this process.
     StatusOnly,
-    /// The sync writes revisions, and adopts, releases and relabels Pods. The next sync sees the changed Pods.
+    /// The sync writes revisions, and adopts, releases and relabels Pods. It leaves creations and deletions to the next sync.
     ClaimsOnly,
     /// The sync writes revisions, releases, creates and deletes Pods, and writes the status.
     Everything,
 }
 
-/// The creation of a Pod for one node, with the reason.
+/// A Pod to create for one node, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodCreation {
     /// The name of the node to which the Pod will be pinned.
@@ -102,7 +102,7 @@ pub struct PodCreation {
     pub creation_reason: CreationReason,
 }
 
-/// The reason for the creation of a Pod.
+/// The state of a node that requires a new Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreationReason {
     /// The node has no Pod, apart from Pods that have finished and are terminating.
@@ -126,7 +126,7 @@ impl fmt::Display for CreationReason {
     }
 }
 
-/// The deletion of one Pod, with the reason.
+/// A Pod to delete, and the reason.
 #[derive(Clone, Debug)]
 pub struct PodDeletion {
     /// The Pod as the cache showed it. Its uid and version are the preconditions of the deletion.
@@ -137,14 +137,14 @@ pub struct PodDeletion {
     pub deletion_reason: DeletionReason,
 }
 
-/// The reason for the deletion of a Pod.
+/// The state of a Pod, or of its node, that requires the deletion of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionReason {
     /// The phase of the Pod is `Failed`, and the back-off of the node has ended.
     PodFailed,
     /// The phase of the Pod is `Succeeded`, although the containers of a daemon should not end.
     PodSucceeded,
-    /// The node has another Pod that precedes this Pod: bound Pods come first, then older Pods.
+    /// The node has another Pod, which is kept: bound Pods are preferred to other Pods, and older Pods to newer ones.
     SurplusPod,
     /// No Pod should run on the node.
     NodeNotEligible,

@@ -1,4 +1,4 @@
-//! The cache of Pods, which changes together with the rosters (the nodes and Pods of each DaemonSet).
+//! The cache of Pods, which changes together with the node indexes (the nodes and Pods of each DaemonSet).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use common::{
 
 use crate::{objects::CachedPod, rosters::Rosters};
 
-/// A cache of Pods. Readers see a change of the cache and its effects on the rosters at the same time.
+/// A cache of Pods. Readers see a change of the cache and its effects on the node indexes at the same time.
 pub(crate) struct PodCache {
     pub(crate) store_sink: StoreAndHandlers<CachedPod>,
     pub(crate) rosters: Arc<Rosters>,

@@ -12,15 +12,15 @@ use common::{
 
 use crate::snapshot::RefusedChanges;
 
-/// Delay after the first refusal of a change. Each further refusal doubles the delay.
+/// Delay after the first denial of a change. Each further denial doubles the delay.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Longest delay between two attempts of a refused change.
+/// Longest delay between two attempts of a denied change.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(15);
 
-/// The back-off of denied changes of one DaemonSet's objects, by uid. For revisions, these are adoption, release, labelling,
-/// renumbering and deletion; for Pods, adoption, release and relabelling.
+/// The back-off of denied changes of one DaemonSet's revisions and Pods, by uid. For revisions, these changes are adoption,
+/// release, labelling, renumbering and deletion; for Pods, adoption, release and relabelling.
 ///
-/// With every change of a revision, a server encodes its data again. If the new bytes differ, the server refuses the change,
+/// With every change of a revision, a server encodes its data again. If the new bytes differ, the server denies the change,
 /// because data are immutable. A policy may deny a change of any object. The DaemonSet is synced without the denied change,
 /// which is retried with growing delays.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct DeniedChange {
 }
 
 impl DeniedChangeBackoff {
-    /// Records a refused change of `object`, and doubles the delay if the object has the same version as at the last refusal.
+    /// Records a denied change of `object`. Doubles the delay if the object has the same version as at the last denial.
     pub(crate) fn record_denial(&mut self, object: &Meta, now: Instant) {
         let known = self.objects.get(&object.uid).filter(|known| known.version == object.resource_version);
         let delay = known.map_or(FIRST_RETRY_DELAY, |known| known.delay.saturating_mul(2).min(MAX_RETRY_DELAY));

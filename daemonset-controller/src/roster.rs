@@ -1,8 +1,8 @@
-//! The nodes of one DaemonSet with their Pods and counts, kept up to date by events.
+//! The node index of a DaemonSet: its nodes with their Pods and counts, kept up to date by events.
 //!
-//! A roster is derived from the stores of the informers: a sync builds it if it is missing, each event changes one node, and it
-//! may be dropped at any time. The cost of an update grows with the number of changed nodes, and the cost of a snapshot with
-//! the number of nodes on which a sync can act. Neither cost depends on the total number of nodes.
+//! A node index is derived from the stores of the informers: a sync builds it if it is missing, each event changes one node,
+//! and it may be dropped at any time. The cost of an update grows with the number of changed nodes, and the cost of a snapshot
+//! with the number of nodes on which a sync can act. Neither cost depends on the total number of nodes.
 
 mod hashes;
 mod totals;
@@ -36,7 +36,7 @@ use crate::{
 /// Greatest number of nodes without an available Pod that an explanation names.
 const MAX_EXPLAINED_NODES: usize = 3;
 
-/// The source of the back-off of failed Pods, by node.
+/// The delays of the deletion of failed Pods, by node.
 pub(crate) trait FailedPodDelays {
     /// Returns the time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp>;
@@ -67,7 +67,7 @@ pub(crate) struct Roster {
     decided: u64,
 }
 
-/// The list of a roster to which a Pod belongs.
+/// The list of a node index to which a Pod belongs.
 enum PodLocation<'p> {
     /// The list of Pods that the selector does not match.
     Unselected,
@@ -104,7 +104,7 @@ impl RosterNode {
 }
 
 impl Roster {
-    /// Builds a roster from the Pods of a DaemonSet and the names of all nodes. The eligibility of all nodes is undecided.
+    /// Builds a node index from the Pods of a DaemonSet and the names of all nodes. The eligibility of all nodes is undecided.
     pub(crate) fn new(
         set: &DaemonSet,
         template: Arc<ParsedPodTemplate>,
@@ -133,7 +133,7 @@ impl Roster {
         roster
     }
 
-    /// Whether the selector of `set` is still the selector of the roster. Otherwise a new roster must be built.
+    /// Whether the node index was built for the selector that `set` has now. Otherwise a new node index must be built.
     pub(crate) fn has_selector_of(&self, set: &DaemonSet) -> bool {
         self.selector == set.selector
     }
@@ -176,7 +176,7 @@ impl Roster {
             }
             PodLocation::Node(target) => {
                 let node = self.nodes.entry(target.clone()).or_insert_with(|| {
-                    // The roster does not keep nodes that neither need nor have a Pod, so this node's eligibility is unknown.
+                    // The node index omits nodes that neither need nor have a Pod, so the eligibility of this node is unknown.
                     self.undecided_nodes.add(target);
                     RosterNode::new(Eligibility::NodeDeleted)
                 });
@@ -209,7 +209,7 @@ impl Roster {
         self.undecided_nodes.add(node);
     }
 
-    /// Marks the eligibility of a deleted node as undecided; if the roster does not list the node, nothing is left to decide.
+    /// Marks the eligibility of a deleted node as undecided; does nothing for a node that needs no Pod and has none.
     pub(crate) fn node_deleted(&mut self, node: &Text) {
         if self.nodes.contains_key(node) {
             self.mark_node_undecided(node);
@@ -218,7 +218,7 @@ impl Roster {
         }
     }
 
-    /// Stores the eligibility that was decided because of `change`; does nothing if the node has changed again.
+    /// Stores the eligibility that was decided after `change`; does nothing if the node has changed again since then.
     pub(crate) fn store_eligibility(&mut self, name: Text, change: ChangeNumber, eligibility: Eligibility) {
         if !self.undecided_nodes.remove_if_unchanged(&name, change) {
             return;
@@ -238,7 +238,7 @@ impl Roster {
         self.changed.insert(node.clone());
     }
 
-    /// Returns the last decided eligibility of a node; `None` if the roster does not list the node.
+    /// Returns the last decided eligibility of a node; `None` if the node index does not list the node.
     pub(crate) fn decided_eligibility(&self, node: &Text) -> Option<Eligibility> {
         self.nodes.get(node).map(|node| node.eligibility)
     }
@@ -253,7 +253,7 @@ impl Roster {
         nodes.filter(|node| !self.totals.node_lists.create_pod_on.contains(*node)).count()
     }
 
-    /// Whether the DaemonSet has Pods on this node.
+    /// Whether the DaemonSet has Pods on this node, including terminating Pods.
     pub(crate) fn has_pods_on(&self, node: &Text) -> bool {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
     }
@@ -278,7 +278,7 @@ impl Roster {
     }
 
     /// Updates contributions and totals for the events since the last update, the criteria and the time. The eligibility of all
-    /// nodes must be decided before.
+    /// nodes must have been decided before.
     ///
     /// `hash` is the hash of the current revision; `same_hashes` are the hashes of its duplicates.
     pub(crate) fn update(
@@ -322,7 +322,7 @@ impl Roster {
 
     /// Returns the counts, and the nodes on which a sync can act. No list is longer than `burst` or the limits of the update.
     ///
-    /// Held-back nodes are in no list of creations. They would take the places of other nodes in every sync.
+    /// A node that gets no Pod now is in no list of creations, in which it would take the place of another node in every sync.
     pub(crate) fn actionable_nodes(
         &self,
         set: &DaemonSet,

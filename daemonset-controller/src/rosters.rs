@@ -1,8 +1,8 @@
-//! The rosters (the nodes and Pods) of all DaemonSets, which events keep up to date.
+//! The node indexes (the nodes and Pods) of all DaemonSets, which events keep up to date.
 //!
 //! All DaemonSets share the event handlers and the lock of [`Rosters::change`]. A long wait in a handler, or for this lock,
-//! delays all of them, and users decide the size of a Pod template. Nodes are therefore compared with a placement without any
-//! lock ([`Roster::undecided`]). Under the lock of a record, the work grows only with the number of its nodes.
+//! delays all of them. A large Pod template must not cause such a wait, so nodes are compared with a placement without any
+//! lock. Under the lock of a record, the work grows only with the number of its nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +23,14 @@ use crate::{
     snapshot::{SyncTurn, nodes::RefusedNodeCursors},
 };
 
-/// The memory of one DaemonSet between syncs.
+/// The data that the controller keeps about one DaemonSet between syncs.
 pub(crate) struct DaemonSetRecord {
     pub(crate) uid: Uid,
     pub(crate) roster: Option<Roster>,
     pub(crate) failed_pod_backoff: FailedPodBackoff,
     pub(crate) lost_creates: LostPodCreations,
     pub(crate) cursors: RefusedNodeCursors,
-    /// The `metadata.generation` of the DaemonSet to which the cursors belong.
+    /// The `metadata.generation` of the DaemonSet for which the cursors of refused nodes were recorded.
     pub(crate) cursors_generation: i64,
     /// The first task of the next sync: adopting orphans, or managing Pods.
     pub(crate) next_turn: SyncTurn,
@@ -41,16 +41,16 @@ pub(crate) struct DaemonSetRecord {
     pub(crate) taken_revision_name: Option<(String, Text)>,
 }
 
-/// The memory of one DaemonSet behind a lock. A thread that takes both this lock and the lock of [`Rosters::change`] takes the
-/// lock of [`Rosters::change`] first.
+/// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`Rosters::change`] takes the lock
+/// of [`Rosters::change`] first.
 pub(crate) type SharedRecord = Arc<Mutex<DaemonSetRecord>>;
 
-/// The memory of all DaemonSets that have been synced.
+/// The records of all DaemonSets that have been synced.
 #[derive(Default)]
 pub(crate) struct Rosters {
     /// The uids are outside the locks of the records, so that a lookup never waits for the lock of a record.
     records: Mutex<HashMap<Key, (Uid, SharedRecord)>>,
-    /// Locked for writing while the cache of Pods and the rosters change together, and for reading by syncs.
+    /// Locked for writing while the cache of Pods and the node indexes change together, and for reading by syncs.
     change: RwLock<()>,
 }
 
@@ -89,15 +89,15 @@ impl DaemonSetRecord {
 }
 
 impl Rosters {
-    /// Runs `change`, a change of the cache of Pods together with the handlers that update the rosters.
+    /// Runs `change`, a change of the cache of Pods together with the handlers that update the node indexes.
     pub(crate) fn change_pods<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
 
-    /// Keeps the cache of Pods and the rosters unchanged until the guard is dropped. The events of all Pods wait meanwhile.
+    /// Keeps the cache of Pods and the node indexes unchanged while the guard exists. Events of Pods wait until it is dropped.
     ///
-    /// If the cache shows the writes of this process, the rosters show them as well while the guard lives.
+    /// If the cache shows the writes of this process, the node indexes show them as well while the guard exists.
     pub(crate) fn lock_against_changes(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
@@ -118,7 +118,7 @@ impl Rosters {
         work(&mut self.get_or_create_record(key, uid).lock())
     }
 
-    /// Removes the record at `key` if it has another uid than `current`, the uid of the existing DaemonSet.
+    /// Removes the record at `key` unless its uid is `current`, the uid of the existing DaemonSet; `None` if none exists.
     pub(crate) fn remove_stale_record(&self, key: &Key, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
@@ -131,15 +131,15 @@ impl Rosters {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
-    /// Drops the rosters of a namespace that has a Pod that cannot be decoded. Returns the keys of their DaemonSets.
+    /// Drops the node indexes of a namespace with a Pod that cannot be decoded. Returns the keys of the namespace's DaemonSets.
     ///
-    /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a roster.
+    /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a node index.
     pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
         let of_namespace = self.all_records().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
         of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
     }
 
-    /// Passes a change of a Pod on to the roster of its controller. `old` is `None` for a new Pod, and `new` for a deleted one.
+    /// Passes a change of a Pod on to the node index of its controller; `old` is `None` for a new Pod, `new` for a deleted one.
     pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
         if let Some(pod) = old {
             self.with_roster_of_controller(pod, |roster| roster.remove_pod(pod));
@@ -161,7 +161,7 @@ impl Rosters {
         }
     }
 
-    /// Marks the eligibility of a node as undecided in every roster.
+    /// Marks the eligibility of a node as undecided in every node index.
     pub(crate) fn node_changed(&self, node: &Text) {
         for (_, record) in self.all_records() {
             if let Some(roster) = &mut record.lock().roster {
@@ -170,7 +170,7 @@ impl Rosters {
         }
     }
 
-    /// Passes the deletion of a node on to every roster, and removes the back-off of the Pods that failed there.
+    /// Passes the deletion of a node on to every node index, and removes the back-off of the Pods that failed on the node.
     pub(crate) fn node_deleted(&self, node: &Text) {
         for (_, record) in self.all_records() {
             let mut record = record.lock();
@@ -186,14 +186,14 @@ impl Rosters {
         self.records.lock().len()
     }
 
-    /// Whether no thread holds any of the locks.
+    /// Whether all locks are free.
     #[cfg(test)]
     pub(crate) fn is_unlocked(&self) -> bool {
         let free = self.change.try_write().is_some() && self.records.try_lock().is_some();
         free && self.all_records().iter().all(|(_, record)| record.try_lock().is_some())
     }
 
-    /// Calls `look` with each roster, under the lock of its record, and returns the results.
+    /// Calls `look` with each node index, under the lock of its record, and returns the results.
     pub(crate) fn map_rosters<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
         let all = self.all_records().into_iter();
         all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()

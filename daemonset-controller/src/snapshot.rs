@@ -21,15 +21,15 @@ use revisions::Revisions;
 pub struct Snapshot {
     /// The DaemonSet that is synced.
     pub set: Arc<DaemonSet>,
-    /// The parsed `spec.template`.
+    /// `spec.template`, parsed once for all syncs until it changes.
     pub template: Arc<ParsedPodTemplate>,
     /// The identity of the DaemonSet for owner references, and whether it is terminating.
     pub owner: Owner,
     /// The revisions of the DaemonSet, divided by the changes that they need.
     pub revisions: Revisions,
-    /// Revisions that the server has refused to change, and the time until the next retry.
+    /// Revisions with a change that the server has denied, and the time until the next retry.
     pub refused_revisions: RefusedChanges,
-    /// Pods that the server has refused to adopt, release or relabel, and the time until the next retry.
+    /// Pods with an adoption, a release or a relabelling that the server has denied, and the time until the next retry.
     pub refused_pods: RefusedChanges,
     /// Orphans that the selector matches and that are not terminating.
     pub orphans_to_adopt: Vec<PodRef>,
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub turn: SyncTurn,
     /// Pods to release, because the selector no longer matches them.
     pub pods_to_release: Vec<PodRef>,
-    /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of it.
+    /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of that revision.
     pub pods_to_relabel: Vec<PodRef>,
     /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
     /// empty value, because the revision of these Pods is unknown.
@@ -46,11 +46,11 @@ pub struct Snapshot {
     pub earlier_hashes_in_use: BTreeSet<Text>,
     /// The counts of the nodes, and the nodes on which this sync can act.
     pub nodes: ActionableNodes,
-    /// Nodes with a lost answer to a creation, each with the time until the creation can no longer take effect.
+    /// Nodes for which a creation got no answer, each with the time until the creation can no longer take effect.
     pub nodes_with_lost_creation: BTreeMap<Text, Duration>,
-    /// Number of nodes in `lost_creates` that do not need a first Pod. The lost creation counts there as a second Pod.
+    /// Number of nodes with an unanswered creation that need no first Pod. There, the creation counts as a second Pod.
     pub unseen_second_pods: usize,
-    /// Held-back nodes: they get no Pod now, because an answer was lost or an orphan on the node waits for its adoption.
+    /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
     pub held_back_nodes: BTreeSet<Text>,
     /// The reason why no Pods are created or deleted now; `None` if the caches show the writes of this process.
     pub stale_cache: Option<StaleCache>,
@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub is_namespace_terminating: bool,
     /// The feature gates and the `--tune` values that decisions depend on.
     pub decision_settings: DecisionSettings,
-    /// The time of the sync, at which the availability of Pods is judged.
+    /// The time of the sync, by which Pods count as available or not.
     pub now: Timestamp,
 }
 
@@ -74,12 +74,12 @@ pub enum SyncTurn {
     ManagesPods,
 }
 
-/// The revisions or the Pods that the server has refused to change, while their back-off lasts.
+/// The revisions or the Pods with a change that the server has denied, while the back-off of the change lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedChanges {
     /// The names of the objects, for the explanation.
     pub object_names: Vec<Text>,
-    /// Time until the first change is retried; `None` without a refused change.
+    /// Time until the first change is retried; `None` without a denied change.
     pub retry_after: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ pub struct StaleCache {
 /// The feature gates and the `--tune` values that decisions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionSettings {
-    /// Greatest number of Pods that one sync creates, and greatest number that it deletes (tune `burst-replicas`).
+    /// Greatest number of Pods that one sync creates, and greatest number that it deletes (`--tune burst-replicas`).
     pub burst_replicas: usize,
     /// Whether tolerations may compare numbers (feature gate `TaintTolerationComparisonOperators`).
     pub has_comparison_operators: bool,

@@ -16,7 +16,7 @@ use crate::objects::NodePlacement;
 
 const NS: &str = "shop";
 
-/// Starts both loops on a sandbox with one node. The returned values run until they are dropped.
+/// Starts both loops on a sandbox with one node. The loops run until the returned values are dropped.
 async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
     controller_with(OperatorSettings::new(), sandbox, clock).await
 }
@@ -128,7 +128,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     });
 }
 
-// The sandbox refuses these operators in a DaemonSet, as an API server does without the gate, so the test makes the placement.
+// The sandbox refuses these operators, as an API server does without the gate, so the test builds the placement itself.
 /// DAEMONSET-86.
 #[tokio::test(start_paused = true)]
 async fn tolerations_compare_numbers_only_with_the_gate() {

@@ -21,7 +21,7 @@ use crate::{
     rosters::Rosters,
 };
 
-/// The event handlers: they enqueue the DaemonSets that an event concerns, and update the rosters (nodes and Pods of a
+/// The event handlers: they enqueue the DaemonSets that an event concerns, and update the node indexes (nodes and Pods of a
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct EventHandlers {
@@ -35,13 +35,13 @@ pub(crate) struct EventHandlers {
 }
 
 impl EventHandlers {
-    /// Enqueues the DaemonSet at every event. If the cache no longer has it, also removes its memory.
+    /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
         self.forget_if_deleted(&event.meta().key(), &event.meta().uid);
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
-    /// Removes the memory of a DaemonSet if the cache no longer has it. A sync in flight repeats the removal at its end.
+    /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.
     pub(crate) fn forget_if_deleted(&self, key: &Key, uid: &Uid) {
         let current = self.set_store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
@@ -53,8 +53,8 @@ impl EventHandlers {
         self.rosters.remove_stale_record(key, current.as_ref());
     }
 
-    /// Enqueues a node that was added or deleted, or with changed labels or taints, and marks its eligibility as undecided in
-    /// all rosters. Other changes of nodes, above all heartbeats, are ignored.
+    /// Enqueues a node that was added or deleted, or has new labels or taints, and marks the eligibility of the node as
+    /// undecided in all node indexes. Other changes of nodes, above all heartbeats, are ignored.
     ///
     /// The first list of nodes enqueues nothing. The first list of DaemonSets enqueues every DaemonSet, and no sync starts
     /// before both lists are complete.
@@ -94,8 +94,8 @@ impl EventHandlers {
         self.enqueue_for_child(event);
     }
 
-    /// Enqueues the DaemonSet of a revision, as for Pods. A created revision that has a controller enqueues it only if the next
-    /// sync waits to see a revision that this process wrote.
+    /// Enqueues the DaemonSet of a revision, as for Pods. The creation of a revision with a controller enqueues the DaemonSet
+    /// only if its next sync waits to see a revision that this process wrote.
     pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, origin: ChangeOrigin) {
         let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
         let is_unexpected = match event {

@@ -34,7 +34,6 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// The time `seconds` before [`now`].
 pub(crate) fn time_before_now(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -168,7 +167,7 @@ impl PodBuilder {
     }
 }
 
-/// The nodes and the back-off of a [`World`], as the update of a roster reads them.
+/// The nodes and the back-off of a [`SnapshotBuilder`], as the update of a node index reads them.
 pub(crate) struct RosterInputs<'a> {
     world: &'a SnapshotBuilder,
     nodes: BTreeMap<String, Arc<Node>>,
@@ -183,7 +182,7 @@ impl RosterInputs<'_> {
         })
     }
 
-    /// Updates a roster after deciding the eligibility of its undecided nodes.
+    /// Updates a node index after deciding the eligibility of its undecided nodes.
     pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
         for (node, change) in roster.undecided_nodes.first_nodes(usize::MAX) {
             let eligibility = self.eligibility(&node);
@@ -273,7 +272,7 @@ impl SnapshotBuilder {
         self.set["metadata"]["deletionTimestamp"] = json!(time_before_now(1).to_string());
         self
     }
-    /// Makes the answer to the creation of a Pod for node `n<n>` lost, with 60 seconds left.
+    /// Records a creation of a Pod for node `n<n>` without an answer, which may take effect for another 60 seconds.
     pub(crate) fn lost_create(mut self, n: usize) -> Self {
         self.lost_creates.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
         self
@@ -294,7 +293,7 @@ impl SnapshotBuilder {
         RosterInputs { world: self, nodes, template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()) }
     }
 
-    /// Builds a roster of the Pods and nodes. `hash` is the hash of the current revision.
+    /// Builds a node index of the Pods and nodes. `hash` is the hash of the current revision.
     pub(crate) fn roster(&self, hash: &str) -> Roster {
         let (set, around) = (decode_trimmed::<DaemonSet>(&self.set), self.roster_inputs());
         let pods: Vec<PodRef> = self.pods.iter().map(decode_trimmed).collect();

@@ -47,7 +47,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Greatest memory of one decision and its explanation, in bytes.
 const MAX_DECISION_BYTES: usize = 8 << 20;
-/// Greatest memory of a sync after one change in a DaemonSet of 503 nodes, including the API server's work for it, in bytes.
+/// Greatest memory of a sync after one change in a DaemonSet of 503 nodes, in bytes. The work of the sandbox is included.
 const MAX_CHANGE_BYTES: usize = 8 << 20;
 /// Greatest memory of the sandbox with all DaemonSets and nodes and of the controller together, in bytes.
 const MAX_CLUSTER_BYTES: usize = 512 << 20;
@@ -276,7 +276,7 @@ proptest! {
                 ReplacementOrder::CreateFirst | ReplacementOrder::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
-            // A lost creation on a node with an available Pod counts against `maxSurge`.
+            // A creation with a lost answer counts against `maxSurge` if its node has an available Pod.
             let surge = plan.creations.iter().filter(|creation| creation.creation_reason == CreationReason::Outdated).count();
             let has_available_pod = |name: &&Text| {
                 node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))

@@ -31,7 +31,7 @@ use crate::{
 pub enum DeploymentNote {
     /// A ReplicaSet was read from the API server at this version: the next sync waits until the cache shows that version.
     ReadReplicaSet(ResourceVersion),
-    /// The server has been searched for ReplicaSets of earlier leaders that the cache does not show.
+    /// The API server was searched for ReplicaSets that earlier leaders have created and that the cache does not show.
     SearchedForReplicaSets,
     /// The server refused to release the ReplicaSet with this UID, for the given reason.
     ReleaseRefused(Uid, String),
@@ -72,7 +72,7 @@ impl From<SyncError> for StepStop {
     }
 }
 
-/// Sends the requests of a plan, and returns when to sync the Deployment again.
+/// Sends the requests of a plan, and returns the time of the next sync of the Deployment.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let mut rollout = PlanRun {
         snapshot,
@@ -153,11 +153,11 @@ struct PlanRun<'a> {
     sets_by_name: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created; empty before the creation.
     created: AnswerMetadata,
-    /// Whether the Deployment, as read from the API server, may adopt; `None` before that read.
+    /// Whether the Deployment may adopt, or the reason why not, as read from the API server; `None` before it is read.
     may_adopt: Option<Result<(), String>>,
-    /// When to sync the Deployment again; `None` stands for the time in the plan.
+    /// Time of the next sync of the Deployment; `None` stands for the time in the plan.
     requeue: Option<Requeue>,
-    /// Whether this sync has recorded its only Event about denied adoptions and releases.
+    /// Whether this sync has already recorded an Event about a denied adoption or release; it records only one.
     reported_denial: bool,
 }
 
@@ -202,8 +202,8 @@ impl<'a> PlanRun<'a> {
                         if !refusal.error.is_invalid() {
                             return Err(stop);
                         }
-                        // The name belongs to another object now, or validation refuses the patch. The ReplicaSet is kept, and
-                        // the next sync counts it.
+                        // The name belongs to another object now, or validation refuses the patch. The ReplicaSet keeps its
+                        // owner reference, and the next sync counts the ReplicaSet.
                         io.apply_note(DeploymentNote::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
                         return Err(StepStop::End(Requeue::After(Duration::ZERO)));
                     }
@@ -215,7 +215,7 @@ impl<'a> PlanRun<'a> {
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
             Action::DeleteReplicaSet(ReplicaSetRef { name, uid }) => {
-                // The version in the snapshot is a precondition, so that a ReplicaSet with new Pods stays.
+                // The version in the snapshot is a precondition, so that a ReplicaSet that has got new Pods is not deleted.
                 let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
                 match self.send(step, request).await {
                     Ok(_) => {}
@@ -239,7 +239,7 @@ impl<'a> PlanRun<'a> {
         Ok(StepResult::Done)
     }
 
-    /// Reads the Deployment from the API server before the first adoption. Fails if its UID differs or it is being deleted.
+    /// Reads the Deployment from the API server before the first adoption. Fails if it has another UID or is being deleted.
     async fn check_may_adopt(&mut self) -> Result<(), SyncError> {
         if self.may_adopt.is_none() {
             let uid = &self.meta().uid;
@@ -290,18 +290,18 @@ impl<'a> PlanRun<'a> {
                 }
                 Ok(())
             }
-            // A Deployment that is gone needs no status.
+            // A deleted Deployment needs no status.
             Err(refusal) if refusal.error.is_not_found() => Err(StepStop::End(Requeue::AfterPlannedDelay)),
             Err(refusal) => Err(self.refused(step, &refusal)),
         }
     }
 
-    /// Sends the request of a step, described by the action and the reason of the step.
+    /// Sends the request of a step, with the verb and the reason of the step for explanations.
     async fn send(&self, step: &Step, request: Request) -> Result<Answer, Refusal> {
         self.io.send(request.with_verb_text(step.action.verb_text()).with_reason(step.detailed_reason())).await
     }
 
-    /// Patches a ReplicaSet at its version in the snapshot.
+    /// Patches a ReplicaSet, with its version in the snapshot as a precondition.
     async fn patch_set(
         &self,
         step: &Step,
@@ -313,7 +313,7 @@ impl<'a> PlanRun<'a> {
         self.send(step, request.role(ObjectRole::Child)).await
     }
 
-    /// Returns the failure of a refused adoption or release. An Event reports the first one that the server denies in a sync.
+    /// Returns the failure of a refused adoption or release. Records an Event for the first one that the server denies.
     fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> StepStop {
         let failed = self.failed(step, refusal);
         if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
@@ -322,7 +322,7 @@ impl<'a> PlanRun<'a> {
         StepStop::Failed(failed)
     }
 
-    /// Returns the failure of a step whose request was refused, and records an Event if the server denies the change.
+    /// Returns the failure of a step with a refused request, and records an Event if the server denies the change.
     fn refused(&self, step: &Step, refusal: &Refusal) -> StepStop {
         let failed = self.failed(step, refusal);
         if let Some(reason) = step.action.denied_event_reason().filter(|_| is_denied(refusal)) {
@@ -366,7 +366,7 @@ impl<'a> PlanRun<'a> {
     }
 }
 
-/// Returns whether this process lacks a permission, or a policy or a webhook forbids the request.
+/// Whether this process lacks a permission, or a policy or a webhook forbids the request.
 fn is_denied(refusal: &Refusal) -> bool {
     refusal.class == RefusalClass::NotWritten && refusal.error.is_denied()
 }

@@ -47,7 +47,6 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     draft.finish(situation, waiting)
 }
 
-/// Adds the steps of one sync to the draft.
 fn plan_steps(draft: &mut PlanDraft<'_>) {
     plan_claims(draft);
     if !draft.snapshot.claims.adopt.is_empty() {

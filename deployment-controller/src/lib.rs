@@ -30,15 +30,15 @@
 //!   starts again.
 //! - Available replicas reported by a stale ReplicaSet status are always capped at the size of the ReplicaSet. Upstream aborts
 //!   the scale-down for some stale statuses and overlooks others.
-//! - A scaling event ends even if no size has to change. Upstream stays in that scaling event for ever.
+//! - A scaling event ends even if no size has to change. In upstream, every later sync is then a scaling event.
 //! - Proportional scaling never exceeds `spec.replicas` plus maxSurge in total, even if a user has scaled a ReplicaSet by hand.
 //!   It scales down before it scales up.
 //! - The status of a ReplicaSet of 100 Pods or more enqueues the Deployment after 20 ms for every 100 Pods, 200 ms at most
 //!   (`deployment-sync-batch-period`), so that one status update covers the changes of many Pods.
 //! - `Recreate` waits only for Pods that have not finished, and the end of each Pod enqueues the Deployment. Pods are watched
 //!   only during that wait, and only those of the Deployment.
-//! - A ReplicaSet that no longer matches the selector, and whose release the server refuses, is counted until the release
-//!   succeeds.
+//! - If a ReplicaSet no longer matches the selector, and the server refuses to release it, the ReplicaSet is counted until its
+//!   release succeeds.
 //! - A `FailedUpdate` or `FailedDelete` Event reports that the server denies a change, an adoption, a release or a deletion of a
 //!   ReplicaSet: a permission is missing, or a policy or a webhook forbids the request.
 //! - If something changes the template of every ReplicaSet at creation, the controller stops after a few attempts. No key is ever
@@ -93,15 +93,15 @@ pub const TERMINATING_REPLICAS_GATE: FeatureGate = FeatureGate::on_by_default(
 /// The feature gates that `--feature-gates` accepts for this crate.
 pub const FEATURE_GATES: &[FeatureGate] = &[TERMINATING_REPLICAS_GATE];
 
-/// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by
-/// default. Upstream has no such delay and is slower instead.
+/// Delay between a change of a ReplicaSet's status and the sync, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by
+/// default. Upstream has no such delay.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::of_duration(
     "deployment-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of ReplicaSet statuses before their Deployment is synced, for every 100 Pods of the ReplicaSet up to 1000; smaller ReplicaSets are not delayed",
 );
 
-/// The values that `--tune` accepts for this crate.
+/// The settings that `--tune` accepts for this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, SYNC_BATCH_PERIOD];
 
 /// Number of workers that sync Deployments concurrently; 5 by default.
@@ -141,8 +141,8 @@ pub struct DeploymentController {
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodInformers,
-    /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
-    /// feature gate is off. Without this memory every sync would write the field again.
+    /// Time at which a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the
+    /// field or its feature gate is off. Without this memory every sync would write the field again.
     terminating_dropped: Mutex<Option<Instant>>,
 }
 
@@ -237,7 +237,7 @@ impl Controller for DeploymentController {
         }
     }
 
-    /// Forgets a Deployment once more if its deletion event came before the answer to the last write of this sync.
+    /// Drops the memory of a deleted Deployment again: a write of this sync may have been recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
         if !self.deployments.store().contains_object(deployment) {
@@ -250,7 +250,7 @@ impl Controller for DeploymentController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // The informers of Pods are left out: each starts with the sync that needs it, so none is older than this leader's term.
+        // Pod informers are left out: each starts with the sync that needs it, so after the start of this leader's term.
         vec![&self.deployments, &self.sets]
     }
 }

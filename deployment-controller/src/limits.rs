@@ -70,7 +70,7 @@ impl RolloutLimits {
     }
 }
 
-/// Checks that `value`, a number or a percentage of 100, is in `0..=most`.
+/// Checks that `value`, an integer or a percentage of 100, is in `0..=most`.
 fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
     let Some(value) = value else { return Ok(()) };
     if (0..=most).contains(&value.resolve(100, Round::Down)?) {

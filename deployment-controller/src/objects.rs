@@ -44,7 +44,7 @@ pub const UNLIMITED: i32 = i32::MAX;
 /// The maximum total size of all annotations of an object, in bytes. Upstream: `TotalAnnotationSizeLimitB`.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
-/// Returns whether an annotation is excluded from copying between a Deployment and its ReplicaSets, in both directions.
+/// Whether an annotation is excluded from copying between a Deployment and its ReplicaSets, in both directions.
 pub fn is_never_copied(key: &str) -> bool {
     matches!(key, REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO | LAST_APPLIED)
 }
@@ -61,7 +61,7 @@ pub struct Deployment {
     /// `status`; the defaults if it is absent or null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: DeploymentStatus,
-    /// Size in bytes of the dropped annotations, if they exceeded the size limit.
+    /// Size in bytes of the annotations, if they were dropped because they exceeded the size limit.
     #[serde(skip)]
     pub oversized: Option<usize>,
 }
@@ -247,7 +247,7 @@ pub struct ReplicaSet {
     /// `status` as its controller wrote it; the defaults if it is absent or null.
     #[serde(default, deserialize_with = "null_as_default")]
     pub status: ReplicaSetStatus,
-    /// Size in bytes of the dropped annotations, if they exceeded the size limit.
+    /// Size in bytes of the annotations, if they were dropped because they exceeded the size limit.
     #[serde(skip)]
     pub oversized: Option<usize>,
 }
@@ -305,7 +305,7 @@ impl Default for TemplateDigest {
 }
 
 impl TemplateDigest {
-    /// Returns whether this is the digest of `template`; never true for a malformed template.
+    /// Whether this is the digest of `template`; never true for a malformed template.
     pub fn is_digest_of(&self, template: &Template) -> bool {
         self.problem.is_none() && self.digest == template.digest()
     }
@@ -376,7 +376,7 @@ struct PodStatus {
 }
 
 impl Pod {
-    /// Returns whether the Pod has not finished. A terminating Pod has not finished.
+    /// Whether the Pod has not finished. A terminating Pod has not finished.
     pub fn is_unfinished(&self) -> bool {
         !matches!(self.status.phase.as_str(), "Failed" | "Succeeded")
     }

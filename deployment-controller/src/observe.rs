@@ -23,10 +23,10 @@ use crate::{
     watch::RefusedRelease,
 };
 
-/// How long to keep a ReplicaSet whose release was refused before the next attempt, unless the ReplicaSet changes earlier.
+/// Pause after a refused release of a ReplicaSet before the next attempt. A change of the ReplicaSet ends the pause.
 const RELEASE_RETRY_PERIOD: Duration = Duration::from_mins(5);
-/// Allowance for clock skew: a Deployment that was created more than this time after the start of this leader's term had no
-/// earlier leader.
+/// Allowance for clock skew: if a Deployment was created more than this time after the start of this leader's term, no earlier
+/// leader has synced it.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
 /// Longest wait for the first list of a Deployment's Pods. Normally the end of that list enqueues the Deployment earlier.
 const POD_RECHECK: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ impl DeploymentController {
         again
     }
 
-    /// Returns whether the cache shows every ReplicaSet that earlier leaders may have created for the Deployment.
+    /// Whether the cache shows every ReplicaSet that earlier leaders may have created for the Deployment.
     fn has_all_predecessor_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
         let LoopContext { clock, gate, .. } = &self.context;
         let led =
@@ -110,7 +110,6 @@ impl DeploymentController {
         since.is_ok_and(is_younger) || self.watch.searched_deployments.lock().contains(&meta.uid)
     }
 
-    /// Records that the server refused to release a ReplicaSet.
     pub(crate) fn record_refused_release(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
         let refused = RefusedRelease { version: set.metadata.resource_version, refused_at: snapshot.now };
@@ -118,7 +117,7 @@ impl DeploymentController {
     }
 }
 
-/// Returns whether the next step depends on old Pods: under `Recreate`, until the new ReplicaSet has its full size.
+/// Whether the next step depends on old Pods, which is so under `Recreate` until the new ReplicaSet has its full size.
 fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     let spec = &deployment.spec;
     if spec.strategy.kind != StrategyType::Recreate || spec.paused || deployment.metadata.is_deleting() {
@@ -129,7 +128,6 @@ fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     !is_full && sets.len() > usize::from(new.is_some())
 }
 
-/// Counts the unfinished Pods of each ReplicaSet.
 fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, SyncError> {
     let running = |set: &Arc<ReplicaSet>| {
         let uid = &set.metadata.uid;
@@ -168,7 +166,7 @@ fn check_deployment(deployment: &Deployment) -> Result<RolloutLimits, SyncError>
     RolloutLimits::from_spec(spec).map_err(|error| invalid(error.to_string()))
 }
 
-/// Returns the failure of a sync whose Deployment or ReplicaSet is malformed.
+/// Returns the error of a sync that has found a malformed Deployment or ReplicaSet.
 fn invalid(why: impl Into<String>) -> SyncError {
     SyncError::new("malformed", why)
 }

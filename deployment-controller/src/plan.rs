@@ -39,14 +39,14 @@ impl Event {
     }
 }
 
-/// A change of an existing ReplicaSet; absent fields stay as they are.
+/// A change of an existing ReplicaSet. A field that is `None` or empty changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaSetChange {
-    /// `spec.replicas` before and after the change; `None` if the size stays.
+    /// `spec.replicas` before and after the change; `None` keeps the size.
     pub size: Option<(i64, i64)>,
     /// Annotations to add or to overwrite.
     pub annotations: BTreeMap<String, String>,
-    /// The new `spec.minReadySeconds`; `None` if the value stays.
+    /// The new `spec.minReadySeconds`; `None` keeps the value.
     pub min_ready_seconds: Option<i32>,
 }
 
@@ -60,7 +60,7 @@ pub struct ReplicaSetRef {
 }
 
 impl ReplicaSetRef {
-    /// Returns the reference to the ReplicaSet with this metadata.
+    /// Copies name and UID from the metadata of a ReplicaSet.
     pub fn from_meta(meta: &Meta) -> Self {
         Self { name: Arc::clone(&meta.name), uid: meta.uid.clone() }
     }
@@ -93,7 +93,7 @@ pub enum Action {
     WriteStatus {
         /// The whole new status.
         status: Box<DeploymentStatus>,
-        /// The new revision annotation; `None` if the annotation stays.
+        /// The new revision annotation; `None` keeps the annotation.
         revision: Option<String>,
     },
     /// Copies the template and annotations of a ReplicaSet into the Deployment, and removes the rollback annotation.
@@ -104,7 +104,7 @@ pub enum Action {
     OnlyRecordEvent,
 }
 
-/// What a failed step means for the steps after it.
+/// Consequence of a failed step for the steps after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// The sync ends with the error of this step.
@@ -131,7 +131,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns a step without an Event, whose failure ends the sync.
+    /// Returns a step without an Event and with [`OnFailure::EndSync`].
     pub fn new(action: Action, why: impl Into<String>) -> Self {
         Self { action, why: why.into(), event: None, on_failure: OnFailure::EndSync }
     }
@@ -148,7 +148,7 @@ impl Step {
         Self { on_failure, ..self }
     }
 
-    /// Returns the details of the action, such as both sizes, followed by the reason of the step.
+    /// Returns the details of the action, such as the size before and after the change, followed by the reason of the step.
     pub fn detailed_reason(&self) -> String {
         let detail = match &self.action {
             Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
@@ -169,9 +169,8 @@ impl Step {
 }
 
 impl Action {
-    /// Returns the reason of the Event about an action that the server denies. `None` for a status, which is written again
-    /// anyway, for a creation, which has its own Event, and for adoptions and releases, because one Event reports all denied
-    /// ones of a sync.
+    /// Returns the reason of the Event about an action that the server denies. `None` if no such Event is recorded: a status is
+    /// written again anyway, a creation has its own Event, and one Event reports all denied adoptions and releases of a sync.
     pub fn denied_event_reason(&self) -> Option<&'static str> {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
@@ -222,9 +221,9 @@ impl Action {
 /// The decision of one sync: what to do and what the Deployment waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The steps, in order.
+    /// The steps in the order in which they run.
     pub steps: Vec<Step>,
-    /// When to sync again after all steps have succeeded.
+    /// Time of the next sync if all steps succeed.
     pub requeue: Requeue,
     /// The error with which the sync ends even if all steps succeed.
     pub failure: Option<String>,
@@ -247,7 +246,7 @@ impl Explain for Plan {
         match self.requeue {
             Requeue::AfterPlannedDelay | Requeue::Conflict => None,
             Requeue::After(delay) | Requeue::AfterPartialWork(delay) => Some(delay),
-            // Less than a second remains of the progress deadline.
+            // With `AfterBackoff`, less than a second remains until the progress deadline.
             Requeue::AfterBackoff => Some(Duration::from_secs(1)),
         }
     }

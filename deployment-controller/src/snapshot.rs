@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub owner: Owner,
     /// The ReplicaSets to keep, to adopt and to release; the kept ones are sorted by creation time and then by name.
     pub claims: Claims<Arc<ReplicaSet>>,
-    /// Time until refused releases are tried again; `None` if no release was refused.
+    /// Time until the next attempt of refused releases; `None` if no release was refused.
     pub release_retry_after: Option<Duration>,
     /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
     pub running_pods: BTreeMap<Uid, usize>,

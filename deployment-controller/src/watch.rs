@@ -24,15 +24,14 @@ pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
-    /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods; see [`debounce`].
+    /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods; see [`debounce_for_pods`].
     pub(crate) debounce_period: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) searched_deployments: Mutex<HashSet<Uid>>,
-    /// ReplicaSets that no longer match the selector and whose release the server refused.
+    /// ReplicaSets that no longer match the selector, but that the server has refused to release.
     pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedRelease>>,
 }
 
-/// A release that the server refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedRelease {
     /// Version of the ReplicaSet at the refusal.
@@ -41,23 +40,23 @@ pub(crate) struct RefusedRelease {
 }
 
 impl EventHandlers {
-    /// Enqueues the Deployment of every event.
+    /// Enqueues the Deployment of the event, and forgets a deleted Deployment.
     pub(crate) fn on_deployment(&self, event: &CacheEvent<Deployment>, origin: ChangeOrigin) {
         if let CacheEvent::Deleted(deployment) = event {
-            // What is known of this Deployment must not apply to a later Deployment of the same name.
+            // The memory of this Deployment must not apply to a later Deployment with the same name.
             self.forget_deployment(&deployment.metadata.uid);
             self.queue.reset_failures(&deployment.metadata.key());
         }
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
-    /// Drops what is remembered about a deleted Deployment: its written versions, and that its ReplicaSets were listed.
+    /// Drops the memory of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
     pub(crate) fn forget_deployment(&self, deployment: &Uid) {
         self.searched_deployments.lock().remove(deployment);
         self.ledger.forget_owner(deployment);
     }
 
-    /// Enqueues the Deployment that owns, or owned, a ReplicaSet. An orphan enqueues every Deployment that may adopt it.
+    /// Enqueues the Deployment that owns, or owned, a ReplicaSet; for an orphan, every Deployment that may adopt it.
     pub(crate) fn on_set(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
         let priority = priority_of_origin(origin);
         match event {
@@ -175,8 +174,8 @@ impl PodInformers {
     }
 }
 
-/// Returns whether the event may be the end of an unfinished Pod. Upstream enqueues the Deployment only when no Pod remains,
-/// and misses the end of the last old Pod if finished Pods remain.
+/// Whether the event may be the end of an unfinished Pod. Upstream enqueues the Deployment only when no Pod remains, and misses
+/// the end of the last old Pod if finished Pods remain.
 fn may_end_pod(event: &CacheEvent<Pod>) -> bool {
     match event {
         CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => true,

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct DeploymentBuilder {
     pub(crate) spec: Value,
     pub(crate) status: Value,
-    /// Annotations of the Deployment; null stands for the revision of its new ReplicaSet only.
+    /// Annotations of the Deployment; null stands for a single one, the revision of the new ReplicaSet.
     pub(crate) annotations: Value,
     pub(crate) generation: i64,
     pub(crate) is_deleting: bool,
@@ -67,7 +67,7 @@ impl DeploymentBuilder {
         RolloutLimits::from_spec(&serde_json::from_value(self.spec.clone()).unwrap()).unwrap()
     }
 
-    /// Adds a ReplicaSet with a template of its own, younger than all others, whose Pods all exist.
+    /// Adds the youngest ReplicaSet, with its own template. All its Pods exist, and `available` of them are available.
     pub(crate) fn with_set(mut self, name: &str, size: i64, available: i64) -> Self {
         let mut template = self.spec["template"].clone();
         template["metadata"]["annotations"]["set"] = json!(name);
@@ -130,7 +130,7 @@ impl DeploymentBuilder {
         self
     }
 
-    /// Sets the condition of type `kind`, with `reason` as its message and with the current time.
+    /// Adds or replaces the condition of type `kind`, with the current time and with `reason` also as message.
     pub(crate) fn with_condition(mut self, kind: &str, reason: &str) -> Self {
         let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
         let condition = Condition { kind: kind.into(), ..conditions::progressing_condition(reason, reason, self.now) };
@@ -202,7 +202,6 @@ impl DeploymentBuilder {
         decide(&self.snapshot())
     }
 
-    /// Applies a plan to the objects of this world.
     pub(crate) fn apply_plan(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match &step.action {
@@ -240,7 +239,7 @@ impl DeploymentBuilder {
         }
     }
 
-    /// Applies plans until one has no steps; returns how many were applied.
+    /// Applies plans until one has no steps; returns the number of applied plans.
     pub(crate) fn apply_until_settled(&mut self) -> usize {
         for done in 0..50 {
             let plan = self.plan();
@@ -253,7 +252,6 @@ impl DeploymentBuilder {
     }
 }
 
-/// Accessors for the assertions of tests.
 impl Plan {
     fn actions<'p, T>(&'p self, of: impl Fn(&'p Action) -> Option<T>) -> Vec<T> {
         self.steps.iter().filter_map(|step| of(&step.action)).collect()
@@ -303,7 +301,7 @@ impl Plan {
         })
     }
 
-    /// Returns, for each status write, the revision and the reason and status of `Progressing`.
+    /// Returns the revision, and the reason and status of `Progressing`, of each status write.
     pub(crate) fn written_progress(&self) -> Vec<(Option<String>, (String, String))> {
         let one = |status: &DeploymentStatus| {
             conditions::get_progressing(status)

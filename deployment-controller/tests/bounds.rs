@@ -1,4 +1,4 @@
-//! The cost of a sync depends on the number of ReplicaSets, and never on numbers or texts in a spec or an annotation.
+//! The cost of a sync depends on the number of ReplicaSets, and never on the values in a spec or an annotation.
 //!
 //! These tests need a process of their own, because they limit its memory: an allocation beyond the limit aborts the process.
 
@@ -214,13 +214,12 @@ fn memory_grows_in_proportion_to_the_number_of_old_sets() {
     assert!((1..=2 * sets.len() + 4).contains(&plan.steps.len()), "{} steps", plan.steps.len());
 }
 
-/// Namespaces of the hostile Deployments. A quota refuses Pods in the first one; the server refuses ReplicaSets in the second
-/// one.
+/// Namespaces of the hostile Deployments. In `few-pods`, a quota refuses Pods; in `no-sets`, the server refuses ReplicaSets.
 const FEW_PODS: &str = "few-pods";
 const NO_SETS: &str = "no-sets";
 /// Number of ordinary Deployments.
 const ORDINARY: usize = 50;
-/// Number of Pods of a ReplicaSet that the quota allows.
+/// Number of Pods that the quota allows for each ReplicaSet.
 const QUOTA: i64 = 20;
 /// Number of old ReplicaSets of each of two hostile Deployments.
 const OLD_SETS: usize = 200;
@@ -310,8 +309,8 @@ fn named(mut object: Value, namespace: &str, name: &str) -> Value {
     object
 }
 
-/// Creates the hostile Deployments, with all numbers at their limits: one with many old ReplicaSets to scale down, one with many
-/// old ReplicaSets to delete, and some whose ReplicaSets the server refuses.
+/// Creates the hostile Deployments, with all numbers at their limits: one with many old ReplicaSets to scale down, one with
+/// many old ReplicaSets to delete, and some for which the server refuses ReplicaSets.
 async fn add_hostile(world: &World) {
     for namespace in [FEW_PODS, NO_SETS] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});

@@ -1,7 +1,7 @@
 //! Sends the requests that write slices, for the loops `slices` and `mirroring`.
 //!
-//! Requests are sent in the order of the plan, which [`crate::decide::write_order`] chose so that no endpoint is missing between
-//! two writes.
+//! Requests are sent in the order of the plan. [`crate::decide::write_order`] chose this order so that no endpoint is missing
+//! between two writes.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{
     plan::{SliceDraft, SliceMetadata, SliceWrite, SliceWrites},
 };
 
-/// The progress of one write of a slice.
+/// The stage of one write of a slice, applied as a note before the request and after the answer.
 #[derive(Debug)]
 pub enum WriteProgress {
     /// The request is about to be sent. Watch events of the write may arrive before the answer.
     Begin,
-    /// The request failed.
+    /// The server refused the request, or its answer was lost.
     Fail,
     /// The slice was created or updated: the operation as a metric label, the UID of the slice, and its new version.
     Put(&'static str, Uid, ResourceVersion),
@@ -32,20 +32,20 @@ pub enum WriteProgress {
     AlreadyDeleted,
 }
 
-/// The result of the writes for one address type.
+/// The result of [`SliceWriter::write_all`] if no write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    /// All writes succeeded.
+    /// All writes took effect, or there was nothing to write.
     AllWritten,
     /// The namespace is terminating, so the server accepts no new object in it. This is not a failure.
     NamespaceTerminates,
 }
 
-/// The metadata and the connection that all writes of slices in one plan share.
+/// The sender of the slice writes of one plan, with the metadata that all these writes share.
 pub(crate) struct SliceWriter<'a, N: Note> {
-    /// `Service` or `Endpoints`, the kind of the object that the slices belong to, for error messages.
+    /// The kind of the owner of the slices, for error messages: `Service` or `Endpoints`.
     pub(crate) owner_kind: &'static str,
-    /// The namespace and name of the Service or the Endpoints.
+    /// Namespace and name of the Service or the Endpoints that own the slices.
     pub(crate) owner_key: &'a Key,
     /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
@@ -56,7 +56,7 @@ pub(crate) struct SliceWriter<'a, N: Note> {
 }
 
 impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
-    /// Sends the writes of an address type one after the other, and stops at the first failure.
+    /// Sends the writes for one address type one after the other, and stops at the first failure.
     pub(crate) async fn write_all(&self, writes: &'a SliceWrites) -> Result<WriteOutcome, SyncError> {
         for write in writes.iter() {
             let request = match write {
@@ -86,25 +86,25 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
 
     /// Builds the request that creates a slice.
     ///
-    /// A create with a lost answer is retried after the back-off, like any other failure. By then the cache usually shows the
-    /// slice if the server created it. Otherwise the retry creates a second slice with the same endpoints, and the next sync
-    /// removes one of the two. A longer wait for the cache would keep endpoints of deleted Pods ready in the remaining slices.
+    /// If the answer to a creation is lost, the sync is retried after the back-off, like any other failure. By then the cache
+    /// usually shows the slice if the server created it. Otherwise the retry creates a second slice with the same endpoints,
+    /// and the next sync deletes one of the two slices. During a longer wait, deleted Pods would remain listed as ready.
     fn create(&self, writes: &SliceWrites, draft: &SliceDraft) -> Request {
         let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, writes.address_type, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
         let request = request.generate_name(self.metadata.generate_name.as_str());
-        // An explanation merges all creates into one line, so only the first create carries a reason.
+        // An explanation merges all creations into one line, so only the first creation carries a reason.
         let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
         let why = if is_first { endpoint_counts_text(&writes.create) } else { String::new() };
         request.role(ObjectRole::AwaitedObject).kind(writes.address_type.slice_kind()).with_reason(why)
     }
 
-    /// Deletes a slice; `why` is the reason that explanations show.
+    /// Deletes a slice, with a precondition on its cached version; `why` is the reason that explanations show.
     pub(crate) async fn delete(&self, slice: &Arc<Slice>, why: &'static str) -> Result<(), Refusal> {
         self.send(delete_request(slice, why), SliceWrite::Delete(slice)).await
     }
 
-    /// Sends a write, and notes its start and its result. Deleting a slice that does not exist counts as success.
+    /// Sends a write, and applies a note before the request and another after the answer. Deleting a missing slice succeeds.
     async fn send(&self, request: Request, write: SliceWrite<'_>) -> Result<(), Refusal> {
         self.io.apply_note(WriteProgress::Begin.into());
         let (note, result) = match (self.io.send(request).await, write) {
@@ -138,12 +138,12 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
 
 /// Builds the request that deletes a slice, with a precondition on its cached version.
 ///
-/// A conflict is a failure: the slice is newer than its cached version, and the next sync decides again with a newer cache.
+/// A conflict is a failure: the slice on the server is newer than in the cache, and the next sync decides with a newer cache.
 fn delete_request(slice: &Slice, why: &'static str) -> Request {
     Request::delete(ENDPOINT_SLICES, &slice.metadata).role(ObjectRole::AwaitedObject).with_reason(why)
 }
 
-/// Returns the numbers of endpoints and of ready endpoints in these drafts, as a text for explanations.
+/// Returns a text for explanations that counts the endpoints and the ready endpoints in these drafts.
 fn endpoint_counts_text(drafts: &[SliceDraft]) -> String {
     let endpoints = || drafts.iter().flat_map(|draft| &draft.endpoints);
     let ready = endpoints().filter(|endpoint| endpoint.is_ready()).count();

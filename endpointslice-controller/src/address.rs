@@ -14,7 +14,7 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     if !text.contains(':') {
         return parse_ipv4(text).map(IpAddr::V4);
     }
-    // The last four bytes may be written as an IPv4 address.
+    // The last four bytes of an IPv6 address may be written as an IPv4 address, as in `::ffff:10.0.0.1`.
     let address: Ipv6Addr = match text.rsplit_once(':') {
         Some((front, back)) if back.contains('.') => {
             let [a, b, c, d] = parse_ipv4(back)?.octets();
@@ -38,7 +38,7 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
 
 /// Whether `text` is the canonical form of this address. Does not allocate.
 pub fn is_canonical_text(address: IpAddr, text: &str) -> bool {
-    /// The rest of a text. Each write removes its string from the beginning, and fails if the text begins otherwise.
+    /// The part of the text that is not compared yet. A write compares its string with the start of this part, and removes it.
     struct Rest<'a>(&'a str);
 
     impl fmt::Write for Rest<'_> {
@@ -52,7 +52,7 @@ pub fn is_canonical_text(address: IpAddr, text: &str) -> bool {
     write!(rest, "{address}").is_ok() && rest.0.is_empty()
 }
 
-/// Returns the address type of slices that hold this address.
+/// Returns `Ipv4` or `Ipv6`, the `addressType` of a slice that can contain this address.
 pub fn address_type_of(address: IpAddr) -> AddressType {
     if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
 }

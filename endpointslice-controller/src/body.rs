@@ -10,7 +10,6 @@ use crate::{
     plan::{SliceDraft, SliceMetadata},
 };
 
-/// The body of a request that creates a slice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewSliceBody<'a> {
@@ -34,7 +33,6 @@ struct NewMeta<'a> {
 }
 
 impl<'a> NewSliceBody<'a> {
-    /// Builds the body from a draft and the metadata that all slices of the owner share.
     pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a SliceDraft) -> Self {
         let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
         annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME_ANNOTATION, time)));
@@ -76,7 +74,7 @@ struct ChangedMeta<'a> {
     owner_references: Option<[&'a OwnerRef; 1]>,
 }
 
-/// Returns the merge patch between two maps: new and changed values, and `None` for removed keys.
+/// Returns the merge patch that changes the map `from` into `to`: new and changed values, and `None` for removed keys.
 fn map_patch<'a>(
     from: impl Iterator<Item = (&'a str, &'a str)>,
     to: impl Iterator<Item = (&'a str, &'a str)>,
@@ -89,8 +87,8 @@ fn map_patch<'a>(
 }
 
 impl<'a> SlicePatch<'a> {
-    /// Builds the patch from `base` to the draft. Owner references and all annotations except [`TRIGGER_TIME_ANNOTATION`] stay
-    /// unchanged.
+    /// Builds the patch that changes the slice `base` into the draft. It leaves owner references and all annotations except
+    /// [`TRIGGER_TIME_ANNOTATION`] unchanged.
     pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
         let meta = &base.metadata;
         let old = meta.annotations.get(TRIGGER_TIME_ANNOTATION);
@@ -110,7 +108,7 @@ impl<'a> SlicePatch<'a> {
         }
     }
 
-    /// Builds the patch from `base` to the draft, including all annotations and the owner reference.
+    /// Builds the patch that changes the slice `base` into the draft, including all annotations and the owner reference.
     pub(crate) fn with_all_metadata(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a SliceDraft) -> Self {
         let mut change = Self::new(shared, base, draft);
         change.metadata.annotations = map_patch(base.metadata.annotations.iter(), shared.annotations.iter());

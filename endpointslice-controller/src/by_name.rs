@@ -1,4 +1,4 @@
-//! Sorted lists with cheap copies: a copy shares all entries, and a change copies one part of the list.
+//! Sorted lists with cheap copies: a copy shares all elements with the original, and a change copies only one part of the list.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -7,10 +7,10 @@ use crate::objects::Pod;
 /// The Pods of a Service or of a label set, sorted by name.
 pub type Pods = NameSortedList<Arc<Pod>>;
 
-/// The maximal number of entries in one part of a list; a change of a shared list copies one part.
+/// The maximal number of elements in one part of a list; a change of a shared list copies one part.
 const MAX_PART_LEN: usize = 64;
 
-/// An entry of a [`NameSortedList`] list.
+/// An element of a [`NameSortedList`].
 pub trait NamedEntry {
     /// The sort key, unique in the list.
     fn name(&self) -> &str;
@@ -22,13 +22,13 @@ impl NamedEntry for Arc<Pod> {
     }
 }
 
-/// A list of entries sorted by name, split into parts of at most 64 entries.
+/// A list of elements sorted by name, split into parts of at most 64 elements.
 ///
-/// A change of a list that shares its parts with a copy duplicates one part and the list of parts. A comparison of two lists
-/// reads only the parts that the lists do not share, and compares one pointer for each shared part.
+/// Copies of a list share its parts. A change of one copy duplicates the changed part and the list of parts. A comparison of
+/// two lists reads only the parts that the lists do not share, and compares one pointer for each shared part.
 #[derive(Clone, Debug)]
 pub struct NameSortedList<T> {
-    /// No part is empty.
+    /// The elements in order of names; no part is empty.
     parts: Arc<[Arc<[T]>]>,
     len: usize,
 }
@@ -40,33 +40,33 @@ impl<T> Default for NameSortedList<T> {
 }
 
 impl<T: NamedEntry + Clone> NameSortedList<T> {
-    /// Returns the number of entries, without iterating.
+    /// Returns the stored number of elements, in constant time.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if the list has no entry.
+    /// Whether [`len`](Self::len) is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Iterates over the entries, sorted by name.
+    /// Iterates over the elements in ascending order of their names, compared as bytes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// Whether two lists share all parts, by comparing pointers. Lists that were built separately share none, even if equal.
+    /// Whether one list is an unchanged copy of the other; compares pointers. False for equal lists that were built separately.
     pub fn shares_all_parts(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Returns the entry with this name; `None` if the list has none.
+    /// Returns the element with this name, in logarithmic time; `None` if there is none.
     pub fn get(&self, name: &str) -> Option<&T> {
         let part = self.parts.get(self.part_of(name))?;
         part.get(find(part, name).ok()?)
     }
 
-    /// Inserts an entry, or replaces the entry with the same name.
+    /// Inserts an element, or replaces the element with the same name.
     pub fn put(&mut self, entry: T) {
         let at = self.part_of(entry.name());
         // A name that sorts after all existing names goes into the last part if that part has room.
@@ -98,7 +98,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
         }
     }
 
-    /// Removes the entry with this name, if there is one.
+    /// Removes the element with this name; does nothing if there is none.
     pub fn remove(&mut self, name: &str) {
         let at = self.part_of(name);
         let Some(part) = self.parts.get(at) else { return };
@@ -127,10 +127,10 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
         Arc::make_mut(&mut self.parts)[at] = part;
     }
 
-    /// Returns the index of the first part with a last name not less than `name`; the number of parts if there is none.
+    /// Returns the index of the first part that ends with `name` or a greater name; the number of parts if no part does.
     fn part_of(&self, name: &str) -> usize {
         let ends_before = |part: &Arc<[T]>| part.last().is_some_and(|last| last.name() < name);
-        // Fast path: entries are usually inserted in order.
+        // Fast path: elements are usually inserted in order of names.
         if self.parts.last().is_none_or(ends_before) {
             return self.parts.len();
         }
@@ -142,8 +142,8 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
         self.parts = before.iter().chain(by).chain(&rest[count..]).cloned().collect();
     }
 
-    /// Returns the entries that differ between two lists, sorted by name, as pairs of the old and the new entry. Pairs for
-    /// which `is_same` returns true are skipped.
+    /// Returns the elements that differ between two lists, sorted by name, as pairs of the old and the new element. Pairs of
+    /// elements for which `is_same` returns true are skipped.
     pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<EntryDifference<'a, T>> {
         let mut out = Vec::new();
         let (mut before, mut after) = (Cursor::new(old), Cursor::new(new));
@@ -170,7 +170,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
     }
 }
 
-/// The old and the new entry with one name; `None` for a list that lacks the name.
+/// The elements of the old and of the new list with one name; `None` for a list without that name.
 pub type EntryDifference<'a, T> = (Option<&'a T>, Option<&'a T>);
 
 impl<T: NamedEntry + Clone> FromIterator<T> for NameSortedList<T> {
@@ -188,7 +188,7 @@ fn find<T: NamedEntry>(part: &[T], name: &str) -> Result<usize, usize> {
     part.binary_search_by(|entry| entry.name().cmp(name))
 }
 
-/// The position in a list of the next entry to read.
+/// A reading position in a list, before the next element to read.
 struct Cursor<'a, T> {
     list: &'a NameSortedList<T>,
     part: usize,
@@ -200,7 +200,7 @@ impl<'a, T> Cursor<'a, T> {
         Self { list, part: 0, place: 0 }
     }
 
-    /// Returns the current part if its first entry is the next one to read.
+    /// Returns the current part if no element of this part has been read yet.
     fn part(&self) -> Option<&'a Arc<[T]>> {
         self.list.parts.get(self.part).filter(|_| self.place == 0)
     }

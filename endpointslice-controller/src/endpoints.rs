@@ -1,8 +1,8 @@
-//! The loop that keeps an Endpoints object for every Service with a selector. Endpoints are the predecessor of slices.
+//! The loop that writes one Endpoints object for every Service with a selector. Endpoints are the predecessor of slices.
 //!
 //! Differences from upstream: Endpoints are patched with a precondition on the cached version. A sync waits until the cache
-//! shows all writes of this process; upstream remembers one version. Deletes have a precondition on the UID and the version.
-//! Endpoints with too many addresses are written only if they change. An object with more ports than the API server accepts is
+//! shows all writes of this process; upstream remembers one version. Deletions have a precondition on the UID and the version.
+//! Endpoints with too many addresses are written only if they change. A list of ports that is too long for the API server is
 //! truncated.
 
 use std::{sync::Arc, time::Duration};
@@ -63,7 +63,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     Loop::start(ENDPOINTS_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
-/// The controller that keeps the Endpoints object of each Service with a selector.
+/// The controller that creates, patches and deletes the Endpoints objects of Services with a selector.
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -71,7 +71,7 @@ pub struct EndpointsController {
 }
 
 impl EndpointsController {
-    /// Creates the controller, and registers event handlers that add keys to `queue`.
+    /// Registers event handlers that add the keys of Services to `queue`. The informers are shared with the other loops.
     pub fn new(context: &LoopContext, queue: Queue<Key>) -> Self {
         let members = SharedMembership::get_or_create(context);
         let endpoints = context.shared_informer::<Endpoints>();
@@ -128,7 +128,7 @@ impl Controller for EndpointsController {
 
     fn after_sync(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
-            // Without a Service, the key may have no further sync, so its record of own writes is removed now.
+            // Without a Service, this may be the last sync of the key, so the record of own writes for the key is removed now.
             drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.endpoints.store());
         }
     }

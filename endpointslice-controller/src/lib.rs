@@ -1,18 +1,18 @@
-//! Controllers that write EndpointSlices and Endpoints: the lists of Pods behind each Service, which kube-proxy and other
+//! Controllers that write EndpointSlices and Endpoints: the lists of the Pods of each Service, which kube-proxy and other
 //! consumers read.
 //!
 //! # What it promises
 //!
 //! Each Service with a selector gets EndpointSlices, called slices. They list every selected Pod that has an address and has
 //! not finished, once per address type, with its conditions. A Service always has at least one slice. The controller fills no
-//! slice beyond `--max-endpoints-per-slice`. A change takes as few writes as possible, endpoints stay in their slice, and a
-//! slice that has not changed is not written. A consumer that follows every write never loses a ready endpoint that stays
-//! ready. Slices of other managers are not touched. A sync waits until its caches show the last writes of this process.
+//! slice beyond `--max-endpoints-per-slice`. A change takes as few writes as possible: endpoints do not move without need, and
+//! a slice that has not changed is not written. While an endpoint is ready, it is in some slice after every write. The
+//! controller does not write slices of other managers. A sync waits until its caches show the last writes of this process.
 //!
 //! # How it is laid out
 //!
-//! There are three loops: [`slices`] keeps the slices of Services with a selector, [`mirroring`] copies hand-made Endpoints of
-//! Services without a selector into slices, and [`endpoints`] keeps an Endpoints object for every Service with a selector. Each
+//! There are three loops: [`slices`] writes the slices of Services with a selector, [`mirroring`] copies hand-made Endpoints of
+//! Services without a selector into slices, and [`endpoints`] writes the Endpoints of Services with a selector. Each
 //! loop has a folder with the files below; code that the loops share is in a file of the same name beside the folders:
 //!
 //! ```text
@@ -32,7 +32,7 @@
 //!
 //! - Only Pods with an address are watched. Other Pods do not affect the time in
 //!   `endpoints.kubernetes.io/last-change-trigger-time`.
-//! - An index holds the members of each Service; neither an event of a Pod nor a sync iterates over a namespace.
+//! - An index holds the Pods of each Service, so that neither an event of a Pod nor a sync iterates over a namespace.
 //! - A sync of a large Service considers only the Pods and slices that have changed since the last sync
 //!   (`docs/decisions/0019-changed-pods.md`).
 //! - The ledger in `common` recognizes writes of this process by their version. Slices are patched and deleted with a
@@ -42,11 +42,11 @@
 //! - A terminating slice is treated as deleted.
 //! - Endpoints are ordered by the names of their Pods. Hints are assigned zone by zone, in the order of the zones' names.
 //! - A slice that would not change is not written.
-//! - The new slices of one sync have a limited number of ports in total; the next sync creates the remaining slices.
+//! - One sync creates slices up to a limit on their total number of ports; the next sync creates the remaining slices.
 //! - An empty slice counts as the placeholder of a Service without endpoints only if the Service owns the slice.
 //! - A Pod that finishes enqueues its Services even if its readiness did not change.
-//! - A Service that no longer has a selector loses its state in memory, including its hints.
-//! - A new Node, or a Node with a new zone, enqueues the Services of its Pods: the result does not depend on the order of events.
+//! - When a Service loses its selector, the controller removes its memory of the Service, including hints.
+//! - A new Node, or a new zone of a Node, enqueues the Services of the Pods there: the order of events does not matter.
 //! - The shares of zones are known before the first sync, and recomputed once a second while Nodes change.
 //! - A sync that keeps failing is retried without limit; the back-off grows to 1000 s.
 
@@ -80,11 +80,11 @@ use common::{
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate},
 };
 
-/// The feature gate of the field `spec.trafficDistribution`. The gate is locked: the field always has an effect.
+/// The feature gate of two values of the field `spec.trafficDistribution`. The gate is locked: they always have an effect.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
     FeatureGate::always_on("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 
-/// The loops of the binary, which run together unless the command line selects some of them.
+/// The loops of the binary, which all run unless the command line selects some of them.
 pub const LOOPS: &[LoopDefinition] =
     &[slices::ENDPOINT_SLICE_LOOP, mirroring::ENDPOINT_SLICE_MIRRORING_LOOP, endpoints::ENDPOINTS_LOOP];
 

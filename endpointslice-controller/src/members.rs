@@ -1,4 +1,4 @@
-//! The index of the Pods of each Service, shared by the loops of one process, and the Services that an event of a Pod affects.
+//! The index of the Pods of each Service, shared by the loops of one process. Events of Pods enqueue the affected Services.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -28,11 +28,11 @@ pub(crate) struct SharedMembership {
     queues: Arc<Mutex<Queues>>,
 }
 
-/// The queues that receive affected Services, each with the debounce period for changes of Pods.
+/// The queues that receive the Services affected by a change of a Pod, each with its debounce period.
 type Queues = Vec<(Queue<Key>, Duration)>;
 
 impl SharedMembership {
-    /// Returns the index of this process. The first call starts the watches of Services and Pods.
+    /// Returns the index of this process. The first call creates the index and the informers of Services and Pods.
     pub(crate) fn get_or_create(context: &LoopContext) -> Arc<Self> {
         // The informers are created first, because `get_or_insert_with` must not be called recursively.
         let services = context.shared_informer();
@@ -47,7 +47,7 @@ impl SharedMembership {
         let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
         pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
-            // Pods of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
+            // Pods of the first list enqueue no Service, because the first list of Services enqueues every Service.
             if origin != ChangeOrigin::Initial {
                 for (queue, batch) in &*called.lock() {
                     for key in &concerned {
@@ -59,7 +59,7 @@ impl SharedMembership {
         Self { services, pods, index, queues }
     }
 
-    /// Adds a queue that receives the Services affected by each later event of a Pod, debounced for `batch`.
+    /// Adds a queue to which every later change of a Pod adds the affected Services, with the debounce period `batch`.
     pub(crate) fn add_queue(&self, queue: Queue<Key>, batch: Duration) {
         self.queues.lock().push((queue, batch));
     }
@@ -69,7 +69,7 @@ impl SharedMembership {
         self.index.lock().services_on_nodes(nodes)
     }
 
-    /// Returns the Pods of a Service, sorted by name; `None` until the index has processed the current selector.
+    /// Returns the Pods of a Service, sorted by name; `None` until the index has processed the selector of this Service.
     pub(crate) fn pods_of_service(&self, service: &Service) -> Result<Option<Pods>, UnreadableObject> {
         if !service.has_applicable_selector() {
             return Ok(Some(Pods::default()));
@@ -87,7 +87,7 @@ fn on_service(index: &mut MembershipIndex, event: &CacheEvent<Service>) {
     }
 }
 
-/// Updates the index, and returns the Services affected by the event.
+/// Updates the index after an event of a Pod, and returns the affected Services.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
 fn on_pod(index: &mut MembershipIndex, store: &Store<Pod>, event: &CacheEvent<Pod>) -> BTreeSet<Key> {

@@ -1,17 +1,17 @@
 //! The Pods that each Service selects, and the Services that select each Pod.
 //!
-//! Pods with the same labels share one *label set*, and a Service selects all Pods of a label set or none. Each namespace has two
-//! indexes:
+//! Pods with the same labels share one *label set*, and a Service selects all Pods of a label set or none. Each namespace has
+//! two indexes:
 //!
 //! ```text
-//! label ──► label sets with this label      finds the sets of a new Service, by the rarest label of its selector
-//! label ──► Services filed under it         finds the Services of a new set; each Service is filed under one label of
-//!                                           its selector, the one with the fewest Services
+//! label ──► label sets with this label      finds the label sets of a new Service, by the rarest label of its selector
+//! label ──► Services under this label       finds the Services of a new label set; each Service is under one label of
+//!                                           its selector, the label with the fewest Services
 //! ```
 //!
 //! The matches are stored: each label set lists its Services, and each Service lists its label sets and its Pods. Only a new
-//! label set or a new selector is tested for matches. The number of these tests depends neither on the order of labels in a
-//! selector nor on the number of Services that share a label.
+//! label set or a new selector is tested for matches. The order of labels in a selector does not change the number of tests,
+//! and a label that many Services share does not increase it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,21 +32,21 @@ use crate::{
 
 /// A label as a pair of key and value.
 type Label = (Text, Text);
-/// The number of a label set; never reused.
+/// Identifies a label set; counted up from 0 and never reused.
 type LabelSetId = u64;
 
-/// Counters of work done, for tests that bound the cost.
+/// Counts operations of the index, for tests that bound their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkCounters {
-    /// Comparisons of a selector with a label set.
+    /// How often a selector was compared with a label set.
     pub selector_tests: u64,
-    /// Lookups of a label in an index.
+    /// How often a label was looked up in one of the two indexes by label.
     pub label_lookups: u64,
-    /// Changes to the list of Pods of a Service.
+    /// How often a Pod was inserted into the list of a Service, replaced in it, or removed from it.
     pub changed_pod_lists: u64,
 }
 
-/// The index of Services and Pods in all namespaces.
+/// Finds the Pods of each Service and the Services of each Pod, in all namespaces.
 #[derive(Debug, Default)]
 pub struct MembershipIndex {
     namespaces: HashMap<Text, Namespace>,
@@ -62,7 +62,7 @@ struct Namespace {
     filed_under: HashMap<Label, BTreeSet<Arc<str>>>,
     sets: HashMap<LabelSetId, LabelSet>,
     set_of: HashMap<Labels, LabelSetId>,
-    /// The numbers of the label sets that contain each label.
+    /// The identifiers of the label sets that contain each label.
     sets_with: HashMap<Label, BTreeSet<LabelSetId>>,
     /// Pods that cannot be decoded, by name.
     unreadable: BTreeMap<Arc<str>, Arc<MalformedObject>>,
@@ -89,12 +89,12 @@ struct LabelSet {
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
 impl MembershipIndex {
-    /// Returns the work done since the index was created.
+    /// Returns the counters, which start at 0 when the index is created.
     pub fn work_counters(&self) -> WorkCounters {
         self.work
     }
 
-    /// Adds a Service, or applies a change of its selector.
+    /// Adds a Service, or finds the Pods again if the selector of a known Service has changed.
     pub fn put_service(&mut self, service: &Service) {
         let meta = &service.metadata;
         let selector = if service.has_applicable_selector() { service.spec.selector.clone() } else { Labels::empty() };
@@ -110,7 +110,7 @@ impl MembershipIndex {
         namespace.add_service(&meta.name, selector, &mut self.work);
     }
 
-    /// Removes a Service, if the index contains it.
+    /// Removes a Service; does nothing if the index does not contain the Service.
     pub fn remove_service(&mut self, namespace: &Text, name: &str) {
         if let Some(known) = self.namespaces.get_mut(namespace) {
             known.remove_service(name);
@@ -118,8 +118,8 @@ impl MembershipIndex {
         self.drop_if_empty(namespace);
     }
 
-    /// Adds a Pod, or applies a change. `old` is the Pod previously stored under this name, if any. Returns the Services that
-    /// selected the old Pod, and the Services that select the new Pod.
+    /// Adds the Pod `new`, or replaces the Pod `old` with the same name. Returns the Services that selected the old Pod, and
+    /// the Services that select the new Pod.
     pub fn put_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
         let Self { namespaces, next_set, work } = self;
         let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
@@ -132,7 +132,7 @@ impl MembershipIndex {
         (before, after)
     }
 
-    /// Removes a Pod. Returns the Services that selected the Pod.
+    /// Removes a Pod, and returns the Services that selected it.
     pub fn remove_pod(&mut self, pod: &Pod) -> ServiceNames {
         let meta = &pod.metadata;
         let Some(namespace) = self.namespaces.get_mut(&meta.namespace) else { return ServiceNames::new() };
@@ -141,8 +141,8 @@ impl MembershipIndex {
         services
     }
 
-    /// Records a Pod with readable metadata and unreadable content, or its deletion. Returns the Services that selected or
-    /// select the Pod.
+    /// Stores a Pod that cannot be decoded except for its metadata, or removes the Pod if `is_gone` is true. Returns the
+    /// Services that selected the Pod before, and the Services that select the Pod now.
     pub fn put_unreadable_pod(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
@@ -158,11 +158,11 @@ impl MembershipIndex {
         services
     }
 
-    /// Returns the Pods of a Service with this selector, sorted by name; `None` until the index contains this selector of the
-    /// Service.
+    /// Returns the Pods of a Service with this selector, sorted by name; `None` while the index does not contain the Service,
+    /// or contains it with another selector.
     ///
     /// # Errors
-    /// Fails if a selected Pod cannot be decoded, because endpoints without it would be wrong.
+    /// Fails if a selected Pod cannot be decoded, because endpoints without this Pod would be wrong.
     pub fn selected_pods(
         &self,
         namespace: &Text,
@@ -179,7 +179,7 @@ impl MembershipIndex {
         Ok(Some(known.pods.clone()))
     }
 
-    /// Returns the Services that select a Pod on one of these Nodes. Iterates over all Pods.
+    /// Returns the Services that select a Pod on one of these Nodes. The cost grows with the number of all Pods.
     pub fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         if nodes.is_empty() {
@@ -211,7 +211,7 @@ impl Namespace {
         work.label_lookups += 2 * labels.len() as u64;
         let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
         let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
-        // If a label of the selector is on no Pod, `rarest` is `None` and no label set is tested.
+        // If no Pod has some label of the selector, `rarest` is `None` and no label set is tested.
         let with = |label: &Label| self.sets_with.get(label);
         let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
         let selects = |set: &&LabelSetId| {
@@ -322,7 +322,8 @@ impl Namespace {
         }
     }
 
-    /// Removes a Pod with unknown labels by a linear search. Only a Pod that has become unreadable needs such a search.
+    /// Finds a Pod by linear search, and removes it. Only a Pod that has become unreadable needs this, because its old labels
+    /// are unknown.
     fn find_and_remove_pod(&mut self, name: &str, work: &mut WorkCounters) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
@@ -330,7 +331,7 @@ impl Namespace {
     }
 }
 
-/// Removes a value from the values of a label, and the label if no value remains.
+/// Removes a value from the values of a label. If no value remains, also removes the label.
 fn remove_from_label<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
     index: &mut HashMap<Label, BTreeSet<T>>,
     label: &Label,

@@ -16,7 +16,7 @@ use crate::{
     zones::EndpointsPerZone,
 };
 
-/// The number of endpoints hinted to each zone, by address type.
+/// For each address type, the number of endpoints with a hint for each zone.
 pub type HintCounts = BTreeMap<AddressType, EndpointsPerZone>;
 
 /// The data about one Service that a loop keeps from a sync to the next.
@@ -24,19 +24,20 @@ pub type HintCounts = BTreeMap<AddressType, EndpointsPerZone>;
 pub struct ServiceMemory {
     /// `metadata.uid` of the Service.
     pub uid: Uid,
-    /// The Service and its Pods in the last sync; `None` before the first sync.
+    /// The state of the Service and its Pods in the last sync; `None` before the first sync.
     pub synced_state: Option<Arc<SyncedState>>,
-    /// The slice of each Pod after the last sync; `None` for a small Service, or if the next sync must consider all Pods.
+    /// The slice that listed each Pod after the last sync; `None` for a small Service, or if the next sync must read all Pods.
     pub packing: Option<Arc<Packing>>,
-    /// The number of endpoints hinted to each zone; empty without hints by capacity.
+    /// For each address type, the number of endpoints with a hint for each zone; empty without hints by CPU capacity.
     pub hint_counts: HintCounts,
-    /// Whether the Event `TopologyAwareHintsEnabled` has been emitted since hints by capacity were enabled.
+    /// Whether this process has emitted the Event `TopologyAwareHintsEnabled` since hints by CPU capacity were enabled.
     pub has_announced_hints: bool,
-    /// The versions of the Service and its Endpoints if the last sync of the Endpoints loop needed no write.
+    /// The versions in the last sync of the Endpoints loop; `None` if that sync needed a write. Unused by the other loops.
     pub settled_versions: Option<SettledVersions>,
 }
 
-/// The versions of a Service and its Endpoints for which no write was needed, given the Pods in [`ServiceMemory::synced_state`].
+/// The versions of a Service and its Endpoints in a sync that needed no write. The next sync needs no write if these versions
+/// and the Pods in [`ServiceMemory::synced_state`] have not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledVersions {
     service: ResourceVersion,
@@ -44,7 +45,7 @@ pub struct SettledVersions {
 }
 
 impl SettledVersions {
-    /// Creates a record of the versions of these objects.
+    /// Takes the versions from the metadata of the cached objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
         let Meta { uid, resource_version, .. } = &endpoints.metadata;
         Self { service: service.metadata.resource_version, endpoints: (uid.clone(), *resource_version) }
@@ -56,16 +57,16 @@ impl SettledVersions {
 pub struct SyncedState {
     /// The creation timestamp of the Service.
     pub service_created: Timestamp,
-    /// Selected Pods, sorted by name. The list shares its parts with the index of members.
+    /// Selected Pods, sorted by name; a cheap copy of the list in the index of Pods.
     pub pods: Pods,
 }
 
-/// The memories of all Services, by key.
+/// The memories of all Services by namespace and name; lost when the process ends.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceMemories(Mutex<HashMap<Key, ServiceMemory>>);
 
 impl ServiceMemories {
-    /// Returns the memory of the Service with this UID; an empty memory for a new UID.
+    /// Returns the memory of a Service; an empty memory if none is stored, or if the stored one is of another UID.
     pub(crate) fn memory_of(&self, key: &Key, uid: &Uid) -> ServiceMemory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
         known.unwrap_or_else(|| ServiceMemory { uid: uid.clone(), ..ServiceMemory::default() })
@@ -75,7 +76,7 @@ impl ServiceMemories {
         self.0.lock().insert(key.clone(), memory);
     }
 
-    /// Removes the memory of the Service with this UID. The memory of a newer Service with the same name stays.
+    /// Removes the memory of the Service with this UID. Does not remove the memory of a newer Service with the same name.
     pub(crate) fn forget(&self, key: &Key, uid: &Uid) {
         let mut memories = self.0.lock();
         if memories.get(key).is_some_and(|memory| memory.uid == *uid) {
@@ -83,7 +84,7 @@ impl ServiceMemories {
         }
     }
 
-    /// Returns the hint counts of all Services with hints by capacity, sorted by key.
+    /// Returns the hint counts of all Services that have hints by CPU capacity, sorted by namespace and name.
     pub(crate) fn hint_counts_by_service(&self) -> Vec<(Key, HintCounts)> {
         let memories = self.0.lock();
         let hinted = memories.iter().filter(|(_, memory)| !memory.hint_counts.is_empty());

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::plan::SyncCounts;
 
-/// Registers the counter of slice changes, by operation.
+/// Registers the counter of written slices, with the label `operation`: `create`, `update` or `delete`.
 pub(crate) fn register_slice_changes(metrics: &Metrics, name: &'static str) -> Counters {
     metrics.counter(name, Stability::Alpha, "Number of EndpointSlice changes", &["operation"])
 }
@@ -23,7 +23,7 @@ pub(crate) struct TotalGauges {
 }
 
 impl TotalGauges {
-    /// Registers the gauges of endpoints, of slices, and of the minimal number of slices, with these names.
+    /// Registers three gauges with these names: wanted endpoints, wanted slices, and the minimal number of slices for them.
     pub(crate) fn new(metrics: &Metrics, stability: Stability, [desired, slices, enough]: [&'static str; 3]) -> Self {
         let gauge = |name, help| metrics.gauge(name, stability, help, &[]).with_label_values(&[]);
         Self {
@@ -34,7 +34,7 @@ impl TotalGauges {
         }
     }
 
-    /// Replaces the contribution of a Service to the totals.
+    /// Sets the counts with which one Service contributes to the totals, in place of its earlier counts.
     pub(crate) fn set_contribution(&self, key: &Key, counts: impl IntoIterator<Item = SyncCounts>) {
         let mut sum = SyncCounts::default();
         for one in counts {
@@ -46,7 +46,7 @@ impl TotalGauges {
         self.replace_contribution(old.unwrap_or_default(), sum);
     }
 
-    /// Removes the contribution of a Service from the totals.
+    /// Subtracts the counts of one Service from the totals; does nothing if the Service has not contributed.
     pub(crate) fn remove_contribution(&self, key: &Key) {
         let old = self.known.lock().remove(key);
         self.replace_contribution(old.unwrap_or_default(), SyncCounts::default());

@@ -1,8 +1,8 @@
 //! The loop that mirrors the hand-made Endpoints of Services without a selector into slices.
 //!
-//! Differences from upstream: slices are patched instead of replaced. The content of a new slice replaces the old slice with
-//! the most endpoints in common. A terminating slice is treated as deleted. Deleting a slice that does not exist is not a
-//! failure.
+//! Differences from upstream: slices are patched instead of replaced. Instead of creating a slice and deleting another, a sync
+//! updates the slice to delete that has the most endpoints in common with the new slice. A terminating slice is treated as
+//! deleted. Deleting a slice that does not exist is not a failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ mod watch;
 /// `--mirroring-concurrent-service-endpoint-syncs`: the number of Endpoints mirrored at the same time, 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "Number of Endpoints mirrored at the same time");
-/// `--mirroring-max-endpoints-per-subset`: the maximal number of mirrored addresses of a subset, 1000 by default.
+/// `--mirroring-max-endpoints-per-subset`: the maximal number of addresses that are mirrored from each subset, 1000 by default.
 pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::of_count(
     "mirroring-max-endpoints-per-subset",
     1000,
@@ -57,7 +57,7 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
     Duration::ZERO,
     "How long to debounce changes of mirrored EndpointSlices by others before they are corrected",
 );
-/// The back-off of Endpoints after a failed sync. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The delays before a failed sync is retried. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: BackoffSettings = BackoffSettings {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(100),
@@ -80,7 +80,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     Loop::start(ENDPOINT_SLICE_MIRRORING_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
-/// The controller that mirrors hand-made Endpoints into slices.
+/// The controller that creates, patches and deletes the slices that mirror hand-made Endpoints.
 pub struct MirroringController {
     services: Arc<SharedInformer<Service>>,
     endpoints: Arc<SharedInformer<Endpoints>>,
@@ -91,7 +91,7 @@ pub struct MirroringController {
 }
 
 impl MirroringController {
-    /// Creates the controller, and registers event handlers that add keys to `queue`.
+    /// Registers event handlers that add the keys of Endpoints to `queue`. The informers are shared with the other loops.
     pub fn new(context: &LoopContext, queue: &Queue<Key>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
@@ -144,7 +144,8 @@ impl Controller for MirroringController {
     fn after_sync(&self, snapshot: &Snapshot) {
         self.watch.slice_handlers.end_sync(&snapshot.key);
         if snapshot.mirrored_endpoints().is_none() {
-            // Without mirrored Endpoints, the key may have no further sync, so its record of own writes is removed now.
+            // Without mirrored Endpoints, this may be the last sync of the key, so the record of own writes for the key is
+            // removed now.
             drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.slices.store());
         }
     }

@@ -18,18 +18,18 @@ pub use service::{SERVICES, Service, ServicePort, ServiceSpec};
 pub(crate) use slice::service_index_value;
 pub use slice::{AddressType, ENDPOINT_SLICES, Slice, SlicePort, SlicesByService};
 
-/// The key of the slice label with the name of the Service.
+/// The key of the label that names the Service of a slice.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// The key of the slice label with the name of the writer.
+/// The key of the label that names the manager of a slice.
 pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
-/// The writes that only one manager should make: a second manager that sets `endpoints` of slices is reported.
+/// The writes that only one manager should make. A second manager that sets the field `endpoints` of slices is reported.
 pub(crate) const OWNED_SLICE_WRITES: OwnedWrites =
     OwnedWrites { field_text: "f:endpoints", ..OwnedWrites::of_object("discovery.k8s.io", "endpointslices") };
 /// The key of the label that marks slices and Endpoints of headless Services.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-/// The annotation key for the time of the change that caused the last write.
+/// The key of the annotation with the time of the change that caused the last write.
 pub const TRIGGER_TIME_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The key of the Node label with the name of the zone.
+/// The key of the label that names the zone of a Node.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// The value of [`MANAGED_BY_LABEL`] on slices of Services with a selector.
 pub const MANAGED_BY_SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";

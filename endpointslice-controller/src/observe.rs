@@ -12,7 +12,7 @@ use common::{
 
 use crate::objects::{Slice, SlicesByService, service_index_value};
 
-/// Returns the slices of a Service with this value of the label `managed-by`, sorted by name, without terminating slices.
+/// Returns the slices of a Service, sorted by name: those with the label `managed-by: <managed_by>` that are not terminating.
 pub(crate) fn slices_of_service(
     store: &Store<Slice>,
     key: &Key,
@@ -26,19 +26,19 @@ pub(crate) fn slices_of_service(
     Ok(slices)
 }
 
-/// Returns the owner under which the ledger records the writes of a key. The owner is the key instead of a UID, because the
-/// written objects can outlive the object that they are made from.
+/// Returns the identifier under which the ledger records the writes of a key. The identifier is the key instead of the UID of
+/// the source object, because the written objects can outlive the source object.
 pub(crate) fn ledger_owner(key: &Key) -> Uid {
     Uid::new(&key.to_string())
 }
 
-/// Removes an owner's record from the ledger if the cache shows all recorded writes. Each sync does the same; this function is
-/// for owners that may have no further sync.
+/// Removes the ledger's record of `owner` if the cache shows all recorded writes. Each sync does the same; this function is for
+/// an `owner` that may have no further sync.
 pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn LedgerCache) {
     let _ = ledger.unseen_write(owner, &[cache], Default::default);
 }
 
-/// Returns a wait of 10 ms, because the index of Pods lags behind the cache of Services until its handler has run.
+/// Delays the sync by 10 ms, because the event handler of Services has not updated the index of Pods yet.
 pub(crate) fn wait_for_index<S>() -> Observation<S> {
     Observation::waiting_because(
         "the index of Pods does not contain this state of the Service yet",

@@ -1,4 +1,4 @@
-//! Recognizes the events of slices that writes of this process caused.
+//! Recognizes slice events that were caused by writes of this process.
 
 use common::{
     map::HashMap,
@@ -6,7 +6,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-/// The effect of a write on a slice, from the answer to a request or from a watch event.
+/// The effect of a write on a slice, as shown by the answer to a request or by a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordedWrite {
     /// The slice was created or changed, and got this version.
@@ -18,9 +18,9 @@ pub(crate) enum RecordedWrite {
 /// The writer that caused an event of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventAuthor {
-    /// This process.
+    /// This process: the event needs no sync.
     ThisProcess,
-    /// Another writer.
+    /// Another writer: the Service of the slice must be synced.
     AnotherWriter,
     /// The writer is unknown until the request in flight is answered.
     Undecided,
@@ -28,7 +28,7 @@ pub(crate) enum EventAuthor {
 
 /// The last writes of this process to the slices of each Service.
 ///
-/// Event handlers use the records to ignore events of these writes. The ledger records whether a cache shows the writes.
+/// Event handlers use these records to ignore events of this process's writes. The ledger records whether a cache shows them.
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites(Mutex<HashMap<Key, ServiceWrites>>);
@@ -37,9 +37,9 @@ pub(crate) struct OwnWrites(Mutex<HashMap<Key, ServiceWrites>>);
 struct ServiceWrites {
     /// The last write of this process to each slice, until the slice is deleted.
     last: HashMap<Uid, RecordedWrite>,
-    /// Whether a request is in flight.
+    /// Whether a request that writes a slice of the Service has no answer yet.
     is_sending: bool,
-    /// The writes that events showed while a request was in flight, by the UID of the slice.
+    /// The writes seen in events while a request was in flight, by the UID of the slice. They may be writes of this process.
     early: HashMap<Uid, RecordedWrite>,
 }
 
@@ -50,11 +50,11 @@ impl OwnWrites {
         self.0.lock().entry(service.clone()).or_default().is_sending = true;
     }
 
-    /// Records the answer: the slice and the write, or `None` if the request failed. Returns whether another writer changed a
-    /// slice of the Service while the request was in flight.
+    /// Records the answer to a request: `wrote` has the slice and the write; `None` if the request failed. Returns whether
+    /// another writer changed a slice of the Service while the request was in flight.
     pub(crate) fn finish_request(&self, service: &Key, wrote: Option<(&Uid, RecordedWrite)>) -> bool {
         let mut all = self.0.lock();
-        // A Service that was removed while the request was in flight stays removed.
+        // If `forget_service` was called while the request was in flight, nothing is recorded.
         let Some(slices) = all.get_mut(service) else { return false };
         slices.is_sending = false;
         let mut others = false;

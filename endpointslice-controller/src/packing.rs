@@ -1,4 +1,4 @@
-//! The packing of a Service: the slice of each Pod after a sync, from which the next sync starts.
+//! A record of each Pod's slice after a sync of a Service. The next sync starts from this record.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     zones::ZonesByNode,
 };
 
-/// The slice of each Pod of a Service after a sync, with the inputs of that sync.
+/// A record of each Pod's slice after a sync of a Service, with the inputs of that sync.
 #[derive(Clone, Debug)]
 pub struct Packing {
     pub(crate) service: Arc<Service>,
@@ -19,14 +19,14 @@ pub struct Packing {
     pub(crate) by_address_type: BTreeMap<AddressType, AddressTypePacking>,
 }
 
-/// The slice of each Pod, for one address type.
+/// The part of the record of Pods in slices for one address type.
 #[derive(Clone, Debug)]
 pub struct AddressTypePacking {
-    /// Slices that need no write, sorted by name. None of them is empty.
+    /// Slices with endpoints that need no write, sorted by name.
     pub(crate) up_to_date_slices: Vec<UpToDateSlice>,
-    /// All Pods that have an endpoint or can have one, sorted by name.
+    /// All Pods that have an address and have not finished, each with its slice, sorted by the name of the Pod.
     pub(crate) pod_places: NameSortedList<PodPlace>,
-    /// The names of the Pods in slices that the sync creates or updates.
+    /// The names of the Pods with an endpoint in a slice that the sync creates or updates.
     pub(crate) pending_pod_names: Vec<Arc<str>>,
     pub(crate) group_sizes: PortGroupSizes,
 }
@@ -35,9 +35,9 @@ pub struct AddressTypePacking {
 #[derive(Clone, Debug)]
 pub(crate) struct PodPlace {
     pub(crate) pod: Arc<Pod>,
-    /// The port numbers that the Pod has in common with all Pods of its group.
+    /// The numbers of the Service's named target ports on this Pod. All Pods of the group have the same numbers.
     pub(crate) port_numbers: Arc<NamedPortNumbers>,
-    /// The name of the slice that holds the endpoint after the sync; `None` for a new slice, and for a Pod without an endpoint.
+    /// The name of the slice with the endpoint after the sync; `None` if the slice is new or the Pod has no endpoint.
     pub(crate) slice_name: Option<Arc<str>>,
 }
 
@@ -58,7 +58,7 @@ impl PodPlace {
 /// A slice that needs no write: its endpoints, labels and hints are as wanted, and its Pods have the same port numbers.
 #[derive(Clone, Debug)]
 pub struct UpToDateSlice {
-    /// The slice in the cache. A slice at another address in memory has changed.
+    /// The cached slice. If the cache now holds a different `Arc`, the slice has changed.
     pub slice: Arc<Slice>,
     /// The port numbers that all Pods in the slice have in common.
     pub port_numbers: Arc<NamedPortNumbers>,
@@ -73,5 +73,5 @@ pub struct PortGroupSize {
     pub candidate_pods: usize,
 }
 
-/// The size of each group, by port numbers.
+/// The size of each group of Pods, by the port numbers of the group.
 pub type PortGroupSizes = BTreeMap<Arc<NamedPortNumbers>, PortGroupSize>;

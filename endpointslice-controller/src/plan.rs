@@ -16,20 +16,20 @@ use crate::objects::{AddressType, Endpoint, Slice, SlicePort};
 pub struct PlannedEvent {
     /// Normal or Warning.
     pub kind: EventType,
-    /// One word in camel case, as upstream.
+    /// The reason of the Event: one word in camel case, the same as upstream's.
     pub reason: &'static str,
-    /// One sentence for users, with the words of upstream.
+    /// The message of the Event, with the wording of upstream.
     pub message: String,
 }
 
-/// The wanted state of a slice.
+/// The wanted state of a slice that is to be created or updated.
 #[derive(Clone, Debug)]
 pub struct SliceDraft {
     /// The slice to change; `None` for a new slice.
     pub existing_slice: Option<Arc<Slice>>,
     /// The endpoints of the slice after the write.
     pub endpoints: Vec<Endpoint>,
-    /// The ports of the slice after the write, in a list that several slices share.
+    /// The ports of the slice after the write. Slices with equal ports can share one list.
     pub ports: Arc<[SlicePort]>,
 }
 
@@ -39,7 +39,7 @@ impl SliceDraft {
         Self { existing_slice: None, endpoints: Vec::new(), ports }
     }
 
-    /// Creates a draft that is equal to a slice.
+    /// Creates a draft with an existing slice and the current endpoints and ports of that slice.
     pub fn from_slice(slice: &Arc<Slice>) -> Self {
         Self {
             existing_slice: Some(Arc::clone(slice)),
@@ -49,101 +49,101 @@ impl SliceDraft {
     }
 }
 
-/// The metadata that all written slices of an owner share.
+/// The metadata of all slices that a sync writes for one Service or one Endpoints object.
 #[derive(Clone, Debug, Default)]
 pub struct SliceMetadata {
     /// `metadata.generateName` of new slices, from [`slice_name_prefix`].
     pub generate_name: String,
-    /// The namespace of the owner.
+    /// The namespace of the Service or Endpoints, and of all slices.
     pub namespace: Text,
-    /// The labels of a slice after each write.
+    /// The labels of every slice after it is written.
     pub labels: Labels,
     /// The annotations of mirrored slices, copied from the Endpoints; empty for slices of a Service with a selector.
     pub annotations: Annotations,
     /// The owner reference of new slices.
     pub owner: OwnerRef,
-    /// The time of the change that caused this sync, if known.
+    /// The time of the change that caused this sync, for the annotation with the trigger time; `None` if unknown.
     pub trigger_time: Option<String>,
 }
 
-/// Returns the name prefix of slices: the name of the Service, and a dash if the prefix can then begin a valid name.
+/// Returns the name prefix of slices: the name of the Service, with a dash unless the dash would make the names invalid.
 pub(crate) fn slice_name_prefix(service: &str) -> String {
     if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
 }
 
-/// The writes for the slices of one address type: first all creates, then the updates, then the deletes.
+/// The writes for the slices of one address type, which are sent in this order: creations, updates, deletions.
 #[derive(Clone, Debug, Default)]
 pub struct SliceWrites {
     /// The address type of the slices.
     pub address_type: AddressType,
-    /// Slices to create, without a base.
+    /// Slices to create; `existing_slice` is `None` in each draft.
     pub create: Vec<SliceDraft>,
-    /// New states of existing slices, each with a base.
+    /// Slices to update; each draft has its `existing_slice`.
     pub update: Vec<SliceDraft>,
     /// Slices to delete, sorted by name.
     pub delete: Vec<Arc<Slice>>,
-    /// One message for each omitted Pod, with the reason.
+    /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
-    /// Endpoints and slices deferred to the next sync, because of [`crate::slices::snapshot::Snapshot::max_new_ports`].
+    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_ports`].
     pub deferred: Deferred,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,
-    /// Numbers of endpoints and slices, for metrics.
+    /// Counts of endpoints and slices, for metrics and explanations.
     pub counts: SyncCounts,
 }
 
-/// Numbers of endpoints and slices deferred to the next sync.
+/// Counts of endpoints and slices that a sync defers to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferred {
-    /// Endpoints that still need a new slice.
+    /// The count of endpoints that still need a new slice.
     pub wanted_endpoints: usize,
-    /// Slices that are not written or deleted yet, because they hold endpoints that are in no other slice.
+    /// The count of slices that keep their endpoints, because these endpoints are in no new slice yet.
     pub wanted_slices: usize,
 }
 
-/// Numbers of one address type, for metrics.
+/// Counts of endpoints and slices of one address type, for metrics and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// Endpoints added by this sync.
+    /// The count of endpoints that this sync adds to slices.
     pub endpoints_added: usize,
-    /// Endpoints removed by this sync.
+    /// The count of endpoints that this sync removes from slices.
     pub endpoints_removed: usize,
-    /// Wanted endpoints.
+    /// The count of endpoints that the slices should have in total.
     pub wanted_endpoints: usize,
-    /// Wanted slices.
+    /// The count of slices that remain after the sync, including slices with deferred changes.
     pub wanted_slices: usize,
-    /// The minimal number of slices for the wanted endpoints.
+    /// The smallest count of slices that can hold the wanted endpoints.
     pub min_slices: usize,
 }
 
 impl SliceWrites {
-    /// Returns the number of requests.
+    /// Returns the count of requests to send: creations, updates and deletions together.
     pub fn len(&self) -> usize {
         self.create.len() + self.update.len() + self.delete.len()
     }
 
-    /// True if there is no request to send.
+    /// Whether the slices need no write.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Iterates over the writes in the order of sending.
+    /// Iterates over the writes in the order in which they are sent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SliceWrite<'_>> {
         let puts = self.create.iter().chain(&self.update).map(SliceWrite::Put);
         puts.chain(self.delete.iter().map(SliceWrite::Delete))
     }
 }
 
-/// One write of a plan.
+/// One request that writes a slice.
 #[derive(Clone, Copy)]
 pub(crate) enum SliceWrite<'a> {
-    /// Creates the slice of a draft, or changes the slice that the draft is based on.
+    /// Creates a slice from the draft, or updates the draft's `existing_slice`.
     Put(&'a SliceDraft),
     /// Deletes a slice.
     Delete(&'a Arc<Slice>),
 }
 
-/// Describes the wanted number of endpoints and slices of each address type.
+/// Returns a text with the wanted counts of endpoints and slices for each address type.
 pub(crate) fn describe_wanted_counts(writes: &[SliceWrites]) -> String {
     let one = |SliceWrites {
                    address_type: kind,

@@ -1,4 +1,4 @@
-//! The loop that keeps the slices of Services with a selector.
+//! The loop that keeps the slices of Services with a selector up to date.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,14 +39,14 @@ mod metrics;
 mod observe;
 mod watch;
 
-/// `--max-endpoints-per-slice`: the number of endpoints up to which a slice is filled, 100 by default.
+/// `--max-endpoints-per-slice`: the count of endpoints at which a slice is full, 100 by default.
 pub const MAX_ENDPOINTS_PER_SLICE: Tune = Tune::of_count(
     "max-endpoints-per-slice",
     100,
     "The maximum number of endpoints that are added to an EndpointSlice",
 );
-/// The number of Pods from which a sync remembers the slice of each Pod, 200 by default. With fewer Pods, finding all slices
-/// again takes less time than sending one slice.
+/// The minimal count of Pods for which a sync remembers the slice of each Pod, 200 by default. With fewer Pods, computing all
+/// slices again takes less time than sending one slice.
 pub const MIN_PODS_TO_REMEMBER_PACKING: Tune = Tune::of_count(
     "endpointslice-min-pods-of-packing",
     200,
@@ -73,7 +73,7 @@ const BACKOFF: BackoffSettings = BackoffSettings {
     retry_rate_and_burst: Some((10.0, 100)),
 };
 
-/// The definition of the loop of slices, which owns the field `endpoints` of the slices that it manages.
+/// The definition of the loop `endpointslice-controller`. The loop owns the field `endpoints` of the slices that it manages.
 pub const ENDPOINT_SLICE_LOOP: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
     .with_client_and_component("endpointslice-controller", "endpoint-slice-controller")
     .with_owned_writes(&[OwnedWrites {
@@ -81,7 +81,7 @@ pub const ENDPOINT_SLICE_LOOP: LoopDefinition = LoopDefinition::new("endpointsli
         ..OWNED_SLICE_WRITES
     }]);
 
-/// The controller that keeps the slices of each Service with a selector.
+/// The controller that creates, updates and deletes the slices of Services with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,
     nodes: Arc<SharedInformer<Node>>,
@@ -89,7 +89,7 @@ pub struct SliceController {
     watch: Arc<EventHandlers>,
     max_endpoints_per_slice: usize,
     min_pods_of_packing: usize,
-    /// The task that recomputes zones after changes of Nodes. Dropping the controller aborts it.
+    /// The task that enqueues Services after changes of Nodes. Dropping the controller aborts the task.
     _recheck: JoinSet<()>,
 }
 
@@ -188,7 +188,7 @@ impl Controller for SliceController {
         }
     }
 
-    /// Removes the state of a deleted Service again: the delete event can arrive before the last answer of the sync is noted.
+    /// Removes the state of a deleted Service again, because the sync can record an answer after the delete event has arrived.
     fn after_sync(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
         let (key, services) = (service.key(), self.members.services.store());

@@ -52,7 +52,7 @@ impl State {
         if old.is_none_or(|old| old.zone != node.zone) {
             let name = Text::new(&node.metadata.name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
-            // Nodes of the first list enqueue nothing, because every Service is synced after this list.
+            // Nodes of the first list are not recorded, because every Service is synced after this list.
             if origin != ChangeOrigin::Initial {
                 self.moved.insert(name);
             }

@@ -17,7 +17,7 @@ use crate::{
     own_writes::{EventAuthor, OwnWrites, RecordedWrite},
 };
 
-/// Keys with a sync that waits for a cache to catch up.
+/// Keys with a sync that waits until a cache shows an earlier write or event.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingKeys(Mutex<HashSet<Key>>);
 
@@ -55,7 +55,7 @@ pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
 }
 
 impl SliceEventHandlers {
-    /// Creates the watch for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
+    /// Creates the handlers for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
     pub(crate) fn new(queue: &Queue<Key>, managed_by: &'static str, delay: Duration, changes: &Counters) -> Self {
         let (queue, changes) = (queue.clone(), changes.clone());
         Self {
@@ -73,7 +73,7 @@ impl SliceEventHandlers {
     pub(crate) fn on_slice(&self, event: &CacheEvent<Slice>, origin: ChangeOrigin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
-            // Slices of the first list enqueue nothing, because the handlers of Services enqueue every Service then.
+            // Slices of the first list need no handling, because the handlers of Services enqueue every Service at the start.
             CacheEvent::Added(_) if origin == ChangeOrigin::Initial => {}
             CacheEvent::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_change),
             CacheEvent::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
@@ -132,7 +132,7 @@ impl SliceEventHandlers {
         }
     }
 
-    /// Records the end of a sync, because a cancelled request gets no answer.
+    /// Marks the request in flight as ended at the end of a sync, because a cancelled request gets no answer.
     pub(crate) fn end_sync(&self, key: &Key) {
         self.finish_request(key, None);
     }

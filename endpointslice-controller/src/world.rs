@@ -106,7 +106,7 @@ pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Va
         "ports": [{"name": "", "port": 80, "protocol": "TCP"}]})
 }
 
-/// Builds port 80 of a subset.
+/// Builds the `ports` of a subset with only TCP port 80.
 pub(crate) fn port_80() -> Value {
     json!([{"port": 80, "protocol": "TCP"}])
 }

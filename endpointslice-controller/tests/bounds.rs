@@ -1,4 +1,4 @@
-//! The number of requests by the loops depends on the endpoints that are written, and never on numbers or texts in a spec.
+//! The count of requests by the loops depends on the written endpoints, and never on numbers or texts in a spec.
 //!
 //! `hostile.rs` bounds the allocations of decisions, and `neighbours.rs` the effect of hostile Services on other Services.
 
@@ -16,12 +16,12 @@ use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, TestCluster, endpoints_in, we
 
 /// The number of Pods of the large Service.
 const PODS: usize = 3_000;
-/// The default number of endpoints up to which a slice is filled.
+/// The count of endpoints at which a slice is full by default.
 const SLICE: usize = 100;
-/// The number of addresses up to which Endpoints are filled.
+/// The count of addresses at which an Endpoints object is full.
 const MAX_ENDPOINTS: usize = 1_000;
 
-/// Returns the number of writes of each kind since the log was cleared, without Events.
+/// Returns the count of writes since the log was cleared, by verb and resource, without Events.
 fn writes(world: &TestCluster) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
     for write in &world.sandbox.writes().all() {

@@ -1,5 +1,5 @@
-//! Bounds the allocations for one Service with thousands of Pods. The test has its own process, so that no other test
-//! allocates.
+//! Bounds the allocations for one Service with thousands of Pods. The test has its own process, so that allocations of other
+//! tests are not counted.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -114,7 +114,7 @@ impl World {
     }
 }
 
-/// Returns the bytes allocated by an event of one Pod, the list of members, a sync with one change and a sync without changes.
+/// Returns the bytes allocated by an event of one Pod, a list of the Service's Pods, a sync with one change and a sync without.
 fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let mut world = World::new(pods);
     let unchanged = world.snapshot();
@@ -148,7 +148,7 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
     // The sync builds one slice and the index of its Pods. An endpoint takes about 300 bytes.
     assert!(for_one < 100 * 1_000, "a sync with one change allocates {for_one} bytes");
     assert!(for_nothing < 15_000, "a sync without changes allocates {for_nothing} bytes");
-    // Only two lists grow with the Service, by some bytes for each slice of 100 Pods and each part of 64 Pods in the index.
+    // Only two lists grow with the Service: the slices of 100 Pods each, and the parts of the index with 64 Pods each.
     for (small, large) in small.into_iter().zip(large) {
         assert!(2 * large < 3 * small + 20_000, "{small} bytes with 500 Pods, {large} with 5,000");
     }
@@ -191,7 +191,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
         allocated(|| Decision::<EndpointsController>::with_forecast(&snapshot_of_nothing, Timestamp::UNIX_EPOCH));
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
-    // A different list of Pods, or a different version of an object, is processed in full.
+    // With a different list of Pods, or a different version of an object, the sync compares all endpoints.
     let others: Pods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),

@@ -30,9 +30,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const EACH_BYTE: usize = 16;
 /// Allowed bytes for each port of a new slice.
 const EACH_NEW_PORT: usize = 128;
-/// Allowed bytes for each mirrored address of each distinct list of ports.
+/// Allowed bytes for each pair of a mirrored address and a distinct list of ports.
 const EACH_MIRRORED: usize = 1536;
-/// The bytes that are allowed in addition, for an input of any size.
+/// Additional allowed bytes, the same for an input of any size.
 const BESIDES: usize = 1 << 20;
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
@@ -109,7 +109,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Generates 30 or 500 Pods with an address and the named port `http`, which has another number on each Pod.
+/// Generates 30 or 500 Pods with an address and the named port `http`, which has a different number on each Pod.
 fn pods_that_differ() -> impl Strategy<Value = Vec<Value>> {
     prop::sample::select(vec![30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
 }
@@ -121,7 +121,7 @@ fn pod_with_its_own_number(n: usize) -> Value {
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
 }
 
-/// Decides the slices and the Endpoints of a Service. Returns the allocated and the allowed bytes for both.
+/// Decides the slices and the Endpoints of a Service. Returns the allocated and the allowed bytes of both decisions together.
 fn allocated_and_limit(
     service: &Value,
     pods: Vec<Value>,
@@ -189,7 +189,7 @@ fn ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out() 
     }
 }
 
-/// The shape of a subset: first port, number of ports, first address, number of addresses.
+/// The shape of a subset: first port, count of ports, first address, count of addresses.
 type Shape = (usize, usize, usize, usize);
 
 fn any_shape() -> impl Strategy<Value = Shape> {

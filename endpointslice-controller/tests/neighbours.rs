@@ -54,7 +54,7 @@ async fn hostile_services_cost_their_neighbours_nothing() {
     assert!((1..=HOSTILE_REQUESTS).contains(&beside.hostile), "{} requests for the hostile Services", beside.hostile);
 }
 
-/// Creates fifty Services with their Pods, makes one Pod of each unready and then relabels it, with or without hostile Services.
+/// Creates fifty Services with Pods, with or without hostile ones. One Pod of each becomes unready and is then relabelled.
 async fn observe(beside_hostile: bool) -> Observed {
     let world = TestCluster::new().await;
     world.create_object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
@@ -117,7 +117,7 @@ async fn rest(world: &TestCluster) {
     world.clock.sleep(Duration::from_millis(1)).await;
 }
 
-/// Waits until slices and Endpoints of each ordinary Service have this many endpoints, in total and ready.
+/// Waits until each ordinary Service has `all` endpoints in its slices, and `ready` ready ones in its slices and Endpoints.
 async fn until_ready(world: &TestCluster, all: usize, ready: usize) {
     for _ in 0..600 {
         world.clock.sleep(Duration::from_millis(100)).await;

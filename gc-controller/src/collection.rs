@@ -28,7 +28,7 @@ pub(crate) struct CollectorState {
     pub(crate) orphan_queue: Queue<ObjectKey>,
     pub(crate) parked: Parked,
     /// True until this process leads. A standby drops the work that follows from changes: it has no workers, so the keys of
-    /// deleted objects would stay in its queues. Changes only under the lock of `graph`.
+    /// deleted objects would remain in its queues. Changes only under the lock of `graph`.
     is_standby: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,
@@ -46,7 +46,7 @@ impl CollectorState {
         Self { graph, delete_queue: delete, orphan_queue: orphan, parked, is_standby: stands_by, recorder, metrics }
     }
 
-    /// Enqueues all work that follows from the graph. Called when this process becomes the leader.
+    /// Enqueues all pending work, which is derived from the graph. Called when this process becomes the leader.
     pub(crate) async fn take_over(&self) {
         let mut part = 0;
         loop {
@@ -65,7 +65,7 @@ impl CollectorState {
         }
     }
 
-    /// Enqueues the objects that were parked until `awaited`. Called when this condition has become true.
+    /// Enqueues the parked objects that wait for `awaited`. Called when this wait condition has become true.
     pub(crate) fn enqueue_parked(&self, awaited: &ParkCondition) {
         for (queue, key) in self.parked.take(awaited) {
             match queue {

@@ -1,4 +1,4 @@
-//! The loop that deletes objects whose owners no longer exist.
+//! The loop that deletes objects after all of their owners were deleted.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub mod snapshot;
 mod act;
 mod observe;
 
-/// Decides for each object whether its owners keep it, and deletes it or changes its references.
+/// Deletes each object that has owner references and no existing owner. Otherwise, removes the references to missing owners.
 pub struct Collector {
     pub(crate) collection: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,

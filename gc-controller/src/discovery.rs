@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::graph::Kind;
 
 /// `Accept` header of aggregated discovery: one answer describes all resources below `/api` or `/apis`. Every supported server
-/// version has it.
+/// version has this format.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Verbs that a resource must support to be collected.
 const REQUIRED_VERBS: [&str; 3] = ["delete", "list", "watch"];
@@ -130,8 +130,8 @@ impl DiscoveredResources {
         Ok(())
     }
 
-    /// Adds a discovered resource. Only the first version with a resource name is collected; `preferred` holds the names in the
-    /// versions before this one.
+    /// Adds a discovered resource. A resource is collected only in the first version of its group that contains it; `preferred`
+    /// holds the names of the resources in earlier versions.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
         let resource = Resource {
             group: leak_once(group),
@@ -148,7 +148,7 @@ impl DiscoveredResources {
         }
     }
 
-    /// Maps a kind to its resource. If the name of one kind equals the lower-case name of another, the exact name has precedence.
+    /// Maps a kind to its resource. An exact name has precedence over an equal lower-case name of another kind.
     fn add_kind(&mut self, resource: Resource) {
         let api_version = Text::new(&resource.api_version());
         let named = |kind: &str| Kind { api_version: api_version.clone(), kind: Text::new(kind) };

@@ -47,10 +47,10 @@ pub use view::{Dependent, NodeView, OwnerState};
 
 /// The finalizer of an object in foreground deletion.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// The finalizer of an object whose dependents are released before it is deleted.
+/// The finalizer of an object that is deleted with the policy `Orphan`: its dependents are released first.
 pub const ORPHAN_FINALIZER: &str = "orphan";
 
-/// Maximum number of remembered identities without an object. Upstream remembers 500, fewer than the owners in a mass deletion.
+/// Maximum number of remembered owners that do not exist. Upstream remembers 500, fewer than the owners in a mass deletion.
 const ABSENT_CAPACITY: usize = 20_000;
 
 /// Work that follows from a change of the graph.
@@ -68,14 +68,14 @@ pub enum Work {
     CrossNamespaceReference(Box<CrossNamespaceReference>),
 }
 
-/// An owner reference that crosses namespaces.
+/// An invalid owner reference: it names an object that exists in another namespace than the dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrossNamespaceReference {
     /// The object with the reference.
     pub dependent: Identity,
     /// Group, version and kind of the dependent.
     pub kind: Kind,
-    /// The reference to an owner in another namespace.
+    /// The reference in the dependent.
     pub reference: OwnerRef,
 }
 
@@ -97,13 +97,13 @@ pub struct Graph {
     nodes: Slab,
     sources: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
-    /// in `Node::source` is not listed.
+    /// with `Node::monitor_number` is not listed.
     others: HashMap<NodeId, SmallVec<[MonitorId; 1]>>,
     absent: AbsentObjects,
 }
 
 impl Graph {
-    /// Returns the id of a kind. The id stays valid while a node, a reference or a monitor in the graph uses the kind.
+    /// Returns the id of a kind. The id is valid while a node, a reference or a monitor in the graph uses the kind.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
         self.kinds.id_of(&api_version.into(), &kind.into())
     }
@@ -130,7 +130,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// Returns `true` if the graph contains neither objects nor virtual nodes.
+    /// Returns whether the graph has no node, not even a virtual one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -150,8 +150,7 @@ impl Graph {
         self.absent.insert(identity);
     }
 
-    /// Returns `true` if the graph knows that the owner in `reference` does not exist. `namespace` is the namespace of the
-    /// dependent.
+    /// Returns `true` if the owner in `reference` is known not to exist. `namespace` is the namespace of the dependent.
     fn is_known_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
         let name = (&*reference.name).into();

@@ -60,7 +60,7 @@ impl Sink for GraphSink {
         self.advance_version(entry.meta().resource_version);
     }
 
-    /// Records only the version. The graph needs every object, so no object is skipped.
+    /// Only advances the version. The graph needs every object, so no object is foreign (skipped by the informer).
     fn handle_foreign(&self, head: &Head<'_>) {
         self.advance_version(head.version());
     }

@@ -1,12 +1,12 @@
-//! Garbage collection: deletes objects whose owners no longer exist.
+//! Garbage collection: deletes objects with owners that no longer exist.
 //!
 //! # What it promises
 //!
-//! No object with an existing owner is deleted, not even after a crash, with a stale cache or with a forged reference;
-//! [`collector::decide`] explains why. An object is deleted if none of its owners exists, in one request if the cached metadata
-//! is current. An object in foreground deletion is deleted after the dependents that block it. An object with the deletion
-//! policy `Orphan` is deleted after all dependents have lost their references to it. Work that must wait is shown in
-//! `/debug/explain` and delays no other work.
+//! No object with an existing owner is deleted, not even after a crash, with a stale cache or with a forged reference.
+//! [`collector::decide`] explains why this holds. An object is deleted if none of its owners exists, in one request if the
+//! cached metadata is current. An object in foreground deletion is deleted after the dependents that block it. An object with
+//! the deletion policy `Orphan` is deleted after all dependents have lost their references to it. Work that must wait is shown
+//! in `/debug/explain` and delays no other work.
 //!
 //! # How it is laid out
 //!
@@ -18,8 +18,8 @@
 //!                                       └──────────── there is no such object ◄────────────┘
 //! ```
 //!
-//! [`collector`] judges objects by their owners, and [`orphans`] releases the dependents of objects that are deleted with the
-//! policy `Orphan`. Each of these two loops has a folder:
+//! [`collector`] deletes objects without an existing owner, and [`orphans`] releases the dependents of objects that are deleted
+//! with the policy `Orphan`. Each of these two loops has a folder:
 //!
 //! ```text
 //! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
@@ -32,23 +32,24 @@
 //!   cost the server less (`docs/decisions/0018-pace.md`).
 //! - A `FailedUpdate` Event reports that the server denies a change of owner references because of a missing right or a policy.
 //! - If all owners of an object are known not to exist, the object is deleted without being read. The DELETE has the UID and
-//!   the version as preconditions. An object that has changed is read and judged again, and is never deleted by its UID alone.
-//!   Writes of owner references have both preconditions, too. Upstream has only the UID, and removes references that a user has
-//!   just corrected.
-//! - An owner keeps its dependents without a lookup if the graph has the owner under the kind and name of the reference, and
-//!   the owner is not terminating. If the owner has just been deleted, its monitor reports the deletion, and the dependents are
-//!   judged again. Upstream reads each owner each time.
+//!   the version as preconditions. If an object has changed, it is read, and the decision is made again. It is never deleted by
+//!   its UID alone. Writes of owner references have both preconditions, too. Upstream has only the UID, and removes references
+//!   that a user has just corrected.
+//! - A dependent is kept without a lookup of the owner if the graph has the owner under the kind and name of the reference, and
+//!   the owner is not terminating. If the owner has just been deleted, its monitor reports the deletion, and the dependent is
+//!   enqueued again. Upstream reads each owner each time.
 //! - A 404 that does not name the object is no proof that the object does not exist: the server may not serve the path now.
-//! - An object is judged after all objects of the kinds of its owners have been listed. Foreground deletion and orphaning
-//!   finish after the objects of all kinds have been listed, except kinds with a watch that has failed for a minute and a half.
+//! - The decision about an object is made after all objects of the kinds of its owners have been listed. Foreground deletion
+//!   and orphaning finish after the objects of all kinds have been listed, except kinds with a watch that has failed for a
+//!   minute and a half.
 //! - A resource that cannot be watched delays only objects with owners of its kind. `/readyz?verbose` and a metric name the
-//!   resource, and the process stays ready. If a resource is no longer served, its watch ends; when the resource returns, its
+//!   resource, and the process remains ready. If a resource is no longer served, its watch ends; when the resource returns, its
 //!   objects are looked up. The graph keeps objects that another group also serves.
 //! - An object that waits for a kind that is not served is parked: it is not retried until the kind is served. A metric counts
 //!   parked objects, and `/debug/explain` lists them. Upstream retries each object with a growing back-off.
-//! - A standby keeps the graph, but its queues stay empty. At the take-over, it derives the pending work from the graph.
+//! - A standby keeps the graph up to date, with empty queues. At the take-over, it derives the pending work from the graph.
 //! - If two references of an object share a UID and only one is right, the right one is never removed.
-//! - An object is judged again after a correction of its references. Dependents that appear during the release of other
+//! - An object is enqueued again after a correction of its references. Dependents that appear during the release of other
 //!   dependents are released, too.
 //! - A reference with a name that no object can have (`a/b`, `50%`, `..`) has no owner; upstream retries the lookup for ever.
 //! - The kind in an owner reference may be in lower case, as in upstream. `ConfigMapList` is not a kind; upstream maps it to
@@ -92,7 +93,7 @@ use crate::{
     running::{DisabledCollector, RunningCollector},
 };
 
-/// Time between two rounds of discovery. Default: 30 seconds, as upstream.
+/// Time between two runs of discovery. Default: 30 seconds, as upstream.
 pub const DISCOVERY_PERIOD: Tune = Tune::of_duration(
     "gc-discovery-period",
     Duration::from_secs(30),

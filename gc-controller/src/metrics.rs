@@ -5,9 +5,9 @@ use common::metrics::{Counter, Gauge, Gauges, Metrics, QueueMetrics, Stability};
 /// Metric families of the garbage collector. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    /// Number of failed rounds of discovery and of timeouts of initial lists.
+    /// Number of failed runs of discovery, plus the number of timeouts of initial lists.
     pub sync_errors: Counter,
-    /// Number of changes of the graph, under the name of upstream's queue of graph changes.
+    /// Counts changes of the graph. The metric has the name of upstream's queue for such changes.
     pub graph_changes: QueueMetrics,
     /// 1 for each resource with a failing watch, 0 for each other watched resource.
     pub failing_resources: Gauges,

@@ -5,8 +5,8 @@
 //! - A resource that is no longer served loses its monitor, and its objects become virtual in the graph: they are looked up. If
 //!   the resource returns, it gets a new monitor.
 //!
-//! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. An upstream round waits for its monitors, a
-//! monitor that fails to start prevents the start of the others, and a removed monitor continues to watch.
+//! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. Upstream waits for new monitors after each
+//! discovery, a monitor that fails to start prevents the start of the others, and a removed monitor continues to watch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,9 +51,9 @@ use crate::{
 /// thousands of Pods, this encoding costs more than the transfer of whole objects.
 const WATCHED_AS_WHOLE_OBJECTS: [(&str, &str); 4] =
     [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("discovery.k8s.io", "endpointslices")];
-/// How long work is held back until the initial lists of all resources are complete.
+/// Maximum time that work waits for the initial lists of all resources.
 const INITIAL_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// Number of consecutive failures after which a silent resource counts as broken.
+/// Number of consecutive failures after which a resource with a stale watch counts as broken.
 const BROKEN_AFTER_FAILURES: u32 = 3;
 /// Period of the check for broken resources while an object waits for the initial lists of all resources.
 const BROKEN_CHECK_PERIOD: Duration = Duration::from_secs(5);
@@ -85,11 +85,11 @@ pub(crate) struct Monitors {
     watched: Mutex<WatchedResources>,
     /// Whether work may begin: the initial lists are complete or have timed out.
     ready: watch::Sender<bool>,
-    /// Error of the last discovery and the time of the first failure in a row; `None` after a successful discovery.
+    /// Error of the last run of discovery, and the time since which every run has failed; `None` after a successful run.
     error: Mutex<Option<(String, Instant)>>,
 }
 
-/// Futures that end when a new monitor has completed its initial list.
+/// One future for each new monitor, which ends when the initial list of the monitor is complete.
 type InitialLists = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
@@ -139,7 +139,7 @@ impl Monitors {
         }
     }
 
-    /// Waits for the next round of discovery. Meanwhile enqueues each parked object when its condition becomes true.
+    /// Waits until the next run of discovery. Meanwhile enqueues parked objects as soon as their wait conditions are true.
     async fn wait_for_next_round(&self, pause: Duration, firsts: &mut InitialLists, due: &mut Option<Instant>) {
         let clock = self.api.clock();
         let parked = &self.collection.parked;
@@ -172,7 +172,7 @@ impl Monitors {
         tracing::warn!(resources = ?self.unsynced_resources(), "Timed out waiting for some resources, proceeding without them");
     }
 
-    /// Runs one round of discovery and updates the monitors. Returns whether the monitors changed, or `None` if discovery failed.
+    /// Runs discovery once, and updates the monitors. Returns whether the monitors changed, or `None` if discovery failed.
     async fn run_discovery(&self, firsts: &mut InitialLists) -> Option<bool> {
         let served = match DiscoveredResources::read(&self.api).await {
             Ok(served) => served,
@@ -205,7 +205,7 @@ impl Monitors {
         let mut wanted = served.collectable.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
         wanted.extend(stay.map(|(r, _)| *r));
-        // A kind of a group with failed discovery keeps its previous resource.
+        // The kinds of a group with failed discovery keep their previous resources.
         for (kind, resource) in kinds.iter().filter(|(_, r)| is_silent(r)) {
             served.resource_by_kind.entry(kind.clone()).or_insert(*resource);
         }
@@ -262,7 +262,7 @@ impl Monitors {
         (known, Some(resource))
     }
 
-    /// Parks an object until `awaited` is true. If the condition is already true, the object is enqueued immediately.
+    /// Parks an object until `awaited` is true. If the wait condition is already true, enqueues the object immediately.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
         self.collection.parked.park(queue, key, awaited.clone());
         if self.is_fulfilled(&awaited) {
@@ -270,7 +270,7 @@ impl Monitors {
         }
     }
 
-    /// Enqueues all parked objects whose condition is true.
+    /// Enqueues all parked objects with a wait condition that is true.
     fn wake(&self) {
         let there = self.collection.parked.conditions().into_iter().filter(|awaited| self.is_fulfilled(awaited));
         there.for_each(|awaited| self.collection.enqueue_parked(&awaited));
@@ -296,8 +296,7 @@ impl Monitors {
     }
 
     /// Returns the names of resources without a complete initial list, except broken ones. Foreground deletion and orphaning
-    /// wait for these resources, which may contain dependents. A resource is broken if its watch fails repeatedly and is silent
-    /// for longer than allowed.
+    /// wait for these resources, which may contain dependents. `is_broken` defines broken resources.
     pub(crate) fn pending_resources(&self) -> Vec<String> {
         let watched = self.watched.lock();
         let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
@@ -311,7 +310,7 @@ impl Monitors {
         watched.monitors.iter().filter_map(error).collect()
     }
 
-    /// Returns a message for each resource with a watch that has been silent for longer than allowed.
+    /// Returns a message for each resource with lists and watches that have all failed for longer than a cache may be stale.
     fn silent_watches(&self) -> Vec<String> {
         self.informers().iter().filter_map(|informer| informer.stale_error()).collect()
     }
@@ -342,7 +341,7 @@ impl Monitors {
     }
 }
 
-/// Returns whether the watch of a resource has failed repeatedly and has been silent for longer than allowed.
+/// Returns whether a resource is broken: its watch has failed several times in a row, for longer than a cache may be stale.
 fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
     let failures = informer.informer_status().error.map_or(0, |(_, failures)| failures);
     failures >= BROKEN_AFTER_FAILURES && informer.stale_error().is_some()
@@ -388,8 +387,8 @@ impl AnyInformer for Monitors {
         *self.ready.borrow()
     }
 
-    /// Returns a message if discovery fails, or every watch is silent, for longer than a watch may be silent. One silent watch
-    /// is not enough: [`Monitors::troubles`] reports it.
+    /// Returns a message if discovery, or the watch of every resource, has failed for longer than a cache may be stale. Other
+    /// failing watches are reported by [`Monitors::troubles`].
     fn stale_error(&self) -> Option<String> {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {

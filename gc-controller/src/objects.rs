@@ -74,7 +74,6 @@ impl Object for PartialObject {
     }
 }
 
-/// Returns whether the metadata contains this finalizer.
 pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|own| own == finalizer)
 }

@@ -1,7 +1,7 @@
-//! Parked objects: each waits until a kind is served, or until all objects of a kind are known. No event of the object reports
-//! either.
+//! Parked objects: each waits, without retries, until a kind is served, or until all objects of a kind are known. No event of
+//! the object itself reports that its waiting has ended.
 //!
-//! A parked object costs nothing while it waits: the periodic check visits conditions, not objects.
+//! A parked object costs nothing while it waits: the periodic check visits the wait conditions, not the objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use tokio::sync::Notify;
 
 use crate::{graph::Kind, key::ObjectKey};
 
-/// Maximum number of conditions in `/debug/explain`.
+/// Maximum number of wait conditions in `/debug/explain`.
 const MAX_LISTED_CONDITIONS: usize = 100;
-/// Maximum number of objects of each condition in `/debug/explain`.
+/// Maximum number of objects for each wait condition in `/debug/explain`.
 const MAX_LISTED_KEYS: usize = 10;
 
-/// A condition that a parked object waits for.
+/// The state of one kind, or of all kinds, that a parked object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ParkCondition {
     /// A resource of this kind is served.
     KindServed(Kind),
     /// All objects of this kind are known: the initial list is complete.
     KindListed(Kind),
-    /// All objects of all kinds are known, except kinds whose watch has failed for a long time.
+    /// All objects of all kinds are known, except kinds with a watch that has failed for a long time.
     EverythingListed,
 }
 
@@ -52,9 +52,7 @@ pub(crate) enum QueueId {
 
 #[derive(Default)]
 struct ParkedState {
-    /// Parked objects by condition.
     keys_by_condition: BTreeMap<ParkCondition, BTreeSet<(QueueId, ObjectKey)>>,
-    /// Conditions by parked object.
     condition_by_key: HashMap<(QueueId, ObjectKey), ParkCondition>,
 }
 
@@ -70,7 +68,7 @@ impl ParkedState {
     }
 }
 
-/// The parked objects of the two queues, by condition.
+/// Objects of the two queues that wait, without retries, until a kind is served or listed.
 #[derive(Default)]
 pub(crate) struct Parked {
     state: Mutex<ParkedState>,
@@ -79,12 +77,12 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// Parks an object for this condition, which replaces an earlier condition of the object.
+    /// Parks an object. `awaited` replaces an earlier wait condition of the object.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
         let mut state = self.state.lock();
         let who = (queue, key);
         state.remove(&who);
-        // Conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
+        // Wait conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
         let first = awaited == ParkCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
         state.keys_by_condition.entry(awaited.clone()).or_default().insert(who.clone());
         state.condition_by_key.insert(who, awaited);
@@ -102,7 +100,7 @@ impl Parked {
         }
     }
 
-    /// Returns all conditions that parked objects wait for.
+    /// Returns all wait conditions of parked objects.
     pub(crate) fn conditions(&self) -> Vec<ParkCondition> {
         self.state.lock().keys_by_condition.keys().cloned().collect()
     }
@@ -132,12 +130,11 @@ impl Parked {
         }
     }
 
-    /// Returns the number of parked objects.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().condition_by_key.len()
     }
 
-    /// Returns each condition with the number of its objects and the first of their keys.
+    /// Returns each wait condition with its number of objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
         let one = |(awaited, all): (&ParkCondition, &BTreeSet<(QueueId, ObjectKey)>)| {

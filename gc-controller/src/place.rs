@@ -18,9 +18,9 @@ use crate::{
     objects::PartialObject,
 };
 
-/// Maximum number of attempts in one sync to judge or write an object that changes before each write.
+/// Maximum number of attempts in one sync to change or delete an object that other clients change before each attempt.
 pub(crate) const MAX_ATTEMPTS: u32 = 4;
-/// The activity that errors name when owner references are written.
+/// Start of the error message when a write of owner references fails. The location of the object follows.
 pub(crate) const CHANGING_REFERENCES: &str = "changing the owner references of";
 
 /// Returns the reference for Events about the object of a sync, and the UID of the object.
@@ -87,7 +87,7 @@ impl ObjectLocation {
         }
     }
 
-    /// Creates a patch of the object, with an optional precondition.
+    /// Builds a PATCH request for the object. Without a precondition, the patch applies to any version of the object.
     pub(crate) fn patch(
         &self,
         kind: api::PatchFormat,
@@ -120,7 +120,7 @@ impl ObjectLocation {
     }
 }
 
-/// Records an Event on the object of the sync if the server denied a change of owner references. The change stays denied until
+/// Records an Event on the object of the sync if the server denied a change of owner references. The change is denied until
 /// a right is granted, or a policy or a webhook is changed.
 pub(crate) fn report_denied<N: Note>(failed: &SyncError, io: Io<'_, N>) {
     if failed.is_denied() {

@@ -34,7 +34,7 @@ pub(crate) struct TestObject {
     meta: Value,
 }
 
-/// Builds a ConfigMap in namespace `ns` whose UID equals its name.
+/// Builds a ConfigMap in namespace `ns`. The UID equals the name.
 pub(crate) fn test_object(name: &str) -> TestObject {
     TestObject {
         kind: "ConfigMap",
@@ -59,7 +59,7 @@ impl TestObject {
         self
     }
 
-    /// Adds a ConfigMap as owner; its UID equals its name.
+    /// Adds a ConfigMap as owner. The UID of the owner equals its name.
     pub(crate) fn owner(self, name: &str) -> Self {
         self.owner_as("ConfigMap", name, name, false)
     }

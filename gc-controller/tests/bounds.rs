@@ -83,7 +83,8 @@ fn snapshot(graph: &mut Graph) -> Snapshot {
     Snapshot { now, view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
 }
 
-/// Applies these states of one object in their order, judges each, and returns its numbers of keys and of explanation lines.
+/// Applies these states of one object in order, and decides after each. Returns for each state the number of enqueued keys and
+/// the number of lines in the explanation.
 fn judge(graph: &mut Graph, source: MonitorId, states: &[Meta]) -> Vec<(usize, usize)> {
     let mut costs = Vec::new();
     for state in states {

@@ -62,12 +62,12 @@ impl CompletionIndexSet {
         Self { intervals }
     }
 
-    /// Returns the number of indexes.
+    /// Counts the indexes, not the intervals that hold them.
     pub fn len(&self) -> usize {
         self.intervals.iter().map(|i| (i.last - i.first) as usize + 1).sum()
     }
 
-    /// True if the set contains no index.
+    /// Whether no index is in the set, so that its text is empty.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
@@ -120,7 +120,7 @@ impl CompletionIndexSet {
                 }
                 first = first.max(hole.last + 1);
             }
-            // The next hole, if there is one, reaches to the end of this part or beyond.
+            // The loop has passed all holes that end before this part does, so the next hole can cut off only the end.
             if holes.peek().is_none_or(|hole| hole.first > first) {
                 let last = holes.peek().map_or(part.last, |hole| part.last.min(hole.first - 1));
                 intervals.push(Interval { first, last });
@@ -160,7 +160,7 @@ fn parse_number(text: &str) -> Option<u32> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // A number beyond `u32` is larger than any number of completions.
+    // A value beyond `u32` exceeds every possible value of `spec.completions`.
     Some(digits.parse().unwrap_or(u32::MAX))
 }
 

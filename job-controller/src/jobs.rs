@@ -197,7 +197,7 @@ impl Controller for JobController {
         }
     }
 
-    /// Enqueues a finished or deleted Job for the orphan loop, which drops the memory that this sync may have created.
+    /// Enqueues a finished or deleted Job for the orphan loop, which also drops the state that this sync stored in memory.
     fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();

@@ -2,12 +2,12 @@
 //!
 //! # What it promises
 //!
-//! Each finished Pod of a Job adds one to `status.succeeded` or `status.failed`, or its index to `status.completedIndexes`. This
-//! happens exactly once, in spite of crashes, stale caches and lost answers. A finalizer keeps the Pod until the status lists its
-//! UID, and the status lists the UID until the finalizer is removed ([`jobs::decide::track`]). A Job has at most the wanted
-//! number of active Pods. No Pod is created while the Job is suspended, terminating or finished, or while the caches do not show
-//! the last writes of this process. The status first announces the end of a Job (`SuccessCriteriaMet` or `FailureTarget`). It
-//! reports the end (`Complete` or `Failed`) after every Pod is counted.
+//! Each finished Pod of a Job adds one to `status.succeeded` or `status.failed`, or its index to `status.completedIndexes`.
+//! This happens exactly once, in spite of crashes, stale caches and lost answers. A finalizer keeps the Pod until the status
+//! lists its UID, and the status lists the UID until the finalizer is removed ([`jobs::decide::track`]). A Job has at most the
+//! wanted number of active Pods. No Pod is created while the Job is suspended, terminating or finished, or while the caches do
+//! not show the last writes of this process. The status first announces the end of a Job (`SuccessCriteriaMet` or
+//! `FailureTarget`). It reports the end (`Complete` or `Failed`) after every Pod is counted.
 //!
 //! A second loop deletes finished Jobs after their time to live ([`ttl`]).
 //!
@@ -33,10 +33,11 @@
 //! - Pods with restart policy `Always` are not watched, adopted or counted. Such a Pod keeps its tracking finalizer.
 //! - Writes that the caches do not show yet (expectations), and the remembered state of a Job ([`jobs::memory`]), are kept by
 //!   UID. A recreated Job with the same name does not wait for the writes of the deleted Job.
-//! - A status is patched with a precondition on the version of the Job from which it was computed. It reports the true number of
-//!   active Pods even while a replacement waits (kubernetes/kubernetes#139428).
-//! - The server rejects a status in which an index is completed and failed, the end is before the start, or a finished Job has no
-//!   start time. Such a status is never written. A suspended Job that wants no Pods gets a start time only if the server insists.
+//! - A status is patched with a precondition on the version of the Job from which it was computed. It reports the true number
+//!   of active Pods even while the back-off delays a new Pod (kubernetes/kubernetes#139428).
+//! - The server rejects a status in which an index is completed and failed, the end is before the start, or a finished Job has
+//!   no start time. Such a status is never written. A suspended Job that wants no Pods gets a start time only if the server
+//!   requires it.
 //! - A terminating Pod that was counted as failed is not counted again if it succeeds.
 //! - When a Job has succeeded, its active Pods lose the finalizer before they are deleted, not afterwards. If this process
 //!   crashes between the two requests, the next leader does not count these Pods as failed.
@@ -45,14 +46,15 @@
 //!   (kubernetes/kubernetes#114650). A failure time in the future, from the clock of a node, is replaced by the time at which
 //!   this process first saw the failure.
 //! - After the server has refused a Pod because the namespace is terminating, no other Pod is created.
-//! - A `FailedUpdate` Event reports that the server denies the adoption or release of a Pod, or the removal of its finalizer. The
-//!   reason may be a missing permission, a policy or a webhook.
+//! - A `FailedUpdate` Event reports that the server denies the adoption or release of a Pod, or the removal of its finalizer.
+//!   The reason may be a missing permission, a policy or a webhook.
 //! - A sync that reaches its limit (500 UIDs or 500 Pods) is continued at once, without waiting for an event.
-//! - A terminating Job removes the finalizer of every Pod that it controls, also of a Pod that its selector no longer matches.
+//! - The sync of a terminating Job removes the finalizer of every Pod of the Job, even if the selector no longer matches it.
 //!   Upstream keeps the finalizer of such a Pod, and a foreground deletion waits for the Pod forever.
-//! - Pods of Jobs that were finished or deleted before this process started lose their finalizer.
+//! - Pods lose their finalizer even if their Job finished or was deleted before this process started.
 //! - A succeeded Pod is dropped from the cache after it is counted, so it is not released when its labels change.
-//! - Writes to Pods have a precondition on the cached version. With a stale cache the server refuses them, and no result is lost.
+//! - Writes to Pods have a precondition on the cached version. If the cache is stale, the server refuses a write, and no result
+//!   is lost.
 //! - A Job that API validation would reject is not synced: the sync fails with an error.
 
 pub mod indexes;
@@ -81,13 +83,13 @@ pub use options::*;
 
 use crate::{jobs::JobController, orphans::OrphanController};
 
-/// The loop that syncs Jobs. It owns the status of Jobs: a write by another manager is reported as a second writer.
+/// The loop that syncs Jobs. A status of a Job that another manager writes is reported as a write by a second writer.
 pub const JOB: LoopDefinition =
     LoopDefinition::new("job-controller", "job", start).with_owned_writes(&[OwnedWrites::of_status("batch", "jobs")]);
 /// The loop that deletes finished Jobs after their time to live.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
-/// The loops that the binary can run: Jobs, and the deletion of finished Jobs.
+/// The loops that this program can run: [`JOB`] and [`TTL_AFTER_FINISHED`].
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 
 /// The description of the program for [`common::app::main`]: its loops, flags, feature gates and `--tune` values.

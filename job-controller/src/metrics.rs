@@ -64,7 +64,7 @@ impl PodCreationReason {
 }
 
 impl JobMetrics {
-    /// Registers all metric families.
+    /// Registers the metric families of the Job loop in `metrics`, under upstream's names.
     pub fn new(metrics: &Metrics) -> Self {
         let tracking = metrics.counter(
             "job_controller_terminated_pods_tracking_finalizer_total",
@@ -169,7 +169,7 @@ impl JobMetrics {
             .inc_by(grown(number(before.failed), number(after.failed)));
     }
 
-    /// Counts requests to create Pods for this reason: the numbers of successes and failures.
+    /// Adds the counts of succeeded and failed requests to create Pods, with this value of the label `reason`.
     pub fn record_create_requests(&self, reason: PodCreationReason, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
@@ -183,7 +183,8 @@ impl JobMetrics {
         self.policy_actions.with_label_values(&[action.as_str()]).inc_by(pods);
     }
 
-    /// Counts a Pod that enters or leaves the group of terminated Pods with the finalizer. True means inside the group.
+    /// Counts a Pod that becomes or ceases to be a terminated Pod with the finalizer. The flags say whether it was such a Pod
+    /// before an event, and whether it is such a Pod after the event.
     pub fn record_tracking_change(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();

@@ -70,7 +70,7 @@ pub const MAX_UNCOUNTED_PODS: Tune =
 /// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
 pub const MAX_PODS_PER_SYNC: Tune =
     Tune::of_count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
-/// The values that this program accepts in `--tune`.
+/// The settings that this program accepts in `--tune`.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,

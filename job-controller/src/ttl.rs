@@ -41,7 +41,7 @@ pub struct TtlController {
     deletion_duration: Histogram,
 }
 
-/// Starts the loop with its queue and handlers.
+/// Starts the loop with its queue `ttl_jobs_to_delete` and its event handlers.
 pub(crate) fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let queue: Queue<Key> = context.new_queue("ttl_jobs_to_delete", BackoffSettings::default());
     let jobs = context.shared_informer::<Job>();

@@ -11,8 +11,8 @@ use crate::objects::{CachedPod, JOB_TRACKING_FINALIZER};
 
 /// Builds the request that removes the tracking finalizer from a Pod, with a precondition on its cached version.
 ///
-/// For a deleted Pod, which has no finalizer any more, the server refuses the request with
-/// [`RefusalClass::Gone`](common::io::RefusalClass::Gone).
+/// If the Pod has been deleted, the server refuses the request with
+/// [`RefusalClass::NotFound`](common::io::RefusalClass::NotFound).
 pub(crate) fn untrack_request<N: Note>(pod: &CachedPod, why: &'static str, io: Io<'_, N>) -> Request {
     let body =
         io.encode_body(|| json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING_FINALIZER]}}));

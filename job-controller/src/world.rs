@@ -41,7 +41,6 @@ pub(crate) fn default_decision_settings() -> DecisionSettings {
     }
 }
 
-/// A Job under construction, as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct JobBuilder(pub(crate) Value);
 
@@ -90,7 +89,6 @@ impl JobBuilder {
     }
 }
 
-/// A Pod under construction, as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 
@@ -183,7 +181,7 @@ impl PodBuilder {
     }
 }
 
-/// A Job and its Pods under construction, and the remembered state, from which a test makes the input of a sync.
+/// The parts of a [`Snapshot`] for tests: a Job, its Pods, and the state that the process remembers.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
@@ -273,7 +271,7 @@ impl SyncFixture {
     pub(crate) fn status(&self) -> JobStatus {
         self.plan().first_status_write.status
     }
-    /// Returns condition type, reason and message of the Job's end, if it ends.
+    /// Returns condition type, reason and message of the Job's end; `None` if the Job does not end.
     pub(crate) fn end_text(&self) -> Option<String> {
         let end = self.plan().counts_after_scaling.end_to_write?;
         Some(format!("{} {}: {}", end.interim_condition_type(), end.reason, end.message))

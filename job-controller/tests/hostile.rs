@@ -1,4 +1,4 @@
-//! The memory that decisions about Jobs cost if numbers and lists are at their limits and beyond. These tests have a process of
+//! The memory cost of decisions about Jobs with numbers and lists at their limits and beyond. These tests run in a process of
 //! their own, because they measure its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
@@ -34,14 +34,14 @@ const LIMITS: DecisionSettings = DecisionSettings {
     sync_batch_period: Duration::from_secs(1),
     clears_start_time_on_suspend: true,
 };
-/// The allowed bytes in use for each byte of the Job and its Pods. Sets of indexes are parsed, joined, and written again.
+/// The allowed bytes in use for each byte of the Job and its Pods, with room to parse, join and write sets of indexes.
 const MAX_HELD_PER_BYTE: usize = 64;
 /// The allowed memory in use, in bytes, that does not depend on the input: for the Pods of one sync, and for texts.
 const MAX_HELD_CONSTANT: usize = 1 << 20;
 /// The allowed sum of allocations, freed ones included, in bytes for each byte of input. Work proportional to a number in a
 /// `spec` would exceed this limit.
 const MAX_TOTAL_PER_BYTE: usize = 40;
-/// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most some hundred.
+/// The allowed sum of allocations, in bytes for each Pod to create; a sync creates at most 500 Pods.
 const MAX_TOTAL_PER_CREATE: usize = 1 << 10;
 /// The allowed sum of allocations, in bytes, that does not depend on the input.
 const MAX_TOTAL_CONSTANT: usize = 96 << 10;
@@ -181,7 +181,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
     }
 }
 
-/// Decodes the Job, decides about it, and explains the plan, within the limits. Returns whether the Job can be decoded.
+/// Decodes the Job, decides about it, explains the plan, and checks the limits. Returns whether the Job can be decoded.
 fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCaseError> {
     let text = job.to_string();
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();

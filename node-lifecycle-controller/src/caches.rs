@@ -26,7 +26,7 @@ impl Caches {
         })
     }
 
-    /// Returns read access to the caches of Nodes and Pods.
+    /// Borrows the stores of both caches; no object is copied.
     pub(crate) fn view(&self) -> CacheView<'_> {
         CacheView { nodes: self.nodes.store(), pods: self.pods.store() }
     }
@@ -55,12 +55,12 @@ impl CacheView<'_> {
         self.pods.list_readable_by_index(PodsByNode, &IndexValue::Text(Text::new(node)))
     }
 
-    /// Returns the names of missing nodes: Pods are assigned to a node of this name, but the node does not exist.
+    /// Returns the names of nodes that do not exist although Pods are assigned to them.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
         text_values(self.pods.index_values(PodsByNode)).filter(|node| !self.has_node(node)).collect()
     }
 
-    /// Returns the names of the nodes of terminating Pods; the empty name stands for terminating Pods without a node.
+    /// Returns the names of the nodes of terminating Pods, and an empty name if one of the Pods has no node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
         text_values(self.pods.index_values(TerminatingPodsByNode)).collect()
     }

@@ -9,7 +9,7 @@ use common::intern::Text;
 /// State of a zone, computed from the share of nodes that are not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneState {
-    /// No pass has computed the state yet.
+    /// No pass of the node monitor has computed the state yet.
     Initial,
     /// The share of nodes that are not ready is below the threshold, or at most 2 nodes are not ready.
     Normal,
@@ -20,7 +20,7 @@ pub(crate) enum ZoneState {
 }
 
 impl ZoneState {
-    /// Returns upstream's name of the state.
+    /// Returns the name that upstream gives to the state, for example `FullDisruption`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Initial => "Initial",
@@ -31,17 +31,17 @@ impl ZoneState {
     }
 }
 
-/// Numbers of nodes in a zone. Nodes with the label `node.kubernetes.io/exclude-disruption` are not counted.
+/// Counts of the nodes in a zone. Nodes with the label `node.kubernetes.io/exclude-disruption` are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeCounts {
-    /// Nodes with a condition `Ready` that is `True`, without silent nodes whose conditions could not be written.
+    /// Nodes with the condition `Ready` `True`, except nodes for which a write of the condition `Unknown` failed.
     pub(crate) ready: usize,
-    /// Nodes with another or no condition `Ready`, and silent nodes whose conditions could not be written.
+    /// Nodes with another or no condition `Ready`, and nodes for which a write of the condition `Unknown` failed.
     pub(crate) not_ready: usize,
 }
 
 impl NodeCounts {
-    /// Returns the number of counted nodes, ready or not.
+    /// Returns the count of all nodes except those with the label `node.kubernetes.io/exclude-disruption`.
     pub(crate) fn total(self) -> usize {
         self.ready + self.not_ready
     }
@@ -52,7 +52,7 @@ impl NodeCounts {
 pub(crate) struct ZoneSettings {
     /// A zone is partially disrupted if at least this share of its nodes, between 0 and 1, is not ready.
     pub(crate) unhealthy_zone_threshold: f32,
-    /// A zone with more nodes than this is large.
+    /// Node count above which a zone is large. In a smaller zone that is partially disrupted, no node is tainted.
     pub(crate) large_zone_threshold: i64,
     /// Nodes to taint per second in a zone that is not partially disrupted.
     pub(crate) eviction_rate: f32,
@@ -61,7 +61,7 @@ pub(crate) struct ZoneSettings {
 }
 
 impl ZoneSettings {
-    /// Returns the state of a zone with these numbers of nodes.
+    /// Computes the state of a zone from its node counts; never returns `Initial`.
     pub(crate) fn state_for_counts(&self, count: NodeCounts) -> ZoneState {
         let NodeCounts { ready, not_ready } = count;
         if ready == 0 && not_ready > 0 {
@@ -115,7 +115,7 @@ impl ClusterDisruption {
     }
 }
 
-/// State of a zone before a pass, and the numbers of its nodes.
+/// State of a zone before a pass of the node monitor, and the current node counts of the zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ZoneStatus {
     /// State that the last pass computed; `Initial` before the first pass.
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(changes(&[a_full, b_full], true), (vec![], ClusterDisruption::TotalLasts));
         let (_, disruption) = changes(&[a_full, b_full, ("c", Initial, 0, 1)], true);
         assert_eq!(disruption, ClusterDisruption::TotalLasts, "a new zone whose nodes are down changes nothing");
-        // Zone `b` stays disrupted, and gets its rate back, too.
+        // Zone `b` is still fully disrupted, but nodes of this zone may be tainted again, as in zone `a`.
         let resumed = vec!["a Normal 0.1".to_owned(), "b FullDisruption 0.1".to_owned()];
         assert_eq!(changes(&[("a", FullDisruption, 1, 1), b_full], true), (resumed, ClusterDisruption::TotalEnds));
     }

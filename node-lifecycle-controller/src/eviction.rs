@@ -1,4 +1,4 @@
-//! Evicts Pods from nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
+//! Evicts Pods from nodes with `NoExecute` taints that they do not tolerate, or no longer tolerate.
 //!
 //! A Pod is examined when it changes or when the taints of its node change. A Pod that tolerates the taints for a limited time
 //! has a timer, which does not apply to a later Pod with the same name. Before a Pod is deleted, the Pod and its node are read
@@ -53,7 +53,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: FeatureGate = FeatureGate {
     help: "Tolerations may compare numbers, with operators Lt and Gt",
 };
 
-/// The loop that evicts Pods because of `NoExecute` taints.
+/// `taint-eviction-controller`: deletes Pods that do not tolerate the `NoExecute` taints of their node.
 pub const TAINT_EVICTION_LOOP: LoopDefinition = LoopDefinition {
     name: "taint-eviction-controller",
     alias: "",

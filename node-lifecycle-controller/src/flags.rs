@@ -10,13 +10,13 @@ pub(crate) const NODE_MONITOR_PERIOD: Tune = Tune::of_duration(
     Duration::from_secs(5),
     "The pause between two passes of the node monitor, at least 10ms",
 );
-/// Time without a heartbeat after which a node that has reported a status counts as silent. Default: 50 s.
+/// A node that has reported a status becomes `Unknown` after this time without a heartbeat. Default: 50 s.
 pub(crate) const NODE_MONITOR_GRACE_PERIOD: Tune = Tune::of_duration(
     "node-monitor-grace-period",
     Duration::from_secs(50),
     "How long a node may be silent before its conditions become Unknown; several times the interval between two status reports of the kubelet",
 );
-/// Time without a heartbeat after which a node that has never reported a status counts as silent. Default: 60 s.
+/// A node that has never reported a status becomes `Unknown` after this time without a heartbeat. Default: 60 s.
 pub(crate) const NODE_STARTUP_GRACE_PERIOD: Tune = Tune::of_duration(
     "node-startup-grace-period",
     Duration::from_secs(60),
@@ -46,7 +46,7 @@ pub(crate) const UNHEALTHY_ZONE_THRESHOLD: Tune = Tune {
     default_value: TuneValue::Ratio(0.55),
     help: "Share of nodes that are not ready at which a zone becomes partially disrupted, if these are at least 3 nodes",
 };
-/// Share of nodes that are tainted or wait for a taint, above which an Event is recorded. Default: 0.55.
+/// Share of nodes with a taint or waiting for one; if it is exceeded, an Event is recorded. Default: 0.55.
 pub(crate) const NODE_TAINT_ALARM_SHARE: Tune = Tune {
     name: "node-taint-alarm-share",
     default_value: TuneValue::Ratio(0.55),

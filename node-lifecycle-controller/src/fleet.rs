@@ -1,7 +1,7 @@
-//! The records of all nodes, the schedule of passes, and the zones with the nodes that wait for a taint.
+//! The records of all nodes, the nodes to examine next, and the zones with the nodes that wait for a taint.
 //!
-//! The cost of an event or a heartbeat does not grow with the number of nodes of the cluster. The cost of a pass is
-//! proportional to the number of nodes that changed or whose deadline has passed.
+//! The cost of an event or a heartbeat does not grow with the number of nodes of the cluster. The cost of a pass of the node
+//! monitor is proportional to the number of nodes that changed or have reached their deadline.
 
 mod lapse;
 mod record;
@@ -39,7 +39,7 @@ pub(crate) struct NodeRecords {
     schedule: ExaminationSchedule,
     tainted: BTreeSet<NodeName>,
     pub(crate) zones: Zones,
-    /// Nodes that were added, were removed or became silent, and that no pass has reported yet.
+    /// Nodes that the next pass records as Events: added, removed, or set to `Unknown` by an unanswered write.
     unreported: NodesToReport,
     /// End of the last total disruption, when all grace periods restarted; `None` before the first end.
     grace_restart: Option<Instant>,
@@ -62,8 +62,8 @@ impl NodeRecords {
         }
     }
 
-    /// Records a state of a node, and ignores a state older than the recorded one. A state from a full set, the result of a
-    /// list, is always recorded, because the data of the server may have been restored from a backup.
+    /// Records a state of a node, unless a newer state is recorded. If `is_of_set` is true, the state comes from a list and is
+    /// always recorded, because the data of the server may have been restored from a backup.
     ///
     /// `lease` is the current renewal time of the node's Lease; only a node without a record needs it.
     pub(crate) fn record_node(&mut self, node: &Arc<Node>, lease: Option<RenewTime>, is_of_set: bool, now: Instant) {
@@ -88,7 +88,7 @@ impl NodeRecords {
         self.store_record(record, now);
     }
 
-    /// Stores a record in place of the old record of the node.
+    /// Replaces the record of a node, and updates the zones and the set of tainted nodes.
     fn store_record(&mut self, mut record: NodeRecord, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
         self.zones.add_node(&record.zone, record.zone_counter(), now);
@@ -134,7 +134,7 @@ impl NodeRecords {
             record.last_heartbeat = now;
             record.condition_writes.record_heartbeat();
         });
-        // A node without a deadline may have been silent, so the next pass examines it.
+        // A node without a deadline may have had no heartbeat for its grace period, so the next pass examines it.
         if self.records.get(name).is_some_and(|record| record.deadline.is_none()) {
             self.examine_in_next_pass(name);
         }
@@ -148,16 +148,16 @@ impl NodeRecords {
         self.zones.move_node_count(&record.zone, before, record.zone_counter());
     }
 
-    /// Makes the next pass examine a node.
+    /// Adds a node to the next pass, even if its deadline has not passed; ignores a node without a record.
     pub(crate) fn examine_in_next_pass(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
             self.schedule.add_changed(&record.node.metadata.name);
         }
     }
 
-    /// Restarts the grace period of a silent node after a failed write of its conditions. Until its next heartbeat, the node
-    /// counts as not ready in its zone: otherwise failed writes could make a zone of silent nodes appear healthy enough to be
-    /// tainted.
+    /// Restarts the grace period of a node after a failed write of `Unknown` conditions. Until the next heartbeat, the node
+    /// counts as not ready in its zone: otherwise a zone with failed nodes and failed writes would appear healthy, and its
+    /// nodes would be tainted.
     ///
     /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
     pub(crate) fn restart_grace_period(&mut self, name: &str, is_unanswered: bool, now: Instant) {
@@ -167,16 +167,15 @@ impl NodeRecords {
         self.examine_in_next_pass(name);
     }
 
-    /// Records that the server denied a write of the conditions of a silent node because of its content. Other writes and
-    /// heartbeats may still succeed, so the grace period does not restart. The pause before the next attempt grows up to the
-    /// grace period.
+    /// Records that the server denied a write of `Unknown` conditions because of its content. Other writes and heartbeats may
+    /// still succeed, so the grace period does not restart. The pause before the next attempt grows up to the grace period.
     pub(crate) fn record_denied_write(&mut self, name: &str, now: Instant) {
         let grace = self.grace_periods;
         self.update_record(name, |record| record.condition_writes.record_denied(grace.for_node(&record.node), now));
         self.examine_in_next_pass(name);
     }
 
-    /// Records that the conditions of a silent node were written.
+    /// Records that the conditions of a node without heartbeats were set to `Unknown`.
     pub(crate) fn record_conditions_written(&mut self, name: &str) {
         self.update_record(name, |record| record.condition_writes.record_success());
     }
@@ -186,7 +185,7 @@ impl NodeRecords {
         self.update_record(name, |record| record.last_failure = failure.map(Arc::new));
     }
 
-    /// Returns at most `most` nodes whose last change failed, sorted by name.
+    /// Returns at most `most` nodes with a failed last change, sorted by name.
     pub(crate) fn failed_writes(&self, most: usize) -> Vec<(NodeName, Arc<ChangeFailure>)> {
         let failure = |(name, record): (&NodeName, &NodeRecord)| {
             Some((Arc::clone(name), Arc::clone(record.last_failure.as_ref()?)))
@@ -202,12 +201,11 @@ impl NodeRecords {
         self.records.get(name).map(|record| &record.node)
     }
 
-    /// Whether this renewal time of the node's Lease differs from the recorded one, and so is a heartbeat.
+    /// Whether this renewal time of the node's Lease differs from the recorded one; if so, it is a heartbeat.
     pub(crate) fn is_new_renewal(&self, name: &str, renewal: RenewTime) -> bool {
         self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renewal))
     }
 
-    /// Returns the number of nodes with a record.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -305,7 +303,7 @@ impl NodeRecords {
         self.zones.iter().filter_map(waiting).collect()
     }
 
-    /// Returns the time until a node counts as silent; `None` if the node is already silent.
+    /// Returns the rest of a node's grace period; `None` if the grace period has passed without a heartbeat.
     fn time_until_silent(&self, record: &NodeRecord, now: Instant) -> Option<Duration> {
         self.time_until_silent_since(record, record.grace_start(), now)
     }
@@ -331,17 +329,17 @@ impl NodeRecords {
         self.zones.add_waiting(&record.zone, name, now);
     }
 
-    /// True if this process has received events or answers for a whole grace period, but no heartbeat of this node.
+    /// Whether a node has sent no heartbeat for a grace period in which this process received other events or answers.
     pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
         self.records.get(name).is_some_and(|record| self.time_until_silent(record, now).is_none())
     }
 
     /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
     ///
-    /// During a live view, events or answers arrive without a long gap. A taint because of silence is confirmed while the node
-    /// is silent. A taint because the node reports that it is not ready is confirmed by a report in the current live view, or
-    /// when the view has lasted for a grace period. A process that has never lost its live view trusts the reports that it
-    /// found at its start.
+    /// A taint for missing heartbeats is confirmed if the grace period has passed without a heartbeat. A taint for a reported
+    /// problem is confirmed by a report that arrived after the last gap in the received events, or if events have arrived for a
+    /// whole grace period since that gap. Without a gap since its start, the process trusts the reports that it found at its
+    /// start.
     pub(crate) fn taints_unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
         // While nothing arrives, no taint can be confirmed: events must first arrive for a whole grace period.
         let (Some(record), Some(since)) = (self.records.get(name), self.live_view.live_since(now)) else {
@@ -375,7 +373,7 @@ impl NodeRecords {
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
-    /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time for which no node has been judged.
+    /// Returns the facts about a node that `/debug/explain` shows. `blind_for` is the time in which passes made no decisions.
     pub(crate) fn node_facts(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<NodeFacts> {
         let record = self.records.get(name)?;
         Some(NodeFacts {

@@ -1,9 +1,9 @@
-//! Removes Pods that no kubelet will ever finish: terminated Pods above a threshold, Pods of nodes that no longer exist,
-//! terminating Pods without a node, and terminating Pods on a node that an operator has declared out of service.
+//! Removes Pods that no kubelet will remove: terminated Pods above a threshold, Pods of nodes that no longer exist, terminating
+//! Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
 //! A pass finds the Pods to remove through indexes of the cache, and reads terminated Pods in chunks ([`ended`]). Before Pods
-//! are removed because of their node, the node is read from the server. Every write names the UID and the version of the judged
-//! Pod; upstream's deletion names neither. Finalizers are never changed. Upstream: `pkg/controller/podgc`.
+//! are removed because of their node, the node is read from the server. Every write names the UID and the version of the Pod
+//! that was checked; upstream's deletion names neither. Finalizers are never changed. Upstream: `pkg/controller/podgc`.
 
 mod act;
 mod decide;
@@ -41,7 +41,7 @@ use snapshot::{PodGcSettings, Snapshot};
 
 pub use snapshot::MAX_NODES_PER_PASS;
 
-/// Lower limit of the pause between two passes, whose value `pod-gc-period` sets.
+/// Lower limit of the setting `pod-gc-period` of `--tune`.
 const MIN_PASS_PERIOD: Duration = Duration::from_millis(10);
 
 /// Pause between two passes of the Pod garbage collector. Default: 20 s, as upstream.
@@ -56,7 +56,7 @@ pub const POD_GC_QUARANTINE: Tune = Tune::of_duration(
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
-/// Values of the Pod garbage collector that are set with `--tune`.
+/// Settings of the Pod garbage collector for the flag `--tune`.
 pub const POD_GC_TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
 
 /// Number of terminated Pods that are kept; 0 or less keeps all. Default: 12,500, as upstream.
@@ -66,7 +66,7 @@ pub const TERMINATED_POD_GC_THRESHOLD: Tune = Tune {
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
-/// The loop that removes Pods that no kubelet will finish.
+/// `pod-garbage-collector-controller`: removes terminated Pods above a threshold, and Pods that no kubelet will finish.
 pub const POD_GARBAGE_COLLECTOR_LOOP: LoopDefinition = LoopDefinition {
     name: "pod-garbage-collector-controller",
     alias: "podgc",

@@ -1,8 +1,7 @@
 //! Receives the heartbeats of nodes: one watch of Leases, and the records of all nodes.
 //!
-//! The node monitor and the taint eviction share the watch and the records. The node monitor decides by heartbeats whether a
-//! node is silent. Before the taint eviction deletes Pods because of a taint of the monitor, it checks that their node is not
-//! healthy.
+//! The node monitor and the taint eviction share the watch and the records. The node monitor detects nodes without heartbeats.
+//! Before the taint eviction deletes Pods because of a taint of the node monitor, it checks that their node is not healthy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,7 +91,7 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the problem that keeps heartbeats from this process, a suspension or a failing watch; `None` if there is none.
+    /// Returns the reason why this process may miss heartbeats, a suspension or a failing watch; `None` if there is none.
     pub(crate) fn live_view_problem(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
@@ -141,7 +140,7 @@ impl Heartbeats {
         }
     }
 
-    /// Records the Lease of a node that was read from the server; `None` if the Lease does not exist.
+    /// Records the renewal time of a node's Lease as read from the server; `None` if the Lease does not exist.
     pub(crate) fn record_read_lease(&self, node: &str, lease: Option<RenewTime>) {
         let now = self.clock.monotonic_now();
         let mut fleet = self.node_records.lock();
@@ -153,7 +152,7 @@ impl Heartbeats {
     }
 }
 
-/// Whether an event shows that a watch works. A resync does not, because it only replays the cache.
+/// Whether an event shows that a watch works. An event of a resync only replays the cache.
 fn is_live_view_evidence(origin: ChangeOrigin) -> bool {
     origin != ChangeOrigin::Resync
 }
@@ -181,7 +180,7 @@ fn on_node(
         CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => {
             fleet.record_node(node, renewal(&node.metadata.name), origin == ChangeOrigin::Relist, now);
         }
-        // A node that cannot be decoded has no record, so no pass judges it.
+        // A node that cannot be decoded has no record, so passes ignore the node.
         CacheEvent::Deleted(_) | CacheEvent::Unreadable(_) => fleet.remove_node(&event.meta().name),
     }
 }

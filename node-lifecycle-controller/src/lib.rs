@@ -8,10 +8,10 @@
 //! `tolerationSeconds`; a condition gives the reason before the deletion ([`eviction`]). A Pod that tolerates the taints
 //! without a limit is not deleted, nor is a Pod of a node that loses its taints in time. Pods that no kubelet will finish are
 //! removed ([`garbage`]), but never a running Pod of an existing node. Every deletion names the UID of its Pod. While a node
-//! renews its Lease, no Pod is deleted because of a taint for silence, even if the node reports no status.
+//! renews its Lease, no Pod is deleted because of a taint for missing heartbeats, even if the node reports no status.
 //!
-//! In doubt, nothing is done. A process that was paused, was cut off or has just started has missed heartbeats. It judges no
-//! node before it has received events and answers for a whole grace period (`sight.rs`).
+//! In doubt, nothing is done. A process that was paused, was cut off or has just started has missed heartbeats. It makes no
+//! decision about a node before it has received events and answers for a whole grace period (`sight.rs`).
 //!
 //! # How it is laid out
 //!
@@ -33,22 +33,22 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - Heartbeats are recorded when they arrive. A pass examines only nodes that changed or whose deadline has passed.
+//! - Heartbeats are recorded when they arrive. A pass examines only nodes that changed or have reached their deadline.
 //! - Any change of a renewal time is a heartbeat; upstream accepts only a later time by the clock of the node.
-//! - Before the conditions of a silent node are written, its Lease is read from the server. Grace periods restart after a time
-//!   without a live view and when the process starts; upstream counts from the creation of a node that never reported.
-//! - A node that another process found silent gets a `NoExecute` taint only if this process also found it silent.
+//! - Before the conditions of a node become `Unknown`, its Lease is read from the server. Grace periods restart after a gap in
+//!   the received events and when the process starts; upstream counts from the creation of a node that never reported.
+//! - A node that another process set to `Unknown` is tainted only if this process also received no heartbeat in time.
 //! - A restart leaves `NoExecute` taints in place; upstream removes and adds them again.
-//! - Taints change in one write, based on the judged version of the node; a failed write is retried with back-off.
+//! - Taints change in one write, with the version of the checked node as precondition; a failed write is retried with back-off.
 //! - There are an alarm and an optional limit for the share of tainted nodes.
 //! - Before a Pod is deleted, the Pod and its node are read from the server and the decision is made again. Writes name the
 //!   version of the object for which they were decided. Upstream relies on its cache.
 //! - A Pod is not deleted because of taints of the monitor while its node may be healthy: while heartbeats arrive, and after a
-//!   time without a live view until the node has reported or a grace period has passed.
+//!   gap in the received events until the node has reported or a grace period has passed.
 //! - There is no queue `noexec_taint_node`: an event of a node enqueues its Pods in `noexec_taint_pod`. There is no queue
-//!   `orphaned_pods_nodes` either: the quarantine of nodes is a part of each pass, whose queue is `pod_garbage_collector`. The
+//!   `orphaned_pods_nodes` either: the quarantine of nodes is a part of each pass in the queue `pod_garbage_collector`. The
 //!   passes of the node monitor have the queue `node_lifecycle_controller_rounds`.
-//! - A silent node whose conditions could not be written counts as not ready for its zone; upstream does not count it.
+//! - A node for which the write of `Unknown` conditions failed counts as not ready for its zone; upstream does not count it.
 //! - A timer does not apply to a later Pod with the same name. Only a timer that was really stopped is reported as cancelled.
 //! - A failed deletion is retried with back-off; upstream waits for the next event.
 //! - A terminating Pod that already has the condition `DisruptionTarget` is not deleted again.

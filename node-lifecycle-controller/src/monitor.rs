@@ -1,17 +1,17 @@
-//! Judges the health of nodes, and taints nodes on which Pods should not start or stay.
+//! Monitors the health of nodes, and taints nodes on which Pods should not start or not continue to run.
 //!
 //! Three loops share the records of all nodes ([`crate::fleet`]):
 //!
-//! - [`rounds`]: a pass every few seconds over nodes that changed or whose deadline has passed, and the tainting of waiting
-//!   nodes, one after the other in each zone;
+//! - [`rounds`]: passes over nodes that changed or have reached their deadline, and over nodes that wait for a taint, which are
+//!   tainted one after the other in each zone;
 //! - [`upkeep`]: taints that follow from the conditions of a node, and copies of its labels;
 //! - [`readiness`]: the condition `Ready` of Pods, which becomes `False` if the node of the Pod is not ready.
 //!
 //! The node monitor deletes no Pod; [`crate::eviction`] deletes Pods because of `NoExecute` taints.
 //!
-//! In doubt, nothing is done. A node counts as silent only if this process received events and answers during the grace period
-//! ([`crate::sight`]). The Lease of a silent node is read from the server before its conditions are written. A write of taints
-//! names the judged version of the node as precondition.
+//! In doubt, nothing is done. Heartbeats count as missing only if this process received other events and answers during the
+//! grace period ([`crate::sight`]). The Lease of a node is read from the server before its conditions become `Unknown`. The
+//! precondition of a write of taints is the version of the node for which the write was decided.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
@@ -49,7 +49,7 @@ use running::MonitorLoops;
 use upkeep::NodeUpkeepController;
 use watch::MonitorHandlers;
 
-/// Number of Pods that are marked as not ready concurrently, by their condition `Ready`.
+/// Number of Pods for which the condition `Ready` is set to `False` concurrently.
 const POD_WORKERS: usize = 8;
 
 /// The node monitor as one loop of the program.

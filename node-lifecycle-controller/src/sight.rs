@@ -1,36 +1,36 @@
-//! Tracks whether this process has a live view of nodes, that is, whether it can receive their heartbeats.
+//! Tracks whether this process can receive heartbeats of nodes.
 //!
-//! A node is judged by the time since its last heartbeat. This time is meaningful only while the process can receive
-//! heartbeats: it is running, it reaches the API server, and its watches deliver events. Evidence of a live view is any event
-//! of a Lease or a Node, and any answer to a read. If the time between two pieces of evidence exceeds a limit, the process was
-//! blind in between, and the grace periods of all nodes restart with the second piece.
+//! The node monitor decides about a node by the time since its last heartbeat. This time is meaningful only while the process
+//! can receive heartbeats: it is running, it reaches the API server, and its watches deliver events. The evidence is any event
+//! of a Lease or a Node, and any answer to a read. If the time between two of these exceeds a limit, heartbeats may have been
+//! missed in between, and the grace periods of all nodes restart with the second one.
 
 use std::time::Duration;
 
 use common::clock::Instant;
 
-/// Age of the last evidence at which a pass requests new evidence, with default flags. The age is longer than the interval
-/// between two renewals of a Lease.
+/// With default flags, a pass reads Leases if no event and no answer has arrived for this time, which is longer than the
+/// interval between two renewals of a Lease.
 const CHECK_EVIDENCE_AFTER: Duration = Duration::from_secs(12);
-/// Time within which the requested evidence must arrive before the process counts as blind.
+/// Time within which a read of Leases must be answered; after a longer time, heartbeats may have been missed.
 const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The evidence that this process has a live view of nodes.
+/// Whether this process can receive heartbeats, and since when, as shown by events and answers of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveView {
-    /// Start of the current live view; `None` before the first evidence, and while earlier evidence is not valid.
+    /// Start of the time without a long gap between events or answers; `None` before the first one, and after a failure.
     evidence_since: Option<Instant>,
-    /// Time of the last evidence of a live view.
+    /// Time of the last event of a node or Lease, or answer of the server.
     last_evidence: Option<Instant>,
-    /// Whether the process has been blind after a live view.
+    /// Whether heartbeats may have been missed since the first event or answer.
     was_lost: bool,
     check_after: Duration,
     max_evidence_gap: Duration,
 }
 
 impl LiveView {
-    /// Creates the state of a process without evidence, which is blind. `period` is the pause between two passes, `grace` the
-    /// shortest grace period of a node.
+    /// Creates the state before the first event or answer. `period` is the pause between two passes, `grace` the shortest grace
+    /// period of a node.
     pub(crate) fn new(period: Duration, grace: Duration) -> Self {
         let check_after = CHECK_EVIDENCE_AFTER.min(grace / 4).max(period);
         Self {
@@ -42,7 +42,7 @@ impl LiveView {
         }
     }
 
-    /// Records evidence of a live view that arrived at `now`.
+    /// Records an event or an answer that arrived at `now`.
     pub(crate) fn record_evidence(&mut self, now: Instant) {
         let is_gap = self.last_evidence.is_none_or(|last| now.saturating_duration_since(last) > self.max_evidence_gap);
         if is_gap || self.evidence_since.is_none() {
@@ -52,29 +52,29 @@ impl LiveView {
         self.last_evidence = Some(now);
     }
 
-    /// Ends the live view: evidence from before this call is no longer valid.
+    /// Records that heartbeats may have been missed: earlier events and answers no longer count.
     pub(crate) fn invalidate(&mut self) {
         self.evidence_since = None;
     }
 
-    /// Returns the start of the current live view; `None` if the process is blind at `now`.
+    /// Returns the time since when this process can receive heartbeats; `None` if it may miss heartbeats at `now`.
     pub(crate) fn live_since(&self, now: Instant) -> Option<Instant> {
         let last = self.last_evidence?;
         self.evidence_since.filter(|_| now.saturating_duration_since(last) <= self.max_evidence_gap)
     }
 
-    /// Whether the process has been blind after a live view, so that its records of nodes may be outdated.
+    /// Whether heartbeats may have been missed since the first event or answer, so that recorded reports may be outdated.
     pub(crate) fn has_been_blind(&self) -> bool {
         self.was_lost
     }
 
-    /// Whether the last evidence is recent enough for decisions.
+    /// Whether the last event or answer is recent enough for decisions; otherwise a pass reads Leases first.
     pub(crate) fn has_fresh_evidence(&self, now: Instant) -> bool {
         let is_young = |last: Instant| now.saturating_duration_since(last) <= self.check_after;
         self.evidence_since.is_some() && self.last_evidence.is_some_and(is_young)
     }
 
-    /// Returns how long the process has been blind: zero if it never had a live view, `None` if it has one.
+    /// Returns the age of the last event or answer, zero before the first one; `None` if this process can receive heartbeats.
     pub(crate) fn blind_for(&self, now: Instant) -> Option<Duration> {
         match self.live_since(now) {
             Some(_) => None,

@@ -1,4 +1,4 @@
-//! Defines when a node counts as silent, and which conditions a silent node gets.
+//! Defines when a node is silent (without a heartbeat for its grace period), and which conditions it then gets.
 //!
 //! A heartbeat is a change of the renewal time of a Lease or of the report time of a node. It counts from the time at which
 //! this process sees the change; the clock of the node is not used.
@@ -12,16 +12,16 @@ use common::{
 
 use crate::objects::{Node, NodeReady, READY_CONDITION};
 
-/// Conditions that become `Unknown` for a silent node, in this order. `NetworkUnavailable` is never changed.
+/// Conditions that become `Unknown` if heartbeats are missing, in this order. `NetworkUnavailable` is never changed.
 const KUBELET_CONDITIONS: [&str; 4] = [READY_CONDITION, "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Reason and message of a condition that the kubelet reported before.
+/// Reason and message of a condition that becomes `Unknown` after the kubelet had reported it.
 pub(crate) const KUBELET_STOPPED_REPORTING: (&str, &str) =
     ("NodeStatusUnknown", "Kubelet stopped posting node status.");
-/// Reason and message of a condition that the kubelet never reported.
+/// Reason and message of an `Unknown` condition that the kubelet has never reported.
 pub(crate) const KUBELET_NEVER_REPORTED: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 
-/// How long a node may send no heartbeat before it counts as silent.
+/// Time without a heartbeat after which the conditions of a node become `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GracePeriods {
     /// Value for nodes with a condition `Ready`, from `--node-monitor-grace-period`.
@@ -40,14 +40,14 @@ impl GracePeriods {
         }
     }
 
-    /// Returns the time at which a node counts as silent. `heard` is the time of the last heartbeat; grace periods start at
-    /// `from` or later.
+    /// Returns the end of a node's grace period. `heard` is the time of the last heartbeat; grace periods start at `from` or
+    /// later.
     pub(crate) fn silent_at(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
         heard.max(from) + self.for_node(node)
     }
 }
 
-/// A condition of a silent node that becomes `Unknown`.
+/// A condition that becomes `Unknown` because heartbeats are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleCondition {
     /// Type of the condition, for example `Ready`.
@@ -56,7 +56,7 @@ pub struct StaleCondition {
     pub is_missing: bool,
 }
 
-/// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: the node was found silent.
+/// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: heartbeats were missing.
 pub(crate) fn is_marked_silent(node: &Node) -> bool {
     conditions::get(node.conditions(), READY_CONDITION).is_some_and(|ready| {
         ready.status == UNKNOWN
@@ -64,7 +64,7 @@ pub(crate) fn is_marked_silent(node: &Node) -> bool {
     })
 }
 
-/// Returns the conditions that become `Unknown` if the node is silent; empty if its condition `Ready` is already `Unknown`.
+/// Returns the conditions that become `Unknown` if heartbeats are missing; empty if the condition `Ready` is already `Unknown`.
 pub fn conditions_to_set_unknown(node: &Node) -> Vec<StaleCondition> {
     if node.ready_status() == NodeReady::Unknown {
         return Vec::new();

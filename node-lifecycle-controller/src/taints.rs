@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::objects::{Node, NodeReady};
 
-/// Key of the taints of nodes whose condition `Ready` is `False`.
+/// Key of the taints of nodes with the condition `Ready` `False`.
 pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
-/// Key of the taints of nodes whose condition `Ready` is `Unknown`.
+/// Key of the taints of nodes with the condition `Ready` `Unknown`.
 pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
 /// Key of the taint of nodes with `spec.unschedulable`.
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -41,7 +41,7 @@ impl TaintCause {
         }
     }
 
-    /// Returns the key of the `NoExecute` taint for this cause.
+    /// Returns the key `node.kubernetes.io/not-ready` or `node.kubernetes.io/unreachable`.
     pub fn taint_key(self) -> &'static str {
         match self {
             Self::NotReady => NOT_READY_TAINT,
@@ -69,7 +69,7 @@ pub fn has_monitor_taint(node: &Node) -> bool {
     has_taint_of_cause(node, TaintCause::NotReady) || has_taint_of_cause(node, TaintCause::Unreachable)
 }
 
-/// Whether all of the given `NoExecute` taints belong to this program.
+/// Whether all of the given `NoExecute` taints belong to this program; true without taints.
 pub fn are_all_monitor_taints(taints: &[Taint]) -> bool {
     taints.iter().all(|taint| taint.key == NOT_READY_TAINT || taint.key == UNREACHABLE_TAINT)
 }
@@ -79,14 +79,14 @@ pub fn are_all_monitor_taints(taints: &[Taint]) -> bool {
 pub struct TaintChange {
     /// Effect of all added and removed taints.
     pub effect: &'static str,
-    /// Keys of the taints to add, in their order.
+    /// Keys of the taints to add, which are appended in this order.
     pub keys_to_add: Vec<&'static str>,
     /// Keys of the taints to remove.
     pub keys_to_remove: Vec<&'static str>,
 }
 
 impl TaintChange {
-    /// True if the change neither adds nor removes a taint.
+    /// Whether the change neither adds nor removes a taint.
     pub fn is_empty(&self) -> bool {
         self.keys_to_add.is_empty() && self.keys_to_remove.is_empty()
     }
@@ -134,7 +134,7 @@ pub fn no_schedule_change(node: &Node) -> TaintChange {
     TaintChange { effect: NO_SCHEDULE, keys_to_add: add, keys_to_remove: remove }
 }
 
-/// Returns the change after which the node has the `NoExecute` taint of `cause`, and no longer has the taint of the other
+/// Returns the change after which the node has the `NoExecute` taint of `cause`, and no longer has the taint of the opposite
 /// cause.
 pub fn change_to_cause(node: &Node, cause: TaintCause) -> TaintChange {
     let add = if has_taint_of_cause(node, cause) { Vec::new() } else { vec![cause.taint_key()] };
@@ -154,7 +154,8 @@ pub fn change_to_reachable(node: &Node) -> TaintChange {
     }
 }
 
-/// Returns the list of taints after a change. Other taints stay unchanged, including fields that this program does not know.
+/// Returns the list of taints after a change. All other taints are kept with all fields, even if this program does not know
+/// them.
 ///
 /// `since` is the time of the change in the format of the API.
 pub fn apply_change(

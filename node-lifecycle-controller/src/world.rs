@@ -1,4 +1,4 @@
-//! Builders for unit tests: nodes, Pods, snapshots, and a fleet with its passes.
+//! Builders for unit tests: nodes, Pods, snapshots, and records of nodes with the passes of the node monitor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,8 +87,8 @@ pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], un
     node("n", json!({"spec": {"taints": taints, "unschedulable": unschedulable}, "status": {"conditions": conditions}}))
 }
 
-/// Returns the snapshot of a pass with a live view, in a cluster with this node, whose last heartbeat was `heard_ago` seconds
-/// ago, and 9 ready nodes.
+/// Returns the snapshot of a pass that can receive heartbeats. The cluster has 9 ready nodes and this node, which sent its last
+/// heartbeat `heard_ago` seconds ago.
 pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
     let now = start_time();
     let mut sight = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
@@ -125,7 +125,7 @@ pub(crate) fn waiting_zone(name: &str, count: usize, limiter: TaintRateLimiter) 
     WaitingZone { zone_key: Text::new(name), node, is_taint_unnecessary: false, waiting_count: count, limiter }
 }
 
-/// Returns the snapshot of a round of tainting in a cluster of 20 nodes.
+/// Returns the snapshot of a tainting pass in a cluster of 20 nodes.
 pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<WaitingZone>) -> TaintingSnapshot {
     let brake = TaintShareLimits { alarm_share: 0.55, max_share: 0.0 };
     TaintingSnapshot {
@@ -140,7 +140,7 @@ pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<WaitingZone>) -> Tainti
     }
 }
 
-/// Returns the snapshot of a pass of the Pod garbage collector without any work.
+/// Returns the snapshot of a pass of the Pod garbage collector, without a Pod to remove.
 pub(crate) fn garbage_snapshot() -> garbage::Snapshot {
     let (period, quarantine_period) = (Duration::from_secs(20), Duration::from_secs(40));
     garbage::Snapshot {
@@ -170,8 +170,8 @@ pub(crate) fn pod_timer(uid: &str, due: Instant) -> eviction::DeletionTimer {
     eviction::DeletionTimer { pod_uid: Uid::new(uid), due_at: due, is_put_off: false }
 }
 
-/// Returns the snapshot of a Pod whose node has taints with `keys`, or does not exist if `keys` is `None`. `of` describes the
-/// timer: the UID of its Pod, and the seconds until the timer is due, which may be negative.
+/// Returns the snapshot of a Pod on a node that has taints with `keys`, or does not exist if `keys` is `None`. `of` describes
+/// the timer: the UID of its Pod, and the seconds until the timer is due, which may be negative.
 pub(crate) fn eviction_snapshot(
     tolerations: &Value,
     keys: Option<&str>,
@@ -193,7 +193,7 @@ pub(crate) fn eviction_snapshot(
     }
 }
 
-/// A fleet of ready nodes `n0`, `n1` and so on, and a time that the test advances.
+/// Records of ready nodes `n0`, `n1` and so on, and a time that the test advances.
 pub(crate) struct NodeRecordsFixture {
     pub(crate) fleet: NodeRecords,
     pub(crate) now: Instant,

@@ -189,7 +189,7 @@ async fn neighbours() {
     let taints = lists["spec"]["taints"].as_array().unwrap();
     assert_eq!(taints.iter().filter(|taint| taint["key"] != UNREACHABLE).count(), 1000, "no foreign taint is lost");
     assert_eq!(lists["status"]["conditions"].as_array().unwrap().len(), 1004);
-    // All hostile nodes are silent now, and cost no further requests.
+    // The conditions of all hostile nodes are `Unknown` now, so that they cause no further requests.
     let asked = || {
         let all = cluster.sandbox.requests().count(Some(ME), None, None);
         all - ["pods", "nodes", "leases.coordination.k8s.io"]
@@ -205,7 +205,7 @@ async fn neighbours() {
     let before = (asked(), examined());
     cluster.wait(600).await;
     assert_eq!(asked() - before.0, 0, "requests");
-    // Each of the six neighbours is examined about once in 40 seconds.
+    // Each of the six other nodes is examined about once in 40 seconds.
     let examined_nodes = examined() - before.1;
     assert!(examined_nodes <= 6.0 * 16.0, "{examined_nodes}");
 }

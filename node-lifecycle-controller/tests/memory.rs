@@ -13,8 +13,8 @@ use serde_json::json;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Maximum bytes of a cached Pod: the texts that no other Pod shares, and the entries in the store and its indexes, including
-/// their spare capacity.
+/// Maximum bytes of a cached Pod: the texts that no other Pod shares, and the memory for the Pod in the store and its indexes,
+/// including unused capacity.
 const BUDGET: usize = 300;
 /// Bytes per cached Pod for the list of ended Pods in the order of their removal; one Pod in ten has ended.
 const ORDERED: usize = 2;

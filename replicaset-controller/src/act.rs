@@ -26,7 +26,7 @@ use crate::{
 pub enum ReplicaSetNote {
     /// The sync does nothing, because the selector is invalid for this reason.
     InvalidSelector(String),
-    /// Pods are about to be created.
+    /// Pods are about to be created. The back-off after failed Pods counts them as replacements.
     CreatingPods,
     /// The server refused a Pod because the namespace is terminating.
     NamespaceIsTerminating,
@@ -43,10 +43,10 @@ impl io::Note for ReplicaSetNote {
 
 type Io<'r> = io::Io<'r, ReplicaSetNote>;
 
-/// How long to wait after a conflict for the cache to show the change, before the set is read live.
+/// How long to wait after a conflict for the cache to show the change, before the set is read from the API server.
 const MAX_WATCH_LAG: Duration = Duration::from_millis(100);
 
-/// Sends the requests of a plan, and returns the time at which the key comes back.
+/// Sends the requests of a plan, and returns the time of the next sync of the set.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     if let Some(problem) = plan.set.selector.problem() {
         io.apply_note(ReplicaSetNote::InvalidSelector(problem.to_string()));
@@ -61,7 +61,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
-    // The plan assumes that every adoption succeeds. Without one of the Pods, the number to create or delete is decided again.
+    // The plan assumes that every adoption succeeds. Otherwise the number of Pods to create or delete is decided again.
     let manage = if claim.is_complete() {
         Cow::Borrowed(&plan.pod_changes)
     } else {
@@ -82,19 +82,19 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     } else {
         Cow::Owned(status::compute_status(snapshot, &claimed, &managed, snapshot.now))
     };
-    // A failure has to be written by this sync, because the next sync does not know it.
+    // This sync must write a failure into the status, because later syncs do not know it.
     let status_written = write_status(snapshot, &status, failed.is_none(), io).await?;
     if let Some(failed) = failed {
         return Err(failed);
     }
     if status_written == StatusWriteOutcome::CacheShowsChange || managed == PodChangesOutcome::PodsHaveChanged {
-        // The next sync starts from the changed objects.
+        // The next sync starts from the changed set or Pods.
         return Ok(Requeue::Conflict);
     }
 
     let until_available = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, io.now());
     let until_allowed = timer::requeue_after(snapshot, &manage, None);
-    // A sync that must not manage Pods, for example after a lost answer, does not reset the count of failures.
+    // A sync that must not create or delete Pods, for example after a lost answer, does not reset the back-off of its key.
     let requeue = if managed == PodChangesOutcome::NotAllowed { Requeue::AfterPartialWork } else { Requeue::After };
     Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AfterPlannedDelay, requeue))
 }
@@ -110,7 +110,7 @@ fn creation_impossible(problem: &str) -> ManageOutcome {
     failed_outcome(FailedOperation::Create, SyncError::new("template", format!("unable to create pods, {problem}")))
 }
 
-/// Creates Pods with a slow start: if the server refuses all Pods, the sync costs one request.
+/// Creates Pods with a slow start: if the server refuses all Pods, the sync sends only one request.
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return creation_impossible("no template") };
@@ -155,9 +155,9 @@ async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> Mana
 
 #[derive(Debug, PartialEq, Eq)]
 enum StatusWriteOutcome {
-    /// The server has the status, or the set is gone and needs none.
+    /// The server has stored the status, or the set was deleted.
     Done,
-    /// The set has changed, and the cache shows the change already.
+    /// Another client has changed the set, and the cache already shows this change.
     CacheShowsChange,
 }
 
@@ -171,9 +171,9 @@ struct StoredSet {
 
 /// Writes the status if it differs from the stored one.
 ///
-/// If the set has changed and `may_wait` is true, waits [`MAX_WATCH_LAG`] for the cache to show the change; the next sync then
-/// writes the status. In all other cases the set is read live, and the status is written once more onto that version. Upstream:
-/// `pkg/controller/replicaset`, `updateReplicaSetStatus`.
+/// After a conflict, if `may_wait` is true, waits [`MAX_WATCH_LAG`] for the cache to show the changed set. If the cache shows
+/// it, the next sync writes the status. Otherwise the set is read from the server, and the status is written once more onto the
+/// version that was read. Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
 async fn write_status(
     snapshot: &Snapshot,
     status: &Status,

@@ -18,8 +18,8 @@ const MAX_NAMED_PODS: usize = 3;
 
 /// Decides what one sync of a set does.
 ///
-/// Pods are claimed first, then created or deleted, but never both. The status counts the Pods before these creations or
-/// deletions. Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
+/// A sync first adopts and releases Pods, and then either creates or deletes Pods. The status counts the Pods before these
+/// creations or deletions. Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
     let claimed: Vec<&PodRef> = claims.keep.iter().chain(&claims.adopt).collect();

@@ -1,4 +1,4 @@
-//! The two kinds of sets, and all differences between them.
+//! ReplicaSets and ReplicationControllers as kinds of sets, and all differences between them.
 
 use common::{intern::Labels, object::Resource, selector::Selector, settings::WorkersFlag};
 use serde::Deserialize as _;
@@ -41,7 +41,7 @@ impl SetKind for ReplicaSets {
     }
 }
 
-/// ReplicationControllers of `v1`, which lack co-location, a count of terminating Pods, and waits for their status writes.
+/// ReplicationControllers of `v1`: no ranking by co-location, no count of terminating Pods, no wait for their status writes.
 pub enum ReplicationControllers {}
 
 impl SetKind for ReplicationControllers {

@@ -3,9 +3,9 @@
 //! # What it promises
 //!
 //! In this crate, a "set" is a ReplicaSet or a ReplicationController. If a set does not change, it ends up with exactly
-//! `spec.replicas` active Pods that match its selector and have the set as their controller, and with a status that counts them.
-//! Until then it never creates more Pods than are missing and never deletes more than are surplus. It does neither while its
-//! cache lags behind its own writes, and never changes a Pod that another controller owns.
+//! `spec.replicas` active Pods that match its selector and have the set as their controller, and with a status that counts
+//! them. Until then, the controller never creates more Pods than are missing and never deletes more than are surplus. It does
+//! neither while its cache lags behind its own writes, and never changes a Pod that another controller owns.
 //!
 //! # How it is laid out
 //!
@@ -16,36 +16,38 @@
 //!                └──────────────◄── requeue: a Pod becomes available, own writes are not seen yet
 //! ```
 //!
-//! [`kind`] contains the differences between the two kinds; all other code is shared. Both loops read the Pods of [`pod_cache`].
-//! `pod_backoff.rs` remembers the sets whose Pods fail, if `--tune failed-pod-backoff` is on.
+//! [`kind`] contains the differences between the two kinds; all other code is shared. Both loops read the Pods of
+//! [`pod_cache`]. `pod_backoff.rs` delays creations for sets with failing Pods, if `--tune failed-pod-backoff` is on.
 //!
 //! # Where it differs from upstream
 //!
 //! - Expectations identify each Pod, in the ledger of `common`: a Pod created by another writer satisfies none of them, a lost
 //!   answer blocks only while the request may still take effect, and a released Pod is no longer awaited.
-//! - Deletions, adoptions and releases name the version of the Pod in the snapshot, so that a Pod is not deleted after it has
-//!   left its set or become ready. A status patch names the version of the set from which the status was computed.
-//! - `ReplicaFailure` stays until a sync has created or deleted Pods without a failure. Its message describes the latest failure.
+//! - Deletions, adoptions and releases name the version of the Pod in the snapshot, so that a Pod is not deleted if it has left
+//!   its set or become ready since then. A status patch names the version of the set from which the status was computed.
+//! - The condition `ReplicaFailure` is kept until a sync manages Pods without a failure. Its message describes the latest
+//!   failure.
 //! - A Pod change that does not affect the number of active Pods, such as readiness, enqueues the set after 20 ms
-//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods. For a set of more than 100 Pods
-//!   the delay grows in proportion to the Pods, as the cost of a sync does, up to 200 ms.
+//!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods. For a set of more than 100
+//!   Pods the delay grows in proportion to the Pods, as the cost of a sync does, up to 200 ms.
 //! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
-//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy or
-//!   a webhook forbids the request.
-//! - Objects that API validation would have refused (no selector, negative counts) are left alone, and their syncs fail with an
-//!   error.
-//! - Finished Pods, and Pods of other kinds of controllers, are not cached. Upstream counts the latter for co-location.
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a permission is missing, or a policy
+//!   or a webhook forbids the request.
+//! - Objects that API validation would have refused (no selector, negative counts) are not changed, and their syncs fail with
+//!   an error.
+//! - Finished Pods, and Pods of other kinds of controllers, are not cached. Upstream counts Pods of other controllers for
+//!   co-location.
 //!
 //! # What operators can turn on
 //!
-//! The following options apply to both kinds. By default they are off, or have the value of upstream; `--tune` changes them:
+//! The following options apply to both kinds. By default, they are off or have upstream's value; `--tune` changes them:
 //!
-//! - `failed-pod-backoff`: a set whose Pods fail soon after their creation, without becoming ready, delays further creations. The
-//!   first replacement is created at once; later ones wait 1 s, doubling up to a minute, until a Pod of the set becomes ready.
-//!   Upstream creates replacements as fast as nodes reject them. The delay applies to all missing Pods of the set. It is kept in
-//!   memory only, so a new leader starts without delays.
-//! - `max-backoff`: the maximum back-off of a set whose syncs fail. With upstream's 1000 s, a set may notice free quota that
-//!   late.
+//! - `failed-pod-backoff`: if the Pods of a set fail soon after their creation, without becoming ready, further creations are
+//!   delayed. The first replacement is created at once; later ones wait 1 s, doubling up to a minute, until a Pod of the set
+//!   becomes ready. Upstream creates replacements as fast as nodes reject them. The delay applies to all missing Pods of the
+//!   set. It is kept in memory only, so a new leader starts without delays.
+//! - `max-backoff`: the maximum back-off of a set with failing syncs. With upstream's 1000 s, free quota may be unused that
+//!   long.
 //! - `rerank-as-pods-are-chosen`: a Pod chosen for deletion no longer counts for its node, so that a scale-down balances nodes.
 //!   Upstream empties the fullest node.
 //! - `rank-by-own-pods`: sets without a controller, and all ReplicationControllers, first delete Pods on the nodes with most of
@@ -113,7 +115,7 @@ pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on_by_default(
     "DeploymentReplicaSetTerminatingReplicas",
     "status.terminatingReplicas counts terminating Pods",
 );
-/// Feature gate of the wait until the caches show the earlier writes for a set; on by default.
+/// Feature gate: a sync waits until the caches show the earlier writes of this process for the set; on by default.
 ///
 /// If the gate is off, a sync claims Pods and writes the status on stale caches, as upstream does. With either value, no sync
 /// creates or deletes Pods on stale caches.
@@ -136,7 +138,7 @@ pub const STATUS_DEBOUNCE_PERIOD: Tune = Tune::of_duration(
     Duration::from_millis(20),
     "How long to collect changes of Pod statuses before their ReplicaSet of up to 100 Pods is synced; for larger ones in proportion, up to ten times as long",
 );
-/// Enables the back-off of sets with Pods that fail before they are ready; off by default, as upstream has none.
+/// Enables the back-off of sets with Pods that fail before they are ready; off by default. Upstream has no such back-off.
 pub const FAILED_POD_BACKOFF: Tune = Tune::of_switch(
     "failed-pod-backoff",
     false,
@@ -205,7 +207,7 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
 const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
 
-/// Caches and memory of the loop that syncs one kind of set.
+/// The caches of the loop that syncs one kind of set, and the data that it keeps between syncs.
 pub struct ReplicaController<K: SetKind> {
     context: LoopContext,
     watch: Arc<EventHandlers<K>>,
@@ -216,12 +218,12 @@ pub struct ReplicaController<K: SetKind> {
     limits: DecisionSettings,
     /// Whether Pods of a set without siblings are ranked by the number of its own Pods on each node.
     ranks_by_own_pods: bool,
-    /// Sets in a terminating namespace: the server has recently refused a Pod for that reason.
+    /// The sets with Pods that the server has recently refused because the namespace is terminating.
     sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
-    /// Back-off of sets whose Pods fail; `None` unless `--tune failed-pod-backoff` is on.
+    /// Back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
     backoff: Option<PodBackoff>,
-    /// When a server last dropped `status.terminatingReplicas` from a written status, because its version lacks the field or its
-    /// feature gate is off. Without this memory every sync would write the field again.
+    /// The last time at which a server dropped `status.terminatingReplicas` from a written status, because its version lacks
+    /// the field or its feature gate is off. Without this time, every sync would write the field again.
     terminating_replicas_dropped_at: Mutex<Option<Instant>>,
 }
 
@@ -267,7 +269,7 @@ impl<K: SetKind> ReplicaController<K> {
         }
     }
 
-    /// Returns whether the server has recently dropped the field `status.terminatingReplicas` that this set lacks.
+    /// Whether this set lacks the field `status.terminatingReplicas`, and the server has recently dropped the field.
     fn drops_terminating_replicas(&self, set: &ReplicaSet) -> bool {
         let unknown = |since: Instant| {
             self.context.clock.monotonic_now().duration_since(since) < TERMINATING_REPLICAS_RETRY_PERIOD
@@ -359,7 +361,7 @@ impl<K: SetKind> Controller for ReplicaController<K> {
         (is_same != Some(true)).then_some(())
     }
 
-    /// Drops the memory of a deleted set once more, because its last write may have been recorded after the deletion event.
+    /// Removes the data about a deleted set once more, because its last write may have been recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
         if !self.sets.store().contains_object(set) {

@@ -39,7 +39,7 @@ pub struct ReplicaSet {
     pub status: Status,
 }
 
-/// Projection of `status` of a set.
+/// The fields of a set's `status` that the controller computes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {

@@ -44,7 +44,7 @@ impl<K: SetKind> ReplicaController<K> {
         let set = Arc::clone(set.replica_set());
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
-            // A new set of the same name has replaced the set that the ledger was checked for.
+            // The ledger was checked for an earlier set, which a new set of the same name has replaced.
             return self.observe(key, now);
         }
         let owned = self.pods.store().list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
@@ -89,17 +89,17 @@ impl<K: SetKind> ReplicaController<K> {
         self.pods.store().list_readable_by_index(ByController, &owner)
     }
 
-    /// Returns the Pods of the namespace without a controller. Malformed Pods are left out, because they cannot be adopted.
+    /// Returns the Pods without a controller in the set's namespace. Malformed Pods are left out: they cannot be adopted.
     fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
         self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)
     }
 
-    /// Counts, by node, the active Pods of all sets with the same owner, and the orphans that they select.
+    /// Counts, by node, the active Pods of all sets with the same owner, and the orphans that these sets select.
     ///
-    /// Without an owner, and for kinds without siblings, the result is empty, or with `--tune rank-by-own-pods` counts the
-    /// claimed Pods. Upstream scans all Pods of the namespace and so also counts Pods of other owners that such a set selects;
-    /// this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
+    /// If the set has no owner, or its kind has no siblings, the result is empty; with `--tune rank-by-own-pods`, it counts the
+    /// claimed Pods. Upstream scans all Pods of the namespace, and so also counts Pods of other owners that one of these sets
+    /// selects; this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
     fn count_colocated_pods(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
         let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {

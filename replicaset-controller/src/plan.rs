@@ -15,13 +15,13 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// The decision of one sync.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set from the snapshot.
+    /// The set as the cache showed it.
     pub set: Arc<ReplicaSet>,
     /// Orphans that the selector matches, to be adopted.
     pub orphans_to_adopt: Vec<PodRef>,
     /// Pods of the set that the selector no longer matches, to be released.
     pub pods_to_release: Vec<PodRef>,
-    /// What to do about the number of Pods if every adoption succeeds.
+    /// The Pods to create or delete if every adoption succeeds.
     pub pod_changes: PodChanges,
     /// The result of [`Self::pod_changes`] if every request is granted.
     pub expected_outcome: PodChangesOutcome,
@@ -46,19 +46,19 @@ pub enum PodChangesOutcome {
     PodsHaveChanged,
     /// A request failed.
     RequestFailed {
-        /// The operation that failed, as in the reason of the condition.
+        /// The failed operation, which is the reason in the condition `ReplicaFailure`.
         reason: FailedOperation,
         /// Message of the error, for the condition `ReplicaFailure`.
         message: String,
     },
 }
 
-/// The operation on Pods that failed.
+/// A kind of request for Pods that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedOperation {
-    /// The creation of a Pod; the reason is `FailedCreate`.
+    /// The creation of a Pod; the reason in the condition is `FailedCreate`.
     Create,
-    /// The deletion of a Pod; the reason is `FailedDelete`.
+    /// The deletion of a Pod; the reason in the condition is `FailedDelete`.
     Delete,
 }
 
@@ -72,7 +72,7 @@ impl FailedOperation {
     }
 }
 
-/// What a sync does about the number of Pods.
+/// The Pods that a sync creates or deletes, or the reason why it does neither.
 #[derive(Clone, Debug)]
 pub enum PodChanges {
     /// The number of Pods equals `spec.replicas`.
@@ -87,7 +87,7 @@ pub enum PodChanges {
     Create {
         /// Number of Pods to create in this sync; at most `burst-replicas`.
         pods_to_create: usize,
-        /// Number of claimed Pods below `spec.replicas`; at least `count`.
+        /// Number of Pods that are missing to reach `spec.replicas`; at least the number of Pods to create in this sync.
         missing_pods: usize,
     },
     /// More Pods exist than `spec.replicas`, and some are to be deleted.
@@ -102,12 +102,12 @@ pub enum PodChanges {
 }
 
 impl PodChanges {
-    /// Returns whether Pods may be created or deleted now.
+    /// Whether Pods may be created or deleted now.
     pub fn is_allowed(&self) -> bool {
         !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
     }
 
-    /// Returns whether Pods are created or deleted.
+    /// Whether Pods are created or deleted.
     pub fn changes_pods(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
@@ -116,28 +116,28 @@ impl PodChanges {
 /// A Pod to delete, with the reason.
 #[derive(Clone, Debug)]
 pub struct Victim {
-    /// The Pod from the cache.
+    /// The Pod as the cache showed it. The deletion has its UID and version as preconditions.
     pub pod: PodRef,
-    /// The reason why this Pod is deleted rather than another one.
+    /// The first rule that ranks this Pod before the Pods that are kept.
     pub deletion_reason: DeletionReason,
 }
 
-/// The reason why a Pod was chosen for deletion rather than the Pods that stay.
+/// The first rule that ranks a deleted Pod before the first Pod that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeletionReason {
-    /// All Pods are deleted.
+    /// Every Pod of the set is deleted, so no rule is needed.
     AllPodsDeleted,
-    /// The Pod is not assigned to a node.
+    /// The Pod has no node, and the first kept Pod has one.
     NotAssignedToNode,
-    /// The Pod is in this phase and not `Running`.
+    /// The Pod is in this phase and not `Running`, and the first kept Pod is in another phase.
     PhaseNotRunning(Phase),
-    /// The Pod is not ready.
+    /// The Pod is not ready, and the first kept Pod is ready.
     NotReady,
-    /// The Pod has a lower deletion cost, given here.
+    /// The deletion cost of the Pod, which is lower than that of the first kept Pod.
     LowerDeletionCost(i32),
-    /// The node has more Pods of the same owner; their number is given here.
+    /// The number of Pods of the same owner on the Pod's node, which is higher than on the node of the first kept Pod.
     ColocatedPods(usize),
-    /// The Pod is younger by magnitude, was restarted more often, or has a smaller UID.
+    /// The Pod is younger by magnitude, was restarted more often, or has a smaller UID, compared with the first kept Pod.
     AgeRestartsOrUid,
 }
 

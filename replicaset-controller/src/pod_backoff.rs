@@ -1,14 +1,14 @@
-//! The back-off of sets whose Pods fail without becoming ready: `--tune failed-pod-backoff=true`.
+//! The back-off of sets with Pods that fail without becoming ready: `--tune failed-pod-backoff=true`.
 //!
-//! A node may reject a Pod for good (`OutOfcpu`, `NodeAffinity`, `UnexpectedAdmissionError`, ...). Its replacement is created at
-//! once and may be rejected at once, thousands of times an hour (kubernetes/kubernetes#72593). This back-off groups failures into
-//! rounds. The first failure starts the first round, whose Pods are all replaced at once. A replacement that fails soon starts
-//! the next round. After each further round the set waits: one second, then twice as long each time, up to a minute. A Pod of the
-//! set that becomes ready ends the series of rounds.
+//! A node may reject a Pod for good (`OutOfcpu`, `NodeAffinity`, `UnexpectedAdmissionError`, ...). Its replacement is created
+//! at once and may be rejected at once, thousands of times an hour (kubernetes/kubernetes#72593). This back-off groups failures
+//! into rounds. The first failure starts the first round, in which all failed Pods are replaced at once. A replacement that
+//! fails soon starts the next round. Before the Pods of each further round are replaced, there is a delay: one second, then
+//! twice as long each time, up to a minute. A Pod of the set that becomes ready ends the series of rounds.
 //!
-//! Finished Pods are not cached. A Pod therefore counts as failed if it disappears while it is assigned to a node, not ready and
-//! not terminating. A deleted Pod terminates first, unless it is on no node yet or its deletion is forced. A set creates Pods
-//! only after its cache shows all Pods created before, so every Pod that appears after the next creation is a replacement. Only
+//! Finished Pods are not cached. A Pod therefore counts as failed if it disappears while it is assigned to a node, not ready
+//! and not terminating. A deleted Pod terminates first, unless it is on no node yet or its deletion is forced. Pods are created
+//! only after the cache shows all Pods created before, so every Pod that appears after the next creation is a replacement. Only
 //! the clock of this process is used. The state is kept in memory only, so a new leader starts without it.
 
 use std::{sync::Arc, time::Duration};
@@ -23,32 +23,32 @@ use parking_lot::Mutex;
 
 use crate::snapshot::FailedPodBackoff;
 
-/// Waiting times: the first entry applies after the second round, the next one after the third, and so on.
+/// The delays between two rounds: `base_delay` after the second round, and twice as long after each further one.
 const BACKOFF: BackoffSettings = BackoffSettings {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_mins(1),
     retry_rate_and_burst: None,
 };
-/// The age below which a failing replacement starts another round. It equals the longest wait.
+/// A replacement that fails before it has this age starts another round. This age equals the longest delay.
 const MAX_AGE_OF_QUICK_FAILURE: Duration = BACKOFF.max_delay;
-/// The age of the last round from which a failure starts a new series.
+/// A failure starts a new series if the last round began at least this long ago.
 const SERIES_EXPIRY: Duration = Duration::from_mins(5);
 
-/// The failing sets, by UID. Clones share the state.
+/// The sets with failing Pods, by UID. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBackoff {
     sets: Arc<Mutex<HashMap<Uid, FailureSeries>>>,
     clock: Clock,
 }
 
-/// The failures of one set since a Pod of it was last ready.
+/// The failures of one set's Pods since one of them was last ready.
 #[derive(Debug)]
 struct FailureSeries {
     /// Number of Pods that have failed in this series.
     failed_pods: usize,
     /// Number of rounds so far; at least 1.
     rounds: u32,
-    /// When the last round started.
+    /// The time at which the last round started.
     round_began: Instant,
     /// Whether the set has created Pods in this round.
     has_created_pods: bool,
@@ -83,7 +83,6 @@ impl FailureSeries {
 }
 
 impl PodBackoff {
-    /// Returns a back-off without failures.
     pub(crate) fn new(clock: Clock) -> Self {
         Self { sets: Arc::default(), clock }
     }
@@ -103,7 +102,7 @@ impl PodBackoff {
         }
     }
 
-    /// Records that a Pod of a set is gone, or about to be deleted, without a failure.
+    /// Records that a Pod of a set was deleted, or is about to be deleted, without a failure.
     pub(crate) fn record_deleted_pod(&self, set: &Uid, pod: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.replacements.remove(pod);
@@ -116,14 +115,14 @@ impl PodBackoff {
         }
     }
 
-    /// Records that a set is about to create Pods. The cache shows all Pods that the set has created before.
+    /// Records that Pods are about to be created for a set. The cache must show all Pods that were created for the set before.
     pub(crate) fn record_creation(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.has_created_pods = true;
         }
     }
 
-    /// Drops the failures of a set, because one of its Pods became ready or the set is gone.
+    /// Removes the failures of a set, because one of its Pods became ready or the set was deleted.
     pub(crate) fn end_series(&self, set: &Uid) {
         self.sets.lock().remove(set);
     }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     impl World {
-        /// Plays one sync that creates these Pods, and the events of all of them.
+        /// Records one sync that creates these Pods, and the events of all of these Pods.
         fn create(&self, pods: &[&str]) {
             self.backoff.record_creation(&self.set);
             for pod in pods {

@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use crate::kind::{ReplicaSets, ReplicationControllers, SetKind};
 
-/// A Pod that may concern this crate: it has not finished, and its controller is a ReplicaSet or ReplicationController, or it has
-/// none. Other Pods are not cached.
+/// A Pod that may concern this crate: it has not finished, and its controller is a ReplicaSet or ReplicationController, or it
+/// has no controller. Other Pods are not cached.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct CachedPod(Pod);

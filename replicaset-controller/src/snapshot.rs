@@ -10,10 +10,10 @@ use crate::{
     pod_cache::CachedPod,
 };
 
-/// A shared reference to a Pod in the cache.
+/// A cached Pod. Clones share its memory with the cache.
 pub type PodRef = Arc<CachedPod>;
 
-/// A set with its Pods at one time.
+/// A set and its Pods as the caches showed them at one time, and everything else that a decision depends on.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The set as the cache shows it.
@@ -26,28 +26,28 @@ pub struct Snapshot {
     pub terminating_pods: usize,
     /// Whether the namespace is terminating, so that the server refuses every Pod.
     pub is_namespace_terminating: bool,
-    /// Number of active Pods by node: of all sets with the same owner, or of this set. Filled only if Pods have to be ranked.
+    /// Number of active Pods by node: those of all sets with the same owner, or those of this set. Empty if no Pods are ranked.
     pub colocated_pods_by_node: BTreeMap<Text, usize>,
     /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
     pub unobserved_write: Option<UnobservedWrite>,
     /// The back-off after failed Pods; `None` if Pods may be created.
     pub failed_pod_backoff: Option<FailedPodBackoff>,
-    /// Feature gates and tunes that affect decisions.
+    /// The feature gates and `--tune` values that affect decisions.
     pub decision_settings: DecisionSettings,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
 }
 
-/// A reason to neither create nor delete Pods.
+/// Writes of this process that the caches do not show yet. Until then, no Pods are created or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnobservedWrite {
-    /// The writes of this process that the caches do not show yet, as text for people.
+    /// A description of these writes, as text for people.
     pub write_description: String,
-    /// How long this reason lasts at most.
+    /// Longest time for which no Pods are created or deleted because of these writes.
     pub max_wait: Duration,
 }
 
-/// The back-off of a set whose Pods fail without becoming ready (`--tune failed-pod-backoff=true`).
+/// The back-off of a set with Pods that fail without becoming ready (`--tune failed-pod-backoff=true`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedPodBackoff {
     /// Number of Pods that have failed since a Pod of the set was last ready.
@@ -56,7 +56,7 @@ pub struct FailedPodBackoff {
     pub remaining_delay: Duration,
 }
 
-/// Values of feature gates and tunes, and of facts about the server, that affect decisions.
+/// The feature gates and `--tune` values, and the facts about the server, that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionSettings {
     /// Maximum number of Pods that one sync creates or deletes.
@@ -74,7 +74,7 @@ pub struct DecisionSettings {
 }
 
 impl DecisionSettings {
-    /// Returns whether `status` differs from `stored` enough to be written.
+    /// Whether `status` differs from `stored` enough to be written.
     pub fn is_worth_writing(&self, status: &Status, stored: &Status) -> bool {
         if self.drops_terminating_replicas && status.terminating_replicas != stored.terminating_replicas {
             let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };

@@ -25,9 +25,9 @@ pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) sets: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
-    /// Minimum debounce of Pod changes that do not affect the number of active Pods. [`debounce`] is longer for large sets.
+    /// Minimum debounce of changes that do not affect the number of active Pods; see [`debounce_for_pods`] for large sets.
     pub(crate) debounce_period: Duration,
-    /// The back-off of sets with failing Pods; `None` if it is off.
+    /// The back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
     pub(crate) backoff_of_sets: Option<PodBackoff>,
 }
 
@@ -36,7 +36,8 @@ impl<K: SetKind> EventHandlers<K> {
     pub(crate) fn on_set_event(&self, event: &CacheEvent<CachedSet<K>>, origin: ChangeOrigin) {
         match event {
             CacheEvent::Deleted(set) => self.forget_set(&set.replica_set().metadata.uid),
-            // Usually this process has written the status. In a large set, changes of further Pods follow.
+            // This process has usually written the status. In a large set, more Pods change soon, and one sync handles them
+            // all.
             CacheEvent::Updated { old, new } => {
                 let (old, new) = (old.replica_set(), new.replica_set());
                 if new.metadata.is_status_change_of(&old.metadata) {
@@ -50,7 +51,7 @@ impl<K: SetKind> EventHandlers<K> {
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
-    /// Drops the memory of a deleted set.
+    /// Removes everything that this process keeps about a deleted set.
     pub(crate) fn forget_set(&self, set: &Uid) {
         self.ledger.forget_owner(set);
         self.sets_in_terminating_namespaces.forget(set);
@@ -59,10 +60,10 @@ impl<K: SetKind> EventHandlers<K> {
         }
     }
 
-    /// Enqueues the set that owns, or owned, a Pod. An orphan enqueues every set that may adopt it.
+    /// Enqueues the set that owns, or owned, a Pod. For an orphan, enqueues every set that may adopt it.
     ///
-    /// The initial list of Pods enqueues nothing: the initial list of sets enqueues every set, and no sync starts before the Pods
-    /// have been listed.
+    /// The initial list of Pods enqueues nothing: the initial list of sets enqueues every set, and no sync starts before the
+    /// Pods have been listed.
     pub(crate) fn on_pod_event(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         if origin == ChangeOrigin::Initial {
             return;
@@ -162,7 +163,7 @@ fn pod_count(set: &ReplicaSet) -> usize {
     set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
 }
 
-/// Returns whether both versions of a Pod have the same controller.
+/// Whether both versions of a Pod have the same controller.
 fn is_same_owner(old: &CachedPod, new: &CachedPod) -> bool {
     old.meta().controller() == new.meta().controller()
 }

@@ -22,7 +22,6 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// Returns the time `seconds` before [`now`].
 pub(crate) fn time_before_now(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }

@@ -51,7 +51,7 @@ fn number() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Returns whether API servers accept the number as `replicas` or `minReadySeconds`.
+/// Whether API servers accept the number as `replicas` or `minReadySeconds`.
 fn is_valid(number: &Value) -> bool {
     number.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n))
 }

@@ -1,4 +1,4 @@
-//! The memory of a cached Pod. A process of its own, so that no other test changes the measured memory.
+//! The memory of a cached Pod. This test has a process of its own, so that no other test changes the measured memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 

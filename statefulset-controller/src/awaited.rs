@@ -1,4 +1,4 @@
-//! The events that waiting sets need: the deletion of a claim, or a write of this process in a cache.
+//! Sets that wait for an event: for the deletion of a claim, or for a cache to show a write of this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-/// The write of this process that a cache must show before a waiting set is synced, by set.
+/// For each waiting set, the write of this process that a cache must show before the set is synced.
 ///
 /// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no set. Without this list,
 /// a set is not synced if the event of its claim or revision comes after the event of its Pod.
@@ -42,7 +42,7 @@ impl AwaitedWrites {
     }
 }
 
-/// The claims that sets wait to see deleted, indexed by set and by claim.
+/// The claims that must be deleted before a waiting set can proceed, indexed by set and by claim.
 ///
 /// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of
 /// the claim removes them.
@@ -104,7 +104,6 @@ impl AwaitedIndexes {
 
 #[cfg(test)]
 impl AwaitedClaims {
-    /// Returns the number of entries in the two indexes.
     pub(crate) fn len(&self) -> usize {
         let directions = self.0.lock();
         directions.sets_by_claim.len() + directions.claims_by_set.len()

@@ -70,8 +70,8 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
 /// Decides the work on Pods.
 ///
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
-/// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step waits for the step
-/// before it. Upstream: `updateStatefulSet`.
+/// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step begins after the
+/// previous step is complete. Upstream: `updateStatefulSet`.
 pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> PodPlan {
     let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
     let mut plan = PodPlan { counted_status: status::count_pods(&situation), ..PodPlan::default() };

@@ -2,13 +2,14 @@
 //!
 //! # What it promises
 //!
-//! If a set stays unchanged, it ends up with exactly the Pods `<set>-<ordinal>` of its range. Each Pod has its own claims and the
-//! revision of the set's template, and the status counts the Pods. On the way:
+//! If a set is no longer changed, it ends up with exactly the Pods `<set>-<ordinal>` of its range. Each Pod has its own claims
+//! and the revision of the set's template, and the status counts the Pods. On the way:
 //!
 //! - No ordinal gets a second Pod. Pods are created and deleted in the order of `spec.podManagementPolicy`.
 //! - A rolling update deletes no Pod below the partition. A template that differs only in its encoding restarts no Pod.
 //! - No claim is deleted, no owner reference of another controller is changed, and no Pod of another controller is written.
-//! - The cost of a sync grows with the existing Pods and claims, and not with `spec.replicas`, which can be two thousand million.
+//! - The cost of a sync grows with the existing Pods and claims, and not with `spec.replicas`, which can be two thousand
+//!   million.
 //! - The cache keeps only a digest of a revision's data. A sync that creates Pods from an earlier template reads its revision
 //!   from the server.
 //!
@@ -25,7 +26,7 @@
 //! # Where it differs from upstream
 //!
 //! - Deletions of Pods and revisions have the uid and the version of the snapshot as preconditions. Patches of statuses, labels
-//!   and owner references have the version as a precondition. Conditions that other clients wrote into a status stay.
+//!   and owner references have the version as a precondition. Conditions that other clients wrote into a status are kept.
 //! - After a conflict, the status is computed again from the newer set. Upstream writes the old status onto the newer set.
 //! - A sync also waits until the caches show the deletions and the new revisions of this process.
 //! - `status.currentReplicas` is lowered only for Pods of the current revision, and never below zero.
@@ -38,15 +39,15 @@
 //! - No revision of a terminating set is created or renumbered.
 //! - Before a deleted revision is stored again, a live read checks that the set still exists.
 //! - With `Parallel`, one sync creates at most a thousand Pods. The next sync continues.
-//! - Claims that are created together with a Pod get their owner references at the next event of the Pod, even if the Pod is not
-//!   ready. Upstream does not write them while the Pod runs without becoming ready, so the claims outlive a deleted set.
-//! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim, because the
-//!   controller lacks a right or a policy forbids the change.
+//! - Claims that are created together with a Pod get their owner references at the next event of the Pod, even if the Pod is
+//!   not ready. Upstream does not write them while the Pod runs without becoming ready, so the claims outlive a deleted set.
+//! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim, because
+//!   the controller lacks a right or a policy forbids the change.
 //! - A `FailedCreate` Event reports, once an hour, that the name of a Pod is taken by a Pod that the set cannot adopt.
-//! - Only Pods with the label `statefulset.kubernetes.io/pod-name` are watched. A Pod that loses the label is read, and the label
-//!   is restored before any other work; upstream waits until the Pod is ready. The patch that adopts a Pod also adds a missing
-//!   label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once, even if its
-//!   ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
+//! - Only Pods with the label `statefulset.kubernetes.io/pod-name` are watched. A Pod that loses the label is read, and the
+//!   label is restored before any other work; upstream waits until the Pod is ready. The patch that adopts a Pod also adds a
+//!   missing label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once,
+//!   even if its ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
 //! - A `ClaimMismatch` Event reports, once an hour, a claim that falls short of its template. The claim is still used.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the
 //!   limit.
@@ -136,7 +137,7 @@ pub const CONCURRENT_SYNCS: WorkersFlag =
 /// Flags that set a number of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
-/// The control loop of StatefulSets. A second writer of their status is detected.
+/// The control loop of StatefulSets. Another process that writes the status of StatefulSets is detected.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
     .with_owned_writes(&[OwnedWrites::of_status("apps", "statefulsets")]);
 /// Loops that the binary `statefulset-controller` starts.
@@ -224,14 +225,14 @@ impl StatefulSetController {
     fn await_claims(&self, set: &Meta, claims: &[String]) {
         let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
-        // The event of a claim that was deleted before this call has enqueued nothing, so the set is enqueued here.
+        // If a claim was deleted before this call, the event of the deletion enqueued nothing, so the set is enqueued here.
         let is_deleted =
             |claim: &Key| self.claims.store().with_metadata(&claim.namespace, &claim.name, |_| ()).is_none();
         for claim in claims.iter().filter(|claim| is_deleted(claim)) {
             self.awaited.take(claim);
             self.queue.add(set.key(), Priority::Normal);
         }
-        // The event of a set that was deleted before this call has removed nothing, so the entries are removed here.
+        // If the set was deleted before this call, that event removed nothing, so the awaited claims are removed here.
         if self.sets.store().with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
             self.awaited.forget(&set.key());
         }
@@ -254,7 +255,7 @@ impl StatefulSetController {
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }
-            // An event before the call of `set` has enqueued nothing, so the caches are checked again.
+            // If the event came before the write was recorded, it enqueued nothing, so the caches are checked again.
             if awaited.is_none() || write(&behind()) == awaited {
                 return;
             }
@@ -327,9 +328,9 @@ impl Controller for StatefulSetController {
         self.reports.remove_owned_names(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
-    /// Reads released and unlabelled Pods again, because the watch does not show the writes of the sync to them.
+    /// Reads released Pods and Pods without the watched label again, because the watch does not show the sync's writes to them.
     ///
-    /// Also removes the entries of a set that was deleted during the sync.
+    /// If the set was deleted during the sync, also removes the set from the memory of the controller.
     fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled_pods()) {
             self.pods.reread_if_hidden(pod.meta());

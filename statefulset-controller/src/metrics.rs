@@ -45,7 +45,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Sets the limit of unavailable Pods for a set. Sets their number only if it is known.
+    /// Sets the limit of unavailable Pods for a set, and the number of unavailable Pods if it is known.
     pub fn record_unavailable(&self, set: &StatefulSet, unavailable: UnavailablePods) {
         let UnavailablePods { limit, now } = unavailable;
         self.max_unavailable.with_label_values(&labels(set)).set(f64::from(limit));

@@ -33,7 +33,7 @@ impl StatefulSetController {
         if let Some(behind) = known.as_ref().and_then(|uid| self.behind(uid)) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
-        // The set is read after the check, so it is at least as new as the writes of this process.
+        // The set is read after the check of the caches, so it includes the writes of this process.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         if known.as_ref() != Some(&set.metadata.uid) {
             // A new set of the same name has replaced the set that was checked.
@@ -52,7 +52,7 @@ impl StatefulSetController {
         let mut pods: Vec<PodRef> = self.pods.store().list_by_index(ByController, &own)?;
         pods.extend(self.pods.store().list_readable_by_index(OrphansByNamespace, &orphan));
         let is_member = |pod: &PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
-        // A malformed selector claims nothing, and the plan reports it.
+        // With a malformed selector, nothing is claimed, and the plan reports the selector.
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();

@@ -20,7 +20,7 @@ use revisions::{RevisionRole, Revisions};
 pub struct Plan {
     /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
-    /// The reason why the set is not managed. All other fields are then empty or as stored.
+    /// The reason why the set is not managed, so that nothing is written; `None` if the set is managed.
     pub problem: Option<UnmanagedReason>,
     /// The current and the update revision, and the write that precedes the work on Pods.
     pub revisions: Revisions,
@@ -28,7 +28,7 @@ pub struct Plan {
     pub reconcile: PodPlan,
     /// The status to write if the work on Pods also succeeds.
     pub status: Status,
-    /// The claims in range that fall short of their templates.
+    /// The claims of Pods in range that do not satisfy their templates.
     pub mismatches: ClaimMismatches,
     /// The mismatches that this sync reports in Events.
     pub mismatches_to_report: Vec<ClaimMismatch>,
@@ -47,7 +47,7 @@ pub enum UnmanagedReason {
     TooManyClaims {
         /// The number of Pods of the set, including the Pods to adopt.
         pods: usize,
-        /// The number of entries of `spec.volumeClaimTemplates`.
+        /// The number of templates in `spec.volumeClaimTemplates`.
         templates: usize,
         /// The greatest allowed number of claims of the set.
         limit: usize,
@@ -61,7 +61,7 @@ pub struct PodPlan {
     pub phases: Vec<Phase>,
     /// The status before the work begins, which counts the existing Pods.
     pub counted_status: Status,
-    /// The limit of unavailable Pods and their number (gate `MaxUnavailableStatefulSet`).
+    /// The number of unavailable Pods and its limit. `None` without the gate `MaxUnavailableStatefulSet`.
     pub unavailable: Option<UnavailablePods>,
     /// The reasons why the set does not progress, for `/debug/explain`.
     pub waiting: BoundedLines,
@@ -110,7 +110,7 @@ pub enum PodWork {
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
-        /// The Pod, whose UID and version are preconditions.
+        /// The Pod. Its UID and version are preconditions of the deletion.
         pod: PodRef,
         /// The reason, as `/debug/explain` shows it.
         why: DeletionReason,
@@ -132,20 +132,20 @@ pub struct Repair {
     pub ownership: OwnershipChanges,
     /// The errors in the Pod itself; `None` if it is correct.
     pub pod_errors: Option<PodErrors>,
-    /// The state of the Pod that calls for the repair.
+    /// The reason for the repair: the state of the Pod.
     pub occasion: RepairOccasion,
 }
 
 /// Changes of the owner references of claims. The garbage collector deletes a claim after its owners.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipChanges {
-    /// Claims whose owner references change, with the new references.
+    /// The claims to patch, each with its new owner references.
     pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
     /// Names of the claims to report because another controller manages them.
     pub conflicting: Vec<String>,
 }
 
-/// The state of a Pod that calls for a [`Repair`].
+/// The reason for a [`Repair`]: the state of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairOccasion {
     /// The Pod is pending, possibly because claims are missing.
@@ -159,7 +159,7 @@ pub enum RepairOccasion {
 /// The errors in a Pod that a [`Repair`] corrects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodErrors {
-    /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so this is only reported.
+    /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so a wrong name is only reported.
     pub name: bool,
     /// Whether labels with the Pod's name or ordinal are missing.
     pub labels: bool,

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 /// Minimum time between two Events with the same content. An API server keeps an Event for an hour.
 pub const REPORT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
-/// Grace period for the cache to show a Pod of the set, before an Event reports that another Pod has its name.
+/// Time for the cache to show a Pod that the set created, before an Event reports that another Pod has the name.
 const CACHE_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The claim mismatches of one set that Events have reported, with the times of the Events.
+/// The claim mismatches of one set that were reported in Events, with the times of the Events.
 #[derive(Clone, Debug, Default)]
 pub struct ReportedMismatches(BTreeMap<String, Timestamp>);
 
@@ -36,10 +36,10 @@ impl ReportedMismatches {
     }
 }
 
-/// The refused creations of a Pod because another Pod has the name.
+/// The series of creations of one Pod that the server refused because another Pod has the name.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenName {
-    /// Time of the first refusal of an unbroken series.
+    /// Time of the first refusal in the series. A refusal after a long break begins a new series.
     first: Timestamp,
     last: Timestamp,
     /// Time of the last Event about the Pod that has the name; `None` before the first Event.
@@ -76,7 +76,7 @@ struct SetReports {
 }
 
 impl ReportTimes {
-    /// Returns the claim mismatches of a set that Events have reported.
+    /// Returns the claim mismatches of a set that were reported in Events.
     pub(crate) fn reported_mismatches(&self, set: &Uid) -> ReportedMismatches {
         self.0.lock().get(set).map(|reports| reports.differences.clone()).unwrap_or_default()
     }
@@ -91,7 +91,7 @@ impl ReportTimes {
         self.0.lock().get(set)?.taken.get(pod).copied()
     }
 
-    /// Records a refused creation of a Pod with a taken name. `examined` says that an Event reports the holder of the name.
+    /// Records a refused creation of a Pod with a taken name. `examined` is true if an Event reports the holder of the name.
     pub(crate) fn add_refused_creation(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
         let mut sets = self.0.lock();
         let taken = &mut sets.entry(set.clone()).or_default().taken;
@@ -100,7 +100,7 @@ impl ReportTimes {
         taken.insert(pod, TakenName::refused_at(known, now, examined));
     }
 
-    /// Removes the taken names of Pods that the set owns now.
+    /// Removes the refused creations of Pods that the set owns now.
     pub(crate) fn remove_owned_names<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
         let mut sets = self.0.lock();
         let Some(reports) = sets.get_mut(set).filter(|reports| !reports.taken.is_empty()) else { return };
@@ -109,12 +109,12 @@ impl ReportTimes {
         }
     }
 
-    /// Removes the entries of a deleted set.
+    /// Removes the times of all Events about a deleted set.
     pub(crate) fn forget(&self, set: &Uid) {
         self.0.lock().remove(set);
     }
 
-    /// Returns the number of sets with at least one entry.
+    /// Returns the number of sets with recorded Events or refused creations.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

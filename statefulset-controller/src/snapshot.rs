@@ -36,11 +36,11 @@ pub struct Snapshot {
     /// Existing claims by name: the claims of all Pods of the set, and of the Pods that this sync may create
     /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
     pub claims: BTreeMap<String, ClaimRef>,
-    /// The claim mismatches of the set that Events have reported.
+    /// The claim mismatches of the set that were reported in Events.
     pub reported_mismatches: ReportedMismatches,
-    /// Feature gates and tunes, which stay the same while the process runs.
+    /// Feature gates and settings of `--tune`, constant while the process runs.
     pub features: FeatureSettings,
-    /// The time of the sync. Pods are available or not at this time.
+    /// The time of the sync. The availability of Pods is determined for this time.
     pub now: Timestamp,
 }
 
@@ -51,15 +51,16 @@ impl Snapshot {
     }
 }
 
-/// Feature gates and tunes that decisions depend on.
+/// Feature gates and settings of `--tune` that decisions depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeatureSettings {
     /// Whether a rolling update may make several Pods unavailable (gate `MaxUnavailableStatefulSet`).
     pub max_unavailable: bool,
     /// Whether revisions that differ only by API defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
     pub compares_semantically: bool,
-    /// Whether an outdated Pod that was never ready and blocks the others is replaced (tune `replace-stuck-pods`).
+    /// Whether an outdated Pod that was never ready and blocks the others is replaced (`--tune replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
-    /// Whether the next sync waits until the caches show what this sync wrote (gate `StaleControllerConsistencyStatefulSet`).
+    /// Whether the next sync waits for the caches to show the writes of this sync (gate
+    /// `StaleControllerConsistencyStatefulSet`).
     pub reads_own_writes: bool,
 }

@@ -43,7 +43,7 @@ impl EventHandlers {
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
-    /// Removes the entries of a deleted set. The entries under its name stay if a new set has the same name.
+    /// Removes a deleted set from the memory of the controller. Data under the name are kept if a new set has this name.
     pub(crate) fn forget_set(&self, set: &StatefulSet) {
         let meta = &set.metadata;
         self.ledger.forget_owner(&meta.uid);
@@ -80,7 +80,7 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the controller of the Pod and its previous controller. For an orphan, enqueues the sets that may adopt it.
+    /// Enqueues the set that owns the Pod and the set that owned it before. For an orphan, enqueues the sets that may adopt it.
     ///
     /// The first list of Pods enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
     /// are complete.

@@ -48,7 +48,7 @@ fn data(template: &Value) -> Value {
     serde_json::from_slice(data.bytes()).unwrap()
 }
 
-/// The cached objects under construction. Revision `web-a` holds template `a`, and so on.
+/// A set and its cached objects under construction. Revision `web-a` holds template `a`, and so on.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) set: Value,

@@ -331,7 +331,7 @@ async fn neighbours() {
             assert!(world.clock.monotonic_now() - began < std::time::Duration::from_secs(120), "no progress");
         }
         taken.push(world.clock.monotonic_now() - began);
-        // The explanation of a hostile set stays short.
+        // The explanation of a hostile set is short.
         if hostile {
             for name in ["ordered", "parallel"] {
                 let key = Key::new("hostile", name).to_string();

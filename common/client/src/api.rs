@@ -32,19 +32,19 @@ pub use throttle::Throttle;
 
 /// Timeout of a request other than a watch, after which its outcome is unknown. A server itself ends requests after a minute.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
-/// Maximum number of retries that a server can ask for with `Retry-After`. Upstream: client-go `maxRetries`.
+/// Maximum number of retries of one request after answers with `Retry-After`. Upstream: client-go `maxRetries`.
 const MAX_RETRIES: u32 = 10;
 /// Upper limit of the wait that a server asks for with `Retry-After`. API servers ask for seconds. A broken server that asks
 /// for a day must not stop a worker for a day. Upstream waits as long as the server asks for.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// Size limit in bytes of an answer that is not a list. An object has at most a few MB in any server.
+/// Size limit in bytes of an answer that is not a list. API servers limit an object to a few MB.
 const MAX_ANSWER: usize = 32 << 20;
-/// Size limit in bytes of a list, or of a page: some 100,000 Pods.
+/// Size limit in bytes of a list, or of one page of a list; room for some 100,000 Pods.
 const MAX_LIST: usize = 1 << 30;
-/// Field manager of all writes. The name equals upstream's, so that a hand-over leaves no second owner of the same fields.
+/// Field manager of all writes. With upstream's name, a hand-over adds no second owner of a field to `managedFields`.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
-/// Measurements of one attempt of a request, for metrics.
+/// Method, result and size of one attempt of a request. Each retry is another attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptMeasurement<'a> {
     /// HTTP method, such as `GET`.
@@ -53,7 +53,7 @@ pub struct AttemptMeasurement<'a> {
     pub status_code: Option<u16>,
     /// Size of the request body in bytes.
     pub sent_bytes: usize,
-    /// Number of the attempt, from 0.
+    /// Index of the attempt: 0 for the first attempt, one more for each retry.
     pub attempt: u32,
     /// Whether the request opened a watch.
     pub is_watch: bool,
@@ -70,12 +70,11 @@ pub trait RequestObserver: Send + Sync {
     fn attempt_throttled(&self, _method: &str, _waited: Duration) {}
 }
 
-/// An observer that ignores all measurements.
 impl RequestObserver for () {
     fn attempt_finished(&self, _observation: AttemptMeasurement<'_>) {}
 }
 
-/// Format of the body of a PATCH request.
+/// Format of a patch, which the `Content-Type` header of the request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchFormat {
     /// JSON merge patch, RFC 7386.
@@ -93,7 +92,7 @@ impl PatchFormat {
     }
 }
 
-/// Options of a DELETE request.
+/// Preconditions and options in the body of a DELETE request; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// UID precondition: the server answers 409 if the object has another UID.
@@ -168,7 +167,7 @@ impl Api {
         self.with(|inner| inner.writes = writes)
     }
 
-    /// Sets the rule for the sleep of the process, which does not sleep while a request is in flight.
+    /// Sets the rule by which the idle process sleeps between events. It does not sleep while a request is in flight.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.with(|inner| inner.pace = pace)
@@ -212,7 +211,7 @@ impl Api {
         self.inner.preferred
     }
 
-    /// Returns the rule for the sleep of the process, which does not sleep while a request is in flight.
+    /// Returns the rule by which the idle process sleeps between events. It does not sleep while a request is in flight.
     pub fn pace(&self) -> &Pace {
         &self.inner.pace
     }
@@ -234,7 +233,7 @@ impl Api {
 
     /// Opens a watch. `query` must be encoded already and contain `watch=true`. Each frame of the stream is one event.
     ///
-    /// The rate limit does not apply to watches, and the client never ends one.
+    /// Neither the rate limit nor a timeout applies to watches.
     pub async fn watch(
         &self,
         resource: Resource,
@@ -288,10 +287,10 @@ impl Api {
         self.call(Call::delete(target, options)?).await
     }
 
-    /// Sends a call, retries it as often as the server asks for, and records the write.
+    /// Sends a request, retries it as often as the server asks for, and records the write.
     ///
-    /// A wait ends early when the process shuts down, or when a write loses the leadership. The result is then the server's
-    /// last error. The Lease is released only after all waits have ended.
+    /// The wait before a retry ends early if the process shuts down. The wait of a write also ends if the process loses the
+    /// Lease. The result is then the server's last error. The Lease is released only after all waits have ended.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
         self.call_with_format(call).await.map(|(_, body)| body)
     }
@@ -328,8 +327,8 @@ impl Api {
         result
     }
 
-    /// Waits, and returns whether the full time has passed. The wait ends early if the process shuts down, or if a write loses
-    /// the leadership.
+    /// Waits, and returns whether the full time has passed. The wait ends early at the shutdown; for a write, also without the
+    /// Lease.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
         tokio::select! {

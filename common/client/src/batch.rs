@@ -86,8 +86,8 @@ mod tests {
         assert_eq!((single_batch(0).next(), single_batch(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
-    /// Runs a slow start that stops after the first batch with a failure. Returns the number of calls made, of successes, and
-    /// of calls without a success.
+    /// Runs a slow start that stops after the first batch with a failure. Returns the count of calls made, the count of
+    /// successes, and the count of wanted calls without a success.
     fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
         let (mut made, mut successes) = (0, 0);
         for batch in slow_start_batch_sizes(wanted) {

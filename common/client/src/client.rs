@@ -26,7 +26,7 @@ use tower::{BoxError, Service, ServiceBuilder, service_fn};
 use crate::version;
 pub use connections::ReloadingClients;
 
-/// Options that name the API server.
+/// The command-line options that determine the API server and the credentials.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// `--kubeconfig`: path of the kubeconfig.
@@ -86,7 +86,7 @@ async fn from_file(path: &Path) -> Result<Config, BoxError> {
     let authority = authority_file(&kubeconfig);
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     check_authority(&config)?;
-    // Only inside a cluster does kube-rs set this path. With the path, a replaced file is read again.
+    // kube-rs sets this path only inside a cluster. If the path is set, a replaced file is read again.
     config.root_cert_file = authority;
     Ok(config)
 }
@@ -159,7 +159,7 @@ fn build_service(
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_request(|mut request: Request<Body>| {
-            // Newer servers compress each event of a watch separately, which costs client and server more than it saves.
+            // Newer servers compress each watch event separately, which costs the client and the server more than it saves.
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             request
         })

@@ -2,8 +2,8 @@
 //!
 //! After each write, the record of the owner lists what the cache must show: the version of the write, the disappearance of a
 //! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of the
-//! owner waits ([`UnseenWrite`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion is
-//! checked in the cache itself (so that it may appear before the answer), and the record is dropped after a timeout.
+//! owner waits ([`UnseenWrite`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion
+//! is checked in the cache itself (its event may arrive before the answer), and the record is dropped after a timeout.
 //!
 //! Upstream has two mechanisms: expectations (counts, which an unrelated Pod can satisfy) and, since 1.36, the consistency
 //! store of four controllers. The [`Ledger`] replaces both mechanisms, and identifies each object. Upstream:
@@ -22,19 +22,19 @@ use crate::{
     store::Store,
 };
 
-/// How long a create may still take effect after its answer was lost: a server ends requests after a minute.
+/// Time for which a creation may still take effect after its answer was lost: a server ends requests after a minute.
 const LOST_CREATE: Duration = Duration::from_secs(65);
-/// How long an owner waits for the newer version of a child after the server refused a write with a conflict. The version
+/// Maximum wait of a sync for the newer version of a child after the server refused a write with a conflict. The version
 /// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
-/// How long a deleted owner waits for its cache to show the deletion that the server has reported. Syncs before that would
-/// create children again and again, which the garbage collector deletes.
+/// Maximum wait of the syncs of a deleted owner for the cache to show the deletion that the server has reported. Earlier syncs
+/// would create children again and again, which the garbage collector deletes.
 const GONE: Duration = Duration::from_secs(60);
-/// Interval at which an owner with conflicts checks the cache again. The owner cannot rely on an event: if another owner has
-/// adopted the child, the event of the child enqueues only the new owner.
+/// Interval at which the caches are checked for an owner with conflicts. There may be no event for the owner: if another owner
+/// has adopted the child, the event of the child enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
-/// The methods of a cache that a [`Ledger`] needs.
+/// A cache that a [`Ledger`] checks for the writes of this process.
 pub trait LedgerCache {
     /// Returns the resource of the cached objects.
     fn resource(&self) -> Resource;
@@ -65,13 +65,13 @@ impl<K: Object> LedgerCache for Store<K> {
     }
 }
 
-/// Why an owner has to wait: its caches do not show a write of this process yet.
+/// Why the sync of an owner has to wait: the caches do not show a write of this process yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnseenWrite {
     /// The cache has not reached the version of a write.
     #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
     VersionNotReached {
-        /// Resource that was written.
+        /// Resource of the written object.
         resource: Resource,
         /// `resourceVersion` that the write produced.
         written: ResourceVersion,
@@ -97,7 +97,7 @@ pub enum UnseenWrite {
     /// Children may still appear, because the answers to create requests were lost.
     #[error("{count} {resource} may have been created by requests that were not answered")]
     LostCreates {
-        /// Resource of the possible children.
+        /// Resource of the children that may still appear.
         resource: Resource,
         /// Number of children that may still appear.
         count: usize,
@@ -123,7 +123,7 @@ struct Record {
     at: Option<Instant>,
 }
 
-/// A stale state of an object. The cache must show another state before the owner may sync.
+/// A stale state of an object. The cache must show another state before the next sync of the owner.
 struct StaleObject {
     resource: Resource,
     namespace: Text,
@@ -162,7 +162,7 @@ struct LostCreateRecord {
 }
 
 impl Ledger {
-    /// Creates an empty ledger, which drops a record that is not satisfied after `timeout`.
+    /// Creates an empty ledger. A record is dropped `timeout` after its last write, even if the caches do not show all writes.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { records: Arc::default(), clock, timeout }
     }
@@ -187,15 +187,15 @@ impl Ledger {
         });
     }
 
-    /// Returns how long a create may still take effect after its answer was lost; at most the timeout of the ledger.
+    /// Returns the time for which a creation may take effect after its answer was lost; at most the timeout of the ledger.
     pub fn lost_create_timeout(&self) -> Duration {
         LOST_CREATE.min(self.timeout)
     }
 
-    /// Records a create without an answer, so that an unknown child may appear.
+    /// Records that a creation was not answered, so that an unknown child may appear.
     ///
-    /// `before` returns the children in the cache at the beginning of the sync. A new child is neither among them nor among
-    /// the children recorded as created.
+    /// `before` returns the UIDs of the children in the cache at the beginning of the sync. A new child is neither among these
+    /// children nor among the children recorded as created.
     pub fn record_lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
         let until = self.clock.monotonic_now() + self.lost_create_timeout();
         self.record(owner, |record| {
@@ -223,17 +223,17 @@ impl Ledger {
 
     /// Records that the server refused a write to a child because the version in `child` is stale.
     ///
-    /// The owner waits until the cache shows another version of the child, or no child. A sync before that would decide on the
-    /// same state and be refused again.
+    /// The syncs of the owner wait until the cache shows another version of the child, or no child. An earlier sync would
+    /// decide on the same state, and its write would be refused.
     pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) {
         let Key { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT);
     }
 
-    /// Records that the server no longer has the owner itself, or has another object with its name.
+    /// Records that the server no longer has the owner itself, or has another object with the owner's name.
     ///
-    /// The owner waits until its cache shows the deletion, for at most a minute.
+    /// The syncs of the owner wait until the cache shows the deletion, for at most a minute.
     pub fn record_owner_gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE);
@@ -247,10 +247,10 @@ impl Ledger {
         });
     }
 
-    /// Whether the owner waits for a cache to show a write to `resource`.
+    /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
-    /// Intended for event handlers that enqueue the owner only while it waits, for example after the event of a child that the
-    /// owner itself created.
+    /// For event handlers that enqueue the owner only in this case, for example after the event of a child that this process
+    /// created.
     pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
         let records = self.records.lock();
         records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
@@ -262,11 +262,11 @@ impl Ledger {
     }
 
     /// Returns the first kind of write that the caches do not show yet, with the longest time to wait for it; `None` if the
-    /// owner need not wait. `children` returns the UIDs of the owner's children in the cache, and is called only if an answer
+    /// sync need not wait. `children` returns the UIDs of the owner's children in the cache, and is called only if an answer
     /// was lost.
     ///
-    /// Drops a record that is satisfied or has timed out. Conflicts are reported first, because no sync may begin before they
-    /// end. Writes, lost creates and deletions follow.
+    /// Drops the record when the caches show all its writes, or after the timeout. Conflicts are reported first, because no
+    /// sync may begin before they end. Written versions, unanswered creations and deletions follow.
     pub fn unseen_write(
         &self,
         owner: &Uid,
@@ -316,7 +316,7 @@ impl Ledger {
         self.records.lock().len()
     }
 
-    /// True if no owner has a record.
+    /// Whether no owner has a record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(behind(), None);
         assert!(ledger.is_empty());
 
-        // If the server's answer was wrong, the owner stays in the cache, and the wait ends after its timeout.
+        // If the server's answer was wrong, the cache still shows the owner, and the wait ends after its timeout.
         *cache.live.borrow_mut() = live;
         ledger.record_owner_gone(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());

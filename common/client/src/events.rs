@@ -113,7 +113,7 @@ impl ObjectRef {
     }
 }
 
-/// Names of the loop that records Events, in the Events and in the requests that send them.
+/// The two names of a loop that records Events: one is in its Events, the other one in the requests that send them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportingLoop {
     /// Component that the Events name, such as `replicaset-controller`.
@@ -179,7 +179,7 @@ impl Recorder {
 
     /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.
     ///
-    /// A message longer than [`MESSAGE`] bytes is cut off, because errors quote text of tenants.
+    /// A message longer than [`MESSAGE`] bytes is cut off, because error messages may quote long texts of users.
     pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
         let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(

@@ -49,7 +49,7 @@ impl GateState {
     }
 }
 
-/// When the gate was opened, and the versions that the predecessor wrote.
+/// Time at which the gate was opened, and the versions that the predecessor wrote.
 #[derive(Clone, Debug, Default)]
 struct GateOpening {
     since: Option<Instant>,
@@ -65,7 +65,7 @@ pub struct Gate {
     clock: Clock,
 }
 
-/// Write side of a [`Gate`]: opens, closes and drains it.
+/// Write side of a [`Gate`]: opens and closes the gate, and ends waits for retries and rate limits.
 #[derive(Debug)]
 pub struct GateKeeper {
     state: watch::Sender<GateState>,
@@ -106,7 +106,7 @@ impl GateKeeper {
         !self.gate.is_open()
     }
 
-    /// Closes the gate at once and forgets when it was opened.
+    /// Closes the gate at once and forgets the time at which it was opened.
     pub fn close(&self) {
         self.state.send_replace(GateState::Closed);
         *self.gate.opened.lock() = GateOpening::default();
@@ -129,7 +129,7 @@ impl Gate {
         self.state.borrow().is_open(&self.clock)
     }
 
-    /// Returns when the gate was opened; `None` while the gate is closed. A renewal of the deadline does not change this time.
+    /// Returns the time at which the gate was opened; `None` while the gate is closed. Renewals do not change the time.
     pub fn open_since(&self) -> Option<Instant> {
         self.opened.lock().since.filter(|_| self.is_open())
     }
@@ -163,7 +163,7 @@ impl Gate {
     /// Waits for [`GateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
     pub async fn wait_until_draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
-            // The keeper was dropped without draining. Then `wait_until_closed` ends the waits of writes.
+            // The keeper was dropped without a call of `end_waits`. Then `wait_until_closed` ends the waits of writes.
             std::future::pending::<()>().await;
         }
     }

@@ -1,14 +1,14 @@
 //! List and watch: keeps a [`Store`] or another [`Sink`] equal to the state of the API server, and calls handlers with every
 //! change.
 //!
-//! - The first full set of objects and every later one are consistent reads (a streaming list, or pages if the server does
-//!   not support streaming lists), never the state of a lagging server. Afterwards, the watch resumes from the newest version
-//!   seen, never from an older one.
+//! - The first full set of objects and every later one are consistent reads (a streaming list, or pages if the server does not
+//!   support streaming lists), never the state of a lagging server. Afterwards, the watch resumes from the newest version seen,
+//!   never from an older one.
 //! - Handlers run after the store has changed, in order, and only enqueue keys. [`Informer::wait_until_synced`] means that the
-//!   handlers have seen the first full set, too.
+//!   handlers have received the first full set, too.
 //! - A watch that ends is resumed without a list, after a pause if the connection broke in the middle of a line. An invalid
-//!   event, or a version that the server no longer keeps, leads to a new full set. A watch that is silent for longer than the
-//!   interval of bookmarks is resumed.
+//!   event, or a version that the server no longer keeps, leads to a new full set. A watch that delivers nothing, not even a
+//!   bookmark, for [`InformerConfig::max_silence`] is resumed.
 //! - Repeated failures are retried with a growing back-off, and never earlier than the server asks for.
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
@@ -55,22 +55,22 @@ pub struct InformerConfig {
     pub field_selector: String,
     /// Whether to try a streaming list before a list in pages.
     pub is_streaming_enabled: bool,
-    /// Number of objects per page of a list, where streaming lists are off or unsupported.
+    /// Number of objects per page of a list, if streaming lists are disabled or unsupported.
     pub page_size: u32,
-    /// Size limit of a full set in bytes, as received: some million Pods. The limit ends the list of a broken server that never
-    /// stops sending.
+    /// Size limit in bytes of a full set as it is received; room for several million Pods. The limit ends the list of a broken
+    /// server that never stops sending.
     pub max_set_bytes: usize,
-    /// How long a watch may deliver nothing before it is resumed, once the server has shown that it sends bookmarks.
+    /// Time without an event or a bookmark after which a watch is resumed, once the server has shown that it sends bookmarks.
     ///
-    /// A server sends a bookmark about once a minute, but not while a quiet resource is still at the version at which the watch
-    /// began. Silence is therefore no failure. The watch is resumed from the same version, which costs one request, and the
-    /// limit doubles until the next event.
+    /// A server sends a bookmark about once a minute, but not while the resource is unchanged since the watch began. A watch
+    /// that delivers nothing is therefore no failure. It is resumed from the same version, which costs one request, and the
+    /// time doubles until the next event.
     pub max_silence: Duration,
-    /// How long lists and watches may keep failing before the cache counts as stale ([`AnyInformer::stale_error`]).
+    /// Time for which all lists and watches must fail before the cache counts as stale ([`AnyInformer::stale_error`]).
     pub stale_after: Duration,
     /// Interval between replays of the whole cache to the handlers; `None` for no replays.
     pub resync_interval: Option<Duration>,
-    /// Resource to watch instead of the resource of the decoded type, for types that fit every resource.
+    /// Resource to watch, for types that can decode every resource; `None` for the resource of the decoded type.
     pub resource: Option<Resource>,
     /// Whether to request only the metadata of the objects.
     pub is_metadata_only: bool,
@@ -106,7 +106,7 @@ impl Default for InformerConfig {
 pub struct InformerStatus {
     /// `listing`, `watching`, or `waiting` during a back-off.
     pub phase: &'static str,
-    /// Whether the handlers have seen the first full set.
+    /// Whether the handlers have received the first full set.
     pub synced: bool,
     /// Time at which the last watch event was handled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,9 +143,9 @@ struct InformerShared {
     synced: watch::Sender<bool>,
     /// The newest request to bring the cache up to date.
     refresh: watch::Sender<RefreshRequest>,
-    /// Number of the newest refresh request that was met.
+    /// Number of the newest refresh request for which the cache is up to date.
     refreshed: watch::Sender<u64>,
-    /// Request time of the latest full set that was at least as new as the request.
+    /// Time at which the latest full set was requested. Only sets count that are at least as new as their request.
     set_asked: Mutex<Option<Instant>>,
     /// Wakes the list-and-watch task for a replay of the cache.
     replay: Notify,
@@ -158,7 +158,7 @@ struct RefreshRequest {
     until: RefreshTarget,
 }
 
-/// The version that the cache must reach.
+/// The version that the cache must reach to meet a [`RefreshRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RefreshTarget {
     /// At least this version.
@@ -178,7 +178,7 @@ impl InformerShared {
         state.events += events;
     }
 
-    /// Records that a watch works: it has stayed open, or has delivered an event.
+    /// Records that a watch works: it was not closed at once, or it has delivered an event.
     fn record_success(&self) {
         let mut state = self.state.lock();
         state.error = None;
@@ -201,23 +201,23 @@ pub trait AnyInformer: Send + Sync {
     fn informer_status(&self) -> InformerStatus;
     /// Returns the number of cached objects.
     fn len(&self) -> usize;
-    /// True if no object is cached.
+    /// Whether the cache has no objects.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// Returns the newest version that the cache has reached.
     fn version(&self) -> ResourceVersion;
-    /// Whether the handlers have seen the first full set.
+    /// Whether the handlers have received the first full set.
     fn is_synced(&self) -> bool;
     /// Returns the last error if the cache is stale: all lists and watches have failed for longer than
     /// [`InformerConfig::stale_after`]. Otherwise, returns `None`.
     fn stale_error(&self) -> Option<String>;
-    /// Waits until the handlers have seen the first full set.
+    /// Waits until the handlers have received the first full set.
     fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()>;
     /// Requests a replay of the cache to the handlers, like a [resync](InformerConfig::resync_interval).
     fn replay(&self);
-    /// Waits until the cache shows the predecessor's writes. If these writes are unknown, waits until the cache is as new as
-    /// the start of the term.
+    /// Waits until the cache shows the predecessor's writes, or, if these writes are unknown, until the cache is as new as the
+    /// server was at the start of the term.
     fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
@@ -270,8 +270,8 @@ impl<S: Sink> SinkInformer<S> {
         Self { resource, sink, shared, clock, failing, task }
     }
 
-    /// Returns a future that ends when the handlers have seen the first full set. The future does not borrow the informer. Its
-    /// output is `false` if the informer was dropped before that.
+    /// Returns a future that ends when the handlers have received the first full set. Does not borrow the informer. The output
+    /// is `false` if the informer was dropped before that.
     pub fn wait_for_first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }

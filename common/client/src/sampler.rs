@@ -1,6 +1,6 @@
 //! Detects a second writer, which is another process that runs the same loop, from a sample of the watch events.
 //!
-//! A write is evidence of a second writer if only a loop of this process should make writes of its kind, and this process has
+//! A write is evidence of a second writer if it is of a kind that only a loop of this process should make, and this process has
 //! not made the write.
 
 use std::{
@@ -35,9 +35,9 @@ pub const PREDECESSOR_WRITE_GRACE: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_secs(15);
 /// Maximum number of objects that are decoded in each [`PERIOD`].
 const SAMPLES: u32 = 8;
-/// Delay before a write is judged, because the answer to a write of this process may arrive after its watch event.
+/// Delay before the sampler decides about a write: the answer to a write of this process may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
-/// Time for which a write of this process to an object explains later watch events of the object.
+/// Time after a write of this process to an object during which the object's watch events are attributed to that write.
 const EXPLAINED: Duration = Duration::from_secs(60);
 /// Largest difference between the time of a new write in `managedFields` and the clock of this machine.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
@@ -73,7 +73,7 @@ impl OwnedWrites {
     }
 }
 
-/// Searches the objects of watch events for writes of a second writer, within a fixed budget.
+/// Searches watch events for writes of a second writer. Decodes at most `SAMPLES` objects in each `PERIOD`.
 #[derive(Debug)]
 pub struct WriteSampler {
     clock: Clock,
@@ -116,12 +116,12 @@ impl WriteSampler {
         self.is_active.store(true, Relaxed);
     }
 
-    /// Whether only loops of this process should make a certain kind of write to `resource`.
+    /// Whether the watch events of `resource` are examined: only loops of this process should make some kind of write to it.
     pub fn is_sampled(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Examines the object in a watch frame, unless the budget is spent or this process is known to have written the version.
+    /// Examines the object in a watch frame, unless the budget is used up or this process is known to have written the version.
     pub fn examine_event(
         &self,
         resource: Resource,
@@ -156,7 +156,7 @@ impl WriteSampler {
         state.samples < SAMPLES
     }
 
-    /// Returns the index of the loop for each sampled write that is now known to be of another process. Each write is reported
+    /// Returns the index of the loop for each sampled write that turned out to be from a second writer. Each write is reported
     /// once.
     ///
     /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`]
@@ -176,7 +176,7 @@ impl WriteSampler {
 /// Whether the latest entry of `managedFields` is a write that `owned` describes, made close to `now`.
 fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Timestamp) -> bool {
     let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
-    // The request that sets a deletion timestamp leaves no entry in `managedFields`.
+    // The request that sets a deletion timestamp leaves no trace in `managedFields`, so the latest write is unknown.
     if object.deletion_timestamp.is_some() || owned.label.is_some_and(|(key, value)| label(key) != Some(value)) {
         return false;
     }
@@ -369,7 +369,7 @@ mod tests {
     async fn more_writes_than_are_remembered_are_no_evidence() {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
-        // When the watch event of `web` is judged, the sampler no longer remembers that this process wrote `web`.
+        // When the sampler decides about the watch event of `web`, it no longer remembers that this process wrote `web`.
         for n in 0..3000 {
             let version = if n == 0 { version } else { ResourceVersion::parse(&(10_000 + n).to_string()) };
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);

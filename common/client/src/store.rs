@@ -86,7 +86,7 @@ impl<K: Object> CacheEvent<K> {
     }
 }
 
-/// What caused a change of the cache.
+/// Cause of a change of the cache, which handlers receive with the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOrigin {
     /// The first full set of objects, read after the start.
@@ -324,7 +324,7 @@ impl<K: Object> Store<K> {
         self.inner.read().objects.len()
     }
 
-    /// True if the cache holds no objects.
+    /// Whether the cache holds no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,10 +1,10 @@
 //! The writes that the caches of a new leader must show before it decides.
 //!
 //! The caches of a standby are warm but may lag: the last Pods that the predecessor created may be missing, and would be
-//! created again. A leader that shuts down in good order therefore leaves in the Lease, together with its release, the newest
-//! version that it wrote of each resource ([`WrittenVersions`]). Its successor waits until its caches have reached these
-//! versions, which is usually the case at once. Without these versions (after a crash, or after a write without an answer), the
-//! successor waits until its caches are as new as its own term.
+//! created again. A leader that shuts down in good order therefore records in the Lease that it releases, for each resource,
+//! the newest version that it wrote ([`WrittenVersions`]). Its successor waits until its caches have reached these versions,
+//! which is usually the case at once. Without these versions (after a crash, or after a write without an answer), the successor
+//! waits until its caches are as new as its own term.
 //!
 //! A deletion that is answered without an object adds no version to the Lease. The successor does not need that version: a
 //! deletion carries the UID of its object as a precondition, so that the server rejects a second deletion.
@@ -29,7 +29,7 @@ use crate::{
 /// Lease annotation with the [`WrittenVersions`] of the last holder.
 pub const WRITTEN_VERSIONS_ANNOTATION: &str = "nonet/written";
 
-/// How long a write may still take effect after its answer was lost: a server ends requests after a minute.
+/// Time for which a write may still take effect after its answer was lost: a server ends requests after a minute.
 const LOST_WRITE: Duration = Duration::from_secs(65);
 /// Number of bytes at the beginning of an answer that are searched for the version. Only names and other short fields precede
 /// the version.
@@ -53,7 +53,7 @@ struct WriteLogState {
     lost: Option<Instant>,
 }
 
-/// A write that was answered with the object.
+/// A write with the version that its answer reported.
 #[derive(Clone, Copy, Debug)]
 struct RecentWrite {
     version: ResourceVersion,
@@ -116,7 +116,7 @@ impl WriteLog {
         self.0.lock().lost = Some(now);
     }
 
-    /// Keeps the versions that the predecessor wrote, so that they reach the next leader, too.
+    /// Keeps the versions that the predecessor wrote, to leave them in the Lease for the next leader, too.
     pub fn inherit_versions(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
@@ -175,8 +175,8 @@ impl WrittenVersions {
         serde_json::json!(AnnotationValue { transitions, written: self.clone() }).to_string()
     }
 
-    /// Parses the value of [`WRITTEN_VERSIONS_ANNOTATION`]; `None` if the text is invalid or another process has held the Lease
-    /// since.
+    /// Parses the value of [`WRITTEN_VERSIONS_ANNOTATION`]; `None` if it is invalid, or if another process has held the Lease
+    /// since the annotation was written.
     pub fn from_annotation(text: &str, transitions: i64) -> Option<Self> {
         let note: AnnotationValue = serde_json::from_str(text).ok()?;
         (note.transitions == transitions).then_some(note.written)

@@ -30,20 +30,20 @@ use crate::{
     store::ChangeOrigin,
 };
 
-/// The most lines of one kind, and the most bytes of a line, in a plan that is remembered for diagnostics.
+/// Limits on the text of a plan that is kept for diagnostics: the lines in each list, and the bytes in each line.
 const PLAN_TEXT_LIMITS: (usize, usize) = (20, 500);
 
-/// The longest interval between two checks whether the caches show the writes of this process, while a sync waits for them.
+/// The longest delay between two checks of the caches by a sync that waits for them to show this process's writes.
 pub const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of reading the caches for one key.
 pub enum Observation<S> {
     /// The object no longer exists; there is nothing to do.
     Gone,
-    /// The caches do not allow a decision yet. The awaited event enqueues the key; without it the key comes back after
-    /// `at_most`.
+    /// The caches do not allow a decision yet. The awaited event enqueues the key; without the event, the key comes back after
+    /// `max_wait`.
     Waiting {
-        /// The awaited event or condition, as text for people.
+        /// The event or state for which the sync waits, in words for diagnostics.
         why: String,
         /// The delay after which the key comes back if the awaited event has not enqueued it.
         max_wait: Duration,
@@ -60,8 +60,8 @@ impl<S> Observation<S> {
         Self::Waiting { why: why.into(), max_wait: at_most, stale_resource: None }
     }
 
-    /// Creates a [`Waiting`](Self::Waiting) until the caches show the writes of this process. The argument is the result of
-    /// [`Ledger::unseen_write`](crate::consistency::Ledger::unseen_write).
+    /// Creates a [`Waiting`](Self::Waiting) that lasts until the caches show the writes of this process. The argument is the
+    /// result of [`Ledger::unseen_write`](crate::consistency::Ledger::unseen_write).
     pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
         let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
         Self::Waiting { why: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL), stale_resource: stale }
@@ -71,7 +71,7 @@ impl<S> Observation<S> {
 /// The description of a plan and its requests, as `/debug/explain` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// The observed state in one line, such as the numbers of wanted and of ready Pods.
+    /// The observed state in one line, such as the counts of wanted and ready Pods.
     pub situation: String,
     /// The reasons why the object makes no progress; empty if it waits for nothing.
     pub waiting: Vec<String>,
@@ -80,7 +80,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Limits the number and the length of the lines, which depend on objects that users write.
+    /// Limits the number and the length of the lines. Without a limit, the objects of users would determine both.
     fn with_bounded_text(mut self) -> Self {
         let (count, length) = PLAN_TEXT_LIMITS;
         let shorten = |line: &mut String| {
@@ -103,7 +103,7 @@ impl Explanation {
     }
 }
 
-/// A plan that describes itself for diagnostics. The forecast of the sync describes the requests.
+/// Returns the observed state in one line, such as the counts of wanted and ready Pods.
 pub trait Explain {
     /// Returns the observed state in one line, such as the numbers of wanted and of ready Pods.
     fn situation(&self) -> String;
@@ -119,11 +119,11 @@ pub trait Explain {
     ///
     /// The delay counts from the snapshot. The loop then enqueues the key, whether the sync succeeded, failed or panicked, and
     /// also in shadow mode. [`Requeue::After`] replaces the delay, and [`RetryPolicy::Never`](crate::io::RetryPolicy::Never)
-    /// cancels it. A delay of zero is ignored: [`Controller::act`] returns a [`Requeue`] to bring the key back at once.
+    /// cancels it. A delay of zero is ignored; to bring the key back at once, [`Controller::act`] returns a [`Requeue`].
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
-    /// Whether diagnostics remember the plan although it sends no requests.
+    /// Whether diagnostics remember the plan even if its sync sends no requests.
     fn is_notable(&self) -> bool {
         false
     }
@@ -140,7 +140,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs ask for
     /// none.
     type Note: Note;
-    /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these are not counted.
+    /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these syncs are not counted.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
     /// Reads the caches into a snapshot, without requests and without waiting.
@@ -149,13 +149,13 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observation<Self::Snapshot>, SyncError>;
     /// Computes the plan from the snapshot alone: equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
-    /// Sends the requests of the plan. The forecast also runs this method, which must therefore wait and act only through `io`.
+    /// Sends the requests of the plan. A forecast runs this method without a server, so it must wait and act only through `io`.
     fn act(
         snapshot: &Self::Snapshot,
         plan: &Self::Plan,
         io: Io<'_, Self::Note>,
     ) -> impl Future<Output = Result<Requeue, SyncError>> + Send;
-    /// Returns the reference of the synced object for Events, and the UID under which the ledger records the writes for it.
+    /// Returns the reference to the synced object for Events, and the UID under which the ledger records the sync's writes.
     fn synced_object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 
     /// Changes the controller's memory as a sync asks. The default does nothing.
@@ -173,13 +173,13 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The loop calls this method before [`Controller::act`], and also in shadow mode. It must not send requests or record
     /// Events.
     fn record_plan(&self, _: &Self::Snapshot, _: &Self::Plan) {}
-    /// Cleans up memory after a sync, whether the sync succeeded or failed.
+    /// Cleans up the controller's memory after a sync, whether the sync succeeded or failed. Does nothing by default.
     fn after_sync(&self, _: &Self::Snapshot) {}
-    /// Returns the UIDs of the object's children in the cache. The ledger needs them when the answer to a create is lost.
+    /// Returns the UIDs of the object's children in the cache. The ledger needs them if a create request gets no answer.
     fn child_uids(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
-    /// Returns the record of this process's writes that the caches do not show yet; `None` if the controller keeps none.
+    /// Returns the record of this process's writes that the caches do not show yet; `None` if the controller has no ledger.
     fn ledger(&self) -> Option<&Ledger> {
         None
     }
@@ -191,17 +191,17 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
 /// The number of Pods that lengthens [`debounce_for_pods`] by one period.
 const PODS_PER_DEBOUNCE_PERIOD: usize = 100;
-/// The longest [`debounce_for_pods`], in periods.
+/// The upper limit of the delay that [`debounce_for_pods`] returns, in periods.
 const MAX_DEBOUNCE_PERIODS: usize = 10;
 
-/// Returns the delay after a status change of an object with this number of Pods, in which further changes may accumulate:
-/// `period` for every 100 Pods, at most ten periods, none below 100 Pods. The cost of a sync grows with the Pods, too.
+/// Returns the delay of a sync after a status change, so that one sync handles several changes: `period` for every 100 Pods of
+/// the object, at most ten periods, none below 100 Pods. The cost of a sync grows with the count of Pods.
 pub fn debounce_for_pods(period: Duration, pods: usize) -> Duration {
     // The number of periods is at most `MAX_DEBOUNCE_PERIODS`, so the conversion cannot fail.
     period * u32::try_from((pods / PODS_PER_DEBOUNCE_PERIOD).min(MAX_DEBOUNCE_PERIODS)).unwrap_or_default()
 }
 
-/// Returns the priority of a key from the origin of the event that enqueues it.
+/// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for those of a relist or a watch.
 pub fn priority_of_origin(origin: ChangeOrigin) -> Priority {
     match origin {
         ChangeOrigin::Initial | ChangeOrigin::Resync => Priority::Low,

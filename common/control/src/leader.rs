@@ -9,9 +9,9 @@
 //! [`step`] decides which requests one attempt sends; this module waits, sends the requests, and moves the [`gate`](crate::gate).
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
 //! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
-//! therefore finds its gate closed when it resumes. Time in which the machine was suspended counts, although monotonic time
-//! excludes it. The exception is a virtual machine that was stopped without the knowledge of its kernel: its process may write
-//! until its next renewal is refused.
+//! therefore finds its gate closed when it resumes. The deadline includes the time in which the machine was suspended, although
+//! monotonic time excludes it. The exception is a virtual machine that was stopped without the knowledge of its kernel: a
+//! process on such a machine may write until its next renewal is refused.
 //!
 //! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
 //! releases the Lease for it. The new leader is ready only after its probation. If it crashes during the probation, another
@@ -61,13 +61,13 @@ pub use status::ElectionStatus;
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
 
-/// The annotation of a Lease with the time until which an operator expects a second writer. RFC 3339.
+/// Annotation of a Lease with the time until which an operator expects kube-controller-manager to run the same loops. RFC 3339.
 pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
-/// The result of an election.
+/// The reason why [`Election::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionOutcome {
-    /// The Lease was lost. This process must not write again, and ends.
+    /// The Lease was lost. This process must not write again, and has to end.
     LeaseLost,
     /// The candidate was stopped before it led.
     StoppedBeforeLeading,
@@ -80,7 +80,7 @@ pub enum ElectionOutcome {
 /// A function that reports whether the loops of this process can lead at once, because their caches are filled.
 type WarmCheck = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// One candidate for a Lease.
+/// The participation of this process in the election for one Lease.
 pub struct Election {
     settings: ElectionSettings,
     api: Api,
@@ -97,7 +97,7 @@ pub struct Election {
     /// The standby that gets the Lease when this leader releases it; `None` until a standby has asked.
     chosen_standby: Option<Applicant>,
     standby_asked: channel::Sender<bool>,
-    /// The last failed request since the last successful attempt.
+    /// The last failed request since the last successful attempt; `None` if no request has failed.
     last_failure: Option<String>,
     /// How long the machine had been suspended in total when the last request was sent.
     suspended_at_last_request: Duration,
@@ -244,7 +244,7 @@ impl Election {
         }
     }
 
-    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` if this process orders its release.
+    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` if this process was ordered to release it.
     async fn renew_until_end(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.monotonic_now();
         loop {
@@ -289,7 +289,7 @@ impl Election {
                     if passes {
                         self.end_probation();
                     }
-                    // This standby gets the Lease next. The process is notified, ends, and releases the Lease.
+                    // This standby gets the Lease next: this process is notified, ends, and releases the Lease.
                     if let Some(applicant) = self.memory.applicant.take() {
                         let Applicant { identity, version } = &applicant;
                         let lock = self.lease_path();
@@ -424,7 +424,7 @@ impl Election {
         CurrentTime { instant: self.clock.monotonic_now(), wall_clock: self.clock.now() }
     }
 
-    /// Sends one request to the API server. The request fails without an answer within half the renew deadline.
+    /// Sends one request to the API server. The request fails if no answer arrives within half the renew deadline.
     async fn send_request(&self, request: &ElectionRequest) -> ElectionReply {
         let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
         let (lease, leases) =
@@ -463,7 +463,7 @@ impl Election {
             };
             match self.send_request(&ElectionRequest::Replace(given_up)).await {
                 ElectionReply::Lease(_) | ElectionReply::NotFound(_) => return Ok(()),
-                // A renewal without an answer may have changed the Lease meanwhile. The next pass reads the Lease again.
+                // A renewal without an answer may have changed the Lease meanwhile. The next iteration reads the Lease again.
                 ElectionReply::Failed(why) => {
                     tracing::debug!(lock = self.lease_path(), err = why, "Failed to release lease, trying again");
                     self.clock.sleep(Duration::from_millis(100)).await;

@@ -174,16 +174,16 @@ struct State<K> {
     dirty: HashMap<K, (Priority, Instant)>,
     /// Keys in progress, with their start time.
     processing: BTreeMap<K, Instant>,
-    /// Keys with a delay that stays if a worker gets the key before.
+    /// Keys with a delay that remains in force if a worker gets the key earlier.
     delayed: KeyTimers<K>,
-    /// Keys with a delay that is cancelled if a worker gets the key before.
+    /// Keys with a delay that is cancelled if a worker gets the key earlier.
     rechecks: KeyTimers<K>,
-    /// Consecutive failures of each key. [`Queue::forget`] resets them.
+    /// Consecutive failures of each key. [`Queue::reset_failures`] removes them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
-    /// True until a worker opens the queue. A held queue does not report its keys to the observer.
+    /// Whether the keys are held for a worker that has not started yet. The observer does not count held keys.
     held: bool,
-    /// Whether the held queue has dropped its keys. Further keys are dropped, too, until the queue is opened.
+    /// Whether held keys were dropped because there were too many. Further keys are dropped, too, until the keys are released.
     overflowed: bool,
     closed: bool,
 }
@@ -191,8 +191,8 @@ struct State<K> {
 impl<K: QueueKey> State<K> {
     /// Returns whether to drop a new key because the held queue is full.
     ///
-    /// The waiting keys are dropped as well. After [`Queue::open`] the caches are replayed, which adds the keys of all existing
-    /// objects.
+    /// The waiting keys are dropped as well. After [`Queue::release_held_keys`] the caches are replayed, which adds the keys of
+    /// all existing objects.
     fn drops_new_key(&mut self) -> bool {
         let count = self.dirty.len() + self.delayed.by_key.len() + self.rechecks.by_key.len();
         if self.held && !self.overflowed && count >= MAX_HELD_KEYS {
@@ -240,7 +240,7 @@ impl<K: QueueKey> KeyTimers<K> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Removes and returns a key that is due.
+    /// Removes and returns the key with the earliest time; `None` if that time has not come.
     fn pop_due(&mut self, now: Instant) -> Option<K> {
         let (_, key) = self.next_due().filter(|at| *at <= now).and_then(|_| self.by_time.pop_first())?;
         self.by_key.remove(&key);
@@ -283,7 +283,7 @@ impl<K: QueueKey> Queue<K> {
         WeakQueue { inner: Arc::downgrade(&self.inner) }
     }
 
-    /// Creates an empty, open queue.
+    /// Creates an empty queue that hands out keys at once.
     pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueObserver>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
@@ -331,14 +331,14 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Holds the queue, for a standby: keys wait without being counted, and all keys are dropped when there are more than 50,000.
+    /// Holds the keys: they wait, the observer does not count them, and all are dropped when there are more than 50,000.
     ///
-    /// [`Queue::release_held_keys`] ends the hold.
+    /// Meant for a standby. [`Queue::release_held_keys`] ends the hold.
     pub fn hold_keys(&self) {
         self.inner.state.lock().held = true;
     }
 
-    /// Opens a held queue, and counts its waiting keys as if they had just been added.
+    /// Ends the hold of the keys, and reports the waiting keys to the observer as if they had just been added.
     ///
     /// Returns whether keys were dropped. The caller then has to replay the caches.
     #[must_use]
@@ -355,7 +355,7 @@ impl<K: QueueKey> Queue<K> {
         std::mem::take(&mut state.overflowed)
     }
 
-    /// Adds a key after a delay, counted as a retry. An earlier time that the key already has stays.
+    /// Adds a key after a delay, counted as a retry. If the key already has an earlier time, that time is kept.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.count_retry();
         self.add_debounced(key, delay);
@@ -369,7 +369,7 @@ impl<K: QueueKey> Queue<K> {
         self.set_timer(key, delay, |state| &mut state.delayed);
     }
 
-    /// Adds a key after a delay, unless the key is handed out before.
+    /// Adds a key after a delay, unless the key is handed out earlier.
     ///
     /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not arrive.
     pub fn add_recheck_after(&self, key: K, delay: Duration) {
@@ -511,13 +511,13 @@ impl<K: QueueKey> Queue<K> {
         self.inner.state.lock().dirty.len()
     }
 
-    /// True if no key is waiting, delayed or in progress.
+    /// Whether no key is waiting, delayed or in progress.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
         state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty() && state.rechecks.is_empty()
     }
 
-    /// True if no key is waiting. Keys may still be delayed or in progress.
+    /// Whether no key is waiting. Keys may still be delayed or in progress.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

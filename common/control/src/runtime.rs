@@ -43,7 +43,7 @@ pub struct LoopDefinition {
 }
 
 impl LoopDefinition {
-    /// Creates a definition whose client and component equal `name`.
+    /// Creates a definition that uses `name` for the user agent and for Events, too, and that has no owned writes.
     pub const fn new(name: &'static str, alias: &'static str, start: fn(LoopContext) -> Arc<dyn RunningLoop>) -> Self {
         Self { name, alias, user_agent_suffix: name, event_component: name, owned_writes: &[], start_loop: start }
     }
@@ -54,7 +54,7 @@ impl LoopDefinition {
         Self { user_agent_suffix: client, event_component: component, ..self }
     }
 
-    /// Sets the writes that only this loop makes. Another process that makes one is a second writer.
+    /// Sets the writes that only this loop makes. Another process that makes such a write is a second writer.
     #[must_use]
     pub const fn with_owned_writes(self, owned_writes: &'static [OwnedWrites]) -> Self {
         Self { owned_writes, ..self }
@@ -80,7 +80,7 @@ pub struct LoopContext {
     pub account_observer: Option<Arc<dyn AccountObserver>>,
     /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
     pub write_sampler: Option<Arc<WriteSampler>>,
-    /// Values that all loops of this process share. Every loop gets a clone of the same value.
+    /// Values that all loops of this process share. The context of every loop has a clone of the same `SharedValues`.
     pub shared_values: SharedValues,
 }
 
@@ -104,12 +104,12 @@ impl LoopContext {
         }
     }
 
-    /// Starts a cache in `store` that lives as long as this process. `handler` is called with each change.
+    /// Starts an informer that fills `store` as long as this process lives. `handler` is called with each change.
     pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
         Informer::start_with_store(self.api.clone(), self.cache_config(), store, vec![handler])
     }
 
-    /// Starts a cache of the objects that carry `label`. The controller sets this label on its objects.
+    /// Starts a cache of the objects with `label` as a label key. The controller sets this label on its objects.
     pub fn start_filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
         SinkInformer::start_labelled(self.api.clone(), self.cache_config(), label, cached)
@@ -153,7 +153,7 @@ impl SharedValues {
     }
 }
 
-/// A control loop that has been started.
+/// The operations of a process on each of its started loops: readiness, diagnostics, shutdown.
 pub trait RunningLoop: Send + Sync {
     /// Returns `Ok` if every cache is filled, its handlers have processed the first full set, and its watch works. The error
     /// names the cache that is not ready.

@@ -11,24 +11,24 @@ pub struct FeatureGate {
     pub name: &'static str,
     /// Upstream's default in Kubernetes 1.36.
     pub is_on_by_default: bool,
-    /// Whether the operator cannot switch the gate (GA and locked upstream).
+    /// Whether the gate is fixed at its default (GA and locked upstream).
     pub is_locked: bool,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
 impl FeatureGate {
-    /// Creates a gate that is on by default.
+    /// Creates a gate that the operator can switch off.
     pub const fn on_by_default(name: &'static str, help: &'static str) -> Self {
         Self { name, is_on_by_default: true, is_locked: false, help }
     }
 
-    /// Creates a gate that is off by default.
+    /// Creates a gate that the operator can switch on.
     pub const fn off_by_default(name: &'static str, help: &'static str) -> Self {
         Self { name, is_on_by_default: false, is_locked: false, help }
     }
 
-    /// Creates a gate that is always on.
+    /// Creates a gate that the operator cannot switch off.
     pub const fn always_on(name: &'static str, help: &'static str) -> Self {
         Self { name, is_on_by_default: true, is_locked: true, help }
     }
@@ -40,7 +40,7 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on_by_default(
     "Caches know their version; if off, the gates StaleControllerConsistency... are off, too",
 );
 
-/// A value that upstream fixes in code and that `--tune` sets here.
+/// A setting of `--tune`: a value that upstream fixes in code.
 #[derive(Clone, Copy, Debug)]
 pub struct Tune {
     /// Name in `--tune NAME=VALUE`.
@@ -51,7 +51,7 @@ pub struct Tune {
     pub help: &'static str,
 }
 
-/// The typed value of a [`Tune`].
+/// A value for `--tune`, with its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TuneValue {
     /// A duration, in Go's notation: `1m30s`.
@@ -67,23 +67,23 @@ pub enum TuneValue {
 }
 
 impl Tune {
-    /// Creates a tune with a [`TuneValue::Duration`].
+    /// Creates a setting with a duration in Go's notation, such as `1m30s`.
     pub const fn of_duration(name: &'static str, default: Duration, help: &'static str) -> Self {
         Self { name, default_value: TuneValue::Duration(default), help }
     }
 
-    /// Creates a tune with a [`TuneValue::Count`].
+    /// Creates a setting with a number of at least zero.
     pub const fn of_count(name: &'static str, default: u64, help: &'static str) -> Self {
         Self { name, default_value: TuneValue::Count(default), help }
     }
 
-    /// Creates a tune with a [`TuneValue::Switch`].
+    /// Creates a setting with the values `true` and `false`.
     pub const fn of_switch(name: &'static str, default: bool, help: &'static str) -> Self {
         Self { name, default_value: TuneValue::Switch(default), help }
     }
 }
 
-/// How often every cached object is synced again without a change. Every program has this flag.
+/// The shortest interval between two syncs of a cached object that does not change. Every program has this setting.
 ///
 /// Upstream: `--min-resync-period`.
 pub const MIN_RESYNC_PERIOD: Tune = Tune::of_duration(
@@ -92,7 +92,7 @@ pub const MIN_RESYNC_PERIOD: Tune = Tune::of_duration(
     "How long until every object is synced again without a change, or up to twice this long; 0: never",
 );
 
-/// How long to wait for the caches to show a write of this process before syncing without it.
+/// How long a sync waits for the caches to show a write of this process before it runs without the write.
 ///
 /// Upstream: `ExpectationsTimeout`.
 pub const EXPECTATIONS_TIMEOUT: Tune = Tune::of_duration(
@@ -101,14 +101,14 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::of_duration(
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
-/// How often a leader searches the API server for traces of a second writer. Every program has this value.
+/// How often a leader searches the API server for traces of a second writer. Every program has this setting.
 pub const SECOND_WRITER_PERIOD: Tune = Tune::of_duration(
     "second-writer-period",
     Duration::from_mins(5),
     "How often a leader searches for a second writer of its objects, for example a kube-controller-manager with the same loops; 0: never",
 );
 
-/// How long an idle process lets the events of watches accumulate. Every program has this value. See [`crate::pace`].
+/// How long an idle process lets the events of watches accumulate. Every program has this setting. See [`crate::pace`].
 pub const WATCH_BATCH_PERIOD: Tune = Tune::of_duration(
     "watch-batch-period",
     Duration::from_millis(20),
@@ -128,7 +128,7 @@ pub struct WorkersFlag {
     pub name: &'static str,
     /// Number of workers unless the operator sets another one; the same as upstream's.
     pub default_workers: usize,
-    /// The smallest accepted value. Upstream does not check all of these flags.
+    /// The smallest accepted value. Upstream does not check the value of some flags.
     pub min_workers: usize,
     /// Description in `--help`, one line.
     pub help: &'static str,
@@ -141,7 +141,7 @@ impl WorkersFlag {
     }
 }
 
-/// The operator's choices from the command line. A name without a choice has the default of its definition.
+/// The operator's choices from the command line. Gates, settings and flags that the operator does not set have their defaults.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorSettings {
     gates: BTreeMap<String, bool>,
@@ -156,21 +156,21 @@ impl OperatorSettings {
         Self::default()
     }
 
-    /// Switches a feature gate on or off.
+    /// Switches a feature gate on or off. A locked gate ignores the choice.
     #[must_use]
     pub fn with_gate(mut self, name: &str, on: bool) -> Self {
         self.gates.insert(name.to_owned(), on);
         self
     }
 
-    /// Overrides the value of a tune.
+    /// Overrides the default of a setting of `--tune`. A value of another type is ignored.
     #[must_use]
     pub fn with_tune(mut self, name: &str, value: TuneValue) -> Self {
         self.tunes.insert(name.to_owned(), value);
         self
     }
 
-    /// Sets the number of workers for a flag.
+    /// Sets the number of workers, as the command-line flag `flag` (without dashes) does.
     #[must_use]
     pub fn with_workers(mut self, flag: &str, workers: usize) -> Self {
         self.workers.insert(flag.to_owned(), workers);
@@ -193,42 +193,42 @@ impl OperatorSettings {
         }
     }
 
-    /// Applies `read` to the value of a tune, or to its default if `read` returns `None`.
+    /// Applies `read` to the operator's value, or to the default if there is no such value or `read` returns `None` for it.
     fn tuned_value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
         self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default_value)).unwrap_or_default()
     }
 
-    /// Returns the duration of a tune; its default if the operator's value has another type.
+    /// Returns the operator's duration, or the default if the operator has set no duration.
     pub fn tuned_duration(&self, tune: &Tune) -> Duration {
         self.tuned_value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
     }
 
-    /// Returns the count of a tune; its default if the operator's value has another type.
+    /// Returns the operator's count, or the default if the operator has set no count.
     pub fn tuned_count(&self, tune: &Tune) -> u64 {
         self.tuned_value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
     }
 
-    /// Returns the count of a tune as a size of at least one.
+    /// Returns the operator's count or the default, raised to at least one.
     pub fn tuned_size(&self, tune: &Tune) -> usize {
         usize::try_from(self.tuned_count(tune)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Whether a sync waits until the caches show the last writes for its object. True if `gate` and [`ATOMIC_FIFO`] are on.
+    /// Whether a sync waits until the caches show the last writes for its object: if both `gate` and [`ATOMIC_FIFO`] are on.
     pub fn waits_for_own_writes(&self, gate: &FeatureGate) -> bool {
         self.is_gate_on(gate) && self.is_gate_on(&ATOMIC_FIFO)
     }
 
-    /// Returns the integer of a tune; its default if the operator's value has another type.
+    /// Returns the operator's integer, or the default if the operator has set no integer.
     pub fn tuned_integer(&self, tune: &Tune) -> i64 {
         self.tuned_value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
     }
 
-    /// Returns the ratio of a tune; its default if the operator's value has another type.
+    /// Returns the operator's ratio, or the default if the operator has set no ratio.
     pub fn tuned_ratio(&self, tune: &Tune) -> f32 {
         self.tuned_value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
     }
 
-    /// Whether a tune is switched on; its default if the operator's value has another type.
+    /// Whether the operator has switched a setting on, or its default is `true` and the operator has set no switch.
     pub fn is_switched_on(&self, tune: &Tune) -> bool {
         self.tuned_value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
     }
@@ -238,8 +238,8 @@ impl OperatorSettings {
         self.workers.get(flag.name).copied().unwrap_or(flag.default_workers)
     }
 
-    /// Returns a random time between resyncs, from once to twice the minimum; `None` if resyncs are off. Each call draws
-    /// another random time.
+    /// Returns a random interval between resyncs, from one to two times the minimum; `None` if resyncs are off. Each call draws
+    /// another random interval.
     pub fn random_resync_period(&self, clock: &Clock) -> Option<Duration> {
         let least = self.tuned_duration(&MIN_RESYNC_PERIOD);
         (!least.is_zero()).then(|| clock.jitter(least, 1.0))

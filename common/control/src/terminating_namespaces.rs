@@ -13,7 +13,7 @@ use crate::{
 /// UIDs of owners in terminating namespaces, each with the time of the server's last refusal. Clones share the owners.
 ///
 /// The termination of a namespace cannot be undone. Without this memory, each Pod that the namespace controller deletes would
-/// cause another vain create. After the time-out the controller tries to create a Pod again, as upstream does.
+/// cause another create request in vain. After the time-out the controller tries to create a Pod again, as upstream does.
 #[derive(Clone)]
 pub struct OwnersInTerminatingNamespaces {
     owners: Arc<Mutex<HashMap<Uid, Instant>>>,
@@ -22,7 +22,7 @@ pub struct OwnersInTerminatingNamespaces {
 }
 
 impl OwnersInTerminatingNamespaces {
-    /// Creates an empty set. Its entries expire after `timeout`.
+    /// Creates an empty set. An owner expires when `timeout` has passed since its last insertion.
     pub fn new(clock: Clock, timeout: Duration) -> Self {
         Self { owners: Arc::default(), clock, timeout }
     }
@@ -38,12 +38,12 @@ impl OwnersInTerminatingNamespaces {
         refused.is_some_and(|at| self.clock.monotonic_now().saturating_duration_since(at) < self.timeout)
     }
 
-    /// Returns the number of owners, including expired entries.
+    /// Returns the number of owners, including expired ones.
     pub fn len(&self) -> usize {
         self.owners.lock().len()
     }
 
-    /// True if [`len`](Self::len) is zero. An expired entry counts.
+    /// Whether the set has no owners, not even expired ones.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

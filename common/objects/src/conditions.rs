@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::{intern::Text, json::null_as_default};
 
-/// `status` of a condition that applies.
+/// Value of the field `status` if the condition holds.
 pub const TRUE: &str = "True";
-/// `status` of a condition that does not apply.
+/// Value of the field `status` if the condition does not hold.
 pub const FALSE: &str = "False";
-/// `status` of a condition whose state cannot be determined.
+/// Value of the field `status` if it is unknown whether the condition holds.
 pub const UNKNOWN: &str = "Unknown";
 
-/// An entry of `status.conditions` of any kind. Fields without a struct field are preserved in `extra`.
+/// An element of `status.conditions` of any kind. JSON fields that this struct does not declare are preserved in `extra`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// `type`, for example `Ready`; unique in a list.
+    /// `type`, for example `Ready`; unique within the list of an object.
     #[serde(rename = "type")]
     pub kind: Text,
     /// `True`, `False` or `Unknown`.
@@ -35,10 +35,10 @@ pub struct Condition {
     /// `lastTransitionTime`: when `status` last changed.
     #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// One word for programs, for example `MinimumReplicasAvailable`.
+    /// Machine-readable reason in one word, for example `MinimumReplicasAvailable`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Text,
-    /// A sentence for people.
+    /// Human-readable explanation of the status; may be empty.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub message: Box<str>,
     /// All other fields, preserved as they were read.
@@ -46,7 +46,7 @@ pub struct Condition {
     pub extra: BTreeMap<String, Value>,
 }
 
-/// A list of conditions in a strategic merge patch that replaces the whole list of the object.
+/// Conditions for a strategic merge patch. They replace the whole list of the object and are not merged into it.
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionListPatch<'a>(pub &'a [Condition]);
 
@@ -60,7 +60,7 @@ impl Serialize for ConditionListPatch<'_> {
 }
 
 impl Condition {
-    /// Creates a condition that changed at `now`, without [`Condition::last_update_time`].
+    /// Sets `last_transition_time` to `now`. [`Condition::last_update_time`] remains `None`.
     pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Self {
         Self {
             kind: Text::new(kind),
@@ -72,26 +72,26 @@ impl Condition {
         }
     }
 
-    /// Sets [`Condition::last_update_time`].
+    /// Sets `lastUpdateTime`, which conditions of Deployments have.
     #[must_use]
     pub fn with_last_update_time(mut self, time: Timestamp) -> Self {
         self.last_update_time = Some(seconds::floor(time));
         self
     }
 
-    /// Whether `status` is `True`.
+    /// Whether `status` is `True`. The result is false for `False`, `Unknown` and every other text.
     pub fn is_true(&self) -> bool {
         self.status == TRUE
     }
 }
 
-/// Whether setting a condition changed the list.
+/// Result of setting a condition in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ListChange {
-    /// The list differs from before.
+    /// The condition was added to the list, or replaced the previous condition of its type.
     Changed,
-    /// The list is the same as before.
+    /// The list already had a condition with the same status and reason, and was not modified.
     Unchanged,
 }
 
@@ -112,9 +112,9 @@ pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
     conditions.len() != before
 }
 
-/// Removes the condition with the type of `condition`, and appends `condition` unconditionally.
+/// Removes the conditions with the type of `condition`, and appends `condition`, even if it is equal to a removed one.
 ///
-/// Deployments set `ReplicaSetUpdated` in this way: `lastUpdateTime` must change even if the reason is the same.
+/// Deployments set the reason `ReplicaSetUpdated` in this way: `lastUpdateTime` must change even if the reason does not.
 pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
     remove(conditions, &condition.kind);
     conditions.push(condition);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Units with their length in nanoseconds, in the order in which Go tries them.
+/// Units with their length in nanoseconds. [`parse`] accepts all of them, as Go does.
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Multiplies a decimal number by the nanoseconds of a unit.
+/// Converts a decimal number of a unit to nanoseconds. `scale` is the length of the unit in nanoseconds.
 fn scaled(number: &str, scale: f64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {

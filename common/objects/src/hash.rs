@@ -1,8 +1,8 @@
 //! Hashes in the names of `ReplicaSets` and `ControllerRevisions`.
 //!
-//! Controllers do not find the object of a template by its name: they compare templates. The hashes are nevertheless those of
-//! upstream 1.36, digit for digit. Because the same template gets the same name, a second attempt to create an object fails,
-//! even if another controller manager made the first attempt.
+//! Controllers find the object of a template by comparing templates, not by its name. The hashes in the names are nevertheless
+//! those of upstream 1.36, digit for digit. Because the same template gets the same name, a second attempt to create an object
+//! fails, even if another controller manager made the first attempt.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Default for Fnv1a {
 }
 
 impl Fnv1a {
-    /// Adds bytes to the hash.
+    /// Appends bytes to the hashed input. The division of the input into calls does not matter.
     pub fn update(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(PRIME);
@@ -49,7 +49,7 @@ impl fmt::Write for Fnv1a {
     }
 }
 
-/// Computes a 32-bit FNV-1 hash: multiplication first, then exclusive-or.
+/// Computes the 32-bit FNV-1 hash of the concatenated parts: multiplication first, then exclusive-or.
 pub fn fnv1(parts: &[&[u8]]) -> u32 {
     parts.iter().flat_map(|p| p.iter()).fold(OFFSET_BASIS, |sum, byte| sum.wrapping_mul(PRIME) ^ u32::from(*byte))
 }
@@ -82,7 +82,7 @@ pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> St
     safe_encode(fnv1(&[data, count.as_bytes()]))
 }
 
-/// Writes the text that is hashed: the template in the format in which Go prints the structs of 1.36 with all their types.
+/// Writes the text that is hashed: the template as upstream's dump of the Go structs of 1.36, with the name of each type.
 ///
 /// Fields that the layout does not know are left out, because a 1.36 binary drops them.
 pub fn write_go_dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {

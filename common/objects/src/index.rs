@@ -29,7 +29,7 @@ impl IndexValue {
 
 /// A secondary index of the cached objects of one kind.
 pub trait StoreIndex<K> {
-    /// Returns the value under which to list an object, if any. `object` is `None` if only the metadata could be decoded.
+    /// Returns the index value of an object; `None` omits the object. `object` is `None` if only the metadata could be decoded.
     fn value(meta: &Meta, object: Option<&K>) -> Option<IndexValue>;
 }
 
@@ -67,7 +67,7 @@ impl<K> StoreIndex<K> for ByNamespace {
 /// The function [`StoreIndex::value`] of one index, which returns the value under which the index lists an object.
 pub type IndexFn<K> = fn(&Meta, Option<&K>) -> Option<IndexValue>;
 
-/// The indexes of a kind: a tuple of at most two.
+/// The secondary indexes of one kind, as a tuple of at most two index types.
 pub trait StoreIndexes<K> {
     /// Returns the function [`StoreIndex::value`] of each index, in the order of the tuple.
     fn index_functions() -> Vec<IndexFn<K>>;
@@ -91,7 +91,7 @@ impl<K, A: StoreIndex<K>, B: StoreIndex<K>> StoreIndexes<K> for (A, B) {
     }
 }
 
-/// A tuple of indexes that contains `I`. The compiler infers `At`, a [`IndexPosition`].
+/// A tuple of indexes that contains `I`. The compiler infers `At`, an [`IndexPosition`].
 ///
 /// ```compile_fail,E0277
 /// use common::{pods::Pod, store::{ByNamespace, IndexValue, Store}};
@@ -103,7 +103,7 @@ pub trait HasIndex<I, At> {
     const POSITION: usize;
 }
 
-/// A position in a tuple as a type, from which the compiler infers the position of an index. The first is 0.
+/// Position `N` in a tuple, counted from 0, as a type. With this type, the compiler infers the position of an index.
 #[derive(Debug)]
 pub struct IndexPosition<const N: usize>;
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{json::StrVisitor, map::HashSet};
 
-/// Number of entries in a table from which on unused entries are removed.
+/// Minimum number of values in a table before unused values are removed.
 const SWEEP_FLOOR: usize = 1024;
 /// Maximum length in bytes of a shared string. A longer string is not a name, and a few thousand unused long strings would take
 /// much memory until the next sweep.
@@ -194,7 +194,7 @@ impl Labels {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Returns `true` if the set contains no labels.
+    /// Whether there are no labels. True also if `metadata.labels` was missing or `null`.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

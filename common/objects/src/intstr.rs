@@ -30,7 +30,7 @@ pub enum IntOrStringError {
     NotAnInteger(String),
 }
 
-/// Rounding of a percentage of a total.
+/// Direction in which a percentage of a total is rounded to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Rounds to the next larger integer, as for `maxSurge`.
@@ -40,7 +40,7 @@ pub enum Round {
 }
 
 impl IntOrString {
-    /// Returns the absolute number. A percentage is taken of `total` and rounded as `round` says.
+    /// Returns the absolute number, or the percentage of `total`, rounded in the direction of `round`.
     ///
     /// Negative numbers and percentages over 100 are valid. Results outside the range of `i32` become its minimum or maximum.
     /// Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
@@ -60,8 +60,8 @@ impl IntOrString {
 
 /// Resolves `maxSurge` (rounded up) and `maxUnavailable` (rounded down) against `desired`; a missing value counts as 0.
 ///
-/// If both results are 0, the second becomes 1, because a rollout must be able to proceed even if a quota forbids a surge.
-/// Upstream: `pkg/controller/deployment/util`, `ResolveFenceposts`.
+/// If both results are 0, `maxUnavailable` becomes 1, because a rollout must be able to proceed even if a quota forbids a
+/// surge. Upstream: `pkg/controller/deployment/util`, `ResolveFenceposts`.
 pub fn resolve_fenceposts(
     max_surge: Option<&IntOrString>,
     max_unavailable: Option<&IntOrString>,
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn fenceposts_match_the_specification() {
-        // replicas, maxSurge, maxUnavailable -> surge, unavailable as a Deployment uses them. Unavailable is at most replicas,
-        // and therefore 0 for a Deployment with 0 replicas.
+        // Each row has replicas, `maxSurge` and `maxUnavailable`, and the expected pair of surge and unavailable Pods. At most
+        // `replicas` Pods may be unavailable, so a Deployment with 0 replicas has 0 unavailable Pods.
         for (replicas, surge, unavailable, want) in [
             (10, "25%", "25%", (3, 2)),
             (15, "25%", "25%", (4, 3)),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 /// JSON text kept exactly as the API server sent it.
 ///
-/// Values that a controller passes on, Pod templates above all, are not parsed into structs, so that fields unknown to this
+/// Values that a controller passes on, above all Pod templates, are not parsed into structs, so that fields unknown to this
 /// version survive.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -1,8 +1,8 @@
 //! The Go types inside a Pod template as Kubernetes 1.36 declares them: order, names and types of all fields.
 //!
-//! The layout determines the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]), and which present values
-//! mean the same as an absent field ([`crate::template`]). The data is in `layout-1.36.json`. Fields that the layout does not
-//! know are not an error.
+//! The layout determines the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]). It also determines the
+//! values that mean the same as an absent field ([`crate::template`]). The data is in `layout-1.36.json`. Fields that the
+//! layout does not know are not an error.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -40,7 +40,7 @@ pub(crate) struct GoField {
     /// Type in Go, which the hashed text contains, for example `*int64`.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// Form of the values, derived from `kind` after all types are read.
+    /// Parsed form of `kind`. Set after all types of the layout are read.
     #[serde(skip)]
     pub(crate) go_type: GoType,
     /// Whether the members of this struct appear directly in the JSON object of the outer struct.
@@ -63,7 +63,6 @@ pub(crate) enum GoTypeWrapper {
     Plain,
     /// One value or none.
     Pointer,
-    /// A list of values.
     List,
     /// A map from strings to values.
     Map,
@@ -85,7 +84,7 @@ pub(crate) enum GoBaseType {
 }
 
 impl GoType {
-    /// Creates the shape of a single value that is not a pointer, list or map.
+    /// Returns the type of one value of type `base`, without pointer, list or map.
     pub(crate) fn single_value(base: GoBaseType) -> Self {
         Self { wrapper: GoTypeWrapper::Plain, base }
     }
@@ -102,12 +101,12 @@ impl Layout {
         GoBaseType::Struct(self.template)
     }
 
-    /// Returns the fields of a struct in the order of their declaration.
+    /// Returns the fields of a struct in the order of their declaration; empty if `id` is unknown.
     pub(crate) fn fields(&self, id: usize) -> &[GoField] {
         self.structs.get(id).map_or(&[], |s| &s.fields)
     }
 
-    /// Returns the shape of the member `name` in the JSON object of a struct.
+    /// Returns the type of the member `name` in the JSON object of a struct; `None` if the struct has no such member.
     pub(crate) fn member_type(&self, id: usize, name: &str) -> Option<GoType> {
         let members = &self.structs.get(id)?.members;
         let at = members.binary_search_by(|(n, _)| (*n).cmp(name)).ok()?;
@@ -147,11 +146,11 @@ struct LayoutFile {
     /// Fields of each Go struct, by the name of the struct.
     #[serde(borrow)]
     types: BTreeMap<&'static str, Vec<GoField>>,
-    /// Underlying type of each named scalar type, for example `string`, by the name of the type.
+    /// Underlying type, for example `string`, of each named scalar type, by the name of the scalar type.
     named: BTreeMap<&'static str, &'static str>,
 }
 
-/// Derives the shape of a Go type from the name of the type.
+/// Parses the name of a Go type, for example `*int64` or `[]string`.
 fn parse_go_type(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> GoType {
     let (wrapper, name) = match kind {
         "v1.ResourceList" => (GoTypeWrapper::Map, "resource.Quantity"),

@@ -1,4 +1,4 @@
-//! The meaning of Kubernetes objects: names, selectors, hashes, revisions, templates, quantities. Without I/O and async code.
+//! The meaning of Kubernetes objects: names, selectors, hashes, revisions, templates, quantities. This crate does no I/O.
 
 pub mod conditions;
 pub mod duration;

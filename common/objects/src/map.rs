@@ -1,4 +1,4 @@
-//! Hash maps that users cannot slow down and whose behaviour is repeatable in tests.
+//! Hash maps that users cannot slow down, and that behave in the same way in each run of a test.
 //!
 //! Users choose names and labels. If they know the seed of a hash map, they can choose keys that collide, which turns every
 //! lookup into a scan. A process therefore calls [`set_hash_seed`] once, before it creates its first map. Without a seed, as in
@@ -11,12 +11,12 @@ use foldhash::{
     quality::{FoldHasher, SeedableRandomState},
 };
 
-/// A hash map with the seed of the process.
+/// A hash map that uses the seed of [`set_hash_seed`].
 pub type HashMap<K, V> = hashbrown::HashMap<K, V, SeededHashState>;
-/// A hash set with the seed of the process.
+/// A hash set that uses the seed of [`set_hash_seed`].
 pub type HashSet<K> = hashbrown::HashSet<K, SeededHashState>;
 
-/// A hasher state with the seed of the process.
+/// Creates the hashers of [`HashMap`] and [`HashSet`], all with the seed of [`set_hash_seed`].
 #[derive(Clone)]
 pub struct SeededHashState(SeedableRandomState);
 

@@ -1,4 +1,4 @@
-//! Object metadata: small in memory, shared between objects, and exact where a controller writes them back.
+//! Object metadata: compact in memory, partly shared between objects, and exact in the fields that a controller writes back.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Creates the key of the object `name` in `namespace`.
+    /// Creates a key. `namespace` is empty for a cluster-scoped object.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Text::new(namespace), name: Arc::from(name) }
     }
@@ -62,7 +62,7 @@ impl Uid {
         parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), Self::from)
     }
 
-    /// Returns `true` for the empty text, which an object without `metadata.uid` has.
+    /// Whether the text is empty, as for an object without `metadata.uid`.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(t) if t.is_empty())
     }
@@ -82,7 +82,6 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     uuid.map(u128::to_be_bytes)
 }
 
-/// Creates a UID from the 16 bytes of a UUID.
 impl From<[u8; 16]> for Uid {
     fn from(uuid: [u8; 16]) -> Self {
         Self(Repr::Uuid(uuid))
@@ -163,7 +162,7 @@ impl ResourceVersion {
         self.0 % 1_000_000_000_000_000
     }
 
-    /// True for every version except [`ResourceVersion::UNKNOWN`].
+    /// Whether the version is a number, and not [`ResourceVersion::UNKNOWN`].
     pub fn is_known(self) -> bool {
         self.0 != 0
     }
@@ -219,7 +218,7 @@ pub struct OwnerRef {
 }
 
 impl OwnerRef {
-    /// Whether all strings are short enough for the table of shared values, where unused entries stay until the next sweep.
+    /// Whether all strings are short enough for the table of shared values, in which unused values remain until the next sweep.
     fn is_shared(&self) -> bool {
         let uid = match &self.uid.0 {
             Repr::Uuid(_) => true,
@@ -323,7 +322,7 @@ impl Meta {
         self.owners.iter().find(|o| o.is_controller())
     }
 
-    /// Returns whether `self` is a later version of `old` with the same spec, labels, controller and deletion.
+    /// Whether `self` is another version of `old` with the same generation, labels and controller. Both or neither terminate.
     pub fn is_status_change_of(&self, old: &Self) -> bool {
         self.resource_version != old.resource_version
             && self.uid == old.uid
@@ -360,7 +359,7 @@ impl Annotations {
         self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
-    /// Returns the value of the annotation `key`; `None` if there is none.
+    /// Returns the value of the annotation `key`; `None` if there is no such annotation.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.as_slice().binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.as_slice()[at].1)
@@ -371,12 +370,12 @@ impl Annotations {
         self.as_slice().iter().map(|(k, v)| (k.as_str(), &**v))
     }
 
-    /// Returns `true` if there are no annotations.
+    /// Whether there are no annotations. A projection may have dropped all annotations of an object.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Removes each annotation if `keep` returns false for its key.
+    /// Keeps the annotations with keys for which `keep` returns true, and removes all others.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         if !self.as_slice().iter().all(|(k, _)| keep(k)) {
             let all = std::mem::take(&mut self.0).map(|pairs| pairs.into_vec()).unwrap_or_default();

@@ -37,8 +37,7 @@ impl Resource {
 
     /// Returns the URL path of a collection (`name` is empty), an object, or a subresource.
     ///
-    /// Percent-encodes special characters, so that each name is one segment of the path. Any user can choose the names of some
-    /// objects.
+    /// Percent-encodes special characters, so that each name is one segment of the path. Some names are chosen by users.
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         push_segment(&mut path, self.version);
@@ -98,7 +97,7 @@ fn push_segment(path: &mut String, segment: &str) {
     }
 }
 
-/// Whether `name` can be the name of an object: not empty, `.` or `..`, and without `/` and `%`. API servers reject all others.
+/// Whether API servers accept `name` as the name of an object: neither empty nor `.` nor `..`, and without `/` and `%`.
 ///
 /// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`.
 pub fn is_valid_object_name(name: &str) -> bool {
@@ -158,7 +157,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// An object whose metadata could be decoded, but not the rest. Only a faulty server sends such an object.
+/// An object of which only the metadata could be decoded. Only a faulty server sends such an object.
 #[derive(Debug)]
 pub struct MalformedObject {
     /// Identifies the object by name, UID and version.
@@ -167,7 +166,7 @@ pub struct MalformedObject {
     pub error: String,
 }
 
-/// Error for a cached object that cannot be used because it is [`MalformedObject`].
+/// Error for a cached object that cannot be used, for example because it is a [`MalformedObject`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
 pub struct UnreadableObject {
@@ -277,7 +276,7 @@ fn json_from_metadata(json: &str) -> Option<&str> {
 /// Error of [`EncodedObject::decode`].
 #[derive(Debug)]
 pub enum DecodeError {
-    /// The metadata could be decoded, and the rest could not.
+    /// Only the metadata could be decoded. Holds the metadata and the message of the decoder.
     Malformed(Arc<MalformedObject>),
     /// The metadata could not be decoded, or contain no name. Holds the message of the decoder.
     InvalidMetadata(String),

@@ -40,7 +40,7 @@ impl<T> ParseCache<T> {
         self.0.lock().len()
     }
 
-    /// Returns `true` if no value is cached.
+    /// Whether no object has a cached value, as before the first call of [`ParseCache::get_or_parse`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! Pods as the workload controllers see them, and the properties derived from them.
 //!
-//! [`Pod`] is a projection with only the fields that decide about counting, availability and deletion. A controller that needs
+//! [`Pod`] is a projection with only the fields that matter for counting, availability and deletion. A controller that needs
 //! more fields declares a projection with [`PodSpec`] and [`PodStatus`] beside its own fields, and calls [`Pod::new`].
 
 mod rank;
@@ -19,7 +19,7 @@ use crate::{
     wire::{MessageSchema, messages},
 };
 
-/// The resource `pods`.
+/// Group, version and names of the resource `pods`.
 pub const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
 /// Annotation with a Pod's deletion cost. Pods with a lower cost are deleted first.
@@ -36,7 +36,7 @@ pub struct Pod {
     pub phase: Phase,
     /// Whether the condition `Ready` is `True`, and since when.
     pub readiness: Readiness,
-    /// Maximum restart counts of the containers, which decide about the order of deletion.
+    /// Maximum restart counts of the containers. Of otherwise equal Pods, the Pod with more restarts is deleted first.
     pub restarts: RestartCounts,
 }
 
@@ -122,7 +122,7 @@ pub struct PodStatus {
 }
 
 impl Pod {
-    /// Creates a Pod from the projections of its parts.
+    /// Combines the projections of metadata, `spec` and `status`, and computes the maximum restart counts.
     pub fn new(meta: Meta, spec: PodSpec, status: &PodStatus) -> Self {
         let counts = status.init_restarts.iter().filter(|(name, _)| spec.restartable_init_names.contains(name));
         let restartable_init = counts.map(|(_, count)| *count).max().unwrap_or(0).max(0);
@@ -150,7 +150,7 @@ impl Pod {
         self.readiness != Readiness::NotReady
     }
 
-    /// Returns when the Pod became ready. `None` if the Pod is not ready, or if the condition has no time.
+    /// Returns the time at which the Pod became ready; `None` if the Pod is not ready, or if the condition has no time.
     pub fn ready_since(&self) -> Option<Timestamp> {
         if let Readiness::Ready { since } = self.readiness { since } else { None }
     }
@@ -169,7 +169,7 @@ impl Pod {
         Some(SignedDuration::from_secs(min_ready_seconds.into()).saturating_add(since.duration_since(now)))
     }
 
-    /// Returns the deletion cost from the annotation; 0 without a valid one. See [`parse_deletion_cost`].
+    /// Returns the deletion cost from the annotation; 0 if the annotation is missing or invalid. See [`parse_deletion_cost`].
     pub fn deletion_cost(&self) -> i32 {
         self.meta.annotations.get(POD_DELETION_COST).map_or(0, parse_deletion_cost)
     }

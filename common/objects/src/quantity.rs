@@ -34,7 +34,7 @@ enum Amount {
     Dec { negative: bool, unscaled: Natural, scale: i32 },
 }
 
-/// The notation of a quantity.
+/// Notation of a quantity: the form of the suffix behind the digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Decimal exponent, for example `12e6`.

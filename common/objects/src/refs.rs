@@ -1,7 +1,7 @@
 //! Ownership: the objects that an owner keeps, adopts and releases, and the patches for adoption and release.
 //!
-//! The decision is pure. Before the first adoption of a sync, the caller reads the owner live once. If the owner then has another
-//! UID or is terminating, every adoption of that sync fails.
+//! The decision is pure. Before the first adoption of a sync, the caller reads the owner from the API server. If the owner then
+//! has another UID or is terminating, every adoption of that sync fails.
 
 use std::sync::Arc;
 
@@ -43,12 +43,12 @@ pub struct Owner {
     pub name: Text,
     /// `metadata.uid` of the owner. The owner references of its dependents contain this UID.
     pub uid: Uid,
-    /// Whether the owner is terminating. A terminating owner keeps its dependents. It neither adopts nor releases objects.
+    /// Whether the owner is terminating. If so, its dependents are kept, and no object is adopted or released.
     pub is_deleting: bool,
 }
 
 impl Owner {
-    /// Creates the owner from the metadata of an object of `resource`.
+    /// Takes namespace, name, UID and deletion from `meta`, the metadata of an object of `resource`.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
         Self {
             resource,
@@ -94,14 +94,14 @@ impl Owner {
     }
 }
 
-/// Candidates divided by [`claim`], each group in the original order. A candidate in no group does not concern the owner.
+/// Result of [`claim`]: candidates in three groups, each in the original order. Candidates in no group remain unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims<C> {
-    /// Objects of the owner that still match.
+    /// Candidates that the owner controls and that match.
     pub keep: Vec<C>,
-    /// Orphans that match. They become owned when the server accepts [`Owner::adopt_patch`].
+    /// Orphans that match. [`Owner::adopt_patch`] makes the owner their controller.
     pub adopt: Vec<C>,
-    /// Objects of the owner that no longer match. [`Owner::release_patch`] releases them.
+    /// Candidates that the owner controls and that no longer match. [`Owner::release_patch`] releases them.
     pub release: Vec<C>,
 }
 

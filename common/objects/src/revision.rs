@@ -20,7 +20,7 @@ use crate::{
     wire::{MessageSchema, messages},
 };
 
-/// The resource `controllerrevisions`.
+/// Group, version and names of the resource `controllerrevisions`.
 pub const CONTROLLER_REVISIONS: Resource = Resource {
     group: "apps",
     version: "v1",
@@ -37,7 +37,7 @@ const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
 pub enum NumberEncoding {
     /// Integers are written exactly, as upstream's `DaemonSet` controller does.
     Exact,
-    /// All numbers are rounded to IEEE doubles, as upstream's `StatefulSet` controller does. Visible above 2^53.
+    /// All numbers are rounded to IEEE doubles, as upstream's `StatefulSet` controller does. Differs from `Exact` above 2^53.
     Doubles,
 }
 
@@ -72,8 +72,8 @@ impl RevisionData {
 /// A `ControllerRevision` that keeps a digest in place of its data.
 ///
 /// The data can take a megabyte, and every user with the right to create revisions can store many that no controller owns. If a
-/// cache kept their data, one namespace could determine the memory of the controller. The data are therefore read from the
-/// server when they are needed ([`RevisionWithData`]).
+/// cache kept their data, one namespace could determine how much memory the controller needs. The data are therefore read from
+/// the server when they are needed ([`RevisionWithData`]).
 #[derive(Clone, Debug)]
 pub struct ControllerRevision {
     /// `metadata` with the labels and the owner of the revision.

@@ -99,12 +99,12 @@ impl Selector {
         self.problem().map_or(Ok(self), |error| Err(error.clone()))
     }
 
-    /// True if the selector is missing or `null`.
+    /// Whether the selector is missing or `null`, so that it selects nothing.
     pub fn is_null(&self) -> bool {
         self.state == State::Null
     }
 
-    /// True if the selector is valid and without requirements, and therefore selects everything.
+    /// Whether the selector is valid and has no requirements, so that it selects everything.
     pub fn is_empty(&self) -> bool {
         self.state == State::Valid && self.labels.is_empty() && self.expressions.is_empty()
     }
@@ -115,7 +115,7 @@ impl Selector {
     }
 
     /// Whether `labels` meet all expressions. If there are more expressions than labels, evaluates only the expressions on keys
-    /// of `labels`. A user could otherwise slow down the handling of each event with many expressions.
+    /// of `labels`. Otherwise a selector with many expressions would slow down the handling of every event.
     fn expressions_hold(&self, labels: &Labels) -> bool {
         if self.expressions.len() <= labels.as_slice().len() {
             return self.expressions.iter().all(|requirement| requirement.admits(labels.get(&requirement.key)));
@@ -142,7 +142,7 @@ impl Selector {
 
     /// Whether the selector selects `labels`. False if the selector is empty or there are no labels.
     ///
-    /// Controllers find the objects that might adopt an orphan with this function.
+    /// With this function, controllers find the objects that may adopt an orphan.
     pub fn matches_orphan(&self, labels: &Labels) -> bool {
         !labels.is_empty() && !self.is_empty() && self.matches(labels)
     }

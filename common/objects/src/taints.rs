@@ -79,8 +79,8 @@ impl Toleration {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
-/// Recently read lists. A new list replaces the least recently read list of its bucket. Therefore no user can prevent the lists
-/// of other users from being shared, and the cost of reading a list does not depend on the number of lists.
+/// Recently read lists of tolerations. A new list replaces the least recently read list of its bucket. Therefore no user can
+/// prevent the lists of other users from being shared, and the cost of reading a list does not depend on their number.
 struct RecentLists {
     buckets: Box<[Bucket]>,
     seed: SeededHashState,
@@ -91,7 +91,6 @@ type Bucket = SmallVec<[Arc<Box<[Toleration]>>; MAX_LISTS_PER_BUCKET]>;
 
 /// Number of buckets. With [`MAX_LISTS_PER_BUCKET`], at most 1024 lists are shared.
 const BUCKETS: usize = 256;
-/// Maximum number of lists in a bucket.
 const MAX_LISTS_PER_BUCKET: usize = 4;
 
 static SHARED: LazyLock<Mutex<RecentLists>> = LazyLock::new(Mutex::default);

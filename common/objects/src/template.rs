@@ -24,7 +24,7 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 ///
 /// - the order of members, and the label `pod-template-hash`;
 /// - null or an empty list in place of an absent field;
-/// - in fields that 1.36 knows: an empty map, and in fields that are not optional the zero value, in place of an absent field
+/// - in fields that 1.36 knows: an empty map in place of an absent field, and, in fields that are not optional, the zero value
 ///   (`securityContext` is optional, so `{}` differs from an absent field);
 /// - in fields that 1.36 knows: the notation of quantities and times, which are compared by value.
 ///
@@ -53,7 +53,7 @@ impl Template {
         }
     }
 
-    /// Creates a template from a JSON value.
+    /// Serializes `value`, and parses the text as a template.
     pub fn from_value(value: &Value) -> Self {
         Raw::from_value(value).map(Self::new).unwrap_or_default()
     }
@@ -135,7 +135,7 @@ impl Template {
     }
 }
 
-/// Creates the template of an object without one. It has a [`Template::problem`].
+/// Stands for the missing template of an object, and therefore has a [`Template::problem`].
 impl Default for Template {
     fn default() -> Self {
         let problem = Some(Arc::from("Pod template is missing"));

@@ -47,7 +47,7 @@ impl From<serde_json::Error> for Error {
     }
 }
 
-/// Decodes an encoded message.
+/// Decodes a protobuf message of the schema `message` into a projection.
 ///
 /// # Errors
 /// The message is corrupted, or does not fit `T`.

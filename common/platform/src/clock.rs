@@ -69,7 +69,7 @@ impl Clock {
         Instant::now()
     }
 
-    /// Returns how long the machine has been suspended in total since it started. Monotonic time excludes suspensions.
+    /// Returns the total time for which the machine has been suspended since it started. Monotonic time excludes suspensions.
     ///
     /// If a hypervisor stops a virtual machine without notifying its kernel, that time is not included.
     pub fn total_suspension(&self) -> Duration {
@@ -77,7 +77,7 @@ impl Clock {
             #[cfg(target_os = "linux")]
             Wall::System => {
                 use rustix::time::{ClockId, clock_gettime};
-                // The monotonic clock comes first, because a delay between the readings then only ends a Lease early.
+                // The monotonic clock is read first, so that a delay between the readings can only lengthen the suspension.
                 let [running, all] = [ClockId::Monotonic, ClockId::Boottime].map(|id| {
                     let time = clock_gettime(id);
                     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -115,7 +115,7 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
-    /// Blocks the thread for `duration` of real time. Returns at once on a simulated clock, whose threads never block.
+    /// Blocks the thread for `duration` of real time. Returns at once on a simulated clock, so that the simulation never blocks.
     pub fn block_thread(&self, duration: Duration) {
         if matches!(self.inner.wall, Wall::System) {
             std::thread::sleep(duration);

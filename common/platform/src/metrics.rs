@@ -47,7 +47,7 @@ pub fn exponential_buckets(start: f64, factor: f64, count: usize) -> impl Iterat
     std::iter::successors(Some(start), move |last| Some(last * factor)).take(count)
 }
 
-/// How stable a metric's name and labels are. The help text begins with the level.
+/// Kubernetes' level of stability for the name and the labels of a metric. The help text begins with the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     /// Name and labels may change at any time.
@@ -97,7 +97,7 @@ pub struct Metrics {
 struct Inner {
     limits: MetricLimits,
     registry: Mutex<Registry>,
-    /// The [`MetricFamily`] family of each name.
+    /// The registered [`MetricFamily`] values, by the name of the metrics.
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     /// Receives the description of every metric, for the reference pages.
@@ -111,7 +111,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Creates an empty registry that serves every metric.
+    /// Creates an empty registry that serves every metric, with any label value.
     pub fn new() -> Self {
         Self::default()
     }

@@ -14,7 +14,7 @@
 //! - The last events caused a worker to do something: more such events may follow, and the thread does not sleep.
 //! - No event has arrived since the thread last waited: the thread does not sleep, and the first event after a quiet time is
 //!   handled on arrival.
-//! - A key is due soon: the thread sleeps until that time at most.
+//! - The delay of a key ends soon: the thread sleeps until that time at most.
 //!
 //! In all other cases, an event of an object that concerns this process is delayed by at most the period that
 //! `--tune watch-batch-period` sets.
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// Number of requests in flight from which on the thread sleeps between answers. So many requests keep the server busy for
+/// Minimum number of requests in flight at which the thread sleeps between answers. So many requests keep the server busy for
 /// longer than [`ANSWER_PERIOD`], and no single answer starts the next request.
 const MANY_REQUESTS: usize = 8;
 /// Longest sleep between the answers of many requests.
@@ -52,11 +52,11 @@ struct State {
     has_worked: AtomicBool,
     /// Whether a watch has received anything since the thread last waited.
     has_received: AtomicBool,
-    /// For each queue, the time at which its first key is due, if known.
+    /// One timer for each queue, from [`Pace::add_queue_timer`].
     timers: Mutex<Vec<Timer>>,
 }
 
-/// The time at which the first key of a queue is due. Clones share the time.
+/// The earliest time at which the delay of a key in one queue ends; unknown by default. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Timer(Arc<Mutex<Option<Instant>>>);
 
@@ -67,7 +67,7 @@ impl Timer {
     }
 }
 
-/// Counts a request as in flight until it is dropped. Created by [`Pace::begin_request`].
+/// Guard for a request, which counts as in flight until the guard is dropped. Created by [`Pace::begin_request`].
 #[derive(Debug)]
 #[must_use]
 pub struct RequestGuard(Pace);
@@ -106,7 +106,7 @@ impl Pace {
         self.0.is_some()
     }
 
-    /// Marks the start of an operation whose result this process waits for. The operation ends when the guard is dropped.
+    /// Marks the start of an operation with a result that this process awaits. The operation ends when the guard is dropped.
     pub fn begin_work(&self) -> WorkGuard {
         if let Some(state) = &self.0 {
             state.works.fetch_add(1, Relaxed);
@@ -139,7 +139,7 @@ impl Pace {
         timer
     }
 
-    /// Returns how long the thread sleeps before it waits for the network. Called once each time the thread becomes idle.
+    /// Returns the time to sleep before the thread waits for the network. Called once each time the thread becomes idle.
     pub fn idle_sleep(&self, now: Instant) -> Duration {
         let Some(state) = &self.0 else { return Duration::ZERO };
         let (has_received, has_worked) =

@@ -11,7 +11,7 @@ thread_local! {
 /// Exit code of a process that ends because of a panic. Go programs use the same code.
 pub const EXIT_CODE: i32 = 2;
 
-/// Marks a future whose panics the caller catches, so that the process survives them.
+/// Marks a future from which the caller catches panics, so that the process survives them.
 pub fn mark_panics_caught<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
     let mut future = Box::pin(future);
     poll_fn(move |context| {

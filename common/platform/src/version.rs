@@ -19,7 +19,7 @@ pub struct BuildVersion {
     pub commit: &'static str,
 }
 
-/// The Kubernetes release whose behaviour this build implements.
+/// The Kubernetes release that this build implements, with the commit of this build.
 pub const VERSION: BuildVersion = BuildVersion {
     major: "1",
     minor: "36",

@@ -1,4 +1,4 @@
-//! A channel for one value whose changes tasks can await.
+//! A channel for one value. Tasks can await changes of the value.
 //!
 //! Works like tokio's `watch`, but wakes waiting tasks in the order in which they began to wait and not in a random order, so
 //! that equal seeds give equal runs.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The error of a wait on a channel whose [`Sender`] was dropped, so that the value can no longer change.
+/// Error of a wait for a change that cannot happen, because the [`Sender`] was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sender was dropped")]
 pub struct SenderDropped;

@@ -42,14 +42,14 @@ pub struct ProgramDefinition {
     pub about: &'static str,
     /// Control loops that the binary can run; `--controllers` chooses among them.
     pub loops: &'static [LoopDefinition],
-    /// Flags for the number of workers, such as `--concurrent-job-syncs`.
+    /// Flags that set the number of workers of a loop, such as `--concurrent-job-syncs`.
     pub workers_flags: &'static [WorkersFlag],
     /// Feature gates of the loops, in addition to the gates that every program has.
     pub feature_gates: &'static [FeatureGate],
-    /// Values that `--tune` changes, in addition to the values that every program has.
+    /// Settings of `--tune`, in addition to the settings that every program has.
     pub tunes: &'static [Tune],
-    /// Flags with one value, such as `--node-monitor-period`; see [`crate::settings::OperatorSettings::tuned_duration`] and
-    /// similar methods.
+    /// Flags with one value each, such as `--node-monitor-period`. A loop reads the value with
+    /// [`crate::settings::OperatorSettings::tuned_duration`] or a similar method.
     pub value_flags: &'static [Tune],
 }
 
@@ -59,23 +59,22 @@ impl ProgramDefinition {
         [self.feature_gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
-    /// Returns the values that `--tune` changes in the loops and in the common code.
+    /// Returns the settings of `--tune` for the loops and for the common code.
     pub fn all_tunes(&self) -> Vec<Tune> {
         [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 
-    /// Returns the flags with one value, of the loops and of the common code.
     fn all_value_flags(&self) -> impl Iterator<Item = &Tune> {
         self.value_flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
 }
 
-/// Runs a controller as this process, with the command line of the process.
+/// Runs the controller that `definition` describes, with the command line of the process, and returns the exit code.
 pub fn main(definition: &ProgramDefinition) -> ExitCode {
     main_with_arguments(definition, std::env::args())
 }
 
-/// Runs a controller as this process, with arguments from the caller.
+/// Runs a controller like [`main`], with arguments from the caller.
 ///
 /// The first argument is the name of the program, as in [`std::env::args`].
 pub fn main_with_arguments(definition: &ProgramDefinition, arguments: impl IntoIterator<Item = String>) -> ExitCode {

@@ -2,14 +2,14 @@
 
 use crate::names;
 
-/// Value of `--controllers`, as a list of entries in their order.
+/// Parsed value of `--controllers`: the items of the list, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllersFlag(pub(crate) Vec<ControllersFlagEntry>);
 
 /// One item of `--controllers`, such as `*` or `-job-controller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControllersFlagEntry {
-    /// Whether the entry switches the loop on; `false` if the entry begins with `-`.
+    /// Whether the item switches the loop on; `false` if the item begins with `-`.
     pub(crate) is_on: bool,
     /// Canonical name of the loop, or `*` for all loops.
     pub(crate) name: String,
@@ -33,14 +33,15 @@ impl ControllersFlag {
         Self(entries.filter(|text| !text.is_empty()).map(entry).collect())
     }
 
-    /// Reads all `--controllers` flags of a command line. Repeated flags add up; without the flag, upstream's default applies.
+    /// Reads the `--controllers` flags of a command line. Items of repeated flags are joined; without a flag, upstream's
+    /// default applies.
     pub fn from_command_line(command_line: &[String]) -> Self {
         let values = values_of_flag(command_line, "controllers");
         if values.is_empty() { Self::default() } else { Self::parse(&values.join(",")) }
     }
 
     /// Whether `--controllers` switches on the loop with this canonical name, which must be a loop that is on by default. The
-    /// first entry that names the loop decides; without such an entry, `*` does.
+    /// first item that names the loop decides; without such an item, `*` does.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
     pub fn switches_on(&self, name: &str) -> bool {
@@ -49,7 +50,7 @@ impl ControllersFlag {
     }
 }
 
-/// Returns all values of a flag on a command line, in their order. The words of an argument, as of `sh -c`, are separated.
+/// Returns all values of a flag on a command line, in order. An argument with several words, as after `sh -c`, is split.
 pub fn values_of_flag(command_line: &[String], name: &str) -> Vec<String> {
     let mut words =
         command_line.iter().flat_map(|word| word.split_whitespace()).map(|word| word.replace(['"', '\''], ""));

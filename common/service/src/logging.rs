@@ -65,7 +65,7 @@ pub struct VerbosityHandle {
 }
 
 impl VerbosityHandle {
-    /// Returns a handle that changes no log.
+    /// Returns a handle that is not connected to a log, so that a change of its verbosity has no effect.
     pub fn detached() -> Self {
         Self { verbosity: Arc::default() }
     }
@@ -82,13 +82,13 @@ impl VerbosityHandle {
     }
 }
 
-/// Installs the log to stderr for the whole process. A subscriber that is already installed stays instead.
+/// Installs the log to stderr for the whole process. Has no effect if another subscriber is already installed.
 pub fn install_log(settings: LogSettings) -> VerbosityHandle {
     let (log, handle) = LogLayer::new(
         settings,
         Clock::system(),
         Box::new(|line: &str| {
-            // There is no other place to report an error of stderr.
+            // A failed write to stderr cannot be reported anywhere else.
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }),
     );
@@ -102,7 +102,7 @@ type LineSink = Box<dyn Fn(&str) + Send + Sync>;
 /// Layer that writes events as lines to a sink.
 struct LogLayer {
     settings: LogSettings,
-    /// Current verbosity. The verbosity in `settings` is only the first value.
+    /// Current verbosity. The verbosity in `settings` is only the initial value.
     handle: VerbosityHandle,
     clock: Clock,
     sink: LineSink,
@@ -114,7 +114,7 @@ impl LogLayer {
         (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
-    /// Returns the limit for a source file: from the first pattern of `--vmodule` that matches, else the general verbosity.
+    /// Returns the limit for a source file: the verbosity of the first matching pattern of `--vmodule`, else the general one.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
         let stem = metadata.file().map_or("", file_stem);
         let module = self.settings.module_verbosities.iter().find(|(pattern, _)| matches_pattern(pattern, stem));
@@ -122,7 +122,6 @@ impl LogLayer {
     }
 }
 
-/// Whether a target belongs to a library and not to this project.
 fn is_library_target(target: &str) -> bool {
     const LIBRARIES: [&str; 11] =
         ["hyper", "h2", "rustls", "tokio_rustls", "tower", "kube", "kube_client", "mio", "tokio", "axum", "want"];

@@ -82,8 +82,8 @@ pub(super) const GATE_DEPENDENCIES: &[(&str, &str)] = &[("WorkloadWithJob", "Gen
 
 /// Gates of upstream's common code that are fixed here, with their values.
 ///
-/// The values describe the common code of this project: a Lease is always released. Caches are replaced as a whole, know their
-/// version, and deliver changes in order. Logs are contextual and may be JSON.
+/// The values describe the common code of this project: a Lease is always released. Caches are replaced as a whole, keep the
+/// `resourceVersion` of their content, and deliver changes in order. Logs are contextual and may be JSON.
 const FIXED_GATES: &[(&str, bool)] = &[
     ("AtomicFIFO", true),
     ("ClientsAllowCBOR", false),

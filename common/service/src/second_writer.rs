@@ -1,13 +1,13 @@
 //! Detects a second writer: another process that runs the same control loops on the same objects.
 //!
 //! Two writers of the same objects undo each other's work. Nonet and kube-controller-manager use different Leases. They use the
-//! same field manager on purpose, so that a hand-over leaves no second owner of a field. Each leader looks for this evidence:
+//! same field manager on purpose, so that a hand-over leaves no second owner of a field. Each leader searches for this evidence:
 //!
 //! | evidence | meaning | cost |
 //! | --- | --- | --- |
-//! | `writes` | writes that only the loop makes, not sent by this process | a few watch events are parsed twice every 15 s |
+//! | `writes` | writes that only the loop makes, not sent by this process | some watch events are parsed again, every 15 s |
 //! | `events` | Events with the loop's component and field manager, not sent by this process | a 30 s watch in each period |
-//! | `arguments` | Pods of kube-controller-manager whose `--controllers` switches the loop on | one list in each period |
+//! | `arguments` | Pods of kube-controller-manager with a `--controllers` that switches the loop on | one list in each period |
 //! | `lease` | a renewed Lease of kube-controller-manager, while no Pod shows its loops | one read in each period |
 //!
 //! The evidence `lease` alone proves nothing, since kube-controller-manager runs its other loops after every hand-over: it only
@@ -43,15 +43,15 @@ use metrics::SecondWriterMetrics;
 
 /// Reason of the Event on the Lease that reports a second writer.
 pub const SECOND_WRITER_FOUND: &str = "SecondWriterFound";
-/// Reason of the Event on the Lease that reports the end of all signs of a second writer.
+/// Reason of the Event on the Lease that reports that no sign of a second writer remains.
 pub const SECOND_WRITER_GONE: &str = "SecondWriterGone";
 
-/// How often the samples of watch events are judged and the gauges are set. Neither needs a request.
+/// How often the samples of watch events are evaluated and the gauges are set. Both are done without a request.
 const JUDGE_PERIOD: Duration = Duration::from_secs(15);
 /// Shortest time between two announcements of the same evidence, in an Event and in the log.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 
-/// Task that looks for a second writer while this process leads.
+/// Task that searches for a second writer while this process leads.
 pub(crate) struct SecondWriterWatch {
     /// Client for the reads of this watch, with a user agent of its own.
     pub(crate) api: Api,
@@ -63,16 +63,16 @@ pub(crate) struct SecondWriterWatch {
     pub(crate) recorder: Recorder,
     /// Names of the Events that this process has sent.
     pub(crate) sent_events: SentEvents,
-    /// Sampler that reads a few watch events of the loops.
+    /// Sampler that picks a few watch events of the loops, to find writes that this process has not sent.
     pub(crate) sampler: Arc<WriteSampler>,
     /// Control loops of this process; evidence refers to them by their index.
     pub(crate) loops: Vec<LoopDefinition>,
-    /// Pause between two rounds of requests to the API server.
+    /// Pause between two searches for evidence on the API server.
     pub(crate) period: Duration,
 }
 
 impl SecondWriterWatch {
-    /// Looks for a second writer from one minute after the start of each term of this leader. Runs until the future is dropped.
+    /// Searches for a second writer from one minute after the start of each term. Runs until the future is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
@@ -99,7 +99,7 @@ impl SecondWriterWatch {
         self.api.clock()
     }
 
-    /// Judges the samples and reports all findings, every [`JUDGE_PERIOD`]. Never returns.
+    /// Evaluates the samples and reports all findings, every [`JUDGE_PERIOD`]. Never returns.
     async fn judge_samples(&self, findings: &Mutex<Findings>, since: Instant) {
         loop {
             let now = self.clock().monotonic_now();
@@ -139,12 +139,12 @@ impl SecondWriterWatch {
                     Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
-            // One reading cannot tell a live Lease from an expired one, so the second reading follows soon.
+            // One reading does not show whether the Lease is being renewed, so the second reading follows soon.
             self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.period }).await;
         }
     }
 
-    /// Sets the gauges, and announces new evidence and the end of all evidence.
+    /// Sets the gauges. Announces new evidence, or that no evidence remains.
     fn report(&self, findings: &mut Findings) {
         let now = self.clock().monotonic_now();
         let expected_until =
@@ -201,7 +201,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// True if the evidence was last announced an hour ago or earlier, or never. If true, records an announcement.
+    /// Whether the last announcement of the evidence was an hour ago or earlier, or never. If so, records a new announcement.
     fn is_to_be_announced(&mut self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let last = self.announced.get(&(loop_index, evidence));
         let is_due = last.is_none_or(|at| now.saturating_duration_since(*at) >= ANNOUNCE_EVERY);

@@ -3,7 +3,7 @@
 //! | path | content |
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process is healthy; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether the process could lead now: API server reached, caches full; reasons only with the right to this path |
+//! | `/readyz` | whether the process could lead now: API server reached, caches full; reasons only for permitted callers |
 //! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` if the client accepts it; DELETE on the latter resets it |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or plain text with `?format=text` |
 //! | `/debug/flags/v` | the log's verbosity; `PUT` changes it |
@@ -45,7 +45,7 @@ pub use tls::{CertificateFiles, CertificateSource, TlsSettings, supported_suites
 
 /// Default limit of concurrent requests on one HTTP/2 connection.
 const DEFAULT_MAX_STREAMS: u32 = 16;
-/// Length of the queue of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
+/// Maximum number of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
 const ACCEPT_BACKLOG: u32 = 1024;
 /// Largest accepted body of a request, in bytes.
 const MAX_BODY_SIZE: usize = 4096;
@@ -60,7 +60,7 @@ pub fn register_metrics(slis: &Metrics) {
 pub struct ServerSettings {
     /// Address with TLS; `None` serves no TLS.
     pub secure_address: Option<SocketAddr>,
-    /// Certificates and versions of TLS for `secure`.
+    /// Certificates, versions and algorithms of TLS for `secure_address`.
     pub tls: TlsSettings,
     /// Concurrent requests on one HTTP/2 connection; 16 if `None`.
     pub max_streams_per_connection: Option<u32>,

@@ -1,11 +1,11 @@
 //! The language of comments, pages and texts for users.
 //!
-//! A sentence is read once. What makes readers read it twice is listed here: clauses where the field has a noun, words of
-//! everyday speech where it has a term, two words for one concept, comments that repeat the name below them, and too many
-//! comments.
+//! Every sentence must be clear at the first reading. The rules forbid the causes of a second reading: clauses where the field
+//! has a noun, everyday words where the field has a term, two words for one concept, comments that repeat the name below them,
+//! and too many comments.
 //!
-//! Files of `language-pending.txt` are still to be rewritten: what is wrong with them is printed, and fails nothing. Phrases of
-//! `language-allowed.txt` are quoted from elsewhere.
+//! The files in `language-pending.txt` still have to be rewritten; their violations are printed and fail no test. Phrases in
+//! `language-allowed.txt` are quotations.
 
 #![allow(
     clippy::case_sensitive_file_extension_comparisons,
@@ -21,12 +21,12 @@ mod text;
 
 use text::{Passage, Word};
 
-/// Files that are not held to the rules yet, a line each.
+/// The list of the files to which the rules do not apply yet, one per line.
 const PENDING: &str = "common/tests/language-pending.txt";
-/// Phrases that are allowed: the path of a file, a colon, and the phrase.
+/// The list of allowed phrases: the path of a file, a colon, and the phrase.
 const ALLOWED: &str = "common/tests/language-allowed.txt";
 
-/// Phrases, and what to write instead. `|` separates alternatives of a word, `*` stands for up to six words of the same sentence.
+/// Forbidden phrases, and their replacements. `|` separates alternatives of a word, `*` is up to six words of a sentence.
 const PHRASES: &[(&str, &str)] = &[
     ("whoever", "name the actor: the caller, the leader, the client"),
     ("whatever", "name the thing, or say `any`"),
@@ -72,7 +72,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("of its that|which", "owned by it that"),
 ];
 
-/// Concepts that have one word, by docs/glossary.md, and the other words for them.
+/// Other words for the concepts that have one word in docs/glossary.md, each with that word.
 const SYNONYMS: &[(&str, &str)] = &[
     ("resource version|versions", "version"),
     ("handover|handovers", "hand-over"),
@@ -86,7 +86,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("cache store", "store"),
 ];
 
-/// Lines of comments for a hundred lines of code, at most, for the sources of each crate.
+/// The most lines of comments for a hundred lines of code, by crate.
 const DENSITY: &[(&str, usize)] = &[
     ("common/client", 16),
     ("common/control", 17),
@@ -108,7 +108,7 @@ const DENSITY: &[(&str, usize)] = &[
     ("statefulset-controller", 17),
 ];
 
-/// What is wrong with a line.
+/// A violation of a rule in a line, with the advice for the author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     line: usize,
@@ -122,7 +122,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Where a pattern ends if it matches at the beginning of these words.
+/// Returns the number of words that a pattern matches at the beginning of `words`; `None` if it does not match.
 fn matches(pattern: &[&str], words: &[Word]) -> Option<usize> {
     const GAP: usize = 6;
     let Some((first, rest)) = pattern.split_first() else { return Some(0) };
@@ -144,7 +144,7 @@ fn matches(pattern: &[&str], words: &[Word]) -> Option<usize> {
     matches(rest, &words[1..]).map(|end| end + 1)
 }
 
-/// The phrases of a passage that are not to be written.
+/// Returns the forbidden phrases in a passage.
 fn phrases(passage: &Passage) -> Vec<Finding> {
     let patterns = PHRASES.iter().map(|(pattern, better)| (*pattern, format!("better: {better}")));
     let synonyms = SYNONYMS.iter().map(|(pattern, word)| (*pattern, format!("docs/glossary.md calls it {word}")));
@@ -155,7 +155,7 @@ fn phrases(passage: &Passage) -> Vec<Finding> {
             let Some(end) = matches(&pattern, &passage.words[at..]) else { continue };
             let phrase: Vec<&str> = passage.words[at..at + end].iter().map(|word| word.text.as_str()).collect();
             let finding = Finding { line: passage.words[at].line, phrase: phrase.join(" "), why: why.clone() };
-            // One finding for one place: that of the first pattern.
+            // One finding for each place: that of the first matching pattern.
             found.entry(at).or_insert((at + end, finding));
         }
     }
@@ -168,10 +168,10 @@ fn phrases(passage: &Passage) -> Vec<Finding> {
     found.into_values().map(|(_, finding)| finding).collect()
 }
 
-/// Words without which a comment says the same.
+/// Words that do not count when a comment is compared with a name.
 const EMPTY: [&str; 10] = ["a", "an", "the", "of", "this", "that", "its", "it", "is", "s"];
 
-/// The parts of an identifier, in lower case.
+/// Returns the words of an identifier, in lower case and sorted, without the words in [`EMPTY`].
 fn parts(identifier: &str) -> Vec<String> {
     let mut parts: Vec<String> = vec![String::new()];
     let mut was_lower = false;
@@ -189,9 +189,9 @@ fn parts(identifier: &str) -> Vec<String> {
     parts
 }
 
-/// Whether the first line of a comment says no more than the identifier below it.
+/// Whether the first line of a comment has no other words than the identifier below it.
 fn repeats(comment: &str, identifier: &str) -> bool {
-    // A span of code names something else, such as a flag.
+    // A span of code refers to something other than the identifier, such as a flag.
     if comment.contains('`') {
         return false;
     }
@@ -201,7 +201,7 @@ fn repeats(comment: &str, identifier: &str) -> bool {
     !words.is_empty() && words == parts(identifier)
 }
 
-/// The identifier that a line of code declares: an item, a field or a variant.
+/// Returns the name of the item, field or variant that a line of code declares.
 fn declared(line: &str) -> Option<&str> {
     const BEFORE: [&str; 9] = ["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe", "static", "mut", "ref"];
     const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "mod", "union", "macro_rules!"];
@@ -211,14 +211,14 @@ fn declared(line: &str) -> Option<&str> {
     Some(&word[..end]).filter(|name| !name.is_empty())
 }
 
-/// The comments of Rust that only repeat what they stand above.
+/// Returns the comments of a Rust file that only repeat the identifier below them.
 fn repetitions(source: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut first: Option<(usize, &str, bool)> = None;
     for (number, line) in (1..).zip(source.lines().map(str::trim)) {
         if let Some(comment) = line.strip_prefix("///") {
             first = Some(match first {
-                // A second line says more.
+                // A comment with a second line is no repetition.
                 Some((at, comment, _)) => (at, comment, true),
                 None => (number, comment.trim(), false),
             });
@@ -238,7 +238,7 @@ fn repetitions(source: &str) -> Vec<Finding> {
     found
 }
 
-/// What is wrong with a file.
+/// Returns all violations of the rules in a file.
 fn findings(path: &str, content: &str) -> Vec<Finding> {
     let passages = text::passages(path, content);
     let mut found: Vec<Finding> = passages.iter().flat_map(phrases).collect();
@@ -249,12 +249,12 @@ fn findings(path: &str, content: &str) -> Vec<Finding> {
     found
 }
 
-/// The lines of a list, without comments.
+/// Returns the lines of a list, without comments and empty lines.
 fn entries(list: &str) -> Vec<&str> {
     list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// The files that are held to the rules. Of e2e, those are its first pages.
+/// Returns the files to which the rules apply. Of e2e, these are only its first pages.
 fn held() -> Vec<String> {
     let mut held = Vec::new();
     for name in crate_paths().into_iter().filter(|name| !name.starts_with("e2e")) {
@@ -267,7 +267,7 @@ fn held() -> Vec<String> {
     let pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Cargo.toml", "common/fuzz/README.md"];
     let of_e2e = ["e2e/README.md", "e2e/src/lib.rs", "e2e/src/playground.rs", "e2e/src/bench.rs"];
     held.extend(pages.into_iter().chain(of_e2e).map(str::to_owned));
-    // The rules quote what they forbid. The pages of the reference are made from texts that are checked where they are written.
+    // These files quote the forbidden phrases. The reference pages are generated from texts that are checked at their source.
     held.retain(|path| !path.starts_with("common/tests/tidy") && !path.starts_with("docs/reference/"));
     held.sort();
     held.dedup();
@@ -308,7 +308,7 @@ fn language() {
     assert_none_broken(wrong);
 }
 
-/// Lines of comments, and lines of code, of the sources of a crate, tests included.
+/// Returns the counts of comment lines and of code lines in a crate, tests included.
 fn lines(name: &str) -> (usize, usize) {
     let (mut comments, mut code) = (0, 0);
     for path in files_below(&format!("{name}/src"), ".rs") {
@@ -324,7 +324,7 @@ fn language_takes_no_more_comments_than_now() {
     let mut wrong = Vec::new();
     for name in crate_paths() {
         let (comments, code) = lines(&name);
-        // Crates of a few lines have more to explain than to do.
+        // A crate with little code needs more comments in proportion.
         if code < 200 {
             continue;
         }

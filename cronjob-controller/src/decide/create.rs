@@ -101,7 +101,7 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     }
 }
 
-/// Returns the time until the next firing, for a plan that only reads live; `None` if the firing will create no Job.
+/// Returns the time until the next firing, for a plan of live reads only; `None` if the firing will create no Job.
 pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
     let cron = &*snapshot.cron_job;
     if cron.metadata.is_deleting() || cron.spec.suspend {
@@ -140,7 +140,7 @@ pub fn schedule_after_change(spec: &CronJobSpec) -> Result<Schedule, ParseError>
     }
 }
 
-/// Builds the Job of a run, or returns why the template is unusable.
+/// Builds the Job of a run, or returns the reason why the template is unusable.
 fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&ZoneRules>) -> Result<Value, String> {
     let template = snapshot.cron_job.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
     let mut template = template.parse_value().map_err(|error| format!("spec.jobTemplate: {error}"))?;

@@ -38,7 +38,7 @@ pub(super) fn surplus_jobs(snapshot: &Snapshot) -> Vec<&Job> {
     surplus
 }
 
-/// Plans the deletion of a finished Job. If the deletion is refused and `is_active`, the Event of the finished Job is recorded.
+/// Plans the deletion of a finished Job. With `is_active`, an Event reports the end of the Job if the deletion is refused.
 pub(super) fn plan_history_deletion(job: &Job, is_active: bool) -> Action {
     Action::DeleteJob {
         name: Text::new(&job.metadata.name),

@@ -20,7 +20,7 @@ const MAX_LOOKUPS: usize = 100;
 /// Updates the planned status to match the existing Jobs.
 ///
 /// `active` has the UIDs of the Jobs that the status lists; `surplus` has the UIDs of the Jobs that this plan deletes. Adds a
-/// live read to the plan where the caches do not suffice. Returns whether the state of every listed Job is known.
+/// live read to the plan where the caches do not suffice. Returns whether every listed Job was found in the cache or read live.
 pub(super) fn plan_status(
     plan: &mut Plan,
     snapshot: &Snapshot,

@@ -239,7 +239,7 @@ fn a_manually_created_job_never_changes_the_schedule() {
                     assert_eq!(plan.status.active, []);
                     assert_eq!(plan.status.last_schedule_time, None, "{name}");
                     assert_eq!(plan.requeue_after, without.requeue_after);
-                    // The only additional steps are Events about the manually created Job.
+                    // The only actions that the plan without the manual Job lacks are Events about that Job.
                     let added = plan.actions.len() - without.actions.len();
                     assert_eq!(events(&plan).len(), added);
                     assert!(plan.actions.ends_with(&without.actions), "{:?}", plan.actions);

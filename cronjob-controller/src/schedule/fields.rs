@@ -64,7 +64,7 @@ impl CronFields {
         Ok(Self { rules })
     }
 
-    /// Returns whether a field is empty, so that no time is allowed.
+    /// Whether a field is empty, so that no time is allowed.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

@@ -66,7 +66,7 @@ pub(super) fn next_by_walk(fields: &CronFields, zone: &ZoneRules, after: i64) ->
 fn walk(fields: &CronFields, clock: &WallClock<'_>, start: Moment) -> Option<i64> {
     let mut t = start;
     let limit = t.wall.year() + HORIZON;
-    // Whether the search has left its start. After that, each step arrives at the beginning of its month, day, hour or minute.
+    // Whether the search has left its start. From then on, each step leads to the beginning of a month, day, hour or minute.
     let mut touched = false;
     'wrap: loop {
         if t.wall.year() > limit {
@@ -152,7 +152,7 @@ impl WallClock<'_> {
         self.at(at)
     }
 
-    /// Returns whether the clocks of the zone keep the same offset between two instants.
+    /// Whether the zone has one constant offset from UTC between two instants.
     fn is_steady(&self, from: i64, to: i64) -> bool {
         let offset = self.0.utc_offset_at(from);
         let mut at = from;

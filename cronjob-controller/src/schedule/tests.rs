@@ -13,12 +13,12 @@ thread_local! {
     static LOOKUPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a call of `ZoneRules::utc_offset_at`. Tests measure the cost of a search by the number of these calls.
+/// Counts a lookup of the offset of a zone. Tests measure the cost of a search by the number of lookups.
 pub(super) fn count_offset_lookup() {
     LOOKUPS.set(LOOKUPS.get() + 1);
 }
 
-/// Runs `work`. Returns its result and the number of offset lookups that it made.
+/// Runs `work`, and returns its result with the number of offset lookups that were made.
 fn lookups<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = LOOKUPS.get();
     let result = work();
@@ -102,8 +102,8 @@ fn times_around_clock_changes_equal_those_of_robfig_cron() {
 
 /// Kind of a clock change: the seconds by which clocks are put forward, and the second of the day when that happens.
 ///
-/// Apart from its date, only these two numbers of a change affect the search of robfig/cron: the search begins a day at a
-/// wall-clock time and counts hours and minutes from that time. Two changes of the same kind therefore have the same effect.
+/// Apart from the date, only these two numbers affect the search of robfig/cron: the search begins each day at a wall-clock
+/// time and counts hours and minutes from that time. Two changes of the same kind therefore have the same effect.
 type Kind = (i64, i64);
 
 /// Clock changes before this time do not matter, because a search begins at the creation or the last run of a CronJob.
@@ -130,7 +130,7 @@ fn clock_changes(zone: &ZoneRules, from: i64, until: i64) -> Vec<(i64, Kind)> {
     changes
 }
 
-/// Returns the kinds of clock changes that the rules of a zone contain from [`KINDS_FROM`] to 2100.
+/// Returns the kinds of the clock changes of a zone from [`KINDS_FROM`] to 2100.
 fn kinds(zone: &ZoneRules) -> BTreeSet<Kind> {
     let (from, until) = (at(KINDS_FROM).as_second(), at("2100-01-01T00:00:00Z").as_second());
     clock_changes(zone, from, until).into_iter().map(|(_, kind)| kind).collect()
@@ -311,7 +311,7 @@ const ODD_ZONES: &[&str] = &[
     "Pacific/Easter",
 ];
 
-/// Returns a Unix second between 1975 and 2090; if `near`, a second within days of a clock change of the zone.
+/// Returns a Unix second between 1975 and 2090; if `near`, a second at most a few days from a clock change of the zone.
 fn instant(zone: &ZoneRules, year: i64, near: bool) -> i64 {
     const DAY: i64 = 86_400;
     let start = year * 31_556_952 + 157_766_400;

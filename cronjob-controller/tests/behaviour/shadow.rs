@@ -35,7 +35,7 @@ async fn runs_are_decided_in_time_although_live_reads_are_missing() {
     world.create_object(cron_job_tick("*/5 * * * *")).await;
     world.wait_seconds(185).await;
     assert_eq!(world.active_job_names().await.len(), 1);
-    // `status.active` lists the Job, and the cache does not hold it. In shadow mode, no live read explains the difference.
+    // `status.active` lists a Job that the cache does not hold. In shadow mode, no live read shows whether the Job exists.
     world.crash_loop();
     world.delete_job("tick-29538725").await;
     world.start_shadow();

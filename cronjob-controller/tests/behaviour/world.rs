@@ -1,5 +1,5 @@
 //! The test environment: an API server in memory (the sandbox) with the CronJob loop. Tests finish Jobs with
-//! [`TestCluster::end`].
+//! [`TestCluster::finish_job`].
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl TestCluster {
         self.start_loop();
     }
 
-    /// Ends the loop without a shutdown, as in a crash.
+    /// Stops the loop without a shutdown, as a crash of the process does.
     pub(crate) fn crash_loop(&mut self) {
         self.loops = None;
     }
@@ -133,7 +133,7 @@ impl TestCluster {
         self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
-    /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
+    /// Returns the Events as "type reason message", sorted; a series of equal Events gives one text.
     pub(crate) async fn event_texts(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();

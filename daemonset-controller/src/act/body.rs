@@ -92,7 +92,7 @@ impl PodBodyTemplate {
         let metadata = pod_metadata_json(set, owner, hash, &generate_name, &metadata)?;
         let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
         let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
-        // The pin replaces the required terms of the template, which the decision about the node has already checked.
+        // The decision to run a Pod on the node has already checked the required terms of the template. The pin replaces them.
         node_affinity.remove("requiredDuringSchedulingIgnoredDuringExecution");
         Ok(Self { generate_name, size, metadata, spec, affinity, node_affinity })
     }
@@ -105,7 +105,7 @@ impl PodBodyTemplate {
         self.size
     }
 
-    /// Returns the Pod for the node with this name.
+    /// Returns a Pod with a required node affinity that matches only the node with this name.
     pub(super) fn pod_for_node(&self, node: &str) -> NewPod<'_> {
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let node_affinity = NodeAffinity {
@@ -144,7 +144,7 @@ fn pod_metadata_json(
 }
 
 /// Adds the tolerations that every daemon Pod gets. Such a toleration replaces a toleration of the template with the same key,
-/// operator, effect and value, so the replaced toleration loses its `tolerationSeconds`.
+/// operator, effect and value. The `tolerationSeconds` of the replaced toleration are lost.
 ///
 /// Upstream: `pkg/apis/core/v1/helper`, `AddOrUpdateTolerationInPodSpec`.
 fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -> Vec<Value> {

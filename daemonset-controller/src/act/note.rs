@@ -10,23 +10,23 @@ pub enum Note {
     /// The DaemonSet was deleted or replaced during an adoption, so the next sync adopts Pods again before it creates or
     /// deletes any.
     OwnerDeletedOrReplaced,
-    /// The server denies to change or delete this revision, so the next syncs omit the change until a retry is due.
+    /// The server has denied a change or the deletion of this revision. The next syncs omit the change until a retry is due.
     RevisionChangeDenied(Box<Meta>),
     /// The server stored this new Pod without the label that the watch of Pods selects, so the Pod must be tracked by reads.
     PodStoredWithoutLabel(Box<CachedPod>),
-    /// The server denies to change this Pod, so the next syncs omit the change until a retry is due.
+    /// The server has denied a change of this Pod. The next syncs omit the change until a retry is due.
     PodChangeDenied(Box<Meta>),
-    /// The name of the new revision and the hash of the equal revision that has this name; `None` if the name is free.
+    /// The name of the new revision and the hash of the existing revision with this name and equal data; `None` if none exists.
     RevisionNameTaken(Option<(String, Text)>),
     /// The server refuses new Pods because the namespace of the DaemonSet is terminating.
     NamespaceTerminates,
-    /// The creation of a Pod for the node with this name may have taken effect, because its answer was lost.
+    /// The answer to the creation of a Pod for the node with this name was lost, so the Pod may exist.
     CreationAnswerLost(Text),
-    /// The server has refused to create a Pod for the node with this name, so the next sync begins with the nodes after it.
+    /// The server has refused to create a Pod for the node with this name. The next sync begins with the nodes after this node.
     PodCreationRefused(Text),
-    /// The server has refused to delete a Pod on the node with this name, so the next sync begins with the nodes after it.
+    /// The server has refused to delete a Pod on the node with this name. The next sync begins with the nodes after this node.
     PodDeletionRefused(Text),
-    /// This Pod was probably deleted by a request with a lost answer. The next sync waits until the cache shows the deletion.
+    /// The answer to the deletion of this Pod was lost, and the Pod is deleted. The next sync waits until the cache shows this.
     DeletionAnswerLost(PodRef),
 }
 

@@ -33,7 +33,7 @@ const MAX_DELETE_ATTEMPTS: usize = 5;
 pub(super) struct RelabelOutcome<'s> {
     /// Number of Pods that the server stored with the new hash.
     pub(super) relabelled_pods: usize,
-    /// The hashes that Pods keep because the server denies to relabel them.
+    /// The hashes that are still in the labels of some Pods, because the server has denied the new label.
     pub(super) kept_hashes: BTreeSet<&'s str>,
 }
 
@@ -77,7 +77,7 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
     };
     match io.send(request.with_reason(why)).await {
         Ok(answer) => {
-            // If the stored Pod lacks the hash label, a webhook has removed it. The next attempt follows after a back-off.
+            // If the stored Pod lacks the hash label, a webhook has removed the label. The next attempt follows a back-off.
             let stored = answer
                 .decode_metadata()
                 .ok()
@@ -162,11 +162,11 @@ async fn create_for_node(
 ) -> Result<(), Refusal> {
     let body = io.encode_body(|| source.pod_for_node(node));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
-    // After a lost answer, only this node waits. Other nodes of the DaemonSet still get Pods.
+    // After a lost answer, no other Pod is created for this node for some time. Other nodes of the DaemonSet still get Pods.
     let request = request.generate_name(Arc::clone(source.generate_name())).role(ObjectRole::AwaitedObject);
     let created = create_pod_with_answer(io, request.with_reason(format!("node {node}: {lack}"))).await;
     match &created {
-        // A webhook has removed the hash label from such a Pod, and the watch does not show the Pod. Without the note, each
+        // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. Without the note, each
         // sync would create another Pod.
         Ok(answer) => {
             if let Some(pod) = answer.decode::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
@@ -201,9 +201,9 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 
 /// Deletes a Pod if the reason for the deletion still applies. Returns whether the Pod existed.
 ///
-/// If the Pod has changed, it is read live and judged again. The next request has the version of this read as a precondition. A
-/// Pod that other clients change all the time can therefore be deleted. After a lost answer, the Pod is read as well, because
-/// another Pod may have its name by then.
+/// If the Pod has changed, it is read from the server, and the reason is checked again. The next request has the version that
+/// was read as a precondition, so even a Pod that other clients change all the time can be deleted. After a lost answer, the
+/// read shows whether the Pod itself still exists, because another Pod may have its name by then.
 async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io<'_>) -> Result<bool, Refusal> {
     let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
     let report_deleted = || io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
@@ -233,7 +233,7 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io
                     request = request.at_version(Some(live.meta().resource_version));
                     continue;
                 }
-                // The reason does not apply to the changed Pod, or the read has failed. The next sync decides about the Pod.
+                // The Pod must not be deleted, its deletion is uncertain, or the read has failed. The next sync decides again.
                 Some(Some(_)) | None => {}
             }
         }
@@ -253,7 +253,7 @@ struct PodListAnswer {
     items: Vec<CachedPod>,
 }
 
-/// Reads the Pod of a deletion from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
+/// Reads the Pod to delete from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
 async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Option<Option<PodRef>> {
     // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);

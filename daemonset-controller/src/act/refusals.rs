@@ -9,15 +9,15 @@ use common::{
 use super::note::{Io, Note};
 use crate::objects::DaemonSet;
 
-/// Returns the failure of a sync because of a refused request.
+/// Converts a refusal into the failure of the sync. `what` says which request failed, for example `cannot delete Pod web`.
 ///
-/// In a terminating namespace, the sync is not retried: the server creates no object, and each deletion enqueues the DaemonSet.
+/// In a terminating namespace, the sync is not retried: no object can be created, and each deletion enqueues the DaemonSet.
 pub(super) fn failure_of_refusal(what: &str, refusal: &Refusal) -> SyncError {
     let failed = SyncError::from_refusal(what, refusal);
     if refusal.class == RefusalClass::NamespaceTerminating { failed.with_retry(RetryPolicy::NextEvent) } else { failed }
 }
 
-/// Returns the failure of a sync because the write of the status was refused.
+/// Converts the refusal of a status write into the failure of the sync, with upstream's message.
 pub(super) fn failure_of_status_write(set: &DaemonSet, refusal: &Refusal) -> SyncError {
     failure_of_refusal(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
@@ -41,7 +41,7 @@ pub(super) fn report_denied_change(
     Some(failure_of_refusal(&message, refusal))
 }
 
-/// Whether the server probably refuses the same request again, so that the next sync begins with other nodes.
+/// Whether the server would probably refuse the same request again. If so, the next sync begins with other nodes.
 pub(super) fn is_likely_permanent(refusal: &Refusal) -> bool {
     refusal.class != RefusalClass::VersionConflict
 }

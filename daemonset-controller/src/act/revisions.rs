@@ -52,7 +52,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
         report_denied_change(io, "adopt ControllerRevision", &revision.meta, Note::RevisionChangeDenied, refusal);
     }
     adopted.take_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
-    // The plan relies on the adopted revisions. After the deletion of one of them, the next sync decides again.
+    // The plan relies on the adopted revisions. If one of them was deleted since the snapshot, the next sync decides again.
     if let Some(gone) = adopted.missing_orphan() {
         return Err(failure_of_deleted_revision(&gone.meta.name));
     }
@@ -70,7 +70,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
     Ok(!is_ending)
 }
 
-/// Deletes the duplicates of the current revision, but not those with a hash of `kept_hashes`, which Pods keep.
+/// Deletes the duplicates of the current revision, except for those with a hash in `kept_hashes`: some Pods still have it.
 pub(super) async fn delete_duplicates(
     snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,
@@ -103,7 +103,7 @@ pub(super) async fn delete<'r>(
     Ok(())
 }
 
-/// Stores or renumbers the current revision; `false` if the DaemonSet was deleted or the process is shutting down.
+/// Stores or renumbers the current revision if needed; `false` if the DaemonSet was deleted or the process is shutting down.
 pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, SyncError> {
     match &snapshot.revisions.current {
         CurrentRevision::Stored(_) => Ok(true),
@@ -141,9 +141,9 @@ fn failure_of_deleted_revision(revision: &str) -> SyncError {
     )
 }
 
-/// Stores the revision of the template. If another revision has its name, the result depends on the data of that revision. With
-/// other data, the collision is counted in the status, and the next sync tries another name. With equal data, Pods get the hash
-/// of the existing revision, regardless of its controller. Upstream: `pkg/controller/daemon`, `snapshot`.
+/// Stores the revision of the template. If an existing revision with other data has the same name, the collision is counted in
+/// the status, and the next sync tries another name. If its data are equal, Pods get the hash of the existing revision, even if
+/// that has another controller. Upstream: `pkg/controller/daemon`, `snapshot`.
 async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, SyncError> {
     let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.pod_template);
     let planned = &snapshot.revisions.current_hash;
@@ -182,7 +182,7 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
             return Err(failure_of_refusal(&format!("{REVISIONS_FAILURE}: create {name}"), &refusal));
         }
     };
-    // The plan has another hash than the stored revision, so the sync ends. The next sync decides with the stored hash.
+    // If the stored hash differs from the hash in the plan, the sync ends here, and the next sync decides with the stored hash.
     if stored == *planned {
         return Ok(true);
     }
@@ -208,7 +208,7 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).with_reason(WHY);
     let live =
         io.send_and_read::<LiveDaemonSet>(read).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
-    // A forecast sends no request and has no answer. It assumes that the name is free.
+    // A forecast sends no request and gets no answer. It assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);
     if live.metadata.uid != set.metadata.uid || live_count != cached {
@@ -227,7 +227,7 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     Ok(())
 }
 
-/// Adds the hash label with the name of the revision if the revision lacks the label. Returns whether it was missing.
+/// Adds the name of a revision as its hash label if the revision lacks the label. Returns whether the label was added.
 fn add_label(revision: &mut RawRevisionMembers, name: &str) -> serde_json::Result<bool> {
     let text = revision.get("metadata").map_or("{}", |metadata| metadata.get());
     let mut metadata: Value = serde_json::from_str(text)?;

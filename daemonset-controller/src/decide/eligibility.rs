@@ -1,4 +1,4 @@
-//! The eligibility of a node for the Pods of a DaemonSet.
+//! Decides whether the Pods of a DaemonSet may run on a node.
 
 use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
 
@@ -10,10 +10,10 @@ use crate::{
 /// The only key that Kubernetes supports in `matchFields` of a node selector term.
 const NODE_NAME_FIELD: &str = "metadata.name";
 
-/// Decides whether Pods with this placement may run on a node. `compares` is the gate `TaintTolerationComparisonOperators`.
+/// Decides whether Pods with this placement may run on a node. `compares` is the value of `TaintTolerationComparisonOperators`.
 ///
-/// The scheduler and the kubelet consider the readiness and the resources of the node. Upstream: `pkg/controller/daemon`,
-/// `NodeShouldRunDaemonPod`.
+/// Readiness and resources of the node have no effect: the scheduler and the kubelet consider them. Upstream:
+/// `pkg/controller/daemon`, `NodeShouldRunDaemonPod`.
 pub fn decide_eligibility(placement: &NodePlacement, node: &Node, compares: bool) -> Eligibility {
     let name = node.name();
     if !placement.node_name.is_empty() && placement.node_name != name {

@@ -18,7 +18,7 @@ pub struct NodeActions<'a> {
     pub pods_to_delete: Vec<(&'a PodRef, DeletionReason)>,
 }
 
-/// Decides creations and deletions on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
+/// Decides which Pods to create and delete on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
 pub fn actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, now: Timestamp) -> NodeActions<'a> {
     let mut actions = NodeActions::default();
     let exists = view.present_pods().next().is_some();
@@ -29,7 +29,7 @@ pub fn actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, now: Tim
         Eligibility::RemovesPods => {
             actions.pods_to_delete.extend(live.map(|pod| (pod, DeletionReason::NodeNotEligible)));
         }
-        // Only Pods that are not bound to the deleted node are deleted here. The Pod garbage collector deletes bound Pods.
+        // A Pod that is only pinned to the deleted node is deleted here. The Pod garbage collector deletes bound Pods.
         Eligibility::NodeDeleted => {
             actions
                 .pods_to_delete
@@ -52,7 +52,7 @@ fn decide_existing_pods<'a>(
             Phase::Failed if backs_off => waits = true,
             Phase::Failed => {
                 actions.pods_to_delete.push((pod, DeletionReason::PodFailed));
-                // After the deletion of one failed Pod, further failed Pods of the node wait for the back-off.
+                // After the deletion of one failed Pod, further failed Pods of the node are deleted only after the back-off.
                 backs_off = true;
             }
             Phase::Succeeded => actions.pods_to_delete.push((pod, DeletionReason::PodSucceeded)),
@@ -69,8 +69,8 @@ fn decide_existing_pods<'a>(
     }
 }
 
-/// Keeps one Pod of the current revision and one other Pod, and deletes further Pods. Deletes the other Pod as well if it is
-/// not ready, or once the Pod of the current revision is available.
+/// Keeps one Pod of the current revision and one Pod of another revision, and deletes further Pods. Also deletes the Pod of the
+/// other revision if it is not ready, or once the Pod of the current revision is available.
 fn prune_with_surge<'a>(running: &[&'a PodRef], criteria: &PodCriteria, now: Timestamp, actions: &mut NodeActions<'a>) {
     if running.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! The check of a deletion after its Pod has changed.
+//! Checks whether a Pod that has changed since the snapshot must still be deleted.
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::{
 /// Whether the reason for a deletion still applies to the changed Pod. `decided` is the time of the decision.
 ///
 /// Only the fields that led to the deletion are compared, so clients that write annotations or conditions all the time do not
-/// prevent it. A Pod that has recovered, or now has another owner or node, is left to the next sync.
+/// prevent the deletion. A Pod that has recovered, or now has another owner or node, is left to the next sync.
 pub fn deletion_still_applies(
     deletion: &PodDeletion,
     live: &PodRef,

@@ -14,7 +14,7 @@ pub fn revision_name(set: &DaemonSet, hash: &str) -> String {
     format!("{}-{hash}", set.metadata.name)
 }
 
-/// Chooses the current revision among the claimed ones. Upstream: `pkg/controller/daemon`, `constructHistory`.
+/// Chooses the current revision among the claimed revisions. Upstream: `pkg/controller/daemon`, `constructHistory`.
 ///
 /// Two revisions are equal if their data are equal in canonical form. The current revision gets a higher number than all
 /// earlier revisions, or keeps its number if that is already higher.
@@ -56,8 +56,8 @@ pub fn choose_current_revision(
 
 /// Returns the revisions to delete because there are more than `limit` earlier revisions: the oldest revisions without a Pod.
 ///
-/// `is_live` returns whether a Pod has a hash. If an old revision is in use, a newer unused revision is deleted in its place.
-/// Upstream: `pkg/controller/daemon`, `cleanupHistory`.
+/// `is_live` returns whether any Pod has the given hash. If an old revision is in use, a newer unused revision is deleted in
+/// its place. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
 pub fn surplus_revisions(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     if surplus == 0 {

@@ -71,7 +71,7 @@ impl RollingLimits {
         }
     }
 
-    /// Returns on how many further nodes an available outdated Pod may be replaced.
+    /// Returns the number of further nodes on which an available outdated Pod may be replaced now.
     pub fn remaining_replacements(&self, tally: &NodeCounts, replacement: ReplacementOrder) -> usize {
         let limit = match replacement {
             ReplacementOrder::OnDelete => 0,
@@ -82,13 +82,13 @@ impl RollingLimits {
     }
 }
 
-/// Returns how many nodes on which no Pod should run may lose their available Pod: the surplus of serving nodes (nodes with an
-/// available Pod) over the nodes on which a Pod should run.
+/// Returns the number of available Pods that may be deleted on nodes on which no Pod should run: the number of existing nodes
+/// with an available Pod, minus the number of nodes on which a Pod should run.
 pub fn max_ineligible_deletions(tally: &NodeCounts) -> usize {
     usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
-/// Adds the replacements of outdated Pods to the plan. Held-back nodes get no Pod, and other nodes are updated instead.
+/// Adds the replacements of outdated Pods to the plan. Nodes that get no Pod now are skipped in favour of other nodes.
 ///
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn decide_rolling_update(snapshot: &Snapshot, plan: &mut Plan) {
@@ -157,7 +157,7 @@ fn deletion_of_outdated_pod(node: &NodePods, criteria: &PodCriteria, why: Deleti
     Some(PodDeletion { pod: pod.clone(), node: node.name.clone(), deletion_reason: why })
 }
 
-/// Adds the reasons why outdated Pods are not replaced now to the explanation.
+/// Adds to the explanation the reasons why outdated Pods are not replaced now.
 fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingLimits, room: usize, plan: &mut Plan) {
     let (nodes, tally) = (&snapshot.nodes, &snapshot.nodes.node_counts);
     let waiting = nodes.replace_within_limit_on.total_count.saturating_sub(room);

@@ -13,7 +13,7 @@ use crate::{
     snapshot::nodes::{Eligibility, NodeCounts, NodeView, PodCriteria, ReplacementOrder},
 };
 
-/// The role of a node in the replacement of outdated Pods. Its limit is `maxUnavailable`, or `maxSurge` with surge.
+/// The role of a node in the replacement of outdated Pods, which is limited by `maxUnavailable`, or with surge by `maxSurge`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RolloutRole {
     /// The node needs no action and does not count against the limit of the rolling update.
@@ -44,11 +44,11 @@ pub struct NodeContribution {
     pub has_pods_to_delete: bool,
     /// The role of the node in the replacement of outdated Pods.
     pub rollout_role: RolloutRole,
-    /// The time at which the contribution changes without an event; `None` if it does not.
+    /// The time at which the contribution changes without an event; `None` if only an event changes it.
     pub due_at: Option<Timestamp>,
 }
 
-/// Decides the contribution of one node to its DaemonSet.
+/// Computes the counts of one node, and the actions and the rollout role that the node needs.
 pub fn node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeContribution {
     let actions = manage::actions_on_node(view, criteria, now);
     let mut standing = NodeContribution {
@@ -66,7 +66,7 @@ pub fn node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Times
     standing
 }
 
-/// Returns the counts of one node, judged by its first Pod. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
+/// Returns the counts of one node, which depend on its first Pod. Upstream: `pkg/controller/daemon`, `updateDaemonSetStatus`.
 fn counts_of_node(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeCounts {
     let first = view.present_pods().next();
     let mut tally = NodeCounts::default();

@@ -120,13 +120,13 @@ fn work_begins_after_the_refused_node_and_wraps_around() {
     assert_eq!(missing.pod_actions(), ["+n2", "+n3", "+n0", "+n1"]);
     missing.cursors.creation_cursor = refused("n3");
     assert_eq!(missing.pod_actions(), ["+n0", "+n1", "+n2", "+n3"]);
-    // With a limit of one Pod, each node gets its turn.
+    // Each sync deletes one Pod, on the node after the last refused deletion. In this way, the Pods of all nodes are reached.
     let mut outdated = set_with_pods(3).roll_out_to("b");
     for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
         outdated.cursors.deletion_cursor = refused(after);
         assert_eq!(outdated.pod_actions(), [deleted]);
     }
-    // With surge, nodes without an available Pod come first, except for nodes on which the last creation was refused.
+    // With surge, nodes without an available Pod get Pods first, but a node with a refused creation gets one last.
     let mut surge = set_with_pods(3).roll_out_to("b").pod(2, pod().unready()).rolling_limits(json!(0), json!(2));
     assert_eq!(surge.pod_actions(), ["+n2", "+n0", "+n1"]);
     surge.cursors.creation_cursor = refused("n2");
@@ -156,7 +156,7 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
 /// DAEMONSET-70.
 #[test]
 fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
-    // More nodes are held back than the limit of creations allows, and their names come first.
+    // The limit is two creations. The first three nodes get no Pod now, and do not count against the limit.
     let mut missing =
         set_without_pods(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages_pods_next();
     missing.decision_settings.burst_replicas = 2;
@@ -168,7 +168,7 @@ fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     let mut unready = orphans(unready.rolling_limits(json!(0), json!(1)));
     unready.decision_settings.burst_replicas = 2;
     assert_eq!(unready.pod_actions(), ["+n2", "+n3"]);
-    // The only remaining nodes are held back, so no work is left to later syncs.
+    // The only remaining nodes wait for the adoption of an orphan, so no work is left to later syncs.
     assert_eq!(unready.plan().deferred.total(), 0);
 }
 
@@ -184,7 +184,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
     let snapshot = twins(set_with_pods(3)).snapshot();
     assert_eq!((snapshot.revisions.current_hash.as_str(), snapshot.nodes.node_counts.updated), ("twin", 2));
     assert_eq!(snapshot.pods_to_relabel.len(), 1);
-    // An empty `relabel` means that the server has refused to relabel the Pod. Such a Pod is not outdated.
+    // An empty `pods_to_relabel` stands for a denied relabelling. The Pod keeps its hash, and is not outdated.
     let unchanged = |world: SnapshotBuilder| {
         let mut snapshot = world.snapshot();
         snapshot.pods_to_relabel.clear();
@@ -203,7 +203,7 @@ fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
     assert!(surge(1).pod_actions().is_empty());
     assert_eq!(surge(2).pod_actions(), ["+n1"]);
     assert_eq!(surge(4).pod_actions(), ["+n1", "+n2", "+n3"]);
-    // An outdated Pod that is not available is replaced regardless of `maxSurge`, even if its node comes last.
+    // An outdated Pod that is not available is replaced regardless of `maxSurge`, even if its node is the last in order.
     let mut unavailable = surge(1).pod(2, pod().unready());
     unavailable.cursors.creation_cursor = NodeCursor(Some(Text::new("n0")));
     assert_eq!(unavailable.pod_actions(), ["+n2"]);

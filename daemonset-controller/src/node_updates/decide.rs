@@ -10,8 +10,8 @@ pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
 impl NodeChangeForSet {
     /// Whether the DaemonSet must be synced after the change of the node. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
     ///
-    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but cease to count as desired. If the placement
-    /// was not compared with the node, the result is true, and the sync of the DaemonSet compares them.
+    /// Upstream does not sync when a node leaves the cache, or when a node with a Pod ceases to count as desired. If the
+    /// placement was not compared with the node, the result is true, and the sync of the DaemonSet compares them.
     fn is_affected(&self) -> bool {
         let Some(now) = self.eligibility_now else { return true };
         let counted = self.eligibility_before.unwrap_or(Eligibility::RemovesPods);

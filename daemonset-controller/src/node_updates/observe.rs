@@ -17,11 +17,11 @@ struct RosterState {
     scheduled: bool,
 }
 
-/// Compares the placements of DaemonSets with a node, the smallest placement first. Stops after `at_most` comparisons of parts
-/// of placements, and returns `None` for the remaining placements.
+/// Compares the placements of DaemonSets with a node, the smallest placement first. After `at_most` comparisons of values, the
+/// remaining placements are not compared, and have no result (`None`).
 ///
-/// All nodes may change at the same time, and a comparison blocks its thread, so its duration must not depend on the sizes of
-/// placements.
+/// A comparison blocks its thread, and all nodes may change at the same time. The time for one node is therefore limited, even
+/// if users make placements very large.
 fn compare_placements(
     mut known: Vec<RosterState>,
     at_most: usize,
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// A DaemonSet with a Pod on the unchanged node, and with a placement of `values` values in its node affinity.
+    /// A DaemonSet that had a Pod on the node before the change, and has `values` values in its node affinity.
     fn known(name: &str, values: usize) -> RosterState {
         let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}]);
@@ -117,7 +117,7 @@ mod tests {
             has_misscheduled_pods: false,
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
-        // The three usual DaemonSets and three hostile ones are compared, and nothing has changed for them.
+        // The node is compared with three usual and three hostile DaemonSets. Nothing has changed for these six.
         assert_eq!((count, affected.set_keys.len(), affected.considered_sets), (6, 47, 53));
         assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }

@@ -2,7 +2,7 @@ use common::meta::Key;
 
 use crate::snapshot::nodes::Eligibility;
 
-/// The state of a changed node for one DaemonSet.
+/// The eligibility of a changed node for one DaemonSet, before and after the change.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeChangeForSet {
     pub(crate) set_key: Key,
@@ -10,7 +10,7 @@ pub(crate) struct NodeChangeForSet {
     pub(crate) eligibility_before: Option<Eligibility>,
     /// The present eligibility of the node; `None` if the placement of the DaemonSet is too large to be compared in this loop.
     pub(crate) eligibility_now: Option<Eligibility>,
-    /// Whether the DaemonSet has Pods on the node.
+    /// Whether the DaemonSet has Pods on the node, including terminating Pods.
     pub(crate) has_pods_on_node: bool,
     /// Whether `status.numberMisscheduled` of the DaemonSet is above zero.
     pub(crate) has_misscheduled_pods: bool,

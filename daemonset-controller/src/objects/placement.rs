@@ -35,7 +35,7 @@ pub struct NodePlacement {
     pub tolerations: Vec<Toleration>,
     /// `spec.hostNetwork` of the template; false by default.
     pub host_network: bool,
-    /// Greatest number of comparisons of the placement's parts with one node.
+    /// Greatest number of values that are compared to decide about one node.
     size: usize,
 }
 
@@ -148,24 +148,24 @@ impl NodePlacement {
         Ok(Self { node_name: wire.node_name, node_selector, affinity_terms: terms, tolerations, host_network, size })
     }
 
-    /// Returns the greatest number of comparisons of the placement's parts with one node.
+    /// Returns the greatest number of values that are compared to decide about one node.
     pub(crate) fn comparison_cost(&self) -> usize {
         self.size
     }
 
-    /// Returns how many nodes can be compared with the placement within a number of comparisons of its parts; at least one.
+    /// Returns the number of nodes that can be decided with this number of comparisons; at least one.
     pub(crate) fn nodes_within_comparisons(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }
 
-/// Returns key and effect of the tolerations that every daemon Pod gets. Their operator is `Exists`.
+/// Returns key and effect of the tolerations that the controller adds to each daemon Pod. Their operator is `Exists`.
 pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     TOLERATED_TAINTS.iter().copied().chain(host_network.then_some(TAINT_TOLERATED_ON_HOST_NETWORK))
 }
 
 impl NodeSelectorTerm {
-    /// Returns the greatest number of comparisons of this term with one node.
+    /// Returns the greatest number of values of this term that are compared with one node.
     fn comparison_cost(&self) -> usize {
         match self {
             Self::MatchesNoNode => 1,

@@ -50,8 +50,8 @@ impl CachedPod {
 
     /// Whether the controller is the DaemonSet with this name and uid. The DaemonSet must be in the Pod's namespace.
     ///
-    /// A reference with the uid of the DaemonSet and another name does not count: events find the DaemonSet of a Pod by the
-    /// name.
+    /// An owner reference with the uid of the DaemonSet and another name does not count, because the event handlers find the
+    /// DaemonSet of a Pod by name.
     pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
         self.pod.meta.controller().is_some_and(|controller| {
             controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid

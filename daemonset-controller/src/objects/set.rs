@@ -21,15 +21,15 @@ pub struct DaemonSet {
     pub metadata: Meta,
     /// How many seconds a Pod must be ready before it is available (`spec.minReadySeconds`); 0 by default.
     pub min_ready_seconds: i32,
-    /// `spec.selector`. It may be empty or invalid; the plan then has a problem.
+    /// `spec.selector`. If it is empty or invalid, the plan has a `selector_problem`, and no Pods are managed.
     pub selector: Selector,
     /// `spec.template` as the server sent it.
     pub template: Raw,
     /// `spec.updateStrategy`. An unknown type counts as `OnDelete`.
     pub update_strategy: UpdateStrategy,
-    /// Greatest number of earlier revisions (`spec.revisionHistoryLimit`), apart from revisions in use; 10 by default.
+    /// Greatest number of earlier revisions without Pods that are kept (`spec.revisionHistoryLimit`); 10 by default.
     pub revision_history_limit: i32,
-    /// The status that is stored on the server.
+    /// `status` as the cache shows it.
     pub status: DaemonSetStatus,
 }
 

@@ -8,7 +8,7 @@ use common::{
 
 use super::NodePlacement;
 
-/// A parsed Pod template, which the syncs of a DaemonSet share while the template stays unchanged.
+/// A parsed Pod template. The syncs of a DaemonSet share it until the template changes.
 #[derive(Debug)]
 pub struct ParsedPodTemplate {
     /// The template in the form that revisions store.

@@ -31,7 +31,7 @@ impl PodHashes {
         }
     }
 
-    /// Whether a Pod has this hash.
+    /// Whether at least one selected Pod has this hash.
     pub(crate) fn contains_hash(&self, hash: &str) -> bool {
         self.counts.contains_key(hash)
     }

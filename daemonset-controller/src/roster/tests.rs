@@ -9,7 +9,7 @@ use crate::{
     world::{SnapshotBuilder, decode_trimmed, pod, set_with_pods, set_without_pods},
 };
 
-/// Formats everything in a roster that syncs depend on, so that two rosters can be compared.
+/// Formats everything in a node index that syncs depend on, so that two node indexes can be compared.
 fn format_roster(roster: &Roster, world: &SnapshotBuilder) -> String {
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
     let nodes = roster.actionable_nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.roster_inputs());
@@ -48,14 +48,14 @@ fn pod_in_state(n: usize) -> Option<crate::world::PodBuilder> {
         5 => pod().terminating(),
         6 => pod().pending(),
         7 => pod().label("app", "other"),
-        // The owner reference has the uid of the DaemonSet and another name, so the Pod does not belong to the roster.
+        // The owner reference has the uid of the DaemonSet and another name, so the Pod does not belong to the DaemonSet.
         8 => pod().owner_name("other"),
         _ => return None,
     })
 }
 
 proptest! {
-    /// After any events, an updated roster equals a roster that is built from the caches.
+    /// After any events, an updated node index equals a node index that is built from the caches.
     /// DAEMONSET-63.
     #[test]
     fn an_updated_roster_equals_a_new_roster(steps in prop::collection::vec(step(), 1..25)) {
@@ -116,23 +116,23 @@ fn a_sync_decides_only_the_changed_nodes() {
     let mut roster = world.roster("a");
     assert_eq!(roster.take_decision_count(), 5000);
     let around = world.roster_inputs();
-    // Without an event, no node is decided.
+    // Without an event, no contribution is decided again.
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 0);
-    // After an event of one Pod, one node is decided.
+    // After an event of one Pod, the contribution of one node is decided.
     let (old, new) = (pod().build_named("p7", "n7"), pod().ready(10).build_named("p7", "n7"));
     roster.remove_pod(&decode_trimmed(&old));
     roster.insert_pod(&decode_trimmed(&new));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 1);
-    // After a change of one node, one node is decided.
+    // After a change of one node, the contribution of one node is decided.
     roster.mark_node_undecided(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 1);
-    // After one Pod has become available, one node is decided.
+    // After one Pod has become available, the contribution of one node is decided.
     around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decision_count(), 1);
-    // With a new revision, all nodes are decided.
+    // With a new revision, the contributions of all nodes are decided.
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decision_count(), 5000);
     // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.

@@ -32,7 +32,7 @@ pub(super) struct NodeLists {
 }
 
 impl RosterTotals {
-    /// Adds the contribution of a node.
+    /// Adds the contribution of a node to the counts, the lists and the timers.
     pub(super) fn add(&mut self, node: &Text, standing: &NodeContribution) {
         self.node_counts += standing.node_counts;
         for list in self.node_lists.lists_for(standing) {
@@ -41,7 +41,7 @@ impl RosterTotals {
         self.timers.extend(standing.due_at.map(|due| (due, node.clone())));
     }
 
-    /// Subtracts the contribution of a node. `standing` must be the value that was added.
+    /// Subtracts the contribution of a node from all sums. `standing` must be the value that was added.
     pub(super) fn subtract(&mut self, node: &Text, standing: &NodeContribution) {
         self.node_counts -= standing.node_counts;
         for list in self.node_lists.lists_for(standing) {

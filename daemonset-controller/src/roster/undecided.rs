@@ -20,12 +20,12 @@ impl UndecidedNodes {
         self.nodes.insert(node.clone(), self.last);
     }
 
-    /// Removes a node without a decision.
+    /// Removes a node that needs no decision any more.
     pub(crate) fn remove(&mut self, node: &Text) {
         self.nodes.remove(node);
     }
 
-    /// Removes a node that was decided because of `change`. Returns `false` if the node has changed since then or was removed.
+    /// Removes a node that was decided after `change`. Returns `false` if the node has changed since then or was removed.
     pub(crate) fn remove_if_unchanged(&mut self, node: &Text, change: ChangeNumber) -> bool {
         let is_last = self.nodes.get(node) == Some(&change);
         if is_last {

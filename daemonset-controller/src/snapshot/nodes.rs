@@ -1,4 +1,4 @@
-//! The nodes of a DaemonSet with their Pods, and the criteria for judging Pods.
+//! The nodes of a DaemonSet with their Pods, and the criteria for current and available Pods.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::objects::PodRef;
 pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
     pub criteria: PodCriteria,
-    /// The nodes of the last refused requests. The lists begin after them.
+    /// The nodes of the last refused requests. The lists of creations and deletions begin after these nodes.
     pub cursors: RefusedNodeCursors,
     /// The sum of the counts of all nodes.
     pub node_counts: NodeCounts,
@@ -45,13 +45,13 @@ pub struct ActionableNodes {
 
 /// The nodes of the last refused requests. Creations and deletions begin with the nodes after them.
 ///
-/// Without cursors, a Pod that the server always refuses would come first in every sync, and the nodes after it would get no
-/// turn.
+/// Without cursors, every sync would begin with a Pod that the server always refuses, and the nodes after its node would get no
+/// Pod.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedNodeCursors {
-    /// The node of the last refused creation. Creations begin with the node after it.
+    /// The node of the last refused creation. Creations begin with the next node in the order of names.
     pub creation_cursor: NodeCursor,
-    /// The node of the last refused deletion. Deletions begin with the node after it.
+    /// The node of the last refused deletion. Deletions begin with the next node in the order of names.
     pub deletion_cursor: NodeCursor,
 }
 
@@ -60,7 +60,7 @@ pub struct RefusedNodeCursors {
 pub struct NodeCursor(pub Option<Text>);
 
 impl NodeCursor {
-    /// Sorts work by node name, beginning after the cursor and wrapping around. With an empty cursor, the order stays.
+    /// Sorts work by node name, beginning after the cursor and wrapping around. An empty cursor does not change the order.
     pub fn sort_after_cursor<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
         if let Some(refused) = &self.0 {
             let position = |one: &T| (node(one) <= refused, node(one).clone());
@@ -79,7 +79,7 @@ pub struct NodeList {
 }
 
 impl NodeList {
-    /// Returns the number of nodes that are only in the whole list.
+    /// Returns the number of nodes of the whole list that `nodes` does not contain.
     pub fn unlisted_count(&self) -> usize {
         self.total_count.saturating_sub(self.nodes.len())
     }
@@ -116,7 +116,7 @@ impl NodePods {
 pub enum Eligibility {
     /// A Pod should run on the node.
     RunsPods,
-    /// No Pod is created, and an existing Pod stays: the node has a `NoSchedule` taint that the Pods do not tolerate.
+    /// No Pod is created, and an existing Pod is kept: the node has a `NoSchedule` taint that the Pods do not tolerate.
     KeepsPods,
     /// No Pod may run on the node, and existing Pods are deleted.
     RemovesPods,
@@ -130,7 +130,7 @@ impl Eligibility {
         self == Self::RunsPods
     }
 
-    /// Whether an existing Pod may stay on the node.
+    /// Whether an existing Pod of the node is kept; false for a deleted node.
     pub fn should_continue_running(self) -> bool {
         matches!(self, Self::RunsPods | Self::KeepsPods)
     }
@@ -149,7 +149,7 @@ pub struct PodCriteria {
     pub min_ready_seconds: i32,
     /// Whether a node may have a new Pod beside the outdated one (`maxSurge` is above zero).
     pub allows_surge: bool,
-    /// Whether the new Pod is created before the outdated one is deleted, or after.
+    /// The order of the creation and the deletion when a Pod is replaced.
     pub replacement_order: ReplacementOrder,
 }
 
@@ -191,8 +191,8 @@ impl PodCriteria {
 pub struct NodeView<'a> {
     /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
-    /// The Pods of the node, ordered by [`pod_sort_key`]. [Leaving](crate::objects::CachedPod::is_finished_and_terminating)
-    /// Pods are included.
+    /// The Pods of the node, ordered by [`pod_sort_key`]. They include Pods that have [finished and are
+    /// terminating](crate::objects::CachedPod::is_finished_and_terminating).
     pub pods: &'a [PodRef],
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_pods_delayed_until: Option<Timestamp>,
@@ -218,7 +218,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Returns the sort key of a Pod among the Pods of its node: bound Pods come first, then older Pods, then the first name.
+/// Returns the sort key of a Pod among the Pods of its node: bound Pods come first, then older Pods, then names in order.
 ///
 /// Upstream: `pkg/controller/daemon`, `podByCreationTimestampAndPhase`.
 pub fn pod_sort_key(pod: &PodRef) -> impl Ord + use<'_> {

@@ -32,14 +32,13 @@ pub struct Revisions {
 pub enum CurrentRevision {
     /// The revision is stored, and has the highest number.
     Stored(RevisionRef),
-    /// The revision is stored without the highest number, because the present template is an earlier one again. The sync writes
-    /// this number.
+    /// The revision is stored, and must get this number, the highest of all: users have returned to an earlier template.
     Renumber(RevisionRef, i64),
     /// The revision is not stored yet.
     Create {
         /// The value of the field `revision` of the new revision.
         number: i64,
-        /// The hash of the new revision. If a revision with the same data has its name, Pods get the hash of that revision.
+        /// The hash of the new revision. If an existing revision has its name and its data, Pods get the hash of that revision.
         hash: Text,
     },
 }
@@ -56,7 +55,7 @@ impl Revisions {
         }
     }
 
-    /// Removes the duplicates with these hashes from the deletions: the server denies to relabel Pods that have such a hash.
+    /// Removes the duplicates with these hashes from the deletions: the server has denied the relabelling of their Pods.
     pub(crate) fn keep_duplicates(&mut self, hashes: &BTreeSet<&str>) {
         self.duplicates.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
     }

@@ -28,7 +28,7 @@ async fn a_revision_of_another_release_restarts_no_pod() {
     world.create_object(daemon_set(json!({}))).await;
     world.wait_until_settled().await;
     world.crash();
-    // Up to 1.33, kube-controller-manager stored a null timestamp in revisions. Only that release computes the hash `55f`.
+    // Up to 1.33, kube-controller-manager stored a null timestamp in revisions. Only those releases compute the hash `55f`.
     let name = world.object_names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
@@ -52,7 +52,7 @@ async fn pods_of_the_same_template_generation_survive_a_new_revision() {
     world.create_object(daemon_set(json!({}))).await;
     world.wait_until_settled().await;
     world.crash();
-    // As after a predecessor that stored other bytes for the same template, the hash on the Pods belongs to no revision.
+    // The hash on the Pods belongs to no revision, as if an earlier process had stored other bytes for the same template.
     let name = world.object_names(REVISIONS).await.remove(0);
     world.sandbox.delete(REVISIONS, Some(NAMESPACE), &name).await.unwrap();
     for pod in world.object_names("pods").await {
@@ -78,7 +78,7 @@ async fn a_crash_at_any_write_of_a_rollout_does_not_change_the_final_state() {
                 world.wait_until_settled().await;
                 world.clear_records();
                 for verb in ["create", "patch", "delete", "update"] {
-                    // After `at` writes, every further write of this verb is lost.
+                    // The first `at` writes of this verb succeed, and every further one is lost.
                     world
                         .sandbox
                         .faults()

@@ -260,7 +260,7 @@ async fn an_equal_revision_of_another_controller_is_used_with_its_hash() {
     }
     let status = world.status().await;
     assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
-    // After the deletion of the other controller's revision, the DaemonSet stores its own, and no Pod is restarted.
+    // After the revision of the other controller is deleted, the DaemonSet gets a new revision, and no Pod is replaced.
     world.clear_records();
     world.sandbox.delete(REVISIONS, Some(NAMESPACE), &taken).await.unwrap();
     world.merge_patch(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
@@ -312,8 +312,8 @@ async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     assert_eq!((world.request_count("patch", REVISIONS), world.request_count("delete", REVISIONS)), (1, 1));
 }
 
-/// Starts the controller on a DaemonSet with two equal revisions: the newer one `agent-twin`, and its duplicate, which has the
-/// hash of all Pods. The server refuses `verb` on `resource`. Returns the name of the duplicate as well.
+/// Starts the controller on a DaemonSet with two equal revisions: the newer one, `agent-twin`, and a duplicate. All Pods have
+/// the hash of the duplicate. The server refuses `verb` on `resource`. Also returns the name of the duplicate.
 async fn world_with_refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (TestCluster, String) {
     let mut world = TestCluster::new().await;
     world.create_object(daemon_set(json!({}))).await;

@@ -1,4 +1,4 @@
-//! Pods that lose their labels, so that the watch no longer shows them.
+//! Pods that lose the label `controller-revision-hash`, so that the watch no longer shows them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, SETS, TestCluster, daemon_set
 
 const HASH: &str = "controller-revision-hash";
 
-/// Starts a world in which a DaemonSet with this update strategy is settled. Returns the name of its Pod on `node-1` as well.
+/// Starts a world in which a DaemonSet with this update strategy is settled. Also returns the name of its Pod on `node-1`.
 async fn world_with_settled_set(strategy: &str) -> (TestCluster, String) {
     let world = TestCluster::new().await;
     world.create_object(daemon_set(json!({"updateStrategy": {"type": strategy}}))).await;
@@ -66,7 +66,7 @@ async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_re
         let (world, pod) = world_with_settled_set(strategy).await;
         set_labels(&world, &pod, json!({HASH: null})).await;
         world.wait_until_settled().await;
-        // As upstream, the label `pod-template-generation` identifies a Pod of the current template.
+        // As in upstream, the label `pod-template-generation` identifies a Pod of the current template.
         assert_eq!(
             (world.pod_writes(), world.request_count("list", "pods")),
             (vec!["~node-1".to_owned()], 1),

@@ -108,7 +108,7 @@ async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T08:00:00Z"}]}});
     world.sandbox.merge("pods", Some(NAMESPACE), object_name(&pod), Some("status"), ready("False")).await.unwrap();
     world.wait(1).await;
-    // In the stale cache the Pod is not available, so its replacement would not count against the limit of the rolling update.
+    // In the stale cache the Pod is not available, so that its deletion seems to make no further Pod unavailable.
     world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
     world.sandbox.merge("pods", Some(NAMESPACE), object_name(&pod), Some("status"), ready("True")).await.unwrap();
     world.clear_records();
@@ -410,7 +410,7 @@ async fn a_new_generation_ends_the_back_off_of_failed_pods() {
     assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
 }
 
-/// Delays each request of this verb and resource by ten milliseconds, so that virtual time passes in a loop without a pause.
+/// Delays each request of this verb and resource by ten milliseconds. Without it, endless retries would take no virtual time.
 fn delay_requests(world: &TestCluster, verb: &str, resource: &str) {
     let rule = Rule::new(Action::Latency(Duration::from_millis(10)))
         .identity(CONTROLLER_IDENTITY)
@@ -579,7 +579,7 @@ async fn an_orphan_that_cannot_be_adopted_does_not_delay_other_nodes() {
 /// DAEMONSET-77.
 #[tokio::test(start_paused = true)]
 async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod() {
-    // After either refusal, orphans on the first nodes could take the place of `node-2`, because a sync creates only one Pod.
+    // The server refuses the adoptions in two ways. A sync may create one Pod, for `node-2`, which has no orphan.
     for refusal in [Action::Invalid, Action::InternalError] {
         let world =
             TestCluster::with_settings(OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;

@@ -55,7 +55,7 @@ impl TestCluster {
         self.clear_records();
     }
 
-    /// Drops the controller without a shutdown, as a crash of the process.
+    /// Drops the loops without a shutdown, as a crash of the process does: no sync is finished, and no Lease is released.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -236,7 +236,7 @@ pub(crate) fn orphan_pod(name: &str, node: &str) -> Value {
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:0"}]}})
 }
 
-/// A spec with a rolling update with these limits, for [`set`].
+/// The part of a spec that sets a rolling update with these limits, for [`daemon_set`].
 pub(crate) fn rolling_update_spec(max_unavailable: Value, max_surge: Value) -> Value {
     let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
     json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})

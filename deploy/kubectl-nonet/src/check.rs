@@ -28,7 +28,7 @@ pub(crate) use election::needs_second_reading;
 /// The comments of the variants are shown in the help of `--before`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PlannedOperation {
-    /// No operation is planned: the check judges the running cluster.
+    /// No operation is planned: the check reports on the running cluster.
     #[default]
     #[value(skip)]
     Running,
@@ -55,7 +55,7 @@ pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
     findings
 }
 
-/// Returns the status of an unmet requirement: [`Status::Problem`] before the operation `by`, which needs it, else `otherwise`.
+/// Returns [`Status::Problem`] if `stage` is `by`, the operation that needs the unmet requirement, otherwise `otherwise`.
 fn status_of_unmet_requirement(stage: PlannedOperation, by: PlannedOperation, otherwise: Status) -> Status {
     if stage == by { Status::Problem } else { otherwise }
 }
@@ -75,7 +75,7 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// Formats a number with a noun whose plural ends in `s`: `1 Pod`, `2 Pods`.
+/// Formats a number with a noun, and adds `s` to the noun for the plural: `1 Pod`, `2 Pods`.
 pub(crate) fn format_count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

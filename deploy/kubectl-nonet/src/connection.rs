@@ -46,7 +46,7 @@ impl Connection {
                 Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(&why))?
             }
             None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(|why| refuse(&why))?,
-            // The error of `infer` combines two errors: of the kubeconfig, its source, and of the Pod's credentials.
+            // The error of `infer` is about the Pod's credentials. Its source is the error about the kubeconfig.
             None => Config::infer().await.map_err(|why| refuse(why.source().unwrap_or(&why)))?,
         };
         config.connect_timeout = Some(timeout);

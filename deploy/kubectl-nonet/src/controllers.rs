@@ -119,7 +119,7 @@ pub const ALL: &[Controller] = &[
 
 /// Key of the label that contains the name of the controller. All objects of a controller have the label.
 pub const CONTROLLER_NAME_LABEL: &str = "app.kubernetes.io/name";
-/// Key of the label that distinguishes Deployments, shadows, static Pods and rescue Pods of a controller.
+/// Key of the label that distinguishes Deployments, Deployments in shadow mode, static Pods and rescue Pods.
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Label selector of all objects of Nonet.
 pub const NONET_LABEL_SELECTOR: &str = "app.kubernetes.io/part-of=nonet";

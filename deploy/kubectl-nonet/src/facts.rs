@@ -77,7 +77,7 @@ pub struct Facts {
     pub clocks: FactResult<ClockTimes>,
     /// `gitVersion` of the API server, such as `v1.36.2`.
     pub server_version: FactResult<String>,
-    /// All Deployments of Nonet, including shadows.
+    /// All Deployments of Nonet, including those in shadow mode.
     pub deployments: FactResult<Vec<Deployment>>,
     /// All Pods of Nonet: of Deployments, static Pods and rescue Pods.
     pub pods: FactResult<Vec<Pod>>,
@@ -161,7 +161,7 @@ pub struct BuiltInFacts {
     pub stated_controllers: Option<StatedControllers>,
 }
 
-/// The caller's statement about a kube-controller-manager that the API does not show.
+/// Parsed value of `--built-in-controllers`, which describes a kube-controller-manager that the API does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatedControllers {
     /// There is no kube-controller-manager.

@@ -42,7 +42,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 8;
 pub struct GatherOptions {
     /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
-    /// The caller's statement about kube-controller-manager; `None` without one.
+    /// Parsed value of `--built-in-controllers`; `None` without the flag.
     pub stated_controllers: Option<StatedControllers>,
 }
 
@@ -123,7 +123,7 @@ async fn read_version_and_time(
     Ok((version, clocks))
 }
 
-/// Returns name and namespace of each installed controller. Shadows, which write nothing, do not count.
+/// Returns name and namespace of each installed controller. Deployments in shadow mode, which write nothing, do not count.
 fn installed<'a>(found: &[&'a ObjectMeta]) -> BTreeSet<(&'a str, &'a str)> {
     let controller = |metadata: &&'a ObjectMeta| {
         let labels = metadata.labels.as_ref()?;
@@ -153,7 +153,7 @@ async fn lease(
     Ok(lease.map(|lease| LeaseReading { lease, read_at: now(), first_reading: None }))
 }
 
-/// Reads the Leases with a doubtful time of renewal a second time, after one pause for all of them.
+/// Reads the Leases with a doubtful renewal once more, after one pause for all of them.
 async fn read_doubtful_leases_again(
     connection: &Connection,
     clock: &Clock,
@@ -175,7 +175,7 @@ async fn read_doubtful_leases_again(
     }
     clock.sleep(PAUSE).await;
     join_all(again.into_iter().map(|(namespace, name, reading)| async move {
-        // If the second read fails, the first reading stays.
+        // If the second read fails, the result of the first read is kept.
         if let Ok(Some(mut second)) = lease(connection, &namespace, name, now).await {
             second.first_reading = Some(FirstReading { renew_time: reading.renew_time(), read_at: reading.read_at });
             *reading = second;

@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | the command | [`command`] flags, subcommands and exit codes |
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] reads the [`facts`] |
-//! | judging | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
+//! | check | [`check`] turns facts into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
 //! | output | [`render`] as text or JSON |
 
 pub mod check;

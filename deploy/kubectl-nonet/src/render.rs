@@ -7,7 +7,7 @@ use crate::{
     finding::{Finding, Status, exit_code},
 };
 
-/// Renders findings as lines of status, topic and text. A line with an arrow has the remedy. The last line is a summary.
+/// Renders findings as lines of status, topic and text. A line with an arrow contains the remedy. The last line is a summary.
 pub fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);

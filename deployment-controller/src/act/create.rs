@@ -37,8 +37,8 @@ impl PlanRun<'_> {
             self.look_for_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.encode_body(|| body));
-        // With `ObjectRole::SyncedObject`, the next sync waits only for the created ReplicaSet. Its name prevents a second
-        // creation.
+        // With `ObjectRole::SyncedObject`, the next sync waits until the cache shows the created ReplicaSet. More is not
+        // needed, because the name of the ReplicaSet prevents a second creation.
         let refusal =
             match self.io.send(request.role(ObjectRole::SyncedObject).with_reason(step.detailed_reason())).await {
                 Ok(created) => {
@@ -117,7 +117,7 @@ impl PlanRun<'_> {
         }
     }
 
-    /// Returns the failure of a creation, with the steps that report it. Errors of these steps do not change the result.
+    /// Returns the failure of a creation, with the steps that report it. Failures of these steps do not change the result.
     fn not_created(&self, step: &Step, name: &str, refusal: &Refusal, failure: &CreateFailure) -> StepStop {
         StepStop::NotCreated(
             self.failed(step, refusal),

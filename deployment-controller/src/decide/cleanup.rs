@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Plans the deletion of the ReplicaSets with the lowest revisions beyond the limit. A ReplicaSet with Pods is kept, and no
-/// younger ReplicaSet is deleted in its place.
+/// other ReplicaSet is deleted in its place.
 ///
 /// Upstream: `cleanupDeployment`.
 pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
@@ -39,8 +39,8 @@ fn is_idle(set: &DraftReplicaSet<'_>) -> bool {
 /// Sorts by revision, lowest first. If two revisions are equal, or one of them is not an integer, the older ReplicaSet comes
 /// first.
 ///
-/// These rules alone are not a total order if only some revisions are integers. An entry without an integer revision therefore
-/// separates the older entries from the younger ones, so that the result does not depend on the order of `sets`.
+/// These rules alone are no total order if only some revisions are integers. The ReplicaSets are therefore sorted by age, and
+/// then by revision between two ReplicaSets without an integer revision. The result does not depend on the order of `sets`.
 fn sorted_by_revision<T, Age: Ord>(
     sets: Vec<T>,
     revision: impl Fn(&T) -> Option<i64>,
@@ -55,7 +55,7 @@ fn sorted_by_revision<T, Age: Ord>(
         .collect();
     sorted.sort_by_key(|(set, _)| age(set));
     for run in sorted.chunk_by_mut(|(_, a), (_, b)| a.is_some() && b.is_some()) {
-        // A stable sort: entries of the same revision stay sorted by age.
+        // The sort is stable, so ReplicaSets with the same revision remain sorted by age.
         run.sort_by_key(|(_, revision)| *revision);
     }
     sorted.into_iter().map(|(set, _)| set).collect()

@@ -69,7 +69,7 @@ pub fn get_progressing(status: &DeploymentStatus) -> Option<&Condition> {
     conditions::get(&status.conditions, PROGRESSING)
 }
 
-/// Returns whether the condition `Progressing` has this reason.
+/// Whether the condition `Progressing` has this reason.
 pub fn has_progressing_reason(status: &DeploymentStatus, reason: &str) -> bool {
     get_progressing(status).is_some_and(|condition| condition.reason == reason)
 }

@@ -19,12 +19,12 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Maximum number of ReplicaSets that are created from one template although each was stored with a different template.
+/// Maximum number of ReplicaSets that are created from one template, if the server stores each of them with a changed template.
 const MAX_CHANGED_CREATIONS: usize = 5;
 /// Maximum length of an object name in bytes.
 const MAX_NAME_LENGTH: usize = 253;
 
-/// Why the creation of a ReplicaSet failed.
+/// The cause of a failed creation. It determines the steps that report the failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateFailure {
     /// Another object has the name of the new ReplicaSet.
@@ -33,8 +33,8 @@ pub enum CreateFailure {
     Refused(String),
 }
 
-/// Plans the creation of the new ReplicaSet, with its Event and the new status. If too many ReplicaSets were stored with a
-/// different template, plans the report of a failure instead.
+/// Plans the creation of the new ReplicaSet, with its Event and the new status. If the server has stored too many ReplicaSets
+/// with a changed template, plans the report of a failure instead.
 ///
 /// Upstream: `getNewReplicaSet`.
 pub fn plan_creation(draft: &mut PlanDraft<'_>) {
@@ -138,8 +138,8 @@ fn refusal_message(set: &str, why: &str) -> String {
     format!("Failed to create new replica set {set:?}: {why}")
 }
 
-/// Returns whether the current name and the names tried before it all belong to ReplicaSets that this Deployment created from
-/// its template, although each was stored with a different template. In that case another creation would not help.
+/// Whether the server has changed the template of every recent creation: the current name and the names tried before it belong
+/// to ReplicaSets of this Deployment, but none of them has the current template. Another creation would not help.
 fn is_hopeless(draft: &PlanDraft<'_>) -> bool {
     let owned: Vec<&str> = draft.sets.iter().map(|set| &*set.name).collect();
     let mut count = Some(draft.status.collision_count);

@@ -1,4 +1,4 @@
-//! The working copy of ReplicaSets and status on which a plan is made.
+//! A working copy of the ReplicaSets and the status. Each planned step is applied to the copy.
 
 use std::{
     collections::BTreeMap,
@@ -76,7 +76,7 @@ impl<'a> DraftReplicaSet<'a> {
         self.status().available_replicas.into()
     }
 
-    /// Returns the available Pods, capped at the size, because surplus Pods are about to be deleted.
+    /// Returns the number of available Pods, capped at the size, because surplus Pods are about to be deleted.
     pub fn available_within_size(&self) -> i64 {
         self.available_replicas().min(self.replicas)
     }
@@ -99,7 +99,7 @@ pub struct PlanDraft<'a> {
     pub snapshot: &'a Snapshot,
     /// The claimed ReplicaSets by creation time and name; a ReplicaSet that this plan creates comes last.
     pub sets: Vec<DraftReplicaSet<'a>>,
-    /// Index in [`Self::sets`] of the new ReplicaSet: the first one with the template of the Deployment.
+    /// Index in [`Self::sets`] of the new ReplicaSet: the first one with the current template. `None` if there is none.
     pub new_set_index: Option<usize>,
     /// Status of the Deployment after the steps planned so far.
     pub status: DeploymentStatus,
@@ -111,7 +111,7 @@ pub struct PlanDraft<'a> {
 }
 
 impl<'a> PlanDraft<'a> {
-    /// Returns a draft without steps, of the kept ReplicaSets in the snapshot.
+    /// Returns a draft without steps, with the kept ReplicaSets of the snapshot.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let deployment = &snapshot.deployment;
         let sets: Vec<DraftReplicaSet<'a>> =
@@ -160,7 +160,7 @@ impl<'a> PlanDraft<'a> {
         self.sets.iter().enumerate().filter(|(at, _)| Some(*at) != self.new_set_index).map(|(_, set)| set)
     }
 
-    /// Returns the number of unfinished Pods of a ReplicaSet, including terminating ones.
+    /// Returns the number of unfinished Pods of a ReplicaSet, also terminating ones; 0 unless `Recreate` waits for old Pods.
     pub fn running_pods(&self, set: &DraftReplicaSet<'_>) -> usize {
         set.uid().and_then(|uid| self.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
     }
@@ -208,7 +208,7 @@ impl<'a> PlanDraft<'a> {
         true
     }
 
-    /// Sets when to sync the Deployment again.
+    /// Sets the time of the next sync of the Deployment.
     pub fn set_requeue(&mut self, requeue: Requeue) {
         self.requeue = requeue;
     }
@@ -218,12 +218,12 @@ impl<'a> PlanDraft<'a> {
         self.failure = Some(why);
     }
 
-    /// Returns whether the sync fails after its steps.
+    /// Whether the sync fails after its steps.
     pub fn has_failure(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Returns the plan. Its requeue comes no later than the next attempt of a refused release.
+    /// Returns the plan, with a requeue no later than the next attempt of a refused release.
     pub fn finish(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_retry_after) {
             (Requeue::AfterPlannedDelay, Some(again)) => Requeue::After(again),

@@ -7,7 +7,7 @@ use crate::decide::{
     draft::PlanDraft,
 };
 
-/// Plans the condition `Progressing` for the start or the end of a pause. An exceeded deadline stays in the condition.
+/// Plans the condition `Progressing` for the start or the end of a pause. Does nothing after an exceeded deadline.
 ///
 /// Upstream: `checkPausedConditions`.
 pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {

@@ -45,7 +45,7 @@ pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
     }
 }
 
-/// Returns whether all replicas are new and available, and the status describes the current generation.
+/// Whether all replicas are new and available, and the status describes the current generation.
 ///
 /// Upstream: `DeploymentComplete`.
 pub fn is_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
@@ -55,7 +55,8 @@ pub fn is_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
 }
 
 fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, deadline: i64) {
-    // The rollout was complete and only the new ReplicaSet has Pods: the cause is scaling or a lost Pod, not a rollout.
+    // The rollout was complete, and only the new ReplicaSet has Pods: a change of the counts comes from scaling or from a lost
+    // Pod, and not from a rollout.
     if status.replicas == status.updated_replicas && has_progressing_reason(&draft.status, NEW_REPLICA_SET_AVAILABLE) {
         return;
     }
@@ -80,7 +81,7 @@ fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, dead
     }
 }
 
-/// Returns whether any count of the status improved. Upstream: `DeploymentProgressing`.
+/// Whether any count of the status improved. Upstream: `DeploymentProgressing`.
 fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     new.updated_replicas > old.updated_replicas
         || new.replicas - new.updated_replicas < old.replicas - old.updated_replicas
@@ -88,7 +89,7 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || new.available_replicas > old.available_replicas
 }
 
-/// Returns whether the progress deadline has passed. Upstream: `DeploymentTimedOut`.
+/// Whether the progress deadline has passed. Upstream: `DeploymentTimedOut`.
 fn has_timed_out(condition: &Condition, deadline: i64, now: Timestamp) -> bool {
     match condition.reason.as_str() {
         NEW_REPLICA_SET_AVAILABLE => false,
@@ -103,10 +104,10 @@ fn time_until_deadline(condition: &Condition, deadline: i64, now: Timestamp) -> 
     SignedDuration::from_secs(deadline).saturating_sub(now.duration_since(since))
 }
 
-/// Returns when to check whether the progress deadline has passed.
+/// Returns the time of the next check of the progress deadline.
 ///
-/// No check is needed after a rollout that was complete, because it cannot time out. Upstream's `requeueStuckDeployment`
-/// requeues such a rollout as fast as the queue allows if Pods are lost later.
+/// A rollout that was complete needs no check, because it cannot time out. Upstream's `requeueStuckDeployment` requeues such a
+/// rollout as fast as the queue allows if Pods are lost later.
 fn next_deadline_check(draft: &PlanDraft<'_>, deadline: i64) -> Requeue {
     let Some(condition) = conditions::get_progressing(&draft.status) else { return Requeue::AfterPlannedDelay };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());

@@ -1,4 +1,4 @@
-//! Checks invariants of every plan, while users, the ReplicaSet controller and time change the objects at random.
+//! Checks invariants of every plan after random changes by users, by the ReplicaSet controller and by the passage of time.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -56,7 +56,6 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Applies a change to the objects.
 fn happen(world: &mut DeploymentBuilder, happening: &Happening) {
     let user = |world: &mut DeploymentBuilder, pointer: &str, value: Value| {
         *world.spec.pointer_mut(pointer).unwrap() = value;

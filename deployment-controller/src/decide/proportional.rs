@@ -7,8 +7,8 @@ use crate::{decide::draft::PlanDraft, objects::MAX_REPLICAS};
 
 /// Returns the index and new size of each `active` ReplicaSet, in the order of the writes.
 ///
-/// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum if a user has
-/// scaled a ReplicaSet directly.
+/// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum number of Pods if
+/// a user has scaled a ReplicaSet directly.
 pub fn proportional_sizes(draft: &PlanDraft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
     let limits = draft.limits();
     let allowed = if limits.replicas == 0 { 0 } else { limits.max_pods() };

@@ -47,7 +47,7 @@ pub fn sync_new_set(draft: &mut PlanDraft<'_>) {
     draft.push_status_write(status, revision, "the new ReplicaSet exists");
 }
 
-/// Returns the changes to the new ReplicaSet. `next` is the revision after the highest one of all other ReplicaSets.
+/// Returns the changes to the new ReplicaSet. `next` is the highest revision of all other ReplicaSets, plus 1.
 fn new_set_change(deployment: &Deployment, set: &DraftReplicaSet<'_>, next: i64) -> ReplicaSetChange {
     let mut annotations = annotations_to_copy(deployment, |key| set.annotation(key));
     let min_ready = deployment.spec.min_ready_seconds;
@@ -79,7 +79,7 @@ pub fn annotations_to_copy<'s>(
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Appends a revision to the history, and drops the oldest entries if the history becomes too long. Returns `None` if the
+/// Appends a revision to the history, and drops the oldest revisions if the history becomes too long. Returns `None` if the
 /// revision alone is too long.
 fn append_to_history(history: &str, revision: &str) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {

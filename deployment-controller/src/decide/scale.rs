@@ -60,7 +60,7 @@ pub fn resize(
     from != to
 }
 
-/// Returns whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written.
+/// Whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written.
 ///
 /// Upstream: `isScalingEvent`.
 pub fn is_scaling_event(draft: &PlanDraft<'_>) -> bool {
@@ -75,7 +75,7 @@ fn has_stale_desired_replicas(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
 /// Plans the sizes that follow `spec.replicas`.
 ///
 /// If the only active ReplicaSet has the right size and stale annotations, only the annotations are written. Upstream's `scale`
-/// leaves them stale, so that the Deployment stays in a scaling event for ever.
+/// leaves the annotations stale, so that it treats every later sync as a scaling event.
 pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
     let wanted = draft.limits().replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
@@ -170,7 +170,7 @@ mod tests {
     /// DEPLOYMENT-27, DEPLOYMENT-40, DEPLOYMENT-80.
     #[test]
     fn stale_annotations_alone_are_written_once() {
-        // A user has scaled the ReplicaSet to the desired size: upstream stays in a scaling event for ever.
+        // A user has scaled the ReplicaSet to the desired size. Upstream would treat every later sync as a scaling event.
         let world = desired(DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a"), "9", "12");
         let plan = world.plan();
         assert_eq!((plan.size_changes(), plan.event_messages()), (vec![], vec![]));

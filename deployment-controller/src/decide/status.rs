@@ -11,7 +11,7 @@ use crate::{
 
 /// Computes the status with the stored condition `Progressing`.
 ///
-/// The status counts the ReplicaSets as this sync found or created them; size changes of this sync count in the next one.
+/// The status counts the ReplicaSets as this sync found or created them; the next sync counts the size changes of this sync.
 /// Upstream: `calculateStatus`.
 pub fn calculate_status(draft: &PlanDraft<'_>) -> DeploymentStatus {
     let (total, available) =
@@ -42,7 +42,7 @@ pub fn plan_status_write(draft: &mut PlanDraft<'_>) {
     draft.push_status_write(status, None, "counts or availability changed");
 }
 
-/// Counts terminating Pods; `None` if a ReplicaSet that its controller has observed does not report them.
+/// Returns the number of terminating Pods; `None` if a ReplicaSet that its controller has observed does not report the number.
 fn terminating(draft: &PlanDraft<'_>) -> Option<i64> {
     if draft.snapshot.terminating_replicas == TerminatingReplicas::Disabled {
         return None;

@@ -1,4 +1,4 @@
-//! The numbers of Pods of a draft, and the reasons why a rollout does not continue.
+//! The Pod counts for `/debug/explain`, and the reasons why a rollout does not continue.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     plan::{PodCounts, WaitReason},
 };
 
-/// Returns the numbers of Pods for `/debug/explain`.
+/// Sums the counts in the statuses of the ReplicaSets.
 pub(super) fn pod_counts(draft: &PlanDraft<'_>) -> PodCounts {
     PodCounts {
         limits: draft.limits(),

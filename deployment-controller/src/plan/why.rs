@@ -45,7 +45,7 @@ pub enum WaitReason {
         /// Seconds since the condition `Progressing` reported the exceeded deadline.
         seconds_since_report: i64,
     },
-    /// The new ReplicaSet, named here, is being deleted; a replacement is created only after it is gone.
+    /// The new ReplicaSet, named here, is being deleted. A replacement is created only after the deletion.
     NewReplicaSetDeleting(Arc<str>),
     /// A ReplicaSet has the condition `ReplicaFailure`: it cannot create or delete Pods.
     ReplicaFailure {
@@ -79,9 +79,9 @@ pub enum WaitReason {
     },
     /// Pods of the new ReplicaSet are not available yet.
     PodsNotAvailable {
-        /// Number of Pods still to become available.
+        /// Number of Pods of the new ReplicaSet that are not available yet.
         count: i64,
-        /// Available Pods of all ReplicaSets.
+        /// Number of available Pods of all ReplicaSets.
         available_pods: i64,
         /// The limits that stop the rollout until more Pods are available.
         limits: RolloutLimits,

@@ -6,7 +6,7 @@ use crate::world::DeploymentBuilder;
 
 const BATCH: Duration = Duration::from_secs(2);
 
-/// Returns handlers with the Deployment of the world in their cache.
+/// Returns handlers with the Deployment of `world` in their cache.
 fn watch(world: &DeploymentBuilder) -> EventHandlers {
     let clock = Clock::simulated(world.now, 0);
     let deployments: Arc<Store<Deployment>> = Arc::default();
@@ -22,7 +22,7 @@ fn watch(world: &DeploymentBuilder) -> EventHandlers {
     }
 }
 
-/// Returns the keys that are due now, and the delayed keys with their seconds, after an update of a ReplicaSet with `size` Pods.
+/// Updates a ReplicaSet with `size` Pods. Returns the waiting keys, and the delayed keys with their delay in seconds.
 fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let world = DeploymentBuilder::new(size).with_set("web-1", size, 0);
     let watch = watch(&world);

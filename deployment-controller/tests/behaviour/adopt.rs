@@ -57,7 +57,7 @@ async fn a_set_that_no_longer_matches_is_released_and_replaced() {
     let sets = world.list_sets().await;
     let released = sets.iter().find(|s| name_of(s) == set).unwrap();
     assert_eq!(owner(released), None);
-    // The released ReplicaSet keeps its name, so the new one gets another name.
+    // The released ReplicaSet keeps its name, so the new ReplicaSet gets another name.
     assert_eq!(sets.len(), 2);
     let made = sets.iter().find(|s| name_of(s) != set).unwrap();
     assert_eq!((owner(made), size_of_set(made)), (Some("web"), 2));
@@ -108,7 +108,7 @@ async fn a_refused_release_is_retried_slowly_and_the_set_still_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_does_not_stop_rollouts() {
     let world = releasing(Action::Invalid).await;
-    // The server accepts patches again: both the new size and the next release succeed.
+    // From now on the server accepts patches: both the new size and the next release succeed.
     world.sandbox.faults().clear();
     world.set_image("img:2").await;
     world.wait(60.0).await;
@@ -135,7 +135,7 @@ async fn a_failed_release_ends_the_sync() {
 async fn a_set_that_matches_again_unseen_is_kept() {
     let world = releasing(Action::InternalError).await;
     let set = name_of(&world.list_sets().await[0]).to_owned();
-    // The server accepts patches again, but the watch no longer delivers events.
+    // From now on the server accepts patches, but the watch delivers no events.
     world.sandbox.faults().clear();
     world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "replicasets");
     world

@@ -10,7 +10,7 @@ use tower::Service as _;
 
 use crate::world::{CONTROLLER_IDENTITY, DEPLOYMENTS, NAMESPACE, REPLICA_SETS, web_deployment};
 
-/// Returns a client that reads `said` wherever the server sends `is`.
+/// Returns a client that replaces `is` by `said` in every answer of the server.
 fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Client {
     let inner = sandbox.service(CONTROLLER_IDENTITY);
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {

@@ -33,7 +33,7 @@ async fn a_settled_deployment_is_taken_over_without_a_write() {
     assert_eq!((world.request_count("get", DEPLOYMENTS), world.request_count("list", "pods")), (0, 0));
 }
 
-/// Returns the last state of each object of a kind in a rollout that was recorded under upstream.
+/// Returns the last state of each object of a kind in a rollout that was recorded under upstream's controllers.
 fn recorded(kind: &str) -> Vec<Value> {
     let text = include_str!("../../../e2e/goldens/traces/deployment-rollout.jsonl");
     let mut last = std::collections::BTreeMap::new();
@@ -135,7 +135,7 @@ async fn a_new_leader_finds_the_unseen_set_of_an_earlier_one() {
     world.settle().await;
     world.crash();
     world.wait(60.0).await;
-    // An earlier leader, whose release computes other hashes, creates a ReplicaSet that this cache does not show yet.
+    // An earlier leader, of a version with other hashes, creates a ReplicaSet that this cache does not show yet.
     world.set_image("img:2").await;
     let web = world.get_web().await;
     let mut made = world.list_sets().await.remove(0);

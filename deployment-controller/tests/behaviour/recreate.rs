@@ -100,7 +100,7 @@ async fn a_rollout_completes_after_the_strategy_and_the_size_changed() {
 /// DEPLOYMENT-83.
 #[tokio::test(start_paused = true)]
 async fn a_finished_pod_with_a_finalizer_does_not_block_the_rollout() {
-    // A finalizer keeps a Pod of the old ReplicaSet, which no longer counts that Pod in its status.
+    // A finalizer keeps a Pod of the old ReplicaSet, and the status of that ReplicaSet no longer counts the Pod.
     let world = World::new().await;
     world.create_object(recreate(1)).await;
     world.settle().await;

@@ -19,7 +19,7 @@ async fn the_steps_of_a_rollout_are_those_of_upstream() {
     world.clear_logs();
     world.set_image("img:2").await;
     world.settle().await;
-    // The log was cleared, so `a` is now the ReplicaSet that was written first: the new one.
+    // The log of writes was cleared, so `a` is now the ReplicaSet with the first write after that: the new one.
     assert_eq!(world.size_history(), ["a 1", "b 3", "a 2", "b 1", "a 4", "b 0"]);
     let sets = world.list_sets().await;
     assert_eq!(sets.iter().map(|set| (size_of_set(set), revision_of(set))).collect::<Vec<_>>(), [(0, 1), (4, 2)]);

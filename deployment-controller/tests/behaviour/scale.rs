@@ -35,7 +35,7 @@ async fn all_sets_share_a_change_of_the_size_during_a_rollout() {
     assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [6, 4]);
     world.set_replicas(12).await;
     world.settle().await;
-    // The maximum number of Pods grows from 10 to 14: size 6 becomes 8 (8.4) and size 4 becomes 6 (5.6). No change follows.
+    // The maximum number of Pods grows from 10 to 14: size 6 becomes 8 (8.4), size 4 becomes 6 (5.6), and both remain so.
     assert_eq!(world.list_sets().await.iter().map(size_of_set).collect::<Vec<_>>(), [8, 6]);
     world.patch_web(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
     world.settle().await;

@@ -175,7 +175,7 @@ async fn without_the_gate_terminating_pods_are_not_counted() {
 async fn a_server_that_drops_the_count_gets_no_further_writes() {
     let gate = deployment_controller::TERMINATING_REPLICAS_GATE.name;
     let mut world = World::with_sandbox(Sandbox::builder().gate(gate, false), OperatorSettings::new()).await;
-    // Without a ReplicaSet controller, the ReplicaSet does not report a count.
+    // Without a ReplicaSet controller, the ReplicaSet does not report its number of terminating Pods.
     world.replica_set_controller = None;
     world.create_object(web_deployment(2)).await;
     world.settle().await;

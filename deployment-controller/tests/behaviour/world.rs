@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 /// Identity of the loop under test: the sandbox counts requests and writes by identity.
 pub(crate) const CONTROLLER_IDENTITY: &str = "deployments";
-/// Namespace of all test objects.
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const DEPLOYMENTS: &str = "deployments.apps";
 pub(crate) const REPLICA_SETS: &str = "replicasets.apps";
@@ -62,7 +61,7 @@ impl World {
         self.clear_logs();
     }
 
-    /// Drops the loop without a shutdown, as a crash does.
+    /// Drops the loop without a shutdown, so that its requests in flight are dropped, too.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -83,7 +82,6 @@ impl World {
         panic!("writes never stop: {:#}", self.explain());
     }
 
-    /// Clears the logs of requests and writes.
     pub(crate) fn clear_logs(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();

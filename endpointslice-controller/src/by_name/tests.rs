@@ -1,4 +1,4 @@
-//! Compares `NameSortedList` lists with maps that get the same changes.
+//! Applies the same changes to a `NameSortedList` and to a `BTreeMap`, and compares their contents.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ proptest! {
             let found: Vec<_> = found.into_iter().map(|(old, new)| (old.cloned(), new.cloned())).collect();
             prop_assert_eq!(found, differences(of_old, &model));
         }
-        // Two neighbouring parts together are more than half full.
+        // Two neighbouring parts together have more than `MAX_PART_LEN / 2` elements; otherwise `remove` merges them.
         prop_assert!(list.parts.len() <= 2 + list.len() / (MAX_PART_LEN / 4));
     }
 }

@@ -1,7 +1,7 @@
-//! The ports of a Service: their numbers on each Pod, and the match with the ports of a slice.
+//! The ports of a Service: their port numbers on each Pod, and the comparison with the ports of a slice.
 //!
-//! A Service can have ten thousand ports, and a named port can have another number on each Pod. Therefore Pods are compared
-//! only by the numbers of their named ports, and each Pod has few of them. The full list of ports is built only for new slices.
+//! A Service can have ten thousand ports, and a named port can have a different number on each Pod. Building the full list of
+//! ports for each Pod is too slow, so Pods are compared by the numbers of their few named ports.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use common::{intern::Text, intstr::IntOrString};
 
 use crate::objects::{Pod, Service, ServicePort, SlicePort};
 
-/// The numbers of the named ports on a Pod: pairs of a position in `ServicePorts::targets` and a port number, sorted by
+/// The port numbers of the named ports on a Pod, as pairs of a position in `ServicePorts::targets` and a port number, sorted by
 /// position.
 pub type NamedPortNumbers = [(usize, i32)];
 
@@ -17,17 +17,17 @@ pub type NamedPortNumbers = [(usize, i32)];
 #[derive(Clone, Debug, Default)]
 pub struct ServicePorts<'a> {
     ports: &'a [ServicePort],
-    /// The targets: name and protocol of each named Pod port that a Service port refers to, sorted, without duplicates.
+    /// Name and protocol of each Pod port to which a Service port refers by name; sorted, without duplicates.
     targets: Vec<(&'a str, &'a str)>,
-    /// For each Service port, the position of its target in `targets`; `None` for a port with the same number on every Pod.
+    /// For each Service port, the position of its Pod port in `targets`; `None` for a port with the same number on every Pod.
     target_of: Vec<Option<usize>>,
-    /// The number of Service ports that refer to each target.
+    /// For each element of `targets`, the count of Service ports that refer to it.
     uses: Vec<usize>,
-    /// The number of Service ports with the same number on every Pod.
+    /// The count of Service ports that have the same port number on every Pod.
     fixed: usize,
-    /// Positions in `ports`, sorted by the [`Identity`] of the port.
+    /// Positions in `ports`, sorted by the [`Identity`] of the port at each position.
     sorted: Vec<usize>,
-    /// Positions in `ports`: first the ports without a target, then the ports with a target, in the order of `targets`.
+    /// Positions in `ports`: first the ports with the same number on every Pod, then the other ports in the order of `targets`.
     by_target: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ fn target(port: &ServicePort) -> Option<(&str, &str)> {
     }
 }
 
-/// Returns the number of a Service port that does not refer to a Pod port by name.
+/// Returns the number on every Pod of a Service port that does not refer to a Pod port by name.
 fn fixed_number(port: &ServicePort) -> i32 {
     match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
@@ -59,7 +59,7 @@ fn fixed_number(port: &ServicePort) -> i32 {
 }
 
 impl<'a> ServicePorts<'a> {
-    /// Builds the indexes over the ports of a Service.
+    /// Builds the indexes; the cost is that of sorting the ports of the Service.
     pub fn new(service: &'a Service) -> Self {
         let ports = &*service.spec.ports;
         let targets: BTreeSet<(&str, &str)> = ports.iter().filter_map(target).collect();
@@ -77,7 +77,7 @@ impl<'a> ServicePorts<'a> {
         Self { ports, targets, target_of, uses, fixed, sorted, by_target }
     }
 
-    /// Replaces `numbers` with the numbers of the named ports on a Pod. Ports that the Pod does not have are omitted.
+    /// Replaces `numbers` with the port numbers of the named ports on a Pod. Ports that the Pod does not have are omitted.
     pub fn resolve_named_ports(&self, pod: &Pod, numbers: &mut Vec<(usize, i32)>) {
         numbers.clear();
         if self.targets.len() <= pod.named_ports.len() {
@@ -88,25 +88,25 @@ impl<'a> ServicePorts<'a> {
         }
         for port in &pod.named_ports {
             let Ok(at) = self.targets.binary_search(&(&*port.name, &*port.protocol)) else { continue };
-            // If several ports have the same name and protocol, the first one counts.
+            // If several ports of the Pod have the same name and protocol, the first of them is used.
             if numbers.last().is_none_or(|(last, _)| *last != at) {
                 numbers.push((at, port.number));
             }
         }
     }
 
-    /// Returns the number of Service ports that exist on a Pod with these port numbers.
+    /// Counts the Service ports that exist on a Pod with these numbers of named ports.
     pub fn port_count(&self, numbers: &NamedPortNumbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }
 
-    /// Returns the number of Service ports that refer to the target at this position; `None` counts the ports without a target.
+    /// Counts the Service ports that refer to the Pod port at this position in `targets`; `None` counts all other ports.
     pub fn port_count_of_target(&self, target: Option<usize>) -> usize {
         target.map_or(self.fixed, |target| self.uses[target])
     }
 
-    /// Returns the Service ports that refer to a target, given by position and port number, each with its port number. `None`
-    /// stands for the ports without a target.
+    /// Returns the Service ports that refer to one named Pod port, each with its port number. `target` is the position in
+    /// `targets` and the port number; `None` stands for the Service ports that do not refer to a Pod port by name.
     pub fn ports_of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
         let position = target.map(|(target, _)| target);
         let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
@@ -117,7 +117,7 @@ impl<'a> ServicePorts<'a> {
         })
     }
 
-    /// Builds the ports of a slice for Pods with these port numbers, in the order of the Service.
+    /// Builds the ports of a slice for Pods with these numbers of named ports, in the order of the ports in the Service.
     pub fn build_slice_ports(&self, numbers: &NamedPortNumbers) -> Arc<[SlicePort]> {
         let number = |(port, target): (&'a ServicePort, &Option<usize>)| match target {
             None => Some((port, fixed_number(port))),
@@ -136,11 +136,11 @@ impl<'a> ServicePorts<'a> {
         list.into()
     }
 
-    /// Returns the port numbers from which [`build_slice_ports`](Self::build_slice_ports) builds the ports of this slice, in
-    /// any order; `None` if there are none.
+    /// Returns the numbers of named ports for which [`build_slice_ports`](Self::build_slice_ports) gives these slice ports in
+    /// any order; `None` if no numbers give them.
     ///
-    /// The cost depends on the number of ports in the slice. The ports of a Service have different names, as the API server
-    /// requires.
+    /// The cost grows with the count of ports in the slice, not in the Service. The result is unique, because the API server
+    /// requires a different name for each port of a Service.
     pub fn numbers_for_slice_ports(&self, ports: &[SlicePort]) -> Option<Vec<(usize, i32)>> {
         let mut theirs: Vec<&SlicePort> = ports.iter().collect();
         theirs.sort_by_key(|port| identity(port));

@@ -6,24 +6,23 @@ use common::meta::Uid;
 
 use crate::objects::{EndpointAddress, Subset, SubsetPort};
 
-/// The maximal number of addresses of one Endpoints object that are processed. An address counts once for each distinct list of
-/// ports.
+/// The maximal number of processed addresses in one Endpoints object. An address counts once for each distinct list of ports
+/// with which it is published.
 pub const MAX_PROCESSED_ADDRESSES: usize = 100_000;
 /// The text of an address and the UID in its `targetRef`, or `None` without a `targetRef`.
 type Identity<'a> = (&'a str, Option<&'a Uid>);
 
-/// Returns equivalent subsets in canonical form: each port once, ports with the same addresses in one subset, everything sorted.
-/// An address that is both ready and not ready counts as not ready.
-///
-/// Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
+/// Converts subsets into canonical form: each port is in one subset, ports with the same addresses are in the same subset, and
+/// everything is sorted.
+/// An address that is both ready and not ready counts as not ready. Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
 pub fn canonical_subsets(subsets: &[Subset]) -> Vec<Subset> {
     canonical_subsets_within(subsets, usize::MAX).0
 }
 
-/// Returns subsets like [`canonical_subsets`], from at most `limit` addresses, and the number of omitted addresses.
+/// Like [`canonical_subsets`], but reads at most `limit` addresses. Also returns the number of omitted addresses.
 ///
-/// Ports that are in the same subsets form a group, and an address counts once for each of its groups. Therefore `limit` and
-/// the size of the input bound the cost, instead of the product of ports and addresses.
+/// Ports that are in the same subsets form a group, and a group is processed as if it were one port. An address counts once for
+/// each group of ports. Therefore the cost grows with `limit` and the input, not with the product of ports and addresses.
 pub fn canonical_subsets_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
     let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
     for (at, subset) in subsets.iter().enumerate() {
@@ -35,7 +34,7 @@ pub fn canonical_subsets_within(subsets: &[Subset], limit: usize) -> (Vec<Subset
             }
         }
     }
-    // Ports in the same subsets have the same addresses. Subsets without ports are grouped separately.
+    // Ports that are in the same subsets have the same addresses. Subsets without ports form a separate group.
     let mut ports_of: BTreeMap<(bool, Vec<usize>), Vec<&SubsetPort>> = BTreeMap::new();
     for (port, with_port) in subsets_of {
         ports_of.entry((port.is_some(), with_port)).or_default().extend(port);
@@ -69,7 +68,7 @@ pub fn canonical_subsets_within(subsets: &[Subset], limit: usize) -> (Vec<Subset
     (out, left_out)
 }
 
-/// Returns the addresses of several subsets; each is ready if no subset lists it as not ready.
+/// Returns the addresses of several subsets with their readiness. An address is ready if no subset lists it as not ready.
 fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a EndpointAddress, bool)> {
     let mut all: BTreeMap<Identity<'a>, (&EndpointAddress, bool)> = BTreeMap::new();
     for (address, ready) in subsets.flat_map(Subset::addresses_with_readiness) {
@@ -79,16 +78,16 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
     all
 }
 
-/// Returns the total numbers of ready and of not-ready addresses.
+/// Returns the count of ready addresses in all subsets, then the count of not-ready addresses.
 pub fn count_addresses(subsets: &[Subset]) -> (usize, usize) {
     let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
 
-/// Returns the numbers of ready and not-ready addresses that each subset keeps within a total of `most`; ready ones come first.
+/// Divides a total of `most` addresses among subsets; ready addresses have precedence over not-ready addresses.
 ///
-/// The input is the number of ready and not-ready addresses of each subset. Upstream: `pkg/controller/endpoint`,
-/// `truncateEndpoints`.
+/// Input and result are a pair for each subset: the count of ready and of not-ready addresses. Upstream:
+/// `pkg/controller/endpoint`, `truncateEndpoints`.
 pub fn truncated_sizes(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();
     let for_ready = most.min(ready.iter().sum());
@@ -96,7 +95,7 @@ pub fn truncated_sizes(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, u
     proportional_shares(&ready, for_ready).into_iter().zip(not_ready).collect()
 }
 
-/// Returns the proportional share of `most` for each subset, rounded up, until `most` is used up.
+/// Divides `most` among the subsets in proportion to their sizes. Shares are rounded up, so the last subsets may get less.
 fn proportional_shares(sizes: &[usize], most: usize) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let budget = most.min(total);

@@ -1,4 +1,4 @@
-//! The trigger time of a sync: the time of the change that caused the sync.
+//! The trigger time: the time of the first change that caused a sync, as consumers read it in an annotation.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{by_name::Pods, memory::SyncedState, objects::Service};
 
-/// Returns the time of the earliest change since the last sync, as the annotation shows it, and the state in this sync.
+/// Returns the time of the earliest change since the last sync, as a text for the annotation, and the state for the next sync.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
 pub fn trigger_time(before: Option<&SyncedState>, service: &Service, pods: &Pods) -> (Option<String>, SyncedState) {
@@ -15,7 +15,7 @@ pub fn trigger_time(before: Option<&SyncedState>, service: &Service, pods: &Pods
     (earliest_change_time(before, &now).map(|time| time.to_string()), now)
 }
 
-/// Returns the time of the earliest change between two syncs; without a state `before`, the creation time of the Service.
+/// Returns the time of the earliest change between two syncs. In the first sync, this is the creation time of the Service.
 pub fn earliest_change_time(before: Option<&SyncedState>, now: &SyncedState) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service_created) };
     let mut earliest = (now.service_created > before.service_created).then_some(now.service_created);

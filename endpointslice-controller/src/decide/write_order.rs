@@ -1,8 +1,8 @@
 //! The order of writes in which no endpoint is missing between two writes.
 //!
-//! Consumers use the union of all slices of a Service, and they see each write separately. Creates come first and deletes come
-//! last: neither removes an endpoint that another slice has yet to receive. An update can remove such an endpoint if the endpoint
-//! moves between two slices, so the slice that receives the endpoint is written first.
+//! Consumers use the endpoints of all slices of a Service, and they see each write separately. Creations come first and
+//! deletions come last, so that no endpoint is removed before another slice contains it. If an endpoint moves from one
+//! existing slice to another, the slice that receives the endpoint is updated first.
 
 use std::{
     cmp::Reverse,
@@ -17,20 +17,20 @@ use crate::{
     plan::{SliceDraft, SliceWrites},
 };
 
-/// Whether the plan may create slices.
+/// Whether [`order_writes`] may add the creation of a slice to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceCreation {
-    /// The owner exists and is not terminating.
+    /// The owner of the slices exists and is not terminating.
     Allowed,
-    /// The owner is terminating.
+    /// The owner of the slices is terminating, so the garbage collector is about to delete the slices.
     Forbidden,
 }
 
-/// Orders the writes, and replaces pairs of a create and a delete by an update if `may_reuse` is true for the slice to delete.
+/// Orders the writes. A creation and a deletion become one update of the slice to delete if `may_reuse` is true for that slice.
 ///
-/// A new slice replaces the deleted slice with the most endpoints in common. After each write, every endpoint that is ready
-/// before the first and after the last write is in some slice. If two updates exchange endpoints, one of the updates becomes a
-/// create and a delete, which costs one more write.
+/// A new slice reuses the slice to delete that has the most endpoints in common with it. An endpoint that is ready before the
+/// first and after the last write is in some slice after each write. If two updates exchange endpoints, one of the updates
+/// becomes a creation and a deletion, which costs one more write.
 pub fn order_writes(
     create: Vec<SliceDraft>,
     update: Vec<SliceDraft>,
@@ -56,7 +56,7 @@ fn base_name(draft: &SliceDraft) -> &str {
     draft.existing_slice.as_ref().map_or("", |base| &base.metadata.name)
 }
 
-/// Pairs new slices with slices to delete, and makes each pair an update. Pairs with the most endpoints in common come first.
+/// Pairs new slices with slices to delete, and makes each pair an update. The most endpoints in common decide about the pairs.
 fn pair_with_deleted_slices(
     create: Vec<SliceDraft>,
     delete: Vec<Arc<Slice>>,
@@ -101,7 +101,7 @@ fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
     endpoints.iter().filter(|endpoint| endpoint.is_ready()).map(|endpoint| &*endpoint.addresses)
 }
 
-/// Returns the predecessors of each update: the indexes of the updates that add a ready endpoint which this update removes.
+/// Returns for each update the indexes of the updates that must come first, because they add a ready endpoint that it removes.
 fn predecessors(updates: &[SliceDraft]) -> Vec<BTreeSet<usize>> {
     let mut gained_by: HashMap<&[Box<str>], usize> = HashMap::default();
     let mut lost: Vec<Vec<&[Box<str>]>> = Vec::new();
@@ -116,7 +116,7 @@ fn predecessors(updates: &[SliceDraft]) -> Vec<BTreeSet<usize>> {
     lost.iter().map(gainers).collect()
 }
 
-/// Sorts the updates by their [`predecessors`]. An update on a cycle becomes a create and a delete if creation is allowed.
+/// Puts each update after its [`predecessors`]. An update on a cycle becomes a creation and a deletion if creation is allowed.
 fn order_updates(updates: Vec<SliceDraft>, creation: SliceCreation, out: &mut SliceWrites) {
     if updates.len() < 2 {
         out.update.extend(updates);

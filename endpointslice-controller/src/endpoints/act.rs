@@ -22,9 +22,9 @@ use crate::{
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The new memory of the Service, which replaces the old one.
+    /// The memory of the Service after this sync, which replaces the memory of earlier syncs.
     ReplaceMemory(ServiceMemory),
-    /// The answer to a write is lost; the write may or may not have taken effect.
+    /// The answer to a write was lost; the write may or may not have taken effect.
     AnswerLost,
 }
 
@@ -35,7 +35,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the write of a plan, if there is one, and notes the new memory of the Service.
+/// Sends the write of a plan, if there is one, and replaces the memory of the Service.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     match (plan, &snapshot.members) {
         (Plan::Delete(endpoints), _) => {
@@ -52,7 +52,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 }
 
-/// Creates or patches the Endpoints if they differ from the wanted state.
+/// Creates the Endpoints if they do not exist, or patches them if they differ from the wanted state.
 async fn write_if_needed(
     key: &Key,
     service: &Service,
@@ -111,7 +111,7 @@ fn create_body(key: &Key, wanted: &WantedEndpoints) -> Value {
     })
 }
 
-/// Builds the merge patch from `base` to the wanted state. Annotations of other writers stay unchanged.
+/// Builds the merge patch that changes `base` into the wanted state. It does not change annotations of other writers.
 fn patch_body(base: &Endpoints, wanted: &WantedEndpoints) -> Value {
     let meta = &base.metadata;
     let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));

@@ -24,7 +24,7 @@ use crate::{
 pub const ENDPOINTS_MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of [`ENDPOINTS_MANAGED_BY_LABEL`] for this loop.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
-/// The value of the annotation [`OVER_CAPACITY_ANNOTATION`] on Endpoints that lack some addresses.
+/// The value of the annotation [`OVER_CAPACITY_ANNOTATION`] on Endpoints from which addresses or ports were omitted.
 const TRUNCATED: &str = "truncated";
 /// The maximal number of addresses in one Endpoints object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
@@ -32,7 +32,7 @@ const MAX_CAPACITY: usize = 1000;
 /// The maximal number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
 pub const MAX_PORTS_PER_OBJECT: usize = 100_000;
 
-/// Decides the wanted Endpoints of a Service.
+/// Decides whether the Endpoints are deleted, and otherwise their wanted content.
 ///
 /// Upstream: `pkg/controller/endpoint`, `syncService`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let (trigger_time, seen) = trigger::trigger_time(seen.as_deref(), service, pods);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
-        // This loop writes no object with more addresses than this limit, so a larger object is not compared in full.
+        // This loop writes no object with more addresses than the limit, so a larger object differs from the wanted one.
         let (form, beyond_limit) = subsets::canonical_subsets_within(&there.subsets, MAX_PROCESSED_ADDRESSES);
         beyond_limit == 0
             && form == subsets
@@ -88,8 +88,8 @@ fn same_labels(there: &Labels, wanted: &Labels) -> bool {
     there == wanted || there.iter().filter(counts).eq(wanted.iter().filter(counts))
 }
 
-/// Returns the address family of the Service. `None` if the Service has none: each Pod then uses the family of its first
-/// address.
+/// Returns the primary address family of the Service; `None` if the Service has no family. The caller then uses for each Pod
+/// the family of the first address of that Pod.
 fn service_address_type(service: &Service) -> Option<AddressType> {
     match service.spec.ip_families.first().map(|family| &**family) {
         Some("IPv4") => Some(AddressType::Ipv4),
@@ -98,14 +98,14 @@ fn service_address_type(service: &Service) -> Option<AddressType> {
     }
 }
 
-/// Pods with the same numbers of named ports, each with its address.
+/// Pods on which each named port has the same number, together with the address of each Pod.
 #[derive(Default)]
 struct Group<'a> {
     ready: Vec<(&'a Pod, IpAddr)>,
     not_ready: Vec<(&'a Pod, IpAddr)>,
 }
 
-/// Groups the Pods of a Service by the numbers of their named ports.
+/// Groups the Pods of a Service so that each named port has the same number on all Pods of a group.
 fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = service_address_type(service);
@@ -138,11 +138,11 @@ fn is_portless(service: &Service) -> bool {
 
 /// Returns the subsets of a Service in canonical form, and whether they were truncated.
 ///
-/// Addresses beyond the limit are never built, and ports with the same Pods share a subset from the beginning.
+/// For a low cost, addresses beyond the limit are never built, and ports with the same Pods are put into one subset at once.
 fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
-    // The groups of Pods that have a port: a named port with its number, or `None` for fixed numbers, which all groups have.
+    // For each named port with its number, the groups of Pods that have it. `None` stands for the ports that all groups have.
     let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
     if !groups.is_empty() && (ports.port_count_of_target(None) > 0 || is_portless(service)) {
         groups_of.insert(None, (0..groups.len()).collect());
@@ -196,7 +196,7 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     (subsets, truncated || is_cut)
 }
 
-/// Returns the first `most` addresses of these Pods in canonical order.
+/// Returns the first `most` addresses of these Pods, in the order of canonical subsets.
 fn first_addresses<'a>(
     pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>,
     most: usize,
@@ -224,7 +224,7 @@ fn first_addresses<'a>(
     pods.into_iter().map(address).collect()
 }
 
-/// A sort key that orders addresses by their texts. An IPv4 address needs no allocation.
+/// A sort key that orders addresses by their texts. Building the key of an IPv4 address does not allocate.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct TextOrder {
     /// The first 16 bytes of the text, padded with zeros.

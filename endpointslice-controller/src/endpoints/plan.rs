@@ -10,7 +10,7 @@ use crate::{
     objects::{Endpoints, Subset, TRIGGER_TIME_ANNOTATION},
 };
 
-/// The annotation key of Endpoints that lack some addresses.
+/// The key of the annotation on Endpoints from which addresses or ports were omitted.
 pub const OVER_CAPACITY_ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
 /// The decision about the Endpoints of one Service.
 #[derive(Clone, Debug, Default)]
@@ -18,15 +18,15 @@ pub enum Plan {
     /// No write: the Service has no selector, or it does not exist and there are no Endpoints to delete.
     #[default]
     NothingToDo,
-    /// Delete the Endpoints, because their Service does not exist.
+    /// Delete these Endpoints, because their Service does not exist.
     Delete(Arc<Endpoints>),
     /// No write: the Endpoints, the Service and its Pods have not changed since a sync that needed no write.
     Unchanged(Arc<Endpoints>),
-    /// Compare the Endpoints with this state, and write them if [`WantedEndpoints::is_write_needed`] is set.
+    /// Create or patch the Endpoints if [`WantedEndpoints::is_write_needed`] is set; store the synced state in any case.
     WriteIfNeeded(Box<WantedEndpoints>),
 }
 
-/// The wanted state of an Endpoints object.
+/// The wanted labels, annotations and subsets of an Endpoints object, compared with the cached object.
 #[derive(Clone, Debug)]
 pub struct WantedEndpoints {
     /// Whether the Endpoints are missing in the cache or differ from the wanted state.
@@ -35,11 +35,11 @@ pub struct WantedEndpoints {
     pub existing_endpoints: Option<Arc<Endpoints>>,
     /// The labels of the Service, together with the labels that this loop sets.
     pub labels: Labels,
-    /// The time of the change that caused this sync, if known.
+    /// The value of the annotation with the time of the change that caused this sync; `None` if the time is unknown.
     pub trigger_time: Option<String>,
-    /// The Service and its Pods in this sync, for the comparison in the next sync.
+    /// The state of the Service and its Pods in this sync, with which the next sync compares.
     pub synced_state: SyncedState,
-    /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`]; `None` if no address is omitted.
+    /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`]; `None` if nothing is omitted.
     pub over_capacity: Option<&'static str>,
     /// The wanted `subsets`, in canonical form.
     pub subsets: Vec<Subset>,

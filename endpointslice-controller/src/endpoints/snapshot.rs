@@ -17,9 +17,9 @@ pub struct ServiceMembers {
     pub service: Arc<Service>,
     /// Selected Pods, sorted by name; empty without a selector.
     pub pods: Pods,
-    /// The Service and its Pods in the last sync; `None` before the first sync.
+    /// The state of the Service and its Pods in the last sync; `None` before the first sync.
     pub synced_state: Option<Arc<SyncedState>>,
-    /// The versions of the Service and its Endpoints if the last sync needed no write.
+    /// The versions of the Service and its Endpoints in the last sync; `None` if that sync needed a write.
     pub settled_versions: Option<SettledVersions>,
 }
 
@@ -30,6 +30,6 @@ pub struct Snapshot {
     pub key: Key,
     /// The Service and its Pods; `None` if the Service does not exist.
     pub members: Option<ServiceMembers>,
-    /// The Endpoints in the cache; `None` if they do not exist.
+    /// The cached Endpoints; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
 }

@@ -1,4 +1,4 @@
-//! Handlers that enqueue Services at events of Services and Endpoints.
+//! Event handlers that enqueue a Service when the Service or its Endpoints change.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct EventHandlers {
 }
 
 impl EventHandlers {
-    /// Enqueues the Service of an event, and removes the memory of a deleted Service.
+    /// Enqueues the added, changed or deleted Service. Also removes the memory of a deleted Service.
     pub(super) fn on_service(&self, event: &CacheEvent<Service>, origin: ChangeOrigin) {
         let key = event.meta().key();
         if let CacheEvent::Deleted(service) = event {
@@ -37,12 +37,12 @@ impl EventHandlers {
         self.queue.add(key, priority_of_origin(origin));
     }
 
-    /// Enqueues the Service of Endpoints that are deleted, in the first list, or awaited by a sync.
+    /// Enqueues the Service if the Endpoints were deleted, are in the first list, or if a sync waits for their event.
     pub(super) fn on_endpoints(&self, event: &CacheEvent<Endpoints>, origin: ChangeOrigin) {
         let key = event.meta().key();
         let comes = match event {
-            // The first list can contain Endpoints of a Service that was deleted earlier. Leader election locks have no Service
-            // and stay.
+            // The first list can contain Endpoints of a Service that was deleted earlier; a sync deletes them. Leader election
+            // locks have no Service either, and must not be deleted.
             CacheEvent::Added(there) => origin == ChangeOrigin::Initial && !there.is_leader_election_lock(),
             CacheEvent::Deleted(_) => true,
             CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => false,

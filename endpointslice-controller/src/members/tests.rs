@@ -1,8 +1,8 @@
 //! The final endpoints of Services do not depend on the order of events of Services, Pods and Nodes.
 //!
-//! Events of one object keep their order, and states may be skipped, as after a relist. The order between objects and the times
-//! of syncs are arbitrary. A Service is synced only if an event or a failed sync enqueued it, so that a missing enqueue shows as
-//! a wrong endpoint at the end.
+//! Events of one object keep their order, and states may be skipped, as after a relist. Events of different objects and syncs
+//! come in any order. A Service is synced only if an event or a failed sync has enqueued it. Therefore, if a handler does not
+//! enqueue an affected Service, a wrong endpoint remains at the end.
 
 use std::collections::BTreeMap;
 
@@ -28,21 +28,21 @@ const SERVICES: usize = 2;
 const PODS: usize = 5;
 const NODES: usize = 3;
 
-/// The successive states of one object; `None` while it does not exist.
+/// The successive states of one object; `None` where the object does not exist.
 type History = Vec<Option<Value>>;
 
-/// The delivery of one event, with an optional sync after it.
+/// The delivery of one event, optionally followed by a sync.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// Selects the object of the event, among the objects with remaining states.
+    /// Selects the object of the event among the objects that have states left to deliver.
     object: prop::sample::Index,
     /// Whether the state is skipped; the last state of an object is always delivered.
     is_missed: bool,
-    /// Selects an enqueued Service to sync after the event; `None` for no sync.
+    /// Selects the enqueued Service that is synced after the event; `None` for no sync.
     sync: Option<prop::sample::Index>,
 }
 
-/// An order in which the events of all histories arrive.
+/// The order in which the events of all histories are delivered, and the syncs between them.
 #[derive(Clone, Debug)]
 struct Order {
     steps: Vec<Step>,
@@ -106,7 +106,7 @@ fn history(state: impl Strategy<Value = Value>) -> impl Strategy<Value = History
     prop::collection::vec(prop::option::weighted(0.85, state), 1..5)
 }
 
-/// Generates a history with an existing Node at the end. Endpoints on a deleted Node would depend on the time of the last sync.
+/// Generates a history after which the Node exists. Endpoints on a deleted Node would depend on the time of the last sync.
 fn history_of_node(at: usize) -> impl Strategy<Value = History> {
     (history(any_node(at)), any_node(at)).prop_map(|(mut history, last)| {
         history.push(Some(last));
@@ -122,7 +122,7 @@ fn any_histories() -> impl Strategy<Value = Vec<History>> {
     [services, pods, nodes].concat().prop_map(fixed)
 }
 
-/// Gives each re-created object a new UID, and a Pod the same `spec` in all its states, because it is immutable.
+/// Gives each re-created object a new UID, and all states of a Pod the same `spec`, because the `spec` of a Pod is immutable.
 fn fixed(mut histories: Vec<History>) -> Vec<History> {
     for (at, history) in histories.iter_mut().enumerate() {
         let is_pod = (SERVICES..SERVICES + PODS).contains(&at);
@@ -145,7 +145,7 @@ fn any_order() -> impl Strategy<Value = Order> {
     let step =
         (any::<prop::sample::Index>(), prop::bool::weighted(0.3), prop::option::of(any::<prop::sample::Index>()))
             .prop_map(|(object, is_missed, sync)| Step { object, is_missed, sync });
-    // A history has at most five states, so these steps are enough for all histories.
+    // A history has at most five states, so this number of steps delivers all histories.
     let steps = prop::collection::vec(step, 5 * (SERVICES + PODS + NODES));
     (steps, prop::sample::select(vec![1usize, 2, 100]))
         .prop_map(|(steps, max_endpoints)| Order { steps, max_endpoints })
@@ -169,7 +169,7 @@ struct World {
     slices: BTreeMap<String, Arc<Slice>>,
     queue: BTreeSet<Key>,
     max_endpoints: usize,
-    /// The number of created slices, which is part of their names.
+    /// The number of slices created so far, from which the name of the next slice is made.
     created: usize,
     versions: u64,
 }
@@ -201,13 +201,13 @@ impl World {
                 if let CacheEvent::Deleted(service) = &event {
                     let uid = &service.metadata.uid;
                     self.memories.remove(&key);
-                    // Deletes the dependent slices, in place of the garbage collector.
+                    // Deletes the slices of the deleted Service, in place of the garbage collector.
                     self.slices.retain(|_, slice| slice.metadata.owners.iter().all(|owner| owner.uid != *uid));
                 }
                 self.queue.insert(key);
             }
         } else if at < SERVICES + PODS {
-            // The field selector of the watch excludes Pods without an address.
+            // The watch has a field selector that excludes Pods without an address.
             let state = state.filter(|pod| pod["status"]["podIP"] != "");
             for event in changed(&self.pods, &format!("p{}", at - SERVICES), state.as_ref(), version) {
                 self.queue.extend(on_pod(&mut self.index, &self.pods, &event));
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Syncs an enqueued Service. Returns whether the sync wrote, or found no Service.
+    /// Syncs an enqueued Service. Returns true if the sync wrote slices or the Service does not exist.
     fn sync(&mut self, key: &Key) -> bool {
         self.queue.remove(key);
         let Ok(Some(service)) = self.services.get(&key.namespace, &key.name) else { return true };
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Syncs the enqueued Services until no sync writes. Fails after 20 rounds.
+    /// Syncs the enqueued Services until no sync writes. Panics if this takes more than 20 iterations.
     fn settle(&mut self) {
         for _ in 0..20 {
             let enqueued: Vec<Key> = self.queue.iter().cloned().collect();
@@ -295,10 +295,10 @@ impl World {
         panic!("the syncs do not settle: {:?}", self.queue);
     }
 
-    /// Returns the endpoints of each Service by address type, each with its ports. The distribution over slices is ignored.
+    /// Returns the endpoints and ports for each Service and address type, however they are distributed over slices.
     ///
-    /// An address type with only empty slices has an entry without endpoints. The number of empty slices has no meaning,
-    /// because a sync keeps existing empty slices, as upstream.
+    /// An address type with only empty slices maps to an empty list. The number of empty slices is ignored, because a sync does
+    /// not delete existing empty slices, as upstream.
     fn endpoints(&self) -> BTreeMap<(String, String), Vec<(String, Value)>> {
         let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for slice in self.slices.values() {
@@ -308,7 +308,7 @@ impl World {
             let mut ports: Vec<String> = slice.ports.iter().map(|port| json!(port).to_string()).collect();
             ports.sort();
             let endpoints = slice.endpoints.iter().cloned().map(|mut endpoint| {
-                // Hints by capacity depend on the order of events, because a sync keeps hints that are good enough.
+                // Hints by capacity depend on the order of events, because a sync changes hints only if they are too uneven.
                 if by_capacity {
                     endpoint.hints = None;
                 }
@@ -323,7 +323,7 @@ impl World {
     }
 }
 
-/// Fails if the plan `part`, based on the changes since the last sync, has other writes than the plan `whole`, based on all
+/// Panics if two plans have different writes: `part` was decided from the changes since the last sync, `whole` from all
 /// Pods.
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
@@ -353,7 +353,7 @@ fn changed<T: Object + Clone>(
     events
 }
 
-/// Builds the slice as the server stores it after a draft was written.
+/// Builds the slice that the server stores when a draft is written.
 fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &SliceDraft) -> Slice {
     let owner = json!({"apiVersion": "v1", "kind": "Service", "name": service.metadata.name,
         "uid": service.metadata.uid, "controller": true});
@@ -367,7 +367,7 @@ fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &SliceD
     slice
 }
 
-/// Builds a world in which only the last state of each object has arrived, and all enqueued Services are synced.
+/// Builds a world that has received only the last state of each object and has synced all enqueued Services.
 fn of_last_states(histories: &[History], max_endpoints: usize) -> World {
     let mut world = World::new(max_endpoints);
     for (at, history) in histories.iter().enumerate().rev() {
@@ -416,7 +416,7 @@ proptest! {
     }
 }
 
-/// A fixed case of `final_endpoints_do_not_depend_on_the_order_of_events`.
+/// One fixed order of events from the property test `final_endpoints_do_not_depend_on_the_order_of_events`.
 /// ENDPOINTSLICE-12, ENDPOINTSLICE-85.
 #[test]
 fn a_zone_label_added_to_a_node_later_reaches_the_endpoints() {

@@ -39,7 +39,7 @@ fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
         let meta = serde_json::from_value(json!({"name": "p", "namespace": "ns", "labels": {"app": app}})).unwrap();
         Arc::new(MalformedObject { meta, error: "spec is a number".to_owned() })
     };
-    // The unreadable state of the Pod has other labels than the readable one.
+    // The unreadable state of the Pod has different labels from its last readable state.
     let concerned: Vec<Arc<str>> = index.put_unreadable_pod(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
@@ -70,7 +70,7 @@ fn deleted_objects_leave_nothing_in_the_index() {
     }
 }
 
-/// Builds 10,000 Services with 3 Pods each. Every selector begins with the same label.
+/// Builds 10,000 Services with 3 Pods each. The first label of the selector is the same for all Services.
 fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
     let labels_of =
         |n: usize| labels(&[("app.kubernetes.io/instance", "shop"), ("app.kubernetes.io/name", &format!("s{n}"))]);
@@ -102,7 +102,7 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
         let WorkCounters { selector_tests: tests, label_lookups: lookups, .. } = index.work_counters();
-        // One Service may be indexed under the shared label; the labels of every Pod are then tested against its selector.
+        // One Service may be indexed under the label that all Services share. Every Pod is then tested against its selector.
         assert!(tests <= 2 * 30_000, "services first: {services_first}: {tests} tests");
         assert!(lookups <= 2 * (10_000 * 2 + 30_000 * 3), "{lookups} lookups");
     }
@@ -131,7 +131,7 @@ fn an_event_of_a_pod_costs_only_its_changes() {
         work.changed_pod_lists - before.changed_pod_lists,
     );
     assert_eq!(cost, (0, 0, 1), "unchanged labels need no test");
-    // Replaces the Pod by another Pod with a new label that no selector mentions.
+    // Replaces the Pod with one that has an additional label, which is in no selector.
     index.remove_pod(&changed);
     let before = index.work_counters();
     index.put_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));

@@ -13,22 +13,22 @@ use crate::{
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The numbers of the plan, for metrics; `None` if the Endpoints are not mirrored.
+    /// The counts in the plan, for metrics; `None` if the Endpoints are not mirrored.
     RecordPlan(Option<MirroringTotals>),
     /// The progress of one write of a slice.
     Write(WriteProgress),
-    /// The sync has ended after this many seconds.
+    /// The duration of the sync in seconds, reported after the last write.
     SyncEnded(f64),
 }
 
-/// The numbers of one sync, for metrics.
+/// The counts of endpoints, slices and addresses in the plan of one sync, for metrics.
 #[derive(Debug)]
 pub struct MirroringTotals {
-    /// The numbers of endpoints and slices for each address type.
+    /// The counts of endpoints and slices, one element for each address type.
     pub(super) counts: Vec<SyncCounts>,
-    /// The number of existing endpoints with changed content.
+    /// The number of endpoints that are in the slice before and after the sync, with different content.
     pub(super) updated_endpoints: usize,
-    /// The number of addresses that are not mirrored.
+    /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
     pub(super) skipped_addresses: usize,
 }
 

@@ -25,10 +25,10 @@ use crate::{
     plan::{PlannedEvent, SliceDraft, SliceMetadata, SliceWrites, SyncCounts, slice_name_prefix},
 };
 
-/// The annotation key of `kubectl apply`. The annotation is not copied to slices.
+/// The key of the annotation that `kubectl apply` writes. The annotation is not copied to slices.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Decides the wanted slices of hand-made Endpoints.
+/// Decides which slices to write so that they mirror hand-made Endpoints.
 ///
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -51,32 +51,32 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Returns the sorted ports, as the key of all slices that have these ports in any order.
+/// Returns the sorted ports, so that slices with the same ports in a different order get the same key.
 fn port_key(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut key = ports.to_vec();
     key.sort();
     key
 }
 
-/// Wanted slices of one address family, by their sorted ports. Each list of ports has an entry in both families, possibly
-/// empty.
+/// Wanted slices of one address type, by their sorted ports. A list of ports with addresses of only one type also has a slice
+/// of the other type here, without endpoints.
 type WantedSlices = BTreeMap<Vec<SlicePort>, Mirror>;
 
-/// The single slice for one port list and one address family.
+/// The wanted slice for one list of ports and one address type.
 #[derive(Default)]
 struct Mirror {
     ports: Arc<[SlicePort]>,
     endpoints: Vec<Endpoint>,
-    /// The index of each endpoint in `endpoints`, by identity.
+    /// The position of each endpoint in `endpoints`, by its identity.
     positions: HashMap<EndpointKey, usize>,
 }
 
-/// The identity of a mirrored endpoint: address, hostname, and namespace and name of its target.
+/// The identity of a mirrored endpoint: address, hostname, namespace of the target, and name of the target.
 type EndpointKey = (Box<str>, Text, Text, Arc<str>);
 
 impl Mirror {
-    /// Adds an endpoint, or replaces the endpoint with the same identity. As upstream, the last endpoint with an identity
-    /// counts.
+    /// Adds an endpoint, or replaces the endpoint with the same identity. Of several endpoints with the same identity, the last
+    /// one remains, as upstream.
     fn insert(&mut self, address: Box<str>, endpoint: Endpoint) {
         let target = endpoint.target_ref.as_ref().map(|target| (target.namespace.clone(), Arc::clone(&target.name)));
         let (namespace, name) = target.unwrap_or_default();
@@ -127,7 +127,7 @@ fn decide_address_type(
     SliceWrites { address_type: kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
-/// The numbers of endpoints that an update adds to a slice, changes in it, and removes from it.
+/// Counts the endpoints that an update of a slice adds, changes and removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Changes {
     added: usize,
@@ -150,7 +150,7 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
     changes
 }
 
-/// True if labels and annotations are as wanted, and every owner of the kind Endpoints with the wanted name has the wanted UID.
+/// Whether labels and annotations are as wanted, and no owner reference to these Endpoints has another UID.
 fn has_wanted_metadata(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
@@ -176,8 +176,8 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
 
 /// Returns the wanted slices of each address type, and adds Events about omitted addresses to the plan.
 ///
-/// With many ports in many subsets, a small object can expand to millions of addresses. Therefore the number of processed
-/// addresses is limited, and a malicious object harms only its own mirror.
+/// A small object with many ports in many subsets can expand to millions of addresses. Therefore the number of processed
+/// addresses is limited. A malicious object then causes omitted addresses only in its own slices.
 fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, WantedSlices> {
     let (subsets, beyond_limit) = subsets::canonical_subsets_within(subsets, MAX_PROCESSED_ADDRESSES);
     plan.skipped_addresses = beyond_limit;

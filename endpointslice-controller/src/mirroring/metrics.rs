@@ -68,7 +68,7 @@ impl MirroringMetrics {
         }
     }
 
-    /// Records the numbers of one sync; `None` removes the Endpoints from the totals.
+    /// Records the counts of one sync; `None` removes the counts of these Endpoints from the totals.
     pub(super) fn record_plan(&self, key: &Key, totals: Option<&MirroringTotals>) {
         let Some(MirroringTotals { counts, updated_endpoints: updated, skipped_addresses: skipped }) = totals else {
             return self.shares.remove_contribution(key);

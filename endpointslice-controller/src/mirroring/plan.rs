@@ -4,20 +4,20 @@ use common::controller::Explain;
 
 use crate::plan::{self, PlannedEvent, SliceMetadata, SliceWrites};
 
-/// The wanted writes of one sync, with Events and numbers for metrics.
+/// The wanted writes of one sync, with Events and counts for metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Whether the Endpoints exist and are to be mirrored; otherwise all their slices are deleted.
     pub is_mirrored: bool,
     /// The labels, annotations and owner of every written slice.
     pub slice_metadata: SliceMetadata,
-    /// The writes for each address type; if nothing is mirrored, one entry with the deletes.
+    /// The writes for each address type. If the Endpoints are not mirrored, one element with the deletions of both types.
     pub writes: Vec<SliceWrites>,
     /// Events about the Endpoints, to emit before the writes.
     pub events: Vec<PlannedEvent>,
     /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
     pub skipped_addresses: usize,
-    /// The number of existing endpoints with changed content.
+    /// The number of endpoints that are in the slice before and after the sync, with different content.
     pub updated_endpoints: usize,
 }
 

@@ -11,18 +11,18 @@ use crate::objects::{Endpoints, Service, Slice};
 pub struct Snapshot {
     /// Namespace and name, the same for the Endpoints and their Service.
     pub key: Key,
-    /// Cached Endpoints; `None` if they do not exist.
+    /// The cached Endpoints; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
     /// The cached Service with the same name; `None` if it does not exist.
     pub service: Option<Arc<Service>>,
-    /// Slices that mirror the Endpoints, sorted by name, without terminating ones.
+    /// The cached slices that mirror the Endpoints, sorted by name, without terminating slices.
     pub slices: Vec<Arc<Slice>>,
     /// The maximal number of mirrored addresses per subset, from `--mirroring-max-endpoints-per-subset`.
     pub max_endpoints_per_subset: usize,
 }
 
 impl Snapshot {
-    /// Returns the Endpoints if they are to be mirrored: their Service exists without a selector, and they are mirrorable.
+    /// Returns the Endpoints if their Service exists and has no selector, and if the Endpoints are not excluded from mirroring.
     pub(super) fn mirrored_endpoints(&self) -> Option<&Endpoints> {
         let is_served = self.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
         self.endpoints.as_deref().filter(|endpoints| is_served && endpoints.is_mirrorable())

@@ -1,4 +1,4 @@
-//! Handlers that enqueue Endpoints at events of Services, Endpoints and slices.
+//! Event handlers that enqueue Endpoints when the Endpoints, their Service or their slices change.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct EventHandlers {
 }
 
 impl EventHandlers {
-    /// Enqueues the Endpoints of a Service without a selector, or of a Service that gained or lost its selector.
+    /// Enqueues the Endpoints if a Service without a selector is added or deleted, or a Service gains or loses its selector.
     pub(super) fn on_service(&self, event: &CacheEvent<Service>, origin: ChangeOrigin) {
         let selects = |service: &Service| !service.spec.selector.is_empty();
         let concerns = match event {
@@ -36,7 +36,7 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues Endpoints that are mirrored, or were mirrored before the event.
+    /// Enqueues Endpoints unless they are excluded from mirroring and already were before the event.
     pub(super) fn on_endpoints(&self, event: &CacheEvent<Endpoints>, origin: ChangeOrigin) {
         let concerns = match event {
             CacheEvent::Added(endpoints) | CacheEvent::Deleted(endpoints) => endpoints.is_mirrorable(),
@@ -52,9 +52,9 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the Endpoints of a slice that another writer changed.
+    /// Enqueues the Endpoints of a slice that a writer other than this process changed.
     pub(super) fn on_slice(&self, event: &CacheEvent<Slice>, origin: ChangeOrigin) {
-        // Slices in the first list also enqueue their Endpoints, which may have been deleted while no process was watching.
+        // Like the slices of a relist, slices of the first list enqueue their Endpoints, which may have been deleted meanwhile.
         let origin = if origin == ChangeOrigin::Initial { ChangeOrigin::Relist } else { origin };
         self.slice_handlers.on_slice(event, origin);
         if let CacheEvent::Deleted(slice) = event

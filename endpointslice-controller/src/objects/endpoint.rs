@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Pod;
 
-/// One entry of `endpoints` in an EndpointSlice.
+/// One element of the field `endpoints` of an EndpointSlice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
-    /// IP addresses, sorted as texts, because their order has no meaning.
+    /// IP addresses, sorted as texts when they are decoded, because their order has no meaning.
     #[serde(deserialize_with = "sorted")]
     pub addresses: Box<[Box<str>]>,
-    /// The conditions ready, serving and terminating, each of which may be absent.
+    /// The conditions `ready`, `serving` and `terminating`, each of which may be absent.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: EndpointConditions,
     /// The DNS name within the domain of the Service.
@@ -29,12 +29,12 @@ pub struct Endpoint {
     /// The topology zone of the Node that runs the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Text>,
-    /// The zones and nodes of the clients that should use the endpoint.
+    /// The zones and nodes with the clients that should use the endpoint; `None` for all clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
 
-/// Deserializes a list of texts and sorts it.
+/// Deserializes a list of texts, and sorts the list; `null` gives an empty list.
 fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
     let mut texts: Box<[Box<str>]> = null_as_default(deserializer)?;
     texts.sort_unstable();
@@ -45,10 +45,10 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>,
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndpointConditions {
-    /// Whether clients may use the endpoint.
+    /// Whether clients may send new requests to the endpoint; `None` means unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Whether the endpoint answers requests, even if it is terminating.
+    /// Whether the endpoint can answer requests, even while the Pod is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
     /// Whether the Pod of the endpoint is terminating.
@@ -56,7 +56,7 @@ pub struct EndpointConditions {
     pub terminating: Option<bool>,
 }
 
-/// A reference to the object behind an endpoint.
+/// A reference to the object that an endpoint represents, usually a Pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRef {
@@ -66,25 +66,25 @@ pub struct TargetRef {
     /// Empty for an object without a namespace.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Text,
-    /// `metadata.name` of the target.
+    /// `metadata.name` of the object.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
-    /// `metadata.uid` of the target.
+    /// `metadata.uid` of the object.
     #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
     /// The API group and version of the object. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Text,
-    /// The version of the object when the reference was made. This program never writes the field.
+    /// The version of the object at the time of the reference. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: Text,
-    /// The path of a field, if the reference is to a part of the object. This program never writes the field.
+    /// The path of a part of the object; empty for the whole object. This program never writes the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Text,
 }
 
 impl TargetRef {
-    /// Builds the reference to a Pod.
+    /// References a Pod by kind, namespace, name and UID.
     pub fn to_pod(pod: &Pod) -> Self {
         static POD: LazyLock<Text> = LazyLock::new(|| Text::new("Pod"));
         static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
@@ -108,7 +108,7 @@ impl PartialEq for TargetRef {
     }
 }
 
-/// The zones and nodes of the clients that should use an endpoint.
+/// The field `hints` of an endpoint: it tells clients in which zones and on which nodes to use the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
@@ -129,14 +129,14 @@ pub struct Hint {
 }
 
 impl Hints {
-    /// Builds hints to a zone, a node or both; returns `None` if both arguments are `None`.
+    /// Builds hints for a zone, for a node, or for both; returns `None` if both arguments are `None`.
     pub fn new(zone: Option<&Text>, node: Option<&Text>) -> Option<Box<Self>> {
         let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
         (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
     }
 }
 
-/// The fields that identify an endpoint: two states with the same identity are the same endpoint.
+/// The fields that distinguish endpoints; all other fields of an endpoint can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointIdentity<'a> {
     addresses: &'a [Box<str>],
@@ -146,7 +146,7 @@ pub struct EndpointIdentity<'a> {
 }
 
 impl Endpoint {
-    /// Returns the fields that identify the endpoint: addresses, hostname, and namespace and name of the target.
+    /// Returns the addresses, the hostname, and the namespace and name of the target.
     pub fn identity(&self) -> EndpointIdentity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
         EndpointIdentity {
@@ -157,7 +157,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether another state of the same endpoint has the same content, ignoring hints.
+    /// Whether two states of one endpoint are equal, ignoring hints and the fields of the [`EndpointIdentity`].
     pub fn has_same_content(&self, other: &Self) -> bool {
         self.conditions == other.conditions
             && self.node_name == other.node_name
@@ -165,7 +165,7 @@ impl Endpoint {
             && self.target_ref == other.target_ref
     }
 
-    /// True if the condition `ready` is true; an absent condition counts as false.
+    /// Whether the condition `ready` is true; false if the condition is absent.
     pub fn is_ready(&self) -> bool {
         self.conditions.ready == Some(true)
     }
@@ -180,7 +180,7 @@ impl Endpoint {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_nodes)
     }
 
-    /// Whether the hints name exactly this zone and this node; `None` stands for no hint.
+    /// Whether the hints name exactly this zone and this node; `None` requires that there is no hint for a zone or a node.
     pub fn is_hinted_only_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
         let names = |hints: &[Hint], wanted: Option<&Text>| match (hints, wanted) {
             ([], None) => true,

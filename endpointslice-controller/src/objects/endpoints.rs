@@ -1,4 +1,4 @@
-//! Endpoints: the predecessor of slices, with one object per Service.
+//! Endpoints objects, the predecessor of EndpointSlices. Each Service has at most one.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub const ENDPOINTS: Resource =
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Endpoints {
-    /// Metadata with all labels and annotations, without owners and finalizers.
+    /// Metadata with all labels and annotations; owner references and finalizers are not kept in the cache.
     pub metadata: Meta,
-    /// Addresses grouped by their ports.
+    /// Groups of addresses; all addresses of a group have the same ports.
     #[serde(deserialize_with = "null_as_default")]
     pub subsets: Vec<Subset>,
 }
@@ -34,18 +34,18 @@ const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation key of Endpoints that serve as a leader election lock.
 const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 impl Endpoints {
-    /// True if neither the label `skip-mirror` nor a leader election lock excludes the Endpoints from mirroring.
+    /// Whether the Endpoints have no label `skip-mirror` with the value `true`, and are not a leader election lock.
     pub fn is_mirrorable(&self) -> bool {
         self.metadata.labels.get(SKIP_MIRROR_LABEL) != Some("true") && !self.is_leader_election_lock()
     }
 
-    /// Whether the Endpoints serve as a leader election lock, without addresses.
+    /// Whether the Endpoints have the annotation of a leader election lock. Such Endpoints belong to no Service.
     pub fn is_leader_election_lock(&self) -> bool {
         self.metadata.annotations.get(LEADER_ANNOTATION).is_some()
     }
 }
 
-/// Builds the reference to Endpoints for Events; without a UID if the Endpoints do not exist.
+/// Builds the reference to Endpoints that Events contain; without a UID if the Endpoints do not exist.
 pub(crate) fn endpoints_object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {
         Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
@@ -63,20 +63,20 @@ pub struct Subset {
     /// Addresses that clients should not use yet.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub not_ready_addresses: Vec<EndpointAddress>,
-    /// Ports of all addresses of the subset.
+    /// Ports that every address of the subset has; may be empty for a headless Service.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<SubsetPort>,
 }
 
 impl Subset {
-    /// Iterates over the addresses with their readiness, ready ones first.
+    /// Iterates over the addresses, ready addresses first; the bool is true for a ready address.
     pub(crate) fn addresses_with_readiness(&self) -> impl Iterator<Item = (&EndpointAddress, bool)> {
         let ready = self.addresses.iter().map(|address| (address, true));
         ready.chain(self.not_ready_addresses.iter().map(|address| (address, false)))
     }
 }
 
-/// One address of a subset.
+/// One IP address in a subset, with the object and the Node to which it belongs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointAddress {
@@ -85,19 +85,19 @@ pub struct EndpointAddress {
     /// The DNS name within the domain of the Service.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub hostname: Text,
-    /// The name of the Node behind the address.
+    /// The name of the Node on which the Pod with this address runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Text>,
-    /// The object behind the address, usually a Pod.
+    /// The object to which the address belongs, usually a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
 }
 
-/// Name, number and protocol of a port of a subset.
+/// One port that all addresses of a subset have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubsetPort {
-    /// Empty for an unnamed port.
+    /// The name of the port; empty for an unnamed port.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub name: Text,
     /// The number of the port on all addresses of the subset.

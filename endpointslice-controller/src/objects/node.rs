@@ -1,4 +1,4 @@
-//! Nodes, with their zone and CPU capacity.
+//! Nodes, reduced to their zone, readiness and CPU capacity.
 
 use common::{
     conditions::{Condition, is_true},
@@ -15,21 +15,21 @@ use super::ZONE_LABEL;
 /// The resource `nodes` of the core API group.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
-/// The keys of labels that exclude a Node from the capacity of its zone.
+/// The keys of the labels with which a Node does not count in the CPU capacity of its zone.
 const EXCLUDED_NODE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// A Node, reduced to its zone and its capacity.
+/// The fields of a Node from which the CPU capacity of each zone is computed.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Metadata without labels, annotations, owners and finalizers.
+    /// Metadata; labels, annotations, owner references and finalizers are not kept in the cache.
     pub metadata: Meta,
     /// The value of the label [`ZONE_LABEL`]; empty without the label.
     pub zone: Text,
-    /// Whether the capacity counts for the zone; false for control plane nodes.
+    /// Whether the CPU of the Node counts in the capacity of its zone; false for control plane nodes.
     pub is_counted_in_capacity: bool,
     /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
-    /// Allocatable CPU in millicores.
+    /// CPU in `status.allocatable`, in thousandths of a core; 0 if the status has no value.
     pub allocatable_millicores: i64,
 }
 

@@ -25,9 +25,9 @@ pub struct Pod {
     pub node_name: Text,
     /// `spec.hostname`; empty by default.
     pub hostname: Text,
-    /// `spec.subdomain`, the name of the headless Service for the hostname; empty by default.
+    /// `spec.subdomain`: the name of the headless Service that gives the hostname its DNS name; empty by default.
     pub subdomain: Text,
-    /// Named ports, sorted by name and protocol. Equal ports keep the order of the Pod, with containers before sidecars.
+    /// Named ports, sorted by name and protocol. Equal ones are in the order of the Pod, sidecars last.
     pub named_ports: Box<[PodPort]>,
     /// Whether the Pod has finished: its phase is `Succeeded` or `Failed`.
     pub is_finished: bool,
@@ -35,9 +35,9 @@ pub struct Pod {
     pub is_ready: bool,
     /// The last transition time of the condition `Ready`; `None` if the condition or its time is missing.
     pub readiness_changed_at: Option<Timestamp>,
-    /// Whether the status has an address, valid or not.
+    /// Whether `status.podIP` or `status.podIPs` has an address, valid or not.
     pub has_address: bool,
-    /// The first address of the Pod, from `status.podIP`; `None` if it is missing or invalid.
+    /// `status.podIP`, the first address of the Pod; `None` if the address is missing or invalid.
     pub pod_ip: Option<IpAddr>,
     /// The valid addresses of `status.podIPs`, in their order; empty for a finished Pod.
     pub pod_ips: Box<[IpAddr]>,
@@ -60,7 +60,7 @@ impl Pod {
         !self.is_finished && self.has_address
     }
 
-    /// Returns the hostname if the Pod has one in the domain of this Service.
+    /// Returns the Pod's hostname if the Pod's subdomain is the name of this Service.
     pub fn hostname_in_domain_of(&self, service: &Service) -> Option<&Text> {
         let is_named = !self.hostname.is_empty() && *self.subdomain == *service.metadata.name;
         is_named.then_some(&self.hostname)
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Pod {
             number: port.number,
         });
         let mut ports: Box<[PodPort]> = ports.collect();
-        // The sort is stable: of several ports with the same name and protocol, the first one stays first.
+        // The sort is stable, so ports with the same name and protocol remain in the order of the Pod.
         ports.sort_by(|a, b| (&a.name, &a.protocol).cmp(&(&b.name, &b.protocol)));
         let ready = status.conditions.into_iter().flatten().find(|condition| condition.kind == "Ready");
         let ips = status.pod_ips.unwrap_or_default();

@@ -14,14 +14,14 @@ use serde::Deserialize;
 pub const SERVICES: Resource =
     Resource { group: "", version: "v1", plural: "services", kind: "Service", is_namespaced: true };
 
-/// The keys of the two annotations that enable hints by capacity. The first one is older and takes precedence.
+/// The keys of the two annotations that enable hints by zone capacity. `topology-aware-hints` is older and takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
 /// The fields of a Service that its endpoints depend on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
-    /// Metadata with all labels. Of the annotations, only the two that enable hints by capacity are kept.
+    /// Metadata with all labels, but with only the two annotations that enable hints by zone capacity.
     pub metadata: Meta,
     /// Empty if the object has no `spec`.
     #[serde(default)]
@@ -46,14 +46,14 @@ pub struct ServiceSpec {
     /// The ports on which clients reach the Service; a headless Service may have none.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Box<[ServicePort]>,
-    /// Whether all Pods count as ready, even those that are not.
+    /// Whether the endpoints of unready Pods are published as ready.
     #[serde(deserialize_with = "null_as_default")]
     pub publish_not_ready_addresses: bool,
     /// The preference for endpoints close to the client, for example `PreferSameZone`; `None` for no preference.
     pub traffic_distribution: Option<Text>,
 }
 
-/// Name, number, target and protocol of an entry of `spec.ports`.
+/// A port in `spec.ports`: clients connect to `port`, and the Pods listen on `target_port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
@@ -75,12 +75,12 @@ impl Service {
         self.spec.kind != "ExternalName" && !self.spec.selector.is_empty()
     }
 
-    /// True if the cluster IP is `None` or empty.
+    /// Whether the cluster IP is `None` or empty.
     pub fn is_headless(&self) -> bool {
         matches!(self.spec.cluster_ip.as_str(), "" | "None")
     }
 
-    /// Whether an annotation enables hints by capacity.
+    /// Whether an annotation enables hints by zone capacity.
     pub fn has_topology_hints_enabled(&self) -> bool {
         let annotations = &self.metadata.annotations;
         let mode = annotations.get(TOPOLOGY_AWARE_HINTS).or_else(|| annotations.get(TOPOLOGY_MODE));

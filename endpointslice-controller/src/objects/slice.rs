@@ -47,7 +47,7 @@ impl AddressType {
         }
     }
 
-    /// Returns the kind of a slice with this address type, as explanations show it.
+    /// Returns the text that explanations show as the kind of a slice with this address type.
     pub(crate) fn slice_kind(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4 EndpointSlice",
@@ -84,14 +84,14 @@ pub struct SlicePort {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slice {
-    /// Metadata without finalizers. Only a mirrored slice keeps all annotations.
+    /// Metadata without finalizers. A slice that is not mirrored has only the annotation with the trigger time.
     pub metadata: Meta,
     /// The address type as the API writes it, possibly one that this crate does not know.
     pub address_type: Text,
-    /// The endpoints of the slice; a placeholder has none.
+    /// The endpoints of the slice; empty for the only slice of a Service without endpoints.
     #[serde(deserialize_with = "null_as_default")]
     pub endpoints: Vec<Endpoint>,
-    /// Ports of all endpoints in the slice.
+    /// The ports, which are the same for all endpoints in the slice.
     #[serde(deserialize_with = "null_as_default")]
     pub ports: Arc<[SlicePort]>,
 }
@@ -131,13 +131,13 @@ impl Object for Slice {
 
     fn drop_unneeded_fields(&mut self) {
         self.metadata.finalizers = Box::default();
-        // Mirrored slices are compared with all their annotations.
+        // Only the mirroring loop compares all annotations of its slices.
         if !self.is_managed_by(MANAGED_BY_MIRRORING) {
             self.metadata.annotations.retain(|key| key == TRIGGER_TIME_ANNOTATION);
         }
     }
 
-    /// True for the slices that a loop of this crate writes for a Service; the cache omits all other slices.
+    /// Whether a loop of this crate writes the slice for a Service; the cache omits all other slices.
     fn is_cached(&self) -> bool {
         self.service_name().is_some()
             && (self.is_managed_by(MANAGED_BY_SLICE_CONTROLLER) || self.is_managed_by(MANAGED_BY_MIRRORING))

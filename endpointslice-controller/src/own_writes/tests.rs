@@ -35,8 +35,8 @@ fn writes_of_others_in_the_meantime_are_noticed() {
 #[test]
 fn deleted_slices_leave_no_state() {
     let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
-    // In turn: the event arrives before the answer, the event arrives after the answer, the write fails, the Service is
-    // deleted.
+    // Four cases follow: the event arrives before the answer, the event arrives after the answer, the write fails, and the
+    // Service is deleted before the answer arrives.
     own.begin_request(&service);
     assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), EventAuthor::Undecided);
     assert!(!own.finish_request(&service, Some((&a, RecordedWrite::Deletion))));

@@ -1,6 +1,6 @@
 //! Sends the requests of the plan for the slices of a Service.
 //!
-//! A failure stops the writes of its address type. The writes of the other address type continue.
+//! After a failure, no more slices of the same address type are written. Slices of the other address type are still written.
 
 use std::time::Duration;
 
@@ -24,22 +24,22 @@ use crate::{
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The new memory of the Service, and the numbers for metrics; no numbers for a Service without a selector.
+    /// The new memory of the Service, and the counts for metrics; `None` for a Service without an applicable selector.
     ReplaceMemory(ServiceMemory, Option<SliceSyncTotals>),
     /// The progress of one write of a slice.
     Write(WriteProgress),
-    /// All slices of an address type are written: the kind of hints, and the number of writes.
+    /// All slices of an address type are written. The fields are the kind of hints and the count of writes.
     AddressTypeWritten(HintMetricLabels, usize),
-    /// The sync has ended, with `true` for a failure.
+    /// The sync has ended; the field is `true` if the sync failed.
     SyncEnded(bool),
 }
 
-/// The numbers of one sync, for metrics.
+/// The counts of one sync of a Service, for metrics.
 #[derive(Debug)]
 pub struct SliceSyncTotals {
-    /// The numbers of endpoints and slices for each address type.
+    /// The counts of endpoints and slices, one element for each address type.
     pub(super) counts: Vec<SyncCounts>,
-    /// The value of `spec.trafficDistribution`, if it has an effect.
+    /// The value of `spec.trafficDistribution`; `None` if it has no effect.
     pub(super) traffic_distribution: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl From<WriteProgress> for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Sends the writes and the Events of a plan, and combines all failures.
+/// Sends the writes and the Events of a plan. All failures are combined into one error.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
     let totals = plan
@@ -106,7 +106,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     outcome
 }
 
-/// Combines failures into one that has each text once, as upstream does; returns `None` without a failure.
+/// Combines failures into one error that has each message once, as upstream does; `None` if there is no failure.
 fn join_failures(failures: &[SyncError]) -> Option<SyncError> {
     let first = failures.first()?;
     let mut texts: Vec<String> = Vec::new();

@@ -77,7 +77,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Returns the address types for which a Service has slices.
+/// Returns the address types that a Service needs: its IP families, or else the family of its cluster IP, or else both.
 pub fn address_types(service: &Service) -> Vec<AddressType> {
     let spec = &service.spec;
     let named = |name: &str| match name {
@@ -129,8 +129,7 @@ fn decide_address_type(
     let events = distribution::set_hints(&mut sorted, plan, snapshot, kind, distribution);
     sorted.drop_needless_updates(&plan.slice_metadata);
     counts.wanted_slices = sorted.wanted_slice_count();
-    // The next sync must consider all Pods if hints depend on all endpoints, or if omitted or deferred endpoints are in no
-    // slice.
+    // The next sync can use the record only if hints do not depend on all endpoints and no endpoint is omitted or deferred.
     let is_known =
         distribution != HintPolicy::ByCapacity && left_out.is_empty() && sorted.deferred == Deferred::default();
     let is_large = snapshot.pods.len() >= snapshot.min_pods_to_remember_packing;
@@ -151,7 +150,7 @@ fn decide_address_type(
     )
 }
 
-/// Keeps or creates an empty slice if the Service would be without a slice otherwise.
+/// Keeps or creates an empty slice if the Service would otherwise have no slice after the sync.
 fn ensure_placeholder(sorted: &mut SlicesByWrite, plan: &Plan, service: &Service, there: usize) {
     if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.deferred != Deferred::default() {
         return;

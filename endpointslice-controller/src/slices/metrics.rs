@@ -1,4 +1,4 @@
-//! Metrics of the loop of slices, without the metrics of its queue.
+//! Metrics of the loop `endpointslice-controller`, without the metrics of its queue.
 
 use common::{
     map::HashMap,
@@ -18,7 +18,7 @@ pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
     shares: TotalGauges,
-    /// Changes of slices by operation.
+    /// The count of slice changes, by operation.
     pub(super) slice_changes: Counters,
     changed: Histograms,
     pub(super) succeeded_syncs: Counter,
@@ -77,7 +77,7 @@ impl SliceMetrics {
         }
     }
 
-    /// Records the numbers of one planned sync of a Service.
+    /// Records the counts that one sync of a Service has planned.
     pub(super) fn record_plan(&self, key: &Key, totals: &SliceSyncTotals) {
         for counts in &totals.counts {
             self.added.observe(counts.endpoints_added as f64);
@@ -87,7 +87,7 @@ impl SliceMetrics {
         self.set_distribution(key, totals.traffic_distribution);
     }
 
-    /// Records that all slices of an address type are written, with the number of writes.
+    /// Records the count of writes, after all slices of an address type have been written.
     pub(super) fn record_writes(&self, spread: HintMetricLabels, slices: usize) {
         let topology = if spread.is_by_capacity { "Auto" } else { "Disabled" };
         self.changed.with_label_values(&[topology, spread.traffic_distribution.unwrap_or("")]).observe(slices as f64);

@@ -15,11 +15,11 @@ use crate::{
 pub struct HintMetricLabels {
     /// Whether hints follow the capacity of zones.
     pub is_by_capacity: bool,
-    /// The value of `spec.trafficDistribution`, if it has an effect.
+    /// The value of `spec.trafficDistribution`; `None` if it has no effect.
     pub traffic_distribution: Option<&'static str>,
 }
 
-/// The wanted writes of one sync, and the memory for the next one.
+/// The wanted writes of one sync, and the memory for the next sync.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Whether this loop manages the slices: the Service has a selector and is not an `ExternalName`.
@@ -28,9 +28,9 @@ pub struct Plan {
     pub slice_metadata: SliceMetadata,
     /// Writes for each address type of the Service.
     pub writes: Vec<SliceWrites>,
-    /// Slices of other address types, which are deleted last.
+    /// Slices with an address type that the Service does not use. They are deleted last.
     pub unsupported_slices: Vec<Arc<Slice>>,
-    /// The new memory of the Service.
+    /// The memory of the Service for the next sync.
     pub memory: ServiceMemory,
     /// The kind of hints, for metrics.
     pub hint_labels: HintMetricLabels,

@@ -9,7 +9,7 @@ use crate::{
     zones::{ZoneShares, ZonesByNode},
 };
 
-/// The value of [`Snapshot::max_new_ports`]. A Service with 100 ports exceeds it only with 5,000 new slices in one sync.
+/// The value of [`Snapshot::max_new_ports`]. A Service with 100 ports reaches this limit with 5,000 new slices in one sync.
 pub const MAX_NEW_PORTS: usize = 500_000;
 
 /// Everything that a sync reads: a Service, its Pods, its slices and the topology.
@@ -21,16 +21,16 @@ pub struct Snapshot {
     pub pods: Pods,
     /// The zone of each Node.
     pub zones: Arc<ZonesByNode>,
-    /// Slices that this loop manages for the Service, sorted by name, without terminating ones.
+    /// Slices that this loop manages for the Service, sorted by name, without terminating slices.
     pub slices: Vec<Arc<Slice>>,
     /// The controller's memory of the Service; empty before the first sync.
     pub memory: ServiceMemory,
-    /// The zones' shares of CPU; `None` if unknown. Set only for Services with hints by capacity.
+    /// The share of each zone in the CPU of all zones; `None` if unknown, or if the Service has no hints by capacity.
     pub zone_shares: Option<Arc<ZoneShares>>,
-    /// The number of endpoints up to which a slice is filled, from `--max-endpoints-per-slice`.
+    /// The count of endpoints at which a slice is full, from `--max-endpoints-per-slice`.
     pub max_endpoints_per_slice: usize,
-    /// The total number of ports in new slices at which a sync stops creating slices.
+    /// The total count of ports in new slices at which a sync stops creating slices.
     pub max_new_ports: usize,
-    /// The number of Pods from which a sync remembers the slice of each Pod.
+    /// The minimal count of Pods for which a sync remembers the slice of each Pod.
     pub min_pods_to_remember_packing: usize,
 }

@@ -12,8 +12,8 @@ use crate::{
     members::SharedMembership, memory::ServiceMemories, objects::Service, topology::Topology, watch::SliceEventHandlers,
 };
 
-/// The event handlers of the loop of slices, and the state that they change. Upstream: `pkg/controller/endpointslice`,
-/// `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
+/// The event handlers of the loop `endpointslice-controller`, and the state that they change. Upstream:
+/// `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
 pub(super) struct EventHandlers {
     pub(super) topology: Topology,
     pub(super) memories: ServiceMemories,

@@ -57,7 +57,7 @@ async fn a_write_with_a_lost_answer_is_corrected_once_the_cache_shows_it() {
     world.set_pod_ready(0, false).await;
     world.wait_seconds(1).await;
     assert!(there(&world).await["subsets"][0]["addresses"].is_null(), "the write took effect");
-    // The Pod is ready again, as in the cached Endpoints from before the write.
+    // The Pod becomes ready again. In the cached Endpoints, which do not show the write yet, the Pod has always been ready.
     world.set_pod_ready(0, true).await;
     world.wait_seconds(30).await;
     world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "endpoints");

@@ -1,4 +1,4 @@
-//! Tests of shadow mode, in which the loops decide and write nothing.
+//! Tests of shadow mode, in which the loops decide but write nothing.
 
 use std::time::Duration;
 

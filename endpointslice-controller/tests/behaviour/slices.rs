@@ -346,7 +346,7 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
     for failing in 0..4 {
         let world = TestCluster::with_slice_size(4).await;
         world.create_object(web_service(&json!({}))).await;
-        // Some of the Pods are removed later, so that the last new Pods fill gaps in all slices.
+        // Three of these Pods are deleted, so that the Pods created after them fill gaps in all slices.
         world.create_pods(0..10).await;
         world.wait_seconds(3).await;
         for index in [0, 5, 8] {
@@ -412,7 +412,7 @@ async fn a_new_node_or_a_changed_zone_enqueues_the_services_of_its_pods() {
     let written = world.slice_write_count();
     let zone = |zone: &str| json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
     world.sandbox.merge("nodes", None, "n0", None, zone("moved")).await.unwrap();
-    // A Node without Pods enqueues nothing.
+    // This Node has no Pods, so its change enqueues no Service.
     world.sandbox.merge("nodes", None, "n3", None, zone("moved")).await.unwrap();
     world.wait_seconds(5).await;
     assert_eq!(zones().await, [json!("moved"), json!(null)]);

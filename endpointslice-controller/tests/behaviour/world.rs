@@ -39,13 +39,13 @@ impl TestCluster {
         Self::with_settings(OperatorSettings::new()).await
     }
 
-    /// Creates a world in which slices have at most this number of endpoints, and every sync remembers the slice of each Pod.
+    /// Creates a cluster in which a slice is full at `most` endpoints, and every sync remembers the slice of each Pod.
     pub(crate) async fn with_slice_size(most: u64) -> Self {
         let settings = OperatorSettings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most));
         Self::with_settings(settings.with_tune("endpointslice-min-pods-of-packing", TuneValue::Count(1))).await
     }
 
-    /// Creates a world with the nodes `n0` to `n3`, alternating between the zones `z0` and `z1`.
+    /// Creates a cluster with the nodes `n0` to `n3`, alternating between the zones `z0` and `z1`.
     pub(crate) async fn with_settings(settings: OperatorSettings) -> Self {
         let clock = Clock::simulated("2026-03-01T10:00:00Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
@@ -75,13 +75,13 @@ impl TestCluster {
         self.sandbox.merge("nodes", None, &name, Some("status"), status).await.unwrap();
     }
 
-    /// Starts new loops, as another process would.
+    /// Starts loops with empty caches and without memories, as a new process would.
     pub(crate) fn start_loops(&mut self) {
         let client = self.sandbox.client(CONTROLLER_IDENTITY);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), endpointslice_controller::LOOPS));
     }
 
-    /// Stops the loops, as a crash would.
+    /// Drops the loops without a shutdown, as a crash of the process would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -105,7 +105,7 @@ impl TestCluster {
         }
     }
 
-    /// Creates the Pod `p<index>` like [`Self::pod`], with these additional fields in `spec`.
+    /// Creates the Pod `p<index>` like [`Self::create_pod`], but ready or unready, and with these additional fields in `spec`.
     pub(crate) async fn create_pod_with(&self, index: usize, more: Value, ready: bool) {
         let name = format!("p{index:03}");
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
@@ -150,7 +150,7 @@ impl TestCluster {
         self.sandbox.list(SLICE_RESOURCE, Some(NAMESPACE)).await.unwrap()
     }
 
-    /// Returns the only slice; fails if there is another number of slices.
+    /// Returns the only slice; panics if there is no slice or more than one.
     pub(crate) async fn only_slice(&self) -> Value {
         let mut slices = self.list_slices().await;
         assert_eq!(slices.len(), 1, "{slices:#?}");
@@ -165,12 +165,12 @@ impl TestCluster {
         sizes
     }
 
-    /// Returns the number of requests that the loops have sent with this verb.
+    /// Returns the count of requests with this verb and resource that the loops have sent.
     pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
-    /// Returns the number of requests by the loops that write slices.
+    /// Returns the count of requests with which the loops have written slices.
     pub(crate) fn slice_write_count(&self) -> u64 {
         ["create", "patch", "update", "delete"].iter().map(|verb| self.request_count(verb, SLICE_RESOURCE)).sum()
     }
@@ -197,7 +197,7 @@ impl TestCluster {
     }
 }
 
-/// Returns the entries of `endpoints` in a slice; empty if the field is missing.
+/// Returns the endpoints of a slice; empty if the field `endpoints` is missing.
 pub(crate) fn endpoints_in(slice: &Value) -> Vec<Value> {
     slice["endpoints"].as_array().cloned().unwrap_or_default()
 }

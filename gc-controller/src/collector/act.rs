@@ -30,9 +30,9 @@ use crate::{
 /// A change of the collector's memory that a sync requests.
 #[derive(Debug)]
 pub enum Note {
-    /// The object is no longer parked.
+    /// The object is no longer parked (waiting without retries until a kind is served or listed).
     Unparked,
-    /// The object is parked until this condition is true.
+    /// The object is parked: it waits, without retries, until this wait condition is true.
     Parked(ParkCondition),
     /// The object does not exist.
     Absent,
@@ -40,7 +40,7 @@ pub enum Note {
     OwnerAbsent(OwnerRef, Text),
 }
 
-/// The current state of the graph and the monitors, read again during a sync.
+/// States of owners, read again from the graph and from the monitors during a sync.
 pub struct CurrentOwners {
     /// The owners named by the requested references, in the same order.
     pub owners: Vec<Owner>,
@@ -49,7 +49,7 @@ pub struct CurrentOwners {
 }
 
 impl io::Note for Note {
-    /// The owner references for which a sync requests the current state.
+    /// Owner references. The sync reads the states of their owners again.
     type Query = Vec<OwnerRef>;
     type NewState = CurrentOwners;
 }

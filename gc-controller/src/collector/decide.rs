@@ -1,16 +1,16 @@
 //! The decision about an object, without requests and without a clock.
 //!
-//! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it. [`verdict()`]
-//! determines the action once every owner has been looked up.
+//! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it.
+//! [`verdict()`] decides the action after every owner has been looked up.
 //!
 //! # Why deleting without reading the object first is safe
 //!
 //! [`Plan::Delete`] is based on the metadata that monitors have seen, which may be stale. Two facts make it safe:
 //! - Every reference of the seen version names an object that is *known* not to exist: the server answered so, or a monitor saw
-//!   the deletion. UIDs are never reused, so this fact stays true, however stale the metadata is.
-//! - The DELETE carries the UID and the resourceVersion of the seen version. The server executes it only if the object still has
-//!   exactly this version, and therefore exactly these references. After any change, above all a new owner, the server answers
-//!   409, and the object is read and judged again.
+//!   the deletion. UIDs are never reused, so this fact remains true, however stale the metadata is.
+//! - The DELETE carries the UID and the resourceVersion of the seen version. The server executes it only if the object still
+//!   has exactly this version, and therefore exactly these references. After any change, above all a new owner, the server
+//!   answers 409, the object is read, and the decision is made again.
 //!
 //! An owner that is merely missing from the graph is never assumed to be deleted: it is looked up.
 

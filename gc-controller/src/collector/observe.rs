@@ -36,7 +36,7 @@ impl Collector {
         CurrentOwners { owners: self.owners(references, &states), may_be_in_cycle: in_cycle }
     }
 
-    /// Combines owner references and the states of the owners in the graph with the states of the owners' kinds.
+    /// Combines each owner reference with the owner's state in the graph and the state of the monitor for the owner's kind.
     fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };

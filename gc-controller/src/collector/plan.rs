@@ -4,12 +4,12 @@ use common::controller::Explain;
 
 use crate::parked::ParkCondition;
 
-/// Work that an object needs.
+/// The next step for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The object needs no work, for this reason.
     Nothing(&'static str),
-    /// The object is parked until this condition is true. The text is the reason.
+    /// The object waits, without retries, until this wait condition is true. The text is the reason.
     Wait(ParkCondition, String),
     /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
     /// appears. The removal of the last one enqueues the object again.
@@ -23,9 +23,9 @@ pub enum Plan {
         /// Number of owner references, all of them to objects that do not exist.
         owner_count: usize,
     },
-    /// The owners are looked up.
+    /// The owners are looked up, because the graph does not show whether all of them are missing.
     LookUpOwners {
-        /// Number of owners that may exist.
+        /// Number of owners that are not known to be missing.
         uncertain: usize,
     },
     /// A lookup determines whether the object exists, because only owner references name it.
@@ -35,11 +35,11 @@ pub enum Plan {
 /// `propagationPolicy` of a DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// The dependents are collected after the object is deleted.
+    /// The object is deleted first, and its dependents are deleted later.
     Background,
     /// The dependents are deleted before the object.
     Foreground,
-    /// The dependents stay, and lose their references to the object.
+    /// The dependents are not deleted. Their references to the object are removed.
     Orphan,
 }
 
@@ -53,7 +53,7 @@ impl PropagationPolicy {
         }
     }
 
-    /// Returns the policy that the finalizers of an object request. The finalizer `orphan` has precedence.
+    /// Returns the policy that the finalizers of an object request; `Background` without finalizers. `orphan` has precedence.
     pub fn from_finalizers(orphans: bool, foreground: bool) -> Self {
         match (orphans, foreground) {
             (true, _) => Self::Orphan,

@@ -1,4 +1,4 @@
-//! Everything that one judgement of an object reads.
+//! Everything that one sync of the collector reads.
 
 use common::{meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use crate::graph::{Kind, NodeView, OwnerState};
 /// An object, and the known facts about its owners.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Time at which the graph was read.
+    /// The object as it is in the graph, without its owner references, which are in `owners`.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
     pub view: NodeView,

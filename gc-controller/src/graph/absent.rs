@@ -1,4 +1,4 @@
-//! The memory of owners that do not exist.
+//! Owners that are known not to exist.
 
 use common::map::HashSet;
 
@@ -9,7 +9,7 @@ use super::{ABSENT_CAPACITY, Identity};
 const MAX_IDENTITY_BYTES: usize = 512;
 
 /// A bounded set of identities without an object. Identities that were not used recently are dropped, and looked up again when
-/// needed. UIDs are never reused, so an entry cannot become wrong.
+/// needed. UIDs are never reused, so a stored identity cannot become wrong.
 #[derive(Default)]
 pub(super) struct AbsentObjects {
     young: HashSet<Identity>,

@@ -70,8 +70,7 @@ impl ReferenceMatch {
 }
 
 impl Graph {
-    /// Applies an object that a watch reports as added or modified. An object with a version that is not newer than its node's
-    /// changes nothing.
+    /// Applies an object that a watch reports as added or modified. Does nothing if the graph has the same or a newer version.
     pub fn apply_object(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
         self.add_further_monitor(source, meta);
         let known = self.seen_version(&meta.uid);
@@ -122,7 +121,7 @@ impl Graph {
 
     /// Ends a full set (a complete list): removes the objects of the monitor that are not in the set.
     pub fn complete_full_set(&mut self, seen: &FullSet, out: &mut Vec<Work>) {
-        // Equal counters show that no object is missing. They usually are equal, which saves the scan of all nodes.
+        // Equal counters show that the set contains all objects. This is the usual case, and saves the scan of all nodes.
         if self.sources.get(seen.monitor.number).is_none_or(|census| seen.contains_all_objects(census)) {
             return;
         }
@@ -133,7 +132,7 @@ impl Graph {
         }
     }
 
-    /// Returns the last version of an object that a monitor has seen; `None` without a node or for a virtual node.
+    /// Returns the last version of an object that a monitor has seen; `None` if there is no node, or only a virtual node.
     fn seen_version(&self, uid: &Uid) -> Option<ResourceVersion> {
         self.node(uid).filter(|node| !node.is_virtual()).map(|node| node.version)
     }
@@ -183,8 +182,8 @@ impl Graph {
     /// Applies the answer of the server that no object has this identity.
     ///
     /// Dependents may name other identities with the same UID, which the answer does not concern. While there are such
-    /// dependents, a virtual node takes one of the claimed identities after the other, until one exists or all are known not to
-    /// exist.
+    /// dependents, the virtual node takes each of the claimed identities in turn, until one is found to exist or all are known
+    /// not to exist.
     pub fn apply_absence(&mut self, identity: &Identity, out: &mut Vec<Work>) {
         let Some(id) = self.nodes.find(&identity.uid) else { return };
         let node = self.nodes.get(id);
@@ -243,7 +242,7 @@ impl Graph {
         }
     }
 
-    /// Removes and returns an active monitor to which the object passes when its first monitor stops.
+    /// Removes and returns a further monitor to which the object passes, because its first monitor has stopped.
     fn take_further_monitor(&mut self, id: NodeId) -> Option<MonitorId> {
         let mut others = self.others.remove(&id)?;
         others.retain(|source| self.sources.get(source.number).is_some());
@@ -336,12 +335,12 @@ impl Graph {
             all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
             siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
         }
-        // Dependents of one owner usually have equal lists of owners, so the list of one sibling is tried.
+        // Dependents of one owner usually have equal lists of owners. If the list of one sibling is equal, it is shared.
         let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
         sibling.cloned().unwrap_or_else(|| References::new(all))
     }
 
-    /// Returns the owners, without duplicates, with a foreground deletion that a node blocks by these references.
+    /// Returns the owners in foreground deletion that a node blocks by these references, without duplicates.
     fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
         let blocking = references.iter().filter(|reference| reference.blocks());
         let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
@@ -379,7 +378,7 @@ impl Graph {
             }
             let node = self.nodes.get_mut(owner);
             node.dependents.insert(id);
-            // A foreground deletion of the owner enqueued its earlier dependents when it began. This dependent is new.
+            // The foreground deletion enqueued all earlier dependents when it began, but not this new dependent.
             doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
@@ -424,7 +423,7 @@ impl Graph {
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-                // If the owner's kind is known to be cluster-scoped, it is cluster-scoped for every dependent.
+                // An owner of a cluster-scoped kind has no namespace, regardless of the namespace of the dependent.
                 let global = identity.namespace.is_empty() && reference.kind == identity.kind;
                 let claim = reference.identity(if global { Text::default() } else { dependent.namespace.clone() });
                 if claim != *identity {

@@ -7,7 +7,7 @@ use super::slab::NodeId;
 /// Maximum number of dependents in a list; larger sets are trees.
 const MAX_LIST_LEN: usize = 32;
 
-/// The dependents of an object. Uses little memory for zero or one node, the usual case, and stays fast for large sets.
+/// The dependents of an object. Uses little memory for zero or one node, the usual case, and is fast for large sets.
 #[derive(Default)]
 pub(super) enum Dependents {
     #[default]

@@ -106,8 +106,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl Graph {
-    /// Returns the part of the graph that is connected with these UIDs. Without UIDs, returns all nodes with owners or
-    /// dependents.
+    /// Returns in DOT all nodes that are connected with these UIDs. Without UIDs, returns all nodes with owners or dependents.
     pub fn to_dot(&self, around: &[Uid]) -> String {
         let chosen: BTreeSet<NodeId> = if around.is_empty() {
             let connected = |id: &NodeId| {
@@ -153,7 +152,7 @@ impl Graph {
         out
     }
 
-    /// Returns all nodes that any number of references connects with these UIDs.
+    /// Returns all nodes that are connected with these UIDs, directly or through other nodes.
     fn connected(&self, around: &[Uid]) -> BTreeSet<NodeId> {
         let mut open: Vec<NodeId> = around.iter().filter_map(|uid| self.nodes.find(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();

@@ -60,7 +60,7 @@ pub struct Node {
     pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
-    /// Number of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
+    /// `MonitorId::number` of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
     pub(super) monitor_number: u32,
     /// Number of dependents with a reference that blocks the foreground deletion of this object.
     pub(super) blocking_dependents: u32,
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// Returns whether the node has exactly this identity.
+    /// Returns whether kind, namespace, name and UID of the node equal `identity`.
     pub(super) fn has_identity(&self, identity: &Identity) -> bool {
         self.kind == identity.kind
             && self.uid == identity.uid
@@ -126,12 +126,12 @@ impl Node {
         self.flags.has(Flags::VIRTUAL)
     }
 
-    /// Returns whether the object belongs to this monitor.
+    /// Returns whether the object belongs to this monitor. Always false for a virtual node.
     pub(super) fn belongs_to(&self, source: MonitorId) -> bool {
         self.monitor_number == source.number && !self.is_virtual()
     }
 
-    /// Returns whether a deletion of the object was requested.
+    /// Returns whether the object is terminating.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(Flags::BEING_DELETED)
     }

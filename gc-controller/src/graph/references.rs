@@ -20,7 +20,7 @@ pub(super) struct Reference {
     block_owner_deletion: Option<bool>,
 }
 
-// The size matters: nearly half of the objects of a cluster have a reference to an owner that no other object has.
+// The size matters: nearly half of the objects of a cluster share their list of references with no other object.
 const _: () = assert!(size_of::<Reference>() <= 48);
 
 impl Reference {

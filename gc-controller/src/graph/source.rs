@@ -4,7 +4,7 @@ use common::map::HashMap;
 
 use super::{KindId, slab::NodeId};
 
-/// A monitor: the kind of its objects, and a number that no other monitor gets.
+/// Identity of a monitor: the kind of its objects, and a number that no other monitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorId {
     /// Kind of the objects that the monitor sees.
@@ -12,7 +12,7 @@ pub struct MonitorId {
     pub(super) number: u32,
 }
 
-/// Counters of the objects of one monitor.
+/// Counters that show whether a full set contains all objects of a monitor.
 #[derive(Default)]
 pub(super) struct MonitorCounters {
     /// Number of objects in the graph that belong to this monitor.
@@ -21,7 +21,7 @@ pub(super) struct MonitorCounters {
     pub(super) removals: u64,
 }
 
-/// The active monitors by number.
+/// The counters of each active monitor, by `MonitorId::number`.
 #[derive(Default)]
 pub(super) struct ActiveMonitors {
     all: HashMap<u32, MonitorCounters>,

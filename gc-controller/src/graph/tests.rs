@@ -154,8 +154,8 @@ fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     assert_eq!(w.delete_seen(&o), [""; 0]);
 }
 
-/// Returns the number of node reads from the start of a foreground deletion of an owner until the last of its `dependents` is
-/// deleted. Every [`Work::Judge`](super::Work::Judge) is executed.
+/// Returns how many nodes are read during the foreground deletion of an owner with this number of `dependents`. Every
+/// [`Work::Judge`](super::Work::Judge) is executed.
 fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
     let o = test_object("o");

@@ -1,4 +1,4 @@
-//! Pending work, derived from the graph. Until its take-over, a standby can therefore drop the work that changes cause.
+//! Pending work, derived from the graph at the take-over. A standby can therefore drop the work that changes cause.
 
 use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 
@@ -19,7 +19,8 @@ impl Graph {
         true
     }
 
-    /// Returns whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events to `out`.
+    /// Returns whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events about
+    /// references across namespaces to `out`.
     fn is_doubtful(&self, id: NodeId, node: &Node, out: &mut Vec<Work>) -> bool {
         let (mut doubtful, mut going) = (false, false);
         for reference in node.owners.iter() {

@@ -19,7 +19,7 @@ pub struct NodeView {
     pub owner_states: Vec<OwnerState>,
     /// Whether the object is virtual: no active monitor has seen it, for example because only owner references name it.
     pub is_virtual: bool,
-    /// Whether a deletion of the object was requested.
+    /// Whether the object is terminating.
     pub is_being_deleted: bool,
     /// Whether the object is in foreground deletion and waits for its dependents.
     pub is_deleting_dependents: bool,
@@ -49,7 +49,7 @@ pub enum OwnerState {
     Unknown,
 }
 
-/// An object that refers to another one.
+/// An object with an owner reference to another object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependent {
     /// Kind, location and UID of the dependent.
@@ -106,7 +106,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a dependent of this object is itself in foreground deletion, as in a cycle. Visits every dependent.
+    /// Returns whether a dependent of this object is in foreground deletion, as in a cycle. Visits every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
         let Some(id) = self.nodes.find(uid) else { return false };
         self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())

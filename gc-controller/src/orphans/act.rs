@@ -25,9 +25,9 @@ const MAX_CONCURRENT_RELEASES: usize = 20;
 /// A change of the collector's memory that a sync requests.
 #[derive(Debug)]
 pub enum Note {
-    /// The owner is no longer parked.
+    /// The owner is no longer parked (waiting without retries).
     Unparked,
-    /// The owner is parked until all objects of all kinds are known.
+    /// The owner is parked: it waits, without retries, until all objects of all kinds are known.
     Parked,
 }
 

@@ -7,7 +7,7 @@ use common::controller::Explain;
 pub enum Plan {
     /// There is no work: the object is not terminating, or does not have the finalizer.
     Nothing,
-    /// The object is parked, because not all objects of this resource are known.
+    /// The release waits, because the initial list of this resource is not complete.
     Wait(String),
     /// This number of dependents is released. Then the finalizer is removed.
     Release(usize),

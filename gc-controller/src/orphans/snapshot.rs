@@ -1,4 +1,4 @@
-//! Everything that one release of dependents reads.
+//! Everything that one sync of the orphan loop reads.
 
 use common::object::Resource;
 
@@ -7,7 +7,7 @@ use crate::graph::{Dependent, NodeView};
 /// An object with the finalizer `orphan`, and its dependents.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The node of the object in the graph.
+    /// The object as it is in the graph.
     pub view: NodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,

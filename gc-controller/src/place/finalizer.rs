@@ -26,7 +26,7 @@ impl ObjectLocation {
         let mut pause = FIRST_PAUSE;
         for _ in 0..MAX_ATTEMPTS {
             let body = match self.read_live("to remove the finalizer, it must still be there", io).await? {
-                // If another object has this name, its finalizers stay.
+                // If another object has this name, the finalizers of that object are not changed.
                 LiveObject::Absent => return Ok(false),
                 LiveObject::AsExpected => io.encode_body(|| ()),
                 LiveObject::Existing(meta) if !is_terminating_with(&meta, finalizer) => {

@@ -21,7 +21,7 @@ async fn parked_objects_cost_nothing_and_are_shown() {
         w.create(map(&format!("c{n}"), &[ghost(n)])).await;
     }
     w.wait(60).await;
-    // Only the virtual nodes of the owners are parked. A dependent is judged after the lookup of its owner.
+    // Only the virtual nodes of the owners are parked. The decision about a dependent follows the lookup of its owner.
     assert_eq!(w.metric(PARKED), MANY as u64);
     let adds = w.metric(ADDS);
     w.wait(3600).await;

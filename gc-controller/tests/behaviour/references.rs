@@ -123,7 +123,7 @@ async fn a_forged_name_in_a_reference_reaches_no_other_path() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "name": "n/proxy/pods", "uid": "n"});
     w.create(map("d", &[node])).await;
     w.settle().await;
-    // No object has one of these names, so every dependent is deleted.
+    // No object can have one of these names, so the owners do not exist and every dependent is deleted.
     assert_eq!(w.maps().await, ["a"]);
     let asked = w.sandbox.requests().all();
     let astray: Vec<_> =

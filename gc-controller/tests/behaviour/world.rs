@@ -41,7 +41,7 @@ impl World {
         Self { sandbox, clock, loops: None }
     }
 
-    /// Starts a collector as a new process.
+    /// Starts a collector as a new process, with default settings except the discovery period.
     pub(crate) fn start(&mut self) {
         self.start_with(OperatorSettings::new());
     }
@@ -76,7 +76,7 @@ impl World {
         value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
     }
 
-    /// Ends the collector without a clean shutdown, as a crash does.
+    /// Stops the tasks of the collector at once, without a clean shutdown.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -162,7 +162,7 @@ impl World {
         self.sandbox.get("configmaps", Some(NAMESPACE), name).await.unwrap()
     }
 
-    /// Returns the `/debug/explain` entry of an object.
+    /// Returns the output of `/debug/explain` for an object.
     pub(crate) fn explain(&self, object: &Value) -> Value {
         let key = object["metadata"]["uid"].as_str().unwrap();
         self.loops.as_ref().unwrap().explain(Some(key))[0].clone()
@@ -186,7 +186,7 @@ pub(crate) fn map(name: &str, references: &[Value]) -> Value {
         "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": references}})
 }
 
-/// Returns the names of the owners of an object.
+/// Returns the names in `metadata.ownerReferences`.
 pub(crate) fn owners(object: &Value) -> Vec<&str> {
     let list = object["metadata"]["ownerReferences"].as_array();
     list.map_or_else(Vec::new, |list| list.iter().map(|o| o["name"].as_str().unwrap()).collect())

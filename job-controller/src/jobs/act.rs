@@ -27,9 +27,9 @@ use super::{
 };
 use crate::objects::JOB_TRACKING_FINALIZER;
 
-/// Sends the requests of a plan. Returns when the Job is synced again.
+/// Sends the requests of a plan, and returns the time of the Job's next sync.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    // These finalizers are removed first, even if the Job cannot be synced.
+    // These Pods lose their finalizers even if the Job is not synced, for example because its selector is invalid.
     let why = "the terminating Job does not count this Pod";
     let untracked = remove_finalizers(plan.uncounted_pods_to_untrack.iter().collect(), why, io).await;
     untracked.report_denied(io);
@@ -59,7 +59,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     outcome
 }
 
-/// The beginning of the error about a finalizer that was not removed; the key of the Pod follows.
+/// The beginning of an error message about a finalizer that was not removed; the namespace and name of the Pod follow.
 const REMOVING_FINALIZER: &str = "removing the finalizer of pod";
 
 async fn sync(
@@ -78,7 +78,7 @@ async fn sync(
         return Ok(Requeue::Conflict);
     }
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
-    // The plan assumes that every adoption succeeds.
+    // The plan assumes that every adoption succeeds, so a refused adoption requires a new decision.
     let plan = if claim.is_complete() {
         Cow::Borrowed(plan)
     } else {
@@ -86,7 +86,7 @@ async fn sync(
         Cow::Owned(decide_with_adopted_pods(snapshot, &adopted))
     };
     let SyncPlan { pod_inventory: situation, scaling_decision: manage, .. } = &*plan;
-    // The `PodGroup` must exist before the Pods, because each new Pod names its group.
+    // The `PodGroup` must exist before the Pods, because each new Pod refers to it by name.
     let group = gang::ensure_workload_and_pod_group(snapshot, situation, plan.pod_scheduling.clone(), io).await?;
 
     *action = manage.metric_action();

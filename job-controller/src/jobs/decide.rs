@@ -34,7 +34,7 @@ use super::{
 };
 use crate::objects::{CompletionMode, Job};
 
-/// Decides the plan of one sync. Upstream: `pkg/controller/job`, `syncJob`.
+/// Decides the plan of one sync, in which every request succeeds. Upstream: `pkg/controller/job`, `syncJob`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let sync = match reason_to_skip(&snapshot.job) {
         Some(why) => Err(why),
@@ -65,7 +65,7 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
     }
 }
 
-/// Returns the shortest time until the active deadline, the next postponed Pod, or the end of the wait for stale caches.
+/// Returns the time until the earliest of active deadline, creation of a postponed Pod, and end of the wait for stale caches.
 fn requeue_after(snapshot: &Snapshot, situation: &PodInventory, manage: &ScalingDecision) -> Option<Duration> {
     let deadline = if situation.decided_end.is_none() { end::time_until_deadline(snapshot, situation) } else { None };
     let postponed = match manage {
@@ -77,16 +77,16 @@ fn requeue_after(snapshot: &Snapshot, situation: &PodInventory, manage: &Scaling
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
-/// Returns the Pods that carry the finalizer and are not counted, because they belong to a terminating Job.
+/// Returns the Pods of a terminating Job that carry the finalizer and are not counted by a sync of the Job.
 ///
-/// A terminating Job releases no Pod, so that the garbage collector still finds its dependents. If the labels of a Pod have
-/// changed, upstream therefore keeps the finalizer of the Pod, and a foreground deletion waits for the Pod forever.
+/// A terminating Job releases no Pod, so that the garbage collector finds its dependents by their owner references. Upstream
+/// keeps the finalizer of a Pod that the selector does not match, so that a foreground deletion waits for this Pod forever.
 fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason>) -> Vec<SharedPod> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();
     }
     let selected = match left_alone {
-        // Another controller counts the Pods, or the orphan loop removes the finalizers of a finished Job.
+        // Another manager counts the Pods, or the Job has finished and the orphan loop removes the finalizers.
         Some(SkipReason::ManagedExternally(_) | SkipReason::Finished) => return Vec::new(),
         Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => snapshot.claims.keep.as_slice(),
         None => &[],

@@ -12,7 +12,7 @@ use common::{
 use super::{decide::gang::is_left_over_from_deleted_job, snapshot::SchedulingObjects, watch::EventHandlers};
 use crate::objects::{ByReference, Job, PodGroup, Workload, reference_index_value};
 
-/// The caches of Workloads and `PodGroups`. Their events enqueue a Job only if the Job waits for such an event.
+/// The caches of Workloads and `PodGroups`. An event enqueues a Job only if the next sync of the Job waits for this event.
 pub(crate) struct GangCaches {
     workloads: Informer<Workload>,
     groups: Informer<PodGroup>,
@@ -27,7 +27,7 @@ impl GangCaches {
         }
     }
 
-    /// Returns the Workloads that refer to the Job, and the groups of the Workload if there is exactly one Workload.
+    /// Returns the Workloads that refer to the Job. If there is exactly one, also returns the `PodGroups` that refer to it.
     pub(crate) fn scheduling_objects(&self, job: &Job) -> Result<SchedulingObjects, UnreadableObject> {
         let namespace = &job.metadata.namespace;
         let mut workloads =
@@ -43,7 +43,7 @@ impl GangCaches {
         Ok(SchedulingObjects { workloads, pod_groups: groups })
     }
 
-    /// Returns the caches that must show the writes of this process before the next sync.
+    /// Returns both caches, which must show the writes of this process before the next sync of a Job.
     pub(crate) fn caches(&self) -> [&dyn LedgerCache; 2] {
         [&**self.workloads.store(), &**self.groups.store()]
     }

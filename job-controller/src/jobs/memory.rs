@@ -1,4 +1,4 @@
-//! The state that this process remembers for Jobs. A restart loses it, and the next leader works without it.
+//! The state that this process remembers for Jobs. It is lost in a restart, and a new leader starts without it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 
 use super::snapshot::FailureRecord;
 
-/// The remembered state of each Job, by UID, so that a recreated Job starts without old state. Clones share all state.
+/// The remembered state of each Job, by UID, so that a recreated Job starts with the default state. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct JobMemories {
     jobs: Arc<Mutex<HashMap<Uid, JobMemory>>>,
 }
 
-/// The state that this process remembers for one Job.
+/// The state that this process remembers for one Job, until the Job has finished or was deleted.
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
-    /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
+    /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     pub uids_untracked_by_process: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future: the time at which this process first saw that the Pod had finished.
     pub end_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
@@ -32,20 +32,20 @@ pub struct JobMemory {
     pub has_written_end: bool,
     /// The last time at which the server refused a Pod because the namespace is terminating.
     ///
-    /// A terminating namespace never becomes active again. Without this time, each Pod that the namespace controller deletes
-    /// would cause another refused request.
+    /// A terminating namespace never becomes active again. Without this time, the sync after each deletion of a Pod by the
+    /// namespace controller would send another request in vain.
     pub namespace_refused_at: Option<Instant>,
-    /// The version of a resource that the cache must reach before the next sync of the Job.
+    /// The resource and version that a cache must reach before the next sync of the Job; `None` if the next sync need not wait.
     awaited: Option<(Resource, ResourceVersion)>,
 }
 
 impl JobMemories {
-    /// Applies a change to the memory of a Job.
+    /// Applies `change` to the remembered state of a Job; begins with the default state if there is none.
     pub fn update_job(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
-    /// Returns a copy of the memory of a Job; the default value if there is none.
+    /// Returns a copy of the remembered state of a Job; the default state if there is none.
     pub fn job_memory(&self, job: &Uid) -> JobMemory {
         self.jobs.lock().get(job).cloned().unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl JobMemories {
         });
     }
 
-    /// Stores the sets that a sync has computed from the cached Pods, if they have changed.
+    /// Stores the sets that a sync has updated from the cached Pods: untracked UIDs, and first-seen ends of Pods.
     pub fn store_pod_sets(
         &self,
         job: &Uid,
@@ -81,20 +81,20 @@ impl JobMemories {
         }
     }
 
-    /// Records the write that the cache must show before the next sync of the Job. `None` ends the wait.
+    /// Records the write that the cache must show before the next sync of the Job. With `None`, the next sync does not wait.
     pub fn set_awaited_write(&self, job: &Uid, write: Option<(Resource, ResourceVersion)>) {
         if write.is_some() || self.job_memory(job).awaited.is_some() {
             self.update_job(job, |remembered| remembered.awaited = write);
         }
     }
 
-    /// Whether the Job waits for this resource, and the awaited version is not newer than `version`.
+    /// Whether the next sync of the Job waits for this resource, and `version` is at least the awaited version.
     pub fn is_awaited_version_reached(&self, job: &Uid, resource: Resource, version: ResourceVersion) -> bool {
         let reached = |(r, awaited): (Resource, ResourceVersion)| r == resource && awaited <= version;
         self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))
     }
 
-    /// Removes the memory of a deleted or finished Job.
+    /// Removes the remembered state of a deleted or finished Job.
     pub fn forget_job(&self, job: &Uid) {
         self.jobs.lock().remove(job);
     }

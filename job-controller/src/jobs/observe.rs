@@ -37,7 +37,7 @@ impl JobController {
         if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
-        // The Job is read after the check of this process's writes, so that it is not older than these writes.
+        // The Job is read after the check for missing writes, so that the check also holds for this version of the Job.
         let Some(job) = self.jobs.store().get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         let uid = &job.metadata.uid;
         if judged.as_ref() != Some(uid) {
@@ -105,7 +105,7 @@ impl JobController {
         self.jobs.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone())
     }
 
-    /// Records the write of this process that the caches lack. The event that shows this write enqueues the Job at once.
+    /// Records and returns the write of this process that the caches lack. The event with this write enqueues the Job at once.
     pub(crate) fn record_awaited_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, ResourceVersion)> {
         let awaited = self.missing_write(namespace, uid).and_then(|(behind, _)| match behind {
             UnseenWrite::VersionNotReached { resource, written, .. } => Some((resource, written)),
@@ -117,7 +117,7 @@ impl JobController {
         awaited
     }
 
-    /// Returns the writes of this process for a Job that the caches do not show yet, and the maximal time to wait for them.
+    /// Returns a write for the Job with this UID, if the caches do not show it yet, and the maximal time to wait for it.
     pub(crate) fn missing_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let mut caches: Vec<&dyn LedgerCache> = vec![&**self.pods.store(), &**self.jobs.store()];
         caches.extend(self.gangs.iter().flat_map(GangCaches::caches));
@@ -138,9 +138,9 @@ impl JobController {
     }
 }
 
-/// Returns the Pods that the Job keeps, adopts and releases, and the Pods that it controls and neither keeps nor releases.
+/// Returns the Pods to keep, adopt and release, and the unselected Pods of a terminating Job.
 ///
-/// Only a terminating Job has Pods of the second group. A Job with an invalid selector claims no Pods, as its plan reports.
+/// The Job controls unselected Pods although its selector does not match them. A Job with an invalid selector claims no Pods.
 pub(crate) fn claim_pods(
     owner: &Owner,
     selector: &Selector,
@@ -160,7 +160,7 @@ pub(crate) fn claim_pods(
     (claims, owned.into_iter().filter(is_unselected).collect())
 }
 
-/// Returns the UIDs of `untracked_here` that belong to Pods with the finalizer in the cache.
+/// Returns the UIDs in `untracked_here` of Pods that the cache still shows with the finalizer.
 fn untracked_and_still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[SharedPod]) -> Arc<HashSet<Uid>> {
     if untracked_here.is_empty() {
         return untracked_here;
@@ -169,8 +169,8 @@ fn untracked_and_still_shown(untracked_here: Arc<HashSet<Uid>>, owned: &[SharedP
     Arc::new(tracked.filter(|uid| untracked_here.contains(*uid)).cloned().collect())
 }
 
-/// Returns the time at which this process first saw the end of each Pod with a finish time in the future, by the clock of its
-/// node. Deleted Pods are dropped.
+/// Returns, for each Pod with a finish time in the future by the clock of its node, the time at which this process first saw
+/// that the Pod had finished. Deleted Pods are dropped.
 fn record_first_seen_ends(
     seen: Arc<HashMap<Uid, Timestamp>>,
     owned: &[SharedPod],
@@ -190,8 +190,8 @@ fn record_first_seen_ends(
 
 /// Reconstructs the failures since the last success from existing Pods, after a take-over.
 ///
-/// Reconstructs nothing if a Pod has succeeded: counted Pods that have succeeded are not cached, and one of them may have
-/// finished last. Upstream starts without failures (kubernetes/kubernetes#114650).
+/// Reconstructs nothing if a Pod has succeeded: counted Pods that succeeded are not cached, so the time of the last success is
+/// unknown. Upstream starts without failures (kubernetes/kubernetes#114650).
 fn reconstruct_failures(job: &Job, owned: &[SharedPod], seen_ended: &HashMap<Uid, Timestamp>) -> FailureRecord {
     if job.status.succeeded > 0 || job.status.failed == 0 {
         return FailureRecord::default();

@@ -29,20 +29,20 @@ pub struct Plan {
     pub job: Arc<Job>,
     /// Pods that lose the tracking finalizer without being counted; empty unless the Job is terminating.
     pub uncounted_pods_to_untrack: Vec<SharedPod>,
-    /// The plan to sync the Job, or the reason to leave it alone.
+    /// The plan to sync the Job, or the reason why the Job is not synced.
     pub sync_plan: Result<SyncPlan, SkipReason>,
 }
 
 /// The plan of a sync, on the assumption that every request succeeds.
 #[derive(Clone, Debug)]
 pub struct SyncPlan {
-    /// The Job's Pods and their numbers before the sync.
+    /// The Job's Pods, and their counts before the sync.
     pub pod_inventory: PodInventory,
     /// Whether new Pods are scheduled one by one or together as a gang.
     pub pod_scheduling: PodScheduling,
     /// The Pods to create or delete.
     pub scaling_decision: ScalingDecision,
-    /// The numbers of Pods after these Pods are created or deleted.
+    /// The Pod counts after the scaling decision has been applied.
     pub counts_after_scaling: CountsAfterScaling,
     /// The first status that the sync writes, and the finalizers to remove after this write.
     pub first_status_write: FirstStatusWrite,
@@ -53,7 +53,7 @@ pub struct SyncPlan {
 /// The reason why a Job is not synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// The Job has completed or failed.
+    /// The status has the condition `Complete` or `Failed`.
     Finished,
     /// Another controller manages the Job: the value of `spec.managedBy`.
     ManagedExternally(String),

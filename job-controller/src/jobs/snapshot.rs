@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::objects::{CachedPod, Job, PodGroup, Workload};
 
-/// A cached Pod, shared with the cache.
+/// A Pod in memory, which the cache, snapshots and plans share without copies.
 pub type SharedPod = Arc<CachedPod>;
 
 /// The input of one sync: a Job, its Pods, and the state that this process remembers for the Job.
@@ -23,9 +23,9 @@ pub struct Snapshot {
     pub owner: Owner,
     /// The Pods that the Job keeps, adopts and releases.
     pub claims: Claims<SharedPod>,
-    /// Pods that a terminating Job controls, although its selector does not match them; empty for any other Job.
+    /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     pub unselected_pods: Vec<SharedPod>,
-    /// UIDs of Pods that no longer have the finalizer, because this process removed it; the cache still shows it.
+    /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     ///
     /// A sync may run before the cache shows the removal: after a time-out, or with `StaleControllerConsistencyJob` off. Such a
     /// sync must not count the Pods again.
@@ -53,7 +53,7 @@ pub struct Snapshot {
 /// Failures since the last success. They delay the next Pod of a Job that has no `spec.backoffLimitPerIndex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailureRecord {
-    /// The number of failed Pods since the last success.
+    /// The number of Pods that failed after the last success, including failures that the failure policy ignores.
     pub failure_count_since_success: u32,
     /// The finish time of the last failed Pod; `None` if no Pod has failed since the last success.
     pub last_failure: Option<Timestamp>,
@@ -71,11 +71,11 @@ pub struct SchedulingObjects {
 /// Writes of this process that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenWrites {
-    /// A description of the missing writes, for explanations.
+    /// The missing writes in words, as `/debug/explain` shows them.
     pub description: String,
     /// The maximal time to wait until the caches show these writes.
     pub max_wait: Duration,
-    /// Whether a cached object is older than a write of this process. False if only creates and deletes of Pods are missing.
+    /// Whether a cached object is older than a write of this process. False if only creations or deletions of Pods are missing.
     pub has_stale_objects: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Event handlers of Jobs and Pods, which enqueue Jobs, and Pods that may carry a leftover finalizer (orphans).
+//! Event handlers of Jobs and Pods. They enqueue Jobs, and also orphans: Pods that may carry a leftover finalizer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,7 +73,7 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the Job of a Pod. The first list of Pods enqueues only possible orphans, because the first list of Jobs
+    /// Enqueues the Job of a Pod. The first list of Pods enqueues only Pods that may be orphans, because the first list of Jobs
     /// enqueues every Job.
     pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         self.record_tracking_metric(event);
@@ -122,7 +122,7 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the Job of a terminating Pod, or the Pod as an orphan if no Job counts it any more.
+    /// Enqueues the Job of a terminating Pod. If no Job counts the Pod any more, enqueues the Pod as a possible orphan.
     fn on_terminating_pod(&self, pod: &CachedPod) {
         match controlling_owner(&self.job_store, pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.enqueue_job(&job.metadata),
@@ -142,7 +142,7 @@ impl EventHandlers {
         self.orphan_queue.add(OrphanKey::job(&job.namespace, &job.name, &job.uid), priority);
     }
 
-    /// Enqueues a Job: at once if the Job waits for a version that a cache has reached, and debounced otherwise.
+    /// Enqueues a Job: at once if a cache has reached the version that the Job's next sync waits for, and otherwise debounced.
     fn enqueue_job(&self, job: &Meta) {
         if self.is_awaited_version_cached(&job.uid) {
             self.queue.add(job.key(), Priority::Normal);
@@ -151,7 +151,7 @@ impl EventHandlers {
         }
     }
 
-    /// Enqueues the Job that controls the object `written`, if the Job waits until the cache shows this version of the object.
+    /// Enqueues the Job that controls the object `written`, if the next sync of the Job waits for this version of the object.
     pub(crate) fn on_scheduling_object(&self, written: &Meta, resource: Resource) {
         if let Some(job) = controlling_owner(&self.job_store, written)
             && self.memory.is_awaited_version_reached(&job.metadata.uid, resource, written.resource_version)

@@ -20,12 +20,12 @@ use super::{
     status::JobStatus,
 };
 
-/// The resource `jobs` of the group `batch`.
+/// Jobs in the API; all requests for Jobs use the version `v1`.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", is_namespaced: true };
 /// The value of `spec.managedBy` that means this controller, as upstream defines it.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
-/// `spec.completionMode`: how completions are counted.
+/// `spec.completionMode`: whether completions are counted by Pod or by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionMode {
     /// Every succeeded Pod is a completion.
@@ -98,12 +98,12 @@ impl Job {
         self.status.is_finished()
     }
 
-    /// Whether the completion mode is `Indexed`.
+    /// Whether `spec.completionMode` is `Indexed`, so that each Pod works on one index.
     pub fn is_indexed(&self) -> bool {
         self.completion_mode == CompletionMode::Indexed
     }
 
-    /// Whether a terminating Pod is replaced only after it has finished.
+    /// Whether the Job replaces a terminating Pod only after this Pod has finished.
     pub fn only_replaces_failed_pods(&self) -> bool {
         self.is_replacement_policy_failed || self.pod_failure_policy.is_some()
     }

@@ -28,7 +28,7 @@ use crate::indexes::parse_completion_index;
 pub const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation and label key for the completion index of a Pod.
 pub const JOB_COMPLETION_INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
-/// The annotation key for the number of earlier failures of the Pod's index, without ignored ones.
+/// The annotation key for the number of earlier failures of the Pod's index, without ignored failures.
 pub const JOB_INDEX_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation key for the number of ignored failures of the Pod's index.
 pub const JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
@@ -38,16 +38,16 @@ pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 /// A Pod that may concern a Job.
 ///
 /// The cache holds Pods that a Job controls, Pods without a controller, and all Pods with the tracking finalizer. It holds no
-/// Pod with restart policy `Always`. A succeeded Pod of a Job that has lost the finalizer was counted, and is dropped from the
-/// cache.
+/// Pod with restart policy `Always`. A succeeded Pod of a Job is dropped from the cache when it has lost the finalizer, because
+/// it was counted then.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
     /// Whether the Pod carries the tracking finalizer.
     pub has_tracking_finalizer: bool,
-    /// The completion index from the annotation; `None` without a valid one.
+    /// The completion index from the annotation; `None` without a valid annotation.
     pub index: Option<u32>,
-    /// The number of failures of the index before this Pod, without ignored ones.
+    /// The number of failures of the index before this Pod, without ignored failures.
     pub index_failure_count: u32,
     /// The number of ignored failures of the index before this Pod.
     pub index_ignored_failure_count: u32,
@@ -55,7 +55,7 @@ pub struct CachedPod {
     pub finished_at: Timestamp,
     /// The total number of restarts of all containers, init containers included.
     pub total_restarts: i32,
-    /// The exit codes and conditions that a failure policy matches.
+    /// The exit codes and conditions that the rules of a failure policy match.
     pub failure_evidence: FailureEvidence,
 }
 
@@ -65,7 +65,7 @@ pub struct FailureEvidence {
     /// Names and exit codes of terminated containers with an exit code other than 0: regular containers first, then init
     /// containers.
     pub container_exit_codes: Box<[(Text, i32)]>,
-    /// Types and statuses of a failed Pod's conditions, in their order.
+    /// Types and statuses of a failed Pod's conditions, in the order of the Pod's status.
     conditions: Box<[(Text, Text)]>,
     /// Types and statuses of the conditions of a Pod that has not failed. Pods with equal conditions share one list.
     shared: Labels,
@@ -96,7 +96,7 @@ impl CachedPod {
         self.has_tracking_finalizer && self.phase.is_terminal()
     }
 
-    /// Returns the number of failures of the index before this Pod, including ignored ones.
+    /// Returns the number of failures of the index before this Pod, including ignored failures.
     pub fn index_failures_before(&self) -> u32 {
         self.index_failure_count.saturating_add(self.index_ignored_failure_count)
     }
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for WireMeta {
     }
 }
 
-/// A map that passes on all fields except the grace period, which it stores.
+/// A serde map that passes on all fields except the grace period, and stores the grace period in `grace`.
 struct WithoutGrace<'a, A> {
     map: A,
     grace: &'a mut Option<i64>,
@@ -340,7 +340,7 @@ impl<'a> WireStatus<'a> {
     }
 }
 
-/// Returns the latest end of all containers and of `so_far`; `None` if a container is still running.
+/// Returns the latest of `so_far` and the end times of all containers; `None` if a container is still running.
 fn latest_end<'a, 'b: 'a>(
     containers: impl Iterator<Item = &'a WireContainer<'b>>,
     so_far: Option<Timestamp>,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::job::JOBS;
 
-/// The resource `workloads` of `scheduling.k8s.io`.
+/// Workloads in the API (alpha), which are watched only with the gate `WorkloadWithJob`.
 pub const WORKLOADS: Resource = Resource {
     group: "scheduling.k8s.io",
     version: "v1alpha2",
@@ -22,7 +22,7 @@ pub const WORKLOADS: Resource = Resource {
     kind: "Workload",
     is_namespaced: true,
 };
-/// The resource `podgroups` of `scheduling.k8s.io`.
+/// `PodGroups` in the API (alpha), which are watched only with the gate `WorkloadWithJob`.
 pub const POD_GROUPS: Resource = Resource {
     group: "scheduling.k8s.io",
     version: "v1alpha2",
@@ -31,7 +31,7 @@ pub const POD_GROUPS: Resource = Resource {
     is_namespaced: true,
 };
 
-/// Templates for the `PodGroups` of one controller, for example a Job.
+/// A list of templates for the `PodGroups` of one object, for example a Job.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workload {
     /// The metadata, with the references to the owners.
@@ -66,13 +66,13 @@ pub struct PodGroupTemplate {
 }
 
 impl Workload {
-    /// Returns the name of the Job in the controller reference.
+    /// Returns the name of the Job in `spec.controllerRef`; `None` if the field is absent or names another kind.
     fn referenced_job_name(&self) -> Option<&Text> {
         let of = self.spec.controller_ref.as_ref()?;
         (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
     }
 
-    /// Builds the Workload, with one template, that a forecast (a sync without requests) uses instead of the server's answer.
+    /// Builds the Workload, with one template, which a forecast (a sync without requests) uses instead of the server's answer.
     pub fn expected_by_forecast(name: &str, template: &str) -> serde_json::Result<Self> {
         let template =
             PodGroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
@@ -80,7 +80,7 @@ impl Workload {
         Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
-    /// Returns the templates of the Workload's `PodGroups`.
+    /// Returns the templates for `PodGroups`; exactly one in a Workload that this controller has created.
     pub fn templates(&self) -> &[PodGroupTemplate] {
         &self.spec.pod_group_templates
     }

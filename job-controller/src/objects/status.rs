@@ -40,13 +40,13 @@ impl UncountedTerminatedPods {
         self.succeeded.len() + self.failed.len()
     }
 
-    /// True if the lists `succeeded` and `failed` are empty.
+    /// Whether the lists `succeeded` and `failed` are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The status of a Job with the API's fields. Fields that the API omits are written as null.
+/// The status of a Job, with the fields of the API. Fields that the API omits are written as null, to remove them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {

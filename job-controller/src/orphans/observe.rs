@@ -46,8 +46,8 @@ impl OrphanController {
         })
     }
 
-    /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. An unreadable Job is
-    /// assumed to count them.
+    /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. True if the Job is
+    /// unreadable.
     fn job_counts_pods(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {

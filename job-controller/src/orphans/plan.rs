@@ -4,7 +4,6 @@ use common::controller::Explain;
 
 use crate::jobs::snapshot::SharedPod;
 
-/// The Pods that lose their finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) pods_to_untrack: Vec<SharedPod>,

@@ -4,7 +4,6 @@ use common::meta::Uid;
 
 use crate::jobs::snapshot::SharedPod;
 
-/// Pods that may carry a leftover tracking finalizer.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) orphan_candidates: Vec<OrphanCandidate>,

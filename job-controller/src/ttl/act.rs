@@ -1,4 +1,4 @@
-//! Sends the requests of a plan: a live read, then the deletion.
+//! Sends the requests of a plan: reads the Job from the server, then deletes it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl io::Note for Note {
 
 type Io<'r> = io::Io<'r, Note>;
 
-/// Deletes the Job if the plan says so. Returns when the Job is synced again.
+/// Deletes the Job if the plan says so, and returns the time of the Job's next sync.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let job = &*snapshot.job;
     match plan {
@@ -43,7 +43,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(Requeue::AfterPlannedDelay)
 }
 
-/// Reads a Job from the server and deletes it.
+/// Reads a Job from the server, and deletes it if it still is to be deleted.
 ///
 /// The cache may be stale: the time to live may have changed, or there may be a new Job with the same name.
 async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, SyncError> {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use crate::objects::Job;
 
-/// Whether and when the time to live deletes a Job.
+/// The time at which a Job is deleted because its time to live ends, or the reason why it is not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// The Job is not deleted: it has not finished, is already terminating, or has no time to live.
@@ -18,7 +18,7 @@ pub enum Expiry {
     ExpiresAt(Timestamp),
 }
 
-/// Decides whether and when a Job is deleted.
+/// Decides, from the end of a Job and its time to live, when the Job is deleted.
 pub fn decide_expiry(job: &Job) -> Expiry {
     let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else {
         return Expiry::NeverExpires;
@@ -35,7 +35,7 @@ pub(super) fn finish_time(job: &Job) -> Option<Timestamp> {
     job.status.finished_condition()?.last_transition_time
 }
 
-/// Decides the plan for a Job at `now`.
+/// Decides at the time `now` whether to delete a Job or to wait for the end of its time to live.
 pub fn decide(job: &Job, now: Timestamp) -> Plan {
     match decide_expiry(job) {
         Expiry::NeverExpires => Plan::KeepJob,

@@ -9,7 +9,7 @@ use crate::jobs::plan::format_whole_seconds;
 /// The decision whether a Job is deleted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The Job is not deleted.
+    /// The Job has not finished, is already terminating, or has no time to live.
     KeepJob,
     /// The sync fails, because the status does not contain the finish time.
     NoFinishTime,
@@ -20,7 +20,7 @@ pub enum Plan {
         /// Whether the finish time is in the future, because the clock of its writer is ahead.
         is_finish_time_in_future: bool,
     },
-    /// Deletes the Job, if the object on the API server confirms the decision.
+    /// The time to live has ended. The Job is deleted if a read from the API server confirms the decision.
     DeleteJob {
         /// The time since the end of the time to live.
         time_since_expiry: Duration,

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A function that changes a Job in an answer of the server. Returns whether the field to change was there.
+/// A function that changes a Job in an answer of the server. Returns whether the Job had the field to change.
 type AnswerChange = fn(&mut Value) -> bool;
 
 /// Replaces the value `is` of a field by `said`. Returns false if the field has another value.
@@ -39,7 +39,7 @@ fn remove_field(job: &mut Value, section: &str, field: &str) -> bool {
     job[section].as_object_mut().is_some_and(|section| section.remove(field).is_some())
 }
 
-/// Changes the Job `bad` wherever it occurs in an answer.
+/// Applies the changes `lies` to the Job `bad`, wherever it occurs in `value`, and counts the changes.
 fn change_bad_job(value: &mut Value, lies: &[(AnswerChange, AtomicUsize)]) {
     if value["metadata"]["name"] == "bad" && value["spec"]["template"].is_object() {
         for (lie, times) in lies {
@@ -54,7 +54,7 @@ fn change_bad_job(value: &mut Value, lies: &[(AnswerChange, AtomicUsize)]) {
     }
 }
 
-/// The changes of a server's answers, each with the number of times that it was made.
+/// Changes of the server's answers, each with the count of Jobs that it has changed.
 type CountedChanges = Arc<[(AnswerChange, AtomicUsize)]>;
 
 fn counted_changes(all: &[AnswerChange]) -> CountedChanges {
@@ -65,7 +65,7 @@ fn all_applied(lies: &CountedChanges) -> bool {
     lies.iter().all(|(_, times)| times.load(Ordering::Relaxed) > 0)
 }
 
-/// Builds a client of a server that applies these changes to the Job `bad` in its answers.
+/// Builds a client that applies these changes to the Job `bad` in every answer of the sandbox.
 fn changing_client(sandbox: &Sandbox, lies: &CountedChanges) -> kube::Client {
     let (inner, lies) = (sandbox.service(CONTROLLER_IDENTITY), Arc::clone(lies));
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -201,7 +201,7 @@ async fn pods_with_an_invalid_index_are_not_counted() {
     }
 }
 
-/// Makes a Pod fail at this time, as a node with a wrong clock would report it.
+/// Reports that a Pod failed at this time, as a node with a wrong clock would do.
 async fn fail(world: &TestCluster, pod: &str, at: jiff::Timestamp) {
     let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
@@ -238,7 +238,7 @@ async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
             assert_eq!(world.job_status("sum").await["active"], 1, "{ahead}");
             world.wait_seconds(2).await;
             assert_eq!(world.job_status("sum").await["failed"], 1, "{ahead}");
-            // The next process has not seen the end of the second Pod, and must not wait longer either.
+            // After the restart, it is unknown when the second Pod finished, and the wait must not exceed the usual 20 s.
             let second = world.active_pod_names().await.into_iter().next().unwrap();
             fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
             world.wait_seconds(2).await;

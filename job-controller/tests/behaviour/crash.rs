@@ -79,7 +79,7 @@ async fn check_outcome(world: &TestCluster, what: &str, want: &Value) {
             // All Pods of such a Job have failed, and their number depends on the fault.
             let want = if want.is_null() { counts_with_all_failed(world) } else { want.clone() };
             assert_eq!(counts(&job), want, "{what}");
-            // All conditions have the same reason, no matter which process wrote them.
+            // Both conditions about the end of the Job have the same reason, even if two processes wrote them.
             for (field, reason) in [
                 ("activeDeadlineSeconds", "DeadlineExceeded"),
                 ("podFailurePolicy", "PodFailurePolicy"),
@@ -110,7 +110,7 @@ async fn a_crash_after_any_write_does_not_change_the_outcome() {
             for at in 0..40 {
                 let mut world = TestCluster::new().await;
                 for verb in ["create", "patch", "delete"] {
-                    // Of each kind of request, the one at this position fails. If it gets no answer, the process crashes.
+                    // For each verb and resource, the request at this position fails. Without an answer, the process crashes.
                     for resource in ["pods", "jobs/status"] {
                         let rule = Rule::new(fault.clone()).identity(CONTROLLER_IDENTITY).verb(verb).resource(resource);
                         world.sandbox.faults().add(rule.skip(at).times(1));
@@ -158,7 +158,7 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
-        // `SidecarContainers` is locked and cannot be switched off: with it, the default settings apply.
+        // The gate `SidecarContainers` is locked and cannot be switched off, so this case tests the default settings.
         let settings = OperatorSettings::new().with_gate(gate, gate == "SidecarContainers");
         let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];
@@ -386,7 +386,7 @@ async fn a_restart_neither_deletes_nor_creates_pods() {
 async fn a_restart_keeps_the_back_off() {
     let mut world = TestCluster::new().await;
     world.create_object(job_with_spec("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
-    // Failures at about 0 s, 10 s and 31 s; the next Pod is due 40 s after the last failure.
+    // Pods fail at about 0 s, 10 s and 31 s; the next Pod is created 40 s after the last failure.
     world.wait_seconds(45).await;
     assert_eq!(world.request_count("create", "pods"), 3);
     world.crash_loops();

@@ -14,7 +14,7 @@ const ORDINARY: usize = 100;
 async fn time_until_all_have_pods(greedy: bool) -> Duration {
     let settings = OperatorSettings::new().with_tune("job-max-pods-per-sync", TuneValue::Count(100));
     let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
-    // Slow requests make workers the scarce resource.
+    // Slow requests keep all workers busy, so that the Jobs compete for the workers.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(CONTROLLER_IDENTITY));
     if greedy {
         world

@@ -57,7 +57,7 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
                 world.create_object(job_with_spec("sum", &slow, json!({"completions": 2, "parallelism": 2}))).await;
             world.wait_until_settled().await;
             let pods: Vec<String> = world.active_pod_names().await.into_iter().collect();
-            // The controller must not release the Pod before the Job is deleted.
+            // The loops stop here, so that they do not release the Pod before the Job is deleted.
             world.crash_loops();
             if suspends {
                 world.patch_job_spec("sum", json!({"suspend": true})).await;
@@ -79,7 +79,7 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
                 // The Pod keeps its owner reference, so that the garbage collector still finds it.
                 assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "{case}");
             }
-            // The writes to Pods are two creates, and one removal of the finalizer for each Pod.
+            // The writes to Pods are two creations, and one removal of the finalizer for each Pod.
             let untracks = world.writes_of_loops().iter().filter(|write| write.resource == "pods").count();
             assert_eq!(untracks, 2 + pods.len(), "{case}: in addition to two creates");
         }
@@ -89,7 +89,7 @@ async fn relabelled_pods_lose_the_finalizer_of_a_terminating_job() {
 /// JOB-81.
 #[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_while_its_job_is_terminating_loses_the_finalizer() {
-    // No garbage collector runs here, so the Job stays terminating after its Pods have lost the tracking finalizer.
+    // No garbage collector runs here, so the Job remains terminating after its Pods have lost the tracking finalizer.
     let world = TestCluster::new().await;
     let sum = world.create_object(job_with_spec("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
     world.wait_until_settled().await;

@@ -172,7 +172,7 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
     let world = world().await;
     world.create_object(gang("sum")).await;
     world.wait_until_settled().await;
-    // No garbage collector runs here, so the Workload and the group of the deleted Job stay.
+    // No garbage collector runs here, so the Workload and the `PodGroup` of the deleted Job still exist.
     world.delete_job("sum", "Background").await;
     world.create_object(gang("sum")).await;
     world.wait_until_settled().await;

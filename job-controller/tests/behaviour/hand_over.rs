@@ -1,4 +1,4 @@
-//! The hand-over from upstream's controller while Jobs run, in every state of Jobs recorded from a real cluster.
+//! The hand-over of running Jobs from upstream's controller, in every state that was recorded on a real cluster.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -116,7 +116,7 @@ async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
     }
     let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_terminating(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
-        // The server deletes a Pod at once if no node runs it yet.
+        // The nodes get time to start the Pods, because the server deletes a Pod at once if no node runs it yet.
         world.clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     for pod in going {
@@ -181,7 +181,7 @@ async fn every_recorded_state_is_taken_over() {
         ("job-indexed", "ttl"),
     ] {
         let mut lines = recorded(trace, job);
-        // After the end of a Job, only the garbage collector changes its objects.
+        // After the end of a Job, only the garbage collector changes its objects, so later states are dropped.
         let is_over = |line: &RecordedState| {
             let list = line.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
             line.kind == "jobs" && list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed")

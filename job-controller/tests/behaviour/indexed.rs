@@ -55,7 +55,7 @@ async fn an_index_that_fails_runs_again() {
     world.wait_seconds(15).await;
     let status = world.job_status("sum").await;
     assert_eq!((&status["completedIndexes"], &status["failed"]), (&json!("0,2"), &json!(2)));
-    // The first retry starts at once, because other Pods succeeded in the same second. The second one starts after 10 s.
+    // The first retry starts at once, because other Pods succeeded in the same second. The second retry starts after 10 s.
     assert_eq!(by_index(&world).await["1"], 3);
     oracle::check_all_writes(&world);
 }

@@ -347,7 +347,7 @@ async fn a_refused_pod_costs_one_request_per_sync() {
         .unwrap();
     world.create_object(job_with_spec("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
     world.wait_seconds(10).await;
-    // The creates are sent at once, and after 1 s, 2 s and 4 s.
+    // The create requests are sent at once, and after 1 s, 2 s and 4 s.
     let asked = world.request_count("create", "pods");
     assert!((3..=6).contains(&asked), "{asked}");
     assert_eq!(world.job_status("sum").await.get("active"), None);

@@ -1,11 +1,11 @@
-//! Shadow mode: decisions that depend on time are made when they are due, and nothing is written.
+//! Shadow mode: decisions that depend on time are made at the right time, and nothing is written.
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::world::{TestCluster, job_with_spec};
 
-/// Returns when the loops first decided this action for `shop/sum`, in seconds after `since`.
+/// Returns the time at which the loops first decided this action for `shop/sum`, in seconds after `since`.
 fn first_decided_after(world: &TestCluster, action: &str, since: &str) -> Option<i64> {
     let plans = world.loops.as_ref().unwrap().plans("shop/sum");
     let (at, _) = plans.iter().find(|(_, actions)| actions.iter().any(|each| each.starts_with(action)))?;

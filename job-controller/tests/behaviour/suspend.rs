@@ -70,7 +70,7 @@ async fn pods_of_a_suspended_job_are_deleted_and_not_counted() {
     oracle::check_all_writes(&world);
 }
 
-/// Rejects the status of a completed Job without a start time, as some servers do.
+/// Rejects a status that completes a Job without a start time, as some servers do.
 fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
@@ -163,7 +163,7 @@ async fn jobs_of_other_managers_are_ignored() {
     assert_eq!(world.job_status("ours").await, json!({}));
 }
 
-/// The creator of a suspended Job can update the Job at once, with the version from the create.
+/// A client that creates a suspended Job can update the Job at once, with the version from the creation.
 /// JOB-8.
 #[tokio::test(start_paused = true)]
 async fn the_first_sync_of_a_job_created_suspended_is_delayed() {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::{JOBS_RESOURCE, NAMESPACE, TestCluster, job, job_with_spec};
 
 async fn is_deleted(world: &TestCluster, name: &str) -> bool {
-    // No garbage collector runs here to complete the foreground deletion, so a deleted Job stays terminating.
+    // No garbage collector runs here to complete the foreground deletion, so a deleted Job remains terminating.
     match world.sandbox.get(JOBS_RESOURCE, Some(NAMESPACE), name).await {
         Ok(job) => job["metadata"]["deletionTimestamp"].is_string(),
         Err(_) => true,

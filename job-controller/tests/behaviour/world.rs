@@ -82,7 +82,7 @@ impl TestCluster {
         self.reset_counts();
     }
 
-    /// Stops the loops, as a crash would.
+    /// Drops the loops without a shutdown, as if the process had crashed.
     pub(crate) fn crash_loops(&mut self) {
         self.loops = None;
     }
@@ -126,7 +126,7 @@ impl TestCluster {
         panic!("the loops do not settle: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Resets the counts of requests and writes.
+    /// Empties the logs of requests and writes, so that a test counts only later requests and writes.
     pub(crate) fn reset_counts(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
@@ -222,7 +222,7 @@ impl TestCluster {
         out
     }
 
-    /// Returns the maximal number of Pods that existed at once without terminating, from the log of writes.
+    /// Returns the maximal number of Pods that existed at the same time and were not terminating, from the log of writes.
     pub(crate) fn max_live_pods(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {

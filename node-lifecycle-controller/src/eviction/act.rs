@@ -1,8 +1,8 @@
 //! Deletes a Pod that must leave its node.
 //!
 //! Before the deletion, the node and the Pod are read from the server, and the decision is made again. A node that was read
-//! less than a second ago for another Pod is not read again. The write of the condition `DisruptionTarget` and the deletion
-//! name the version of the judged Pod as precondition, so a toleration that is added meanwhile prevents the deletion.
+//! less than a second ago for another Pod is not read again. The precondition of both writes, the condition `DisruptionTarget`
+//! and the deletion, is the version of the Pod that was read: a toleration that is added afterwards prevents the deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,12 +35,12 @@ const MAX_DELETE_ATTEMPTS: usize = 5;
 /// Pause after a failed attempt to delete a Pod, and between two checks whether another sync has read the node.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// A change of the controller's memory that a sync requests.
+/// A message from a sync to its controller, which logs it, counts it, or updates timers and reads of nodes.
 #[derive(Debug)]
 pub(crate) enum EvictionNote {
-    /// A request failed with this error; the sync attempts the deletion again.
+    /// A request failed with this error, and the sync repeats the attempt to delete the Pod.
     AttemptFailed(String),
-    /// The plan for the live objects. It replaces the plan for the cached objects, which was to delete the Pod.
+    /// The plan for the objects on the server. It replaces the plan for the cached objects, which was to delete the Pod.
     PlanRevised(Box<Plan>),
     /// The Pod was deleted; its deletion was due at this time.
     PodDeleted(Instant),
@@ -48,17 +48,17 @@ pub(crate) enum EvictionNote {
     PodGone,
     /// This sync starts to read the node with this name.
     NodeReadStarted(Text),
-    /// State of a node that was read from the server.
+    /// A node as read from the server.
     NodeRead(Arc<Node>),
     /// Name of a node, and the renewal time of its Lease on the server; `None` if the Lease does not exist.
     LeaseRead(Text, Option<RenewTime>),
-    /// The reads of the node with this name and of its Lease are complete; the view is `Unknown` if a read failed.
+    /// The reads of the node with this name and of its Lease are complete; the result is `NotRead` if a read failed.
     NodeReadEnded(Text, NodeView),
 }
 
-/// Current state of the controller's memory, which a sync reads after its snapshot was taken.
+/// The timer, the node and the heartbeats as the controller knows them now; the snapshot of a sync may be outdated.
 pub(crate) struct CurrentEvictionState {
-    /// Timer that is stored under the name of the Pod; it may belong to an earlier Pod.
+    /// Timer stored under the namespace and name of the Pod; it may belong to an earlier Pod with that name.
     pub(crate) timer: Option<DeletionTimer>,
     /// Time at which this state was read.
     pub(crate) now: Instant,
@@ -75,7 +75,7 @@ impl io::Note for EvictionNote {
 
 type Io<'r> = io::Io<'r, EvictionNote>;
 
-/// Executes the plan for one Pod.
+/// Deletes the Pod if the plan says so, with up to `MAX_DELETE_ATTEMPTS` attempts, and reports a cancelled timer.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     report_cancellation(snapshot, plan, io);
     let PodAction::Delete { since } = plan.pod_action else { return Ok(Requeue::AfterPlannedDelay) };
@@ -150,7 +150,7 @@ struct PodDeletion<'a> {
 }
 
 impl PodDeletion<'_> {
-    /// Deletes the Pod if the live objects confirm the decision. After a refusal by the server, the caller repeats the attempt.
+    /// Deletes the Pod if the objects on the server confirm the decision. After a refusal, the caller repeats the attempt.
     async fn attempt_deletion(&mut self) -> Result<Requeue, Refusal> {
         let io = self.io;
         let Some(cached) = &self.snapshot.pod else { return Ok(self.note_pod_gone()) };
@@ -204,7 +204,7 @@ impl PodDeletion<'_> {
         Ok(Requeue::AfterPlannedDelay)
     }
 
-    /// Updates the taints of the node: reads the node from the server, or uses a read by another sync that is at most 1 s old.
+    /// Updates the taints of the node in the snapshot: reads the node, or uses a read by another sync that is at most 1 s old.
     async fn refresh_node_taints(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
@@ -261,7 +261,7 @@ impl PodDeletion<'_> {
         Ok(())
     }
 
-    /// Decides again with the live objects and the current timer. Returns the requeue of a Pod that may stay; otherwise `None`.
+    /// Decides again with the objects on the server and the current timer. Returns `None` if the Pod must be deleted.
     fn requeue_if_may_stay(&mut self) -> Option<Requeue> {
         if let Some(CurrentEvictionState { timer, now, taints_unconfirmed_for: doubt, .. }) = self.io.observe_again(())
         {
@@ -285,7 +285,7 @@ impl PodDeletion<'_> {
     }
 }
 
-/// Builds the condition `DisruptionTarget`. Keeps the transition time of a known condition that is `True`.
+/// Builds the condition `DisruptionTarget`. If the Pod already has it with the status `True`, its transition time is kept.
 fn disruption_condition(pod: &CachedPod, known: &[Condition], now: Timestamp) -> Value {
     let known = conditions::get(known, DISRUPTION_TARGET_CONDITION).filter(|known| known.is_true());
     let since = known.and_then(|known| known.last_transition_time).unwrap_or(now);

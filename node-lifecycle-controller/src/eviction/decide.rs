@@ -28,7 +28,7 @@ const MIN_PUT_OFF_DELAY: Duration = Duration::from_millis(10);
 const NODE_MAY_BE_HEALTHY: &str = "its node may be healthy, so its taint may be removed soon";
 const TOLERATES_FOR_LIMITED_TIME: &str = "it tolerates a taint of its node for a limited time";
 
-/// How long a Pod may stay on its node.
+/// Time for which the tolerations of a Pod allow it to run on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedStay {
     /// At least one taint is not tolerated.
@@ -39,8 +39,8 @@ enum AllowedStay {
     Unlimited,
 }
 
-/// Returns how long the tolerations of a Pod allow it to stay. For each taint, the first matching toleration counts. The
-/// shortest `tolerationSeconds` of these tolerations decides.
+/// Compares the tolerations of a Pod with taints. For each taint, the first matching toleration counts. The shortest
+/// `tolerationSeconds` of these tolerations decides.
 fn allowed_stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> AllowedStay {
     let mut least: Option<i64> = None;
     for taint in taints {
@@ -58,7 +58,7 @@ fn allowed_stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> AllowedSta
     }
 }
 
-/// Decides whether a Pod stays, waits or is deleted. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
+/// Decides whether a Pod is deleted now, later or not at all. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let plan = decide_by_taints(snapshot);
     match (&plan.pod_action, &snapshot.pod, &snapshot.no_execute_taints) {
@@ -108,7 +108,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
     let timer = timer.as_ref().filter(|timer| timer.pod_uid == pod.meta.uid);
     let cancels_other = is_waiting && timer.is_none();
     let Some(taints) = taints else {
-        // A timer outlives its node, because the taints of a missing node cannot be removed.
+        // A timer continues after its node was deleted, because the taints of a missing node cannot be removed.
         return match timer {
             Some(timer) if timer.is_due(*now) => {
                 plan(false, PodAction::Delete { since: timer.due_at }, "its time on its node has ended")
@@ -159,13 +159,13 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
 pub(crate) const DISRUPTION_REASON_AND_MESSAGE: (&str, &str) =
     ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
 
-/// True if the condition `DisruptionTarget` is missing, is not `True`, or differs from [`DISRUPTION_REASON_AND_MESSAGE`].
+/// Whether the condition `DisruptionTarget` is missing, is not `True`, or differs from [`DISRUPTION_REASON_AND_MESSAGE`].
 pub(crate) fn lacks_disruption_condition(known: &[Condition]) -> bool {
     let known = conditions::get(known, DISRUPTION_TARGET_CONDITION).filter(|known| known.is_true());
     known.is_none_or(|known| (&*known.reason, &*known.message) != DISRUPTION_REASON_AND_MESSAGE)
 }
 
-/// True if a node has `NoExecute` taints, all from the node monitor. Its Lease then decides whether its Pods must leave.
+/// Whether a node has `NoExecute` taints, all from the node monitor. If so, heartbeats decide whether its Pods must leave.
 pub(crate) fn has_only_monitor_taints(taints: Option<&[Taint]>) -> bool {
     taints.is_some_and(|taints| !taints.is_empty() && taints::are_all_monitor_taints(taints))
 }

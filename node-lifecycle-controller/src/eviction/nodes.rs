@@ -19,12 +19,12 @@ pub(crate) enum NodeView {
     ReadTaints(Option<Arc<[Taint]>>),
 }
 
-/// The recent reads of nodes, shared by the syncs and the handlers.
+/// The recent reads of nodes. Syncs add reads; the handler of nodes removes the read of a node that has changed.
 pub(super) type SharedNodeReads = Arc<Mutex<NodeReads>>;
 
 /// A started or completed read of a node.
 struct NodeRead {
-    /// The Pod whose sync reads the node. A sync reads one node at a time, so the Pod identifies the read.
+    /// Key of the Pod that a sync handles. A sync reads one node at a time, so this key identifies the read.
     reading_pod: Key,
     sent_at: Instant,
     view: NodeView,
@@ -41,8 +41,8 @@ impl NodeReads {
         self.0.insert(node, NodeRead { reading_pod: pod, sent_at: now, view: NodeView::BeingRead });
     }
 
-    /// Stores the result of a read that the sync of `pod` started; `NodeView::Unknown` if the read failed. Drops the result if
-    /// the node has changed since the read started, or if the sync of another Pod has started a new read.
+    /// Stores the result of a read that the sync of `pod` started; a failed read is removed. Ignores the result if the node has
+    /// changed since the read started, or if the sync of another Pod has started a new read.
     pub(super) fn end_read(&mut self, node: &str, pod: &Key, view: NodeView) {
         match (self.0.get_mut(node).filter(|read| read.reading_pod == *pod), view) {
             (Some(_), NodeView::NotRead) => _ = self.0.remove(node),
@@ -51,12 +51,12 @@ impl NodeReads {
         }
     }
 
-    /// Drops the read of a node, because the node has changed since.
+    /// Removes the read of a node, because the node has changed since the read.
     pub(super) fn drop_read(&mut self, node: &str) {
         self.0.remove(node);
     }
 
-    /// Returns the result of the last read of a node; `NodeView::Unknown` if the read is older than `MAX_READ_AGE`.
+    /// Returns the result of the last read of a node; `NotRead` if that read is older than `MAX_READ_AGE`.
     pub(super) fn recent_view(&self, node: &str, now: Instant) -> NodeView {
         let read = self.0.get(node).filter(|read| now.saturating_duration_since(read.sent_at) <= MAX_READ_AGE);
         read.map_or(NodeView::NotRead, |read| read.view.clone())

@@ -1,4 +1,4 @@
-//! The plan of a sync for a Pod: the Pod stays, waits for its timer, or is deleted.
+//! The plan of a sync for a Pod: the Pod is deleted now, is deleted when its timer ends, or is not deleted.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::snapshot::DeletionTimer;
 /// Decision of one sync about a Pod and its timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Time until the timer is due; `None` if the Pod does not wait.
+    /// Time until the deletion timer of the Pod ends; `None` if the Pod has no timer.
     pub(crate) requeue_after: Option<Duration>,
-    /// Whether a timer is removed although its Pod was not deleted; an Event reports this.
+    /// Whether a timer is removed although its Pod was not deleted; an Event reports the cancellation.
     pub(crate) is_timer_cancelled: bool,
     pub(crate) pod_action: PodAction,
     /// Reason of the action, shown by `/debug/explain`.
@@ -21,9 +21,9 @@ pub(crate) struct Plan {
 /// Action of a sync on its Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodAction {
-    /// The Pod stays and has no timer.
+    /// The Pod is not deleted; a timer of the Pod is removed.
     StayWithoutTimer,
-    /// The Pod stays until this timer is due.
+    /// The Pod is deleted when this timer ends, unless a later sync decides otherwise.
     StayUntilTimer(DeletionTimer),
     /// The Pod is deleted now.
     Delete {

@@ -28,14 +28,14 @@ pub(crate) struct Snapshot {
     pub(crate) is_comparison_enabled: bool,
 }
 
-/// The deletion of a Pod at a later time.
+/// A Pod to delete, and the time of the deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeletionTimer {
     /// UID of the Pod to delete.
     pub(crate) pod_uid: Uid,
     /// Time at which the Pod is to be deleted.
     pub(crate) due_at: Instant,
-    /// True if the deletion was due earlier, and is put off because the node may be healthy.
+    /// Whether the deletion was due earlier, and is put off because the node may be healthy.
     pub(crate) is_put_off: bool,
 }
 

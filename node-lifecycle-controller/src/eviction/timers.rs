@@ -30,8 +30,8 @@ impl DeletionTimers {
         self.0.lock().is_empty()
     }
 
-    /// Starts or removes the timer of a Pod as the plan requires. The timer of a Pod that is being deleted stays until the
-    /// deletion succeeds, so a failed deletion is due again at once.
+    /// Starts or removes the timer of a Pod as the plan requires. The timer of a Pod to delete is removed after the deletion
+    /// has succeeded: if the deletion fails, the next sync decides again to delete the Pod.
     pub(super) fn apply_plan(&self, key: &Key, plan: &Plan) {
         let mut timers = self.0.lock();
         match &plan.pod_action {

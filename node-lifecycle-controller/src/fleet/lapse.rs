@@ -1,4 +1,4 @@
-//! Records failed attempts to write the conditions of a silent node.
+//! Records failed attempts to set the conditions of a node without heartbeats to `Unknown`.
 
 use std::time::Duration;
 
@@ -6,18 +6,17 @@ use common::clock::Instant;
 
 use crate::objects::NodeReady;
 
-/// Pause after the first denied write of the conditions of a silent node; each further denial doubles the pause.
+/// Pause after the server denied a write of `Unknown` conditions for the first time; each further denial doubles the pause.
 const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
 
-/// Results of the attempts to set the conditions of a silent node to `Unknown`.
+/// Results of the attempts to set the conditions of a node without heartbeats to `Unknown`.
 #[derive(Clone, Default)]
 pub(super) struct UnknownConditionWrites {
     /// Whether an attempt has failed since the last heartbeat; if so, the node counts as not ready for its zone.
     pub(super) has_failed: bool,
-    /// Time of the last attempt that failed for a reason other than its content. The server may have rejected heartbeats as
-    /// well.
+    /// Time of the last failed attempt, except denials because of the content. Heartbeats may have failed for the same reason.
     pub(super) last_unaccepted: Option<Instant>,
-    /// The condition `Ready` before a write whose answer was lost and whose effect is unknown.
+    /// The condition `Ready` before a write that the server did not answer, so that its effect is unknown.
     ready_before_unanswered: Option<NodeReady>,
     /// The pause before the next attempt, if the server denied the last attempt because of its content.
     denied_pause: Option<AttemptPause>,

@@ -34,7 +34,7 @@ pub(super) struct NodeRecord {
     pub(super) condition_writes: UnknownConditionWrites,
 }
 
-/// Difference between two states of a node.
+/// Activity of the kubelet or of another writer that a new state of a node shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StateDifference {
     /// The kubelet has reported a status, which is a heartbeat.
@@ -64,7 +64,7 @@ impl StateDifference {
 }
 
 impl NodeRecord {
-    /// Creates the record of a new node. `lease` is the current renewal time of its Lease.
+    /// Creates the record of a new node, with its creation as the first heartbeat. `lease` is the renewal time of its Lease.
     pub(super) fn new(node: &Arc<Node>, lease: Option<RenewTime>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
@@ -99,7 +99,7 @@ impl NodeRecord {
         before
     }
 
-    /// Returns how the node counts for the state of its zone.
+    /// Returns the counter of the zone that includes the node.
     pub(super) fn zone_counter(&self) -> ZoneCounter {
         if self.node.is_excluded_from_zone_state() {
             ZoneCounter::Excluded

@@ -1,4 +1,4 @@
-//! The nodes that the next pass examines: changed nodes, and nodes whose deadline has passed.
+//! The nodes that the next pass examines: nodes that changed or have reached their deadline.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl ExaminationSchedule {
         self.changed.iter().chain(expired).collect()
     }
 
-    /// Makes the next pass examine a node.
+    /// Adds a node to the nodes that the next pass examines.
     pub(super) fn add_changed(&mut self, name: &NodeName) {
         self.changed.insert(name.clone());
     }

@@ -10,7 +10,7 @@ use crate::{
     rate::TaintRateLimiter,
 };
 
-/// How a node counts for the state of its zone.
+/// The counter of a zone that includes a node.
 #[derive(Clone, Copy)]
 pub(super) enum ZoneCounter {
     /// A label of the node excludes it from the state of its zone.
@@ -51,7 +51,7 @@ impl Zone {
 pub(crate) struct Zones {
     pub(super) settings: ZoneSettings,
     by_name: BTreeMap<Text, Zone>,
-    /// Zones with metrics that have lost their last node since the last pass.
+    /// Zones with metrics that have lost their last node since the last pass of the node monitor.
     vanished: BTreeSet<Text>,
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::objects::{CachedPod, DISRUPTION_TARGET_CONDITION, NODES, Node};
 
-/// Number of nodes that a pass reads from the server concurrently, in the order of the plan.
+/// Number of nodes that a pass reads from the server concurrently.
 const MAX_CONCURRENT_NODE_READS: usize = 8;
 /// Number of Pods that a pass removes concurrently.
 const MAX_CONCURRENT_REMOVALS: usize = 50;
@@ -31,11 +31,11 @@ pub(crate) enum PodGcNote {
     RemovalStarted(Arc<CachedPod>, RemovalReason),
     /// The removal of a Pod has ended; the error is set if the removal failed.
     RemovalEnded(Arc<CachedPod>, RemovalReason, Option<api::Error>),
-    /// The node with this name could not be read from the server, so its Pods stay.
+    /// The node with this name could not be read from the server, so its Pods are not removed.
     NodeReadFailed(Text, api::Error),
 }
 
-/// A request for at most this number of ended Pods that follow this Pod in the order of removal.
+/// Query for the ended Pods that follow this Pod in the order of removal; the number limits their count.
 #[derive(Debug)]
 pub(crate) struct NextEndedPods(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
@@ -46,7 +46,7 @@ impl io::Note for PodGcNote {
 
 type Io<'r> = io::Io<'r, PodGcNote>;
 
-/// Executes the plan of a pass.
+/// Removes the planned Pods, one reason after the other. Returns the pause before the next pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     remove_pods(&plan.terminated, io).await;
     remove_further_ended_pods(plan, io).await;
@@ -90,7 +90,7 @@ async fn remove_pods(victims: &[PodRemoval], io: Io<'_>) {
     .await;
 }
 
-/// Reads a node and returns whether its Pods may be removed. If the read fails, the Pods stay.
+/// Reads a node, and returns true if its state is still the reason to remove its Pods; false if the read fails.
 async fn is_removal_confirmed(
     NodeRemovals { node_name: node, .. }: &NodeRemovals,
     reason: RemovalReason,

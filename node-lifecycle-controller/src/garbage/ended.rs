@@ -70,7 +70,7 @@ impl EndedPods {
         }
     }
 
-    /// Removes a Pod that can no longer be decoded, with only its metadata.
+    /// Removes a Pod that can no longer be decoded, so that only its metadata is known.
     fn remove_by_metadata(&mut self, meta: &Meta) {
         for evicted in [false, true] {
             let pod =

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{caches::CacheView, objects::CachedPod};
 
-/// Takes the snapshot of a pass. Changes nothing, so `/debug/explain` can call this function as well.
+/// Takes the snapshot of a pass. Changes nothing, so that `/debug/explain` can call this function.
 ///
 /// The cost grows with the number of nodes and the number of Pods to remove, not with the number of all Pods.
 pub(super) fn observe(

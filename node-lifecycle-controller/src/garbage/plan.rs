@@ -7,7 +7,7 @@ use common::{controller::Explain, duration, intern::Text};
 use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
 
-/// Pause before the next pass if the quarantine of more nodes has ended than one pass handles.
+/// Pause before the next pass if one pass could not remove the Pods of all nodes with an ended quarantine.
 pub(crate) const PARTIAL_PASS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Reason of a removal, named as in upstream's metrics.
@@ -19,7 +19,7 @@ pub(crate) enum RemovalReason {
     OutOfService,
     /// The node of the Pod does not exist.
     Orphaned,
-    /// The Pod is terminating and has no node whose kubelet could finish it.
+    /// The Pod is terminating and has no node, so no kubelet can finish it.
     Unscheduled,
 }
 
@@ -34,7 +34,7 @@ impl RemovalReason {
         }
     }
 
-    /// Whether the reason for removing `judged` also applies to its live state.
+    /// Whether the reason to remove the Pod `judged` also applies to `live`, the Pod with the same name on the server.
     pub(crate) fn still_applies(self, judged: &CachedPod, live: &CachedPod) -> bool {
         let holds = match self {
             Self::Terminated => live.has_ended(),
@@ -44,7 +44,7 @@ impl RemovalReason {
         holds && live.meta.uid == judged.meta.uid
     }
 
-    /// Whether the live state of a node confirms this reason to remove its Pods. `None` means that the node does not exist.
+    /// Whether this reason to remove Pods applies to their node on the server; `None` means that the node does not exist.
     pub(crate) fn is_confirmed_by_node(self, live: Option<&Node>) -> bool {
         match self {
             Self::OutOfService => live.is_some_and(Node::is_out_of_service),
@@ -75,7 +75,7 @@ pub(crate) struct NodeRemovals {
 pub(crate) struct Plan {
     /// The first ended Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
     pub(crate) terminated: Vec<PodRemoval>,
-    /// Number of all ended Pods to remove, including `terminated`.
+    /// Count of all ended Pods to remove, including those that follow the first chunk.
     pub(crate) ended_to_remove: usize,
     /// Terminating Pods on nodes that are out of service.
     pub(crate) out_of_service: Vec<NodeRemovals>,
@@ -85,9 +85,9 @@ pub(crate) struct Plan {
     pub(crate) unscheduled: Vec<PodRemoval>,
     /// The missing nodes after this pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
-    /// Missing nodes whose quarantine has not ended.
+    /// Missing nodes that are still in quarantine.
     pub(crate) quarantined_nodes: Vec<Text>,
-    /// Whether the quarantine of more nodes has ended than one pass handles.
+    /// Whether the Pods of some nodes are left to the next pass, because a pass handles at most `MAX_NODES_PER_PASS` nodes.
     pub(crate) is_partial: bool,
     /// Number of all ended Pods in the cache.
     pub(crate) ended_count: usize,

@@ -11,7 +11,7 @@ use common::{clock::Instant, intern::Text};
 use super::quarantine::NodeQuarantine;
 use crate::objects::{CachedPod, Node};
 
-/// Maximum number of missing nodes whose Pods one pass removes. If there are more, the next pass follows at once.
+/// Maximum number of missing nodes from which one pass removes Pods. If there are more, the next pass follows at once.
 pub const MAX_NODES_PER_PASS: usize = 100;
 /// Number of ended Pods that a pass reads and removes at a time. Limits the memory of a pass that removes many Pods, and the
 /// time of one read of the cache.
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
     pub(crate) unscheduled: Vec<Arc<CachedPod>>,
     /// Nodes that do not exist although Pods are assigned to them.
     pub(crate) missing_nodes: BTreeSet<Text>,
-    /// Missing nodes whose quarantine has ended, at most [`MAX_NODES_PER_PASS`], each with its Pods.
+    /// Missing nodes with an ended quarantine, at most [`MAX_NODES_PER_PASS`], each with its Pods.
     pub(crate) pods_of_due_nodes: BTreeMap<Text, Vec<Arc<CachedPod>>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
@@ -38,7 +38,7 @@ pub(crate) struct Snapshot {
     pub(crate) now: Instant,
 }
 
-/// Threshold and periods of a pass, from flags and tunes.
+/// Threshold and periods of a pass, from flags and settings of `--tune`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodGcSettings {
     /// Number of ended Pods that are kept; 0 or less keeps all.

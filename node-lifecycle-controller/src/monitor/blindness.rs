@@ -1,7 +1,7 @@
-//! Measures how long this process has judged no node because it may have missed heartbeats.
+//! Measures how long passes have made no decisions about nodes, because this process may have missed heartbeats.
 //!
 //! The time is measured by passes, not by single events: while Leases cannot be watched, events of Nodes may still arrive, but
-//! no pass judges a node.
+//! passes make no decisions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,23 +10,23 @@ use parking_lot::Mutex;
 
 use crate::fleet::NodeRecords;
 
-/// Whether this process is blind: it may have missed heartbeats, so its passes judge no node.
+/// Time in which passes make no decisions about nodes, because this process may have missed heartbeats.
 pub(crate) struct Blindness {
     context: LoopContext,
     node_records: Arc<Mutex<NodeRecords>>,
     started_at: Instant,
-    /// Time since when passes judge no node; `None` if the last pass judged nodes. Before the first pass, the start of this
-    /// process.
+    /// Time since when passes make no decisions; `None` if the last pass made decisions. Before the first pass, the start of
+    /// this process.
     blind_since: Mutex<Option<Instant>>,
-    /// Whether the last pass judged no node; false before the first pass.
+    /// Whether the last pass made no decisions; false before the first pass.
     was_last_pass_blind: Mutex<bool>,
 }
 
-/// A difference between two successive passes: only one of the two judged nodes.
+/// Difference between a pass and the previous one: only one of the two passes made decisions about nodes.
 pub(super) enum BlindnessChange {
-    /// Passes no longer judge nodes.
+    /// The previous pass made decisions, this pass did not.
     Began,
-    /// Passes judge nodes again.
+    /// The previous pass made no decisions, this pass did.
     Ended,
 }
 
@@ -42,8 +42,8 @@ impl Blindness {
         }
     }
 
-    /// Records whether a pass at `now` judged no node, and returns the change. `unseen_for` is the age of the last event or
-    /// answer from the server; `None` if it is recent.
+    /// Records whether a pass at `now` made no decisions, and returns the difference from the previous pass. `unseen_for` is
+    /// the age of the last event or answer from the server; `None` if that is recent.
     pub(super) fn record_pass(
         &self,
         is_blind: bool,
@@ -60,8 +60,8 @@ impl Blindness {
         }
     }
 
-    /// Returns how long this process has judged no node, or has received neither events nor answers; the longer time counts.
-    /// `None` if it judges nodes, and on a standby, which never judges nodes.
+    /// Returns the time for which passes have made no decisions, or for which no event and no answer has arrived, if that is
+    /// longer. `None` if passes make decisions, and on a standby.
     pub(crate) fn blind_duration(&self) -> Option<Duration> {
         let from = if self.context.settings.is_shadow() { self.started_at } else { self.context.gate.open_since()? };
         let now = self.context.clock.monotonic_now();

@@ -12,7 +12,7 @@ use crate::{
 /// Purpose of a change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChange {
-    /// Removes the `NoExecute` taints, so that Pods may stay.
+    /// Removes the `NoExecute` taints, so that the Pods of the node are not evicted.
     RemoveNoExecute,
     /// Replaces a `NoExecute` taint that no longer fits the condition `Ready`.
     ReplaceNoExecute,
@@ -23,7 +23,7 @@ pub(crate) enum NodeChange {
 }
 
 impl NodeChange {
-    /// Returns the taints and labels to change for this purpose in this state of the node.
+    /// Returns the taints and labels to change for this purpose, given the state of the node.
     ///
     /// `is_due` is true if a `NoExecute` taint may be added now.
     pub(crate) fn required_edit(self, node: &Node, is_due: bool) -> TaintAndLabelEdit {

@@ -29,7 +29,7 @@ use crate::{
 const NAMESPACES: Resource =
     Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
 
-/// State and clients shared by the three loops.
+/// The records, caches and metrics that the three loops of the node monitor share.
 pub(crate) struct NodeMonitor {
     pub(crate) context: LoopContext,
     pub(crate) node_records: Arc<Mutex<NodeRecords>>,
@@ -44,7 +44,7 @@ impl NodeMonitor {
         vec![self.caches.nodes.informer(), self.heartbeats.leases.informer(), self.caches.pods.informer()]
     }
 
-    /// Returns the reason why no node is judged; `None` if nodes are judged.
+    /// Returns the reason why passes make no decisions about nodes; `None` if they make decisions.
     pub(super) fn blindness_reason(&self) -> Option<String> {
         let blind = self
             .blindness
@@ -122,7 +122,7 @@ impl NodeMonitor {
                 self.record_write_result(&name, "", None);
                 self.node_records.lock().stop_waiting(&name);
             }
-            // `RoundsController` handles this note of a pass itself, and records the duration of the pass.
+            // The controller of the passes handles this message itself, and records the duration of the pass.
             MonitorNote::PassFinished => {}
         }
     }

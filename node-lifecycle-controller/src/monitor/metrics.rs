@@ -22,7 +22,7 @@ use super::blindness::Blindness;
 const MAX_ZONES: usize = 256;
 const OTHER_ZONES_LABEL: &str = "(other zones)";
 
-/// Whether a zone with a label value of its own has nodes.
+/// Whether a zone with its own value of the label `zone` has nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ZonePresence {
     Present,
@@ -41,11 +41,11 @@ pub(crate) struct MonitorMetrics {
     pub(crate) pass_duration: Histogram,
     /// Counts a node each time a pass examines it.
     pub(crate) examined_nodes_total: Counter,
-    /// Seconds for which no node has been judged; 0 if nodes are judged, and on a standby.
+    /// Seconds for which passes have made no decisions about nodes; 0 if they make decisions, and on a standby.
     pub(crate) blind_seconds: Gauge,
-    /// Number of times that passes ceased to judge nodes, because heartbeats may have been missed.
+    /// Number of times that passes ceased to make decisions about nodes, because heartbeats may have been missed.
     pub(crate) blind_total: Counter,
-    /// Share of nodes, between 0 and 1, that have a `NoExecute` taint or wait for one that their zone allows.
+    /// Share of nodes, between 0 and 1, with a `NoExecute` taint or waiting for one in a zone with a positive tainting rate.
     pub(crate) tainted_share: Gauge,
     /// Value of the flag `--node-taint-alarm-share`.
     pub(crate) taint_alarm_share: Gauge,
@@ -125,7 +125,7 @@ impl MonitorMetrics {
         }
     }
 
-    /// Makes every scrape of the metrics update the gauge of blindness first.
+    /// Updates the gauge of the time without decisions before every scrape of the metrics.
     pub(crate) fn update_blindness_on_scrape(&self, context: &LoopContext, blindness: &Arc<Blindness>) {
         let blind = self.blind_seconds.clone();
         let blindness = Arc::downgrade(blindness);

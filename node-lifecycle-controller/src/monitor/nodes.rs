@@ -18,9 +18,9 @@ use super::{
 };
 use crate::objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
-/// Number of nodes whose requests one loop of the node monitor sends concurrently.
+/// Number of nodes for which one loop of the node monitor sends requests concurrently.
 pub(super) const CONCURRENT_NODES: usize = 8;
-/// Maximum number of attempts of one sync to change a node whose version keeps changing. Upstream: `UpdateTaintBackoff`.
+/// Maximum number of attempts of one sync to change a node that other writers keep changing. Upstream: `UpdateTaintBackoff`.
 const MAX_CHANGE_ATTEMPTS: usize = 5;
 /// Pause before the next attempt after a conflict; jitter lengthens the pause by up to 100 %.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ pub(super) async fn change_node(
             io.explain_deviation("another Node has its name");
             return Ok(false);
         }
-        // While the node was read, a heartbeat may have arrived, the live view may be lost, or other nodes may have failed.
+        // While the node was read, a heartbeat may have arrived, other nodes may have failed, or events may have ceased.
         let may_be_tainted = || io.observe_again(MonitorQuery::MayBeTainted(Arc::clone(&known.metadata.name)));
         let is_due = change != NodeChange::AddNoExecute || may_be_tainted().unwrap_or(true);
         // In a forecast, nothing was read, so the cached state of the node is used.

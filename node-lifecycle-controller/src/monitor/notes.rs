@@ -1,4 +1,4 @@
-//! The messages that a sync sends to the memory of the node monitor: notes change the memory, questions read it.
+//! The messages from a sync to the memory of the node monitor: notes report facts, and queries read the records of nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
 /// A fact that a sync reports: it changes the memory of the node monitor, or it is logged, counted or recorded as an Event.
 #[derive(Debug)]
 pub(crate) enum MonitorNote {
-    /// Added, removed and silent nodes to record as Events.
+    /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
     ReportNodes(NodesToReport),
     /// The condition `Ready` of the node with this name and UID was changed from `True` to `Unknown`.
     BecameNotReady(NodeName, Uid),
     /// A large share of nodes is tainted or waits for a taint; the text is the message of the Event.
     ManyNodesTainted(String),
-    /// The server answered a read of Leases, which is evidence of a live view of nodes.
+    /// The server answered a read of Leases, so this process can receive heartbeats.
     LeaseReadSucceeded,
     /// A read of Leases failed with this error.
     LeaseReadFailed(api::Error),
@@ -27,10 +27,10 @@ pub(crate) enum MonitorNote {
     NodeStateReceived(Arc<Node>),
     /// A renewal time that was read from the server and differs from the recorded one of the node's Lease.
     LeaseRenewed(NodeName, RenewTime),
-    /// The conditions of a silent node could not be written. The flag is true if the answer was lost and the write may have
+    /// The conditions of a node could not be set to `Unknown`. The flag is true if the answer was lost and the write may have
     /// taken effect.
     ConditionWriteFailed(NodeName, bool),
-    /// The server denied the write of the conditions of a silent node because of their content.
+    /// The server denied a write of `Unknown` conditions because of its content.
     ConditionWriteDenied(NodeName),
     /// A change of a node was attempted. The text describes the change; the error is `None` if the change succeeded.
     NodeChangeAttempted(NodeName, &'static str, Option<api::Error>),
@@ -49,7 +49,7 @@ pub(crate) enum MonitorNote {
 /// A question that a sync asks before a write, because its snapshot may be outdated.
 #[derive(Debug)]
 pub(crate) enum MonitorQuery {
-    /// True if a node has been silent for its grace period, and this process had a live view of nodes for that time.
+    /// Whether a node has sent no heartbeat for a grace period in which this process received other events or answers.
     IsSilent(NodeName),
     /// Whether a node may get its `NoExecute` taint, by the current states of the node and of all zones.
     MayBeTainted(NodeName),

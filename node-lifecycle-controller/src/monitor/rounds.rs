@@ -1,4 +1,4 @@
-//! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of waiting nodes.
+//! The passes of the node monitor: over nodes that changed or reached their deadline, and over nodes that wait for a taint.
 
 mod act;
 pub(crate) mod decide;
@@ -29,12 +29,12 @@ use super::{
 use plan::{Plan, health, tainting};
 use snapshot::{HealthSnapshot, Snapshot, TaintShareLimits, TaintedShare, TaintingSnapshot};
 
-/// The kinds of rounds. Each kind is one key in the queue.
+/// The kind of a pass. Each kind is one key in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RoundKind {
-    /// A pass over the nodes that changed or are due.
+    /// Finds nodes without heartbeats, among the nodes that changed or have reached their deadline.
     Health,
-    /// The tainting of nodes that wait for a `NoExecute` taint.
+    /// Taints nodes that wait for a `NoExecute` taint, at the rate of their zone.
     Tainting,
 }
 
@@ -65,12 +65,12 @@ impl QueueKey for RoundKind {
     }
 }
 
-/// The loop that runs passes over nodes and taints waiting nodes.
+/// The loop that checks the health of nodes and taints waiting nodes.
 pub(crate) struct RoundsController {
     pub(super) monitor: Arc<NodeMonitor>,
     pub(super) queue: Queue<RoundKind>,
     pub(super) share_limits: TaintShareLimits,
-    /// True from the alarm about tainted nodes until their share no longer exceeds the flag `--node-taint-alarm-share`.
+    /// Whether the alarm about tainted nodes was raised and their share still exceeds the flag `--node-taint-alarm-share`.
     pub(super) is_alarm_active: Mutex<bool>,
 }
 
@@ -149,7 +149,7 @@ impl RoundsController {
         self.record_blindness(plan.blind_reason.as_deref(), unseen_for, snapshot.now);
     }
 
-    /// Counts and logs the loss of this process's live view of nodes, and logs its return.
+    /// Logs when passes cease to make decisions about nodes and when they resume, and counts each time that they cease.
     fn record_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
         match self.monitor.blindness.record_pass(blind.is_some(), unseen_for, now) {
             Some(BlindnessChange::Began) => {

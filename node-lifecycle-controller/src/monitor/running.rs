@@ -14,7 +14,7 @@ use super::{
 /// Maximum number of nodes with a failed change that `/debug/explain` lists.
 const MAX_LISTED_FAILURES: usize = 100;
 
-/// The running loops of the node monitor: rounds, upkeep of nodes, and readiness of Pods.
+/// The running loops of the node monitor: passes, taints and labels of nodes, and readiness of Pods.
 pub(super) struct MonitorLoops {
     pub(super) rounds: Arc<Loop<RoundsController>>,
     pub(super) node_upkeep: Arc<Loop<NodeUpkeepController>>,
@@ -41,7 +41,7 @@ impl RunningLoop for MonitorLoops {
         self.rounds.debug_cache()
     }
 
-    /// Explains a key: `health` and `tainting` are rounds, a name is a node, and a name with a namespace is a Pod.
+    /// Explains a key: `health` and `tainting` are passes, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {

@@ -26,7 +26,7 @@ use crate::objects::NODES;
 use plan::Plan;
 use snapshot::Snapshot;
 
-/// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its key is a node.
+/// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its keys are the names of nodes.
 pub(crate) struct NodeUpkeepController(pub(super) Arc<NodeMonitor>);
 
 impl Controller for NodeUpkeepController {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Enqueues the nodes and Pods that an event concerns. The reference to the caches is weak, because the caches own the
-/// handlers. `fleet` already contains the new state of a node when the event of the node arrives.
+/// handlers. The records already contain the new state of a node when the event of the node arrives.
 pub(super) struct MonitorHandlers {
     pub(super) fleet: Arc<Mutex<NodeRecords>>,
     pub(super) caches: Weak<Caches>,
@@ -47,8 +47,8 @@ impl MonitorHandlers {
         if newest.is_some_and(|node| is_upkeep_needed(&node)) {
             self.node_queue.add(Key::new("", name), priority_of_origin(origin));
         }
-        // The kubelet of a silent node cannot mark Pods as not ready, so this program does. A node that is `Unknown` when it is
-        // added may have become silent while no process was watching.
+        // A failed kubelet cannot mark Pods as not ready, so this program does. A node that is `Unknown` when it is added may
+        // have failed while no process was watching.
         if was_ready && node.ready_status() == NodeReady::Unknown {
             self.enqueue_ready_pods(name, origin);
         }

@@ -48,7 +48,7 @@ pub enum NodeReady {
     True,
     /// The kubelet reports that the node cannot run Pods; the node gets the taint `not-ready`.
     False,
-    /// Usually written for a silent node; the node gets the taint `unreachable`.
+    /// Usually written by a node monitor because heartbeats are missing; the node gets the taint `unreachable`.
     Unknown,
     /// A status that no kubelet writes. The node counts as not ready, but gets no taint.
     Other,
@@ -70,7 +70,7 @@ impl NodeReady {
 /// The fields of a Node that this program reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
-    /// Metadata of the node; `trim` removes the annotations and finalizers.
+    /// Metadata of the node; the cache does not store the annotations and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<Spec>,
@@ -171,7 +171,7 @@ impl Object for Node {
 /// The fields of a node's Lease that this program reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Lease {
-    /// Metadata of the Lease; `trim` removes the labels, annotations, owners and finalizers.
+    /// Metadata of the Lease; the cache does not store the labels, annotations, owners and finalizers.
     pub metadata: Meta,
     #[serde(default)]
     spec: Option<LeaseSpec>,

@@ -48,7 +48,7 @@ impl DisruptedSince {
         (self != Self::NEVER).then(|| Timestamp::from_second(self.0.into()).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    /// Whether a time is set.
+    /// Whether the Pod has the condition with the status `True`.
     pub fn is_some(self) -> bool {
         self != Self::NEVER
     }
@@ -97,7 +97,7 @@ impl Object for CachedPod {
 }
 
 impl CachedPod {
-    /// True for every phase except `Pending`, `Running` and `Unknown`. As in upstream, an empty phase counts as ended.
+    /// Whether the phase is none of `Pending`, `Running` and `Unknown`. As in upstream, an empty phase counts as ended.
     pub fn has_ended(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
     }

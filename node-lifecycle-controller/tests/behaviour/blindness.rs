@@ -1,4 +1,4 @@
-//! A process without a live view of nodes judges no node. When the view returns, each node gets a whole grace period.
+//! A process that may have missed heartbeats makes no decisions about nodes. Afterwards, each node gets a whole grace period.
 
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ async fn no_node_lapses_after_the_server_rejected_all_writes() {
     }
 }
 
-/// Gauge of the seconds for which the process has judged no node, because it has no live view of nodes.
+/// Gauge of the seconds for which passes have made no decisions about nodes, because heartbeats may have been missed.
 const BLIND: &str = "nonet_node_monitor_blind_seconds";
 
 fn seconds(cluster: &Cluster) -> f64 {
@@ -279,8 +279,8 @@ async fn is_going(cluster: &Cluster, pod: &str) -> bool {
     cluster.get_pod(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
 }
 
-/// No heartbeat arrives during an outage. A Pod whose toleration ended in that time is deleted only after its node had time to
-/// report that it is healthy.
+/// No heartbeat arrives during an outage of the API server. If the toleration of a Pod ends in that time, the Pod is deleted
+/// only after its node had time to report that it is healthy.
 /// NODE-60.
 #[tokio::test(start_paused = true)]
 async fn tolerations_that_ended_during_an_outage_are_checked_against_a_new_live_view() {

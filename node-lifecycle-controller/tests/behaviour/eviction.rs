@@ -120,7 +120,7 @@ async fn the_removal_of_a_taint_in_time_cancels_the_deletion() {
     world.wait(600).await;
     assert!(!world.is_terminating_or_deleted("p").await);
     assert_eq!(world.event_messages().await, [format!("Cancelling deletion of Pod {NS}/p")]);
-    // After the next taint, the Pod may stay for its whole five minutes.
+    // After the next taint, the toleration of five minutes starts anew.
     world.taint("n", json!([no_execute_taint(UNREACHABLE)])).await;
     world.wait(200).await;
     assert!(!world.is_terminating_or_deleted("p").await);
@@ -240,7 +240,7 @@ async fn a_node_that_is_recreated_without_taints_cancels_the_deletion() {
     world.wait(6).await;
     assert_eq!(world.event_messages().await, [format!("Cancelling deletion of Pod {NS}/p")]);
     world.taint("n", json!([no_execute_taint("k")])).await;
-    // The cancelled timer was due at 30 seconds; the new timer is due at 48 seconds.
+    // The cancelled timer would have ended at second 30; the new timer ends at second 48.
     world.wait(25).await;
     assert!(!world.is_terminating_or_deleted("p").await);
     world.wait(7).await;
@@ -436,7 +436,7 @@ async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     assert!(world.asked("get", "nodes") >= 2);
 }
 
-/// If another program judges the nodes, the taint eviction runs alone and watches Leases itself.
+/// If another program runs the node monitor, the taint eviction watches Leases itself.
 /// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them() {
@@ -455,7 +455,7 @@ async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keep
         renew().await;
         world.wait(10).await;
     }
-    // The node monitor of the other program writes this condition for a silent node.
+    // The node monitor of the other program writes this condition for a node without heartbeats.
     let unknown = json!({"status": {"conditions": [
         {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}});
     for node in ["silent", "renewing"] {

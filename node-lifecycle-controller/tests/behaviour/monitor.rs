@@ -1,4 +1,4 @@
-//! Tests with single nodes that become silent, report that they are not ready, recover or are replaced.
+//! Tests with single nodes that send no heartbeats, report that they are not ready, recover or are replaced.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::world::{Cluster, ME, NOT_READY, NS, UNREACHABLE, condition, status, t
 /// Name of the Leases in the sandbox's request counters.
 const LEASES: &str = "leases.coordination.k8s.io";
 
-/// Seconds from the silencing of a node to the pass that writes its conditions: the grace period minus the age of the last
-/// renewal, plus the pause between two passes and the duration of requests.
+/// Seconds from the end of a node's heartbeats to the pass that writes its conditions: the grace period minus the age of the
+/// last renewal, plus the pause between two passes and the duration of requests.
 const SILENT: std::ops::RangeInclusive<u64> = 40..=57;
 
 /// NODE-6, NODE-8, NODE-22, NODE-45, NODE-55, NODE-73.
@@ -71,8 +71,8 @@ async fn a_node_that_recovers_loses_its_taints_and_its_pods_stay() {
     assert!(cluster.events(NS).await.contains(&cancelled));
 }
 
-/// Pods stay while their node renews its Lease, and leave when the node is silent. The Lease on the server decides, not the
-/// status of the node.
+/// Pods are not evicted while their node renews its Lease, and are evicted when it stops. The Lease on the server decides, not
+/// the status of the node.
 /// NODE-59, NODE-87.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_removed_evicts_no_pod_of_a_healthy_node() {
@@ -115,7 +115,7 @@ async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_
     assert!(tainted <= 5, "{tainted}");
     assert_eq!(status(&cluster.get_pod("p").await.unwrap(), "Ready"), "True");
     assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
-    // When the node also becomes silent, one write replaces the taint `not-ready` by `unreachable`.
+    // When the node also stops its heartbeats, one write replaces the taint `not-ready` by `unreachable`.
     cluster.nodes.silence("node-1").unwrap();
     let since = cluster.clock.now();
     cluster.until("node-1", 90, |node| taints(node, "NoExecute") == [UNREACHABLE]).await;
@@ -281,7 +281,7 @@ async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
     cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
     cluster.wait(200).await;
     cluster.nodes.renew_only("node-1").unwrap();
-    // A new Pod on the node stays, too.
+    // A new Pod on the node is not evicted either.
     cluster.wait(60).await;
     let untolerant = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": NS},
         "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}], "tolerations": [
@@ -320,7 +320,7 @@ async fn an_unanswered_write_of_conditions_delays_neither_the_event_nor_the_tain
     assert_eq!(not_ready, ["Normal NodeNotReady Node node-1 status is now: NodeNotReady"]);
 }
 
-/// The documentation of the crate names each queue of upstream whose metrics are not served.
+/// The documentation of the crate names each queue of upstream for which this program has no metrics.
 /// NODE-75.
 #[tokio::test(start_paused = true)]
 async fn upstreams_queues_are_served_or_documented() {

@@ -23,7 +23,7 @@ pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Namespace of the Leases of nodes.
 const LEASES: &str = "kube-node-lease";
 
-/// Renews a Lease named `witness` every ten seconds, so that the loops have evidence of a live view of nodes.
+/// Renews a Lease named `witness` every ten seconds, so that the loops assume that they can receive heartbeats.
 async fn witness(sandbox: Sandbox, clock: Clock) {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "witness", "namespace": LEASES}});
@@ -75,8 +75,8 @@ impl PodLoopsWorld {
         Self::build(OperatorSettings::new(), Sandbox::builder(), loops).await
     }
 
-    /// Creates a server that accepts tolerations with the operators `Lt` and `Gt`, and loops whose feature gate for them is
-    /// `is_known`.
+    /// Creates a server that accepts tolerations with the operators `Lt` and `Gt`. `is_known` enables the feature gate of the
+    /// loops.
     pub(crate) async fn with_comparison_gate(is_known: bool) -> Self {
         let gate = eviction::TAINT_TOLERATION_COMPARISON_OPERATORS.name;
         Self::build(OperatorSettings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
@@ -93,13 +93,13 @@ impl PodLoopsWorld {
         world
     }
 
-    /// Starts the loops with empty memory, like a new process.
+    /// Starts the loops with empty memory, as in a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), self.definitions));
     }
 
-    /// Ends the loops without a shutdown, like a crash.
+    /// Stops the loops without a shutdown; their memory is lost.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -181,7 +181,7 @@ impl PodLoopsWorld {
         notes
     }
 
-    /// Returns the plans of the loops for a key in their order: the time of the decision, and the actions.
+    /// Returns the plans for a key in the order of time, each with the time of the decision and the actions.
     pub(crate) fn plans(&self, key: &str) -> Vec<(Timestamp, Vec<String>)> {
         self.loops.as_ref().unwrap().plans(key)
     }
@@ -241,13 +241,13 @@ impl Cluster {
         this
     }
 
-    /// Starts the loops with empty memory, like a new process.
+    /// Starts the loops with empty memory, as in a new process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), node_lifecycle_controller::LOOPS));
     }
 
-    /// Ends the loops without a shutdown, like a crash.
+    /// Stops the loops without a shutdown; their memory is lost.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }
@@ -334,7 +334,7 @@ impl Cluster {
         evicted.map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Returns the number of nodes whose condition `Ready` is `Unknown`.
+    /// Returns the number of nodes with the condition `Ready` `Unknown`.
     pub(crate) async fn unknown_count(&self) -> usize {
         let nodes = self.sandbox.list("nodes", None).await.unwrap();
         nodes.iter().filter(|node| status(node, "Ready") == "Unknown").count()

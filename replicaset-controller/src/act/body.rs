@@ -1,4 +1,4 @@
-//! The Pods that a set creates.
+//! The bodies of the requests that create Pods.
 
 use common::{
     intern::Labels,
@@ -8,7 +8,7 @@ use common::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-/// A Pod to create. All Pods of one sync are equal.
+/// The body of a request to create a Pod. All bodies of one sync are equal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodToCreate<'a> {

@@ -1,17 +1,17 @@
 //! The condition `ReplicaFailure`: the latest failure to create or delete Pods.
 //!
-//! The condition stays from the first failure until Pods are managed without one. Upstream removes the condition in every sync
-//! that must not create or delete Pods, so that it flaps. Upstream also never updates the condition, which may then name a
-//! problem solved long ago (kubernetes/kubernetes#127081). Here the condition is updated when the problem changes. Messages of
-//! refusals contain a new Pod name or the used quota in every attempt; such differences do not count. Updates are at least
-//! [`MIN_MESSAGE_AGE`] apart, because each status write enqueues the set at once, regardless of its back-off.
+//! The condition is set from the first failure until a sync manages Pods without a failure. Upstream removes the condition in
+//! every sync that must not create or delete Pods, so that it comes and goes. Upstream also never updates the condition, which
+//! may then name a problem solved long ago (kubernetes/kubernetes#127081). Here it is updated when the problem changes.
+//! Messages of refusals contain a new Pod name or the used quota in every attempt; such differences are ignored. Updates are at
+//! least [`MIN_MESSAGE_AGE`] apart, because each status write enqueues the set at once, even during its back-off.
 
 use common::conditions::{self, Condition};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::plan::{PodChangesOutcome, REPLICA_FAILURE};
 
-/// Minimum time between two messages of the condition.
+/// Minimum time between two changes of the condition's message.
 const MIN_MESSAGE_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns the conditions of the status after Pods were created or deleted at `now` with the result `managed`.
@@ -41,7 +41,7 @@ fn is_recent(condition: &Condition, now: Timestamp) -> bool {
     condition.last_transition_time.is_some_and(|since| now.duration_since(since) < MIN_MESSAGE_AGE)
 }
 
-/// Returns a message with `*` for names of Pods and `#` for numbers, to compare messages about the same problem.
+/// Replaces names of Pods by `*` and numbers by `#`, so that two messages about the same problem are equal.
 fn without_names_and_numbers(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;

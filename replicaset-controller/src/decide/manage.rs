@@ -12,10 +12,10 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// Decides what to do about the number of claimed Pods.
+/// Decides which Pods to create or delete, so that the set gets `spec.replicas` Pods.
 ///
-/// A plan never both creates and deletes, and never exceeds `burst-replicas`. A set with failing Pods creates none during its
-/// back-off. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
+/// A plan never both creates and deletes, and never exceeds `burst-replicas`. During the back-off after failed Pods, no Pods
+/// are created. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&PodRef]) -> PodChanges {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
@@ -45,7 +45,7 @@ pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&PodRef]) -> PodChange
     if surplus == 0 { PodChanges::NoChange } else { choose_victims(snapshot, claimed, surplus) }
 }
 
-/// Returns the reason why a Pod from the template would not belong to the set, so that replacements would be created for ever.
+/// Returns the reason why the set would not own a Pod of its template, so that syncs would create Pods without end.
 fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     let labels = &snapshot.set.template_labels;
     if labels.is_empty() {
@@ -83,7 +83,7 @@ fn choose_victims(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> P
     PodChanges::Delete { victims, surplus_pods: surplus, age_ratios }
 }
 
-/// Returns the first rule that ranks the chosen Pod before the first Pod that stays.
+/// Returns the first rule that ranks the chosen Pod before the first Pod that is kept.
 fn deletion_reason(chosen: &DeletionCandidate<'_>, kept: Option<&DeletionCandidate<'_>>) -> DeletionReason {
     let Some(kept) = kept else { return DeletionReason::AllPodsDeleted };
     let (a, b) = (chosen.pod, kept.pod);

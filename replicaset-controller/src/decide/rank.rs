@@ -1,4 +1,4 @@
-//! The deletion order with `--tune rerank-as-pods-are-chosen=true`: each chosen Pod lowers the count of its node.
+//! The deletion order with `--tune rerank-as-pods-are-chosen=true`: each chosen Pod lowers the Pod count of its node.
 
 use std::{
     cmp::Reverse,
@@ -21,12 +21,12 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
     (!pod.node.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
 }
 
-/// Returns the deletion order as indexes of `candidates`. Sets `colocated` of each candidate to the count of its node at its
-/// turn.
+/// Returns the deletion order as indexes of `candidates`. Sets `colocated_pods` of each candidate to the count of its node at
+/// the time when the candidate is chosen.
 ///
-/// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that node
-/// it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty the
-/// fullest node (kubernetes/kubernetes#102948).
+/// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that
+/// node it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty
+/// the fullest node (kubernetes/kubernetes#102948).
 pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
     let level: Vec<DeletionCandidate<'_>> =
         candidates.iter().map(|c| DeletionCandidate { colocated_pods: 0, ..*c }).collect();

@@ -22,7 +22,7 @@ fn plan(world: &SnapshotBuilder) -> Plan {
     decide(&world.snapshot())
 }
 
-/// Returns whether the status is the only write of the plan.
+/// Whether the status is the only write of the plan.
 fn writes_status(world: &SnapshotBuilder) -> bool {
     explained(world).actions == ["write the status"]
 }
@@ -33,7 +33,7 @@ fn explained(world: &SnapshotBuilder) -> Explanation {
     Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain()
 }
 
-/// Returns a short text for the decision about the number of Pods.
+/// Returns a short text for the planned creations or deletions.
 fn deed(world: &SnapshotBuilder) -> String {
     match plan(world).pod_changes {
         PodChanges::NoChange => "nothing".to_owned(),
@@ -463,7 +463,7 @@ proptest! {
                 prop_assert_eq!(victims.len(), burst.min(*surplus));
                 let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
                 prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
-                // No Pod is deleted while a Pod stays that the rules rank before it.
+                // The rules rank no kept Pod before a deleted Pod.
                 let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
                 let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
                 if let Some(kept) = worst_kept {

@@ -14,7 +14,7 @@ use crate::{
 /// Returns the time from `now` until the next ready Pod becomes available. `None` if the status, which was computed at `at`,
 /// counts all ready Pods as available.
 ///
-/// If no ready Pod has a transition time, the next check is due after `minReadySeconds`, repeatedly.
+/// If no ready Pod has a transition time, the result is `minReadySeconds`, in this sync and in later ones.
 /// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
 pub fn time_until_next_available(
     snapshot: &Snapshot,

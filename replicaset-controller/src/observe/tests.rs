@@ -46,7 +46,7 @@ impl<K: SetKind> ReplicaController<K> {
     fn know(&self, sets: &[Value], pods: &[PodBuilder], version: u64) {
         let version = ResourceVersion::parse(&version.to_string());
         let sets: Vec<CachedSet<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
-        // The stores are emptied first, because an object at a known version would be skipped.
+        // The stores are emptied first, because a store skips an object with a version that it already has.
         self.sets.store().replace_for_tests(Vec::new(), version);
         self.pods.store().replace_for_tests(Vec::new(), version);
         self.sets.store().replace_for_tests(sets, version);
@@ -74,7 +74,7 @@ fn names(pods: &[PodRef]) -> Vec<&str> {
     pods.iter().map(|pod| &*pod.meta().name).collect()
 }
 
-/// Returns a set with this name that selects `app=<label>`.
+/// Returns a set with this name that selects Pods with `app=<label>`.
 fn sibling(name: &str, label: &str) -> Value {
     let mut set = web_set_json(1);
     set["metadata"]["name"] = json!(name);

@@ -52,7 +52,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// Returns the keys that are due now, and the delayed keys with their seconds.
+    /// Returns the keys that are ready for a sync now, and the delayed keys with their delays in seconds.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.debug_state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));

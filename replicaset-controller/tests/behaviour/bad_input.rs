@@ -64,7 +64,7 @@ async fn a_malformed_set_backs_off_alone() {
         let told = loops.explain(Some("shop/bad"))[0].clone();
         assert_eq!(told["state"], "failing", "{says:?} {told}");
         assert!(told["waiting"][0].as_str().unwrap().contains(error), "{says:?} {told}");
-        // The back-off doubles from 5 ms, so that few attempts happen in a minute.
+        // The back-off starts at 5 ms and doubles, so that only few attempts happen in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{told}");
         assert_eq!(sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some("create"), Some("pods")), 3);
@@ -91,7 +91,7 @@ async fn a_malformed_pod_stops_its_own_set_and_no_other() {
     let count =
         |app: &str, pods: &[serde_json::Value]| pods.iter().filter(|p| p["metadata"]["labels"]["app"] == app).count();
     let pods = sandbox.list("pods", Some(NAMESPACE)).await.unwrap();
-    // The malformed orphan is not adopted and blocks nothing.
+    // The malformed orphan is not adopted, and does not delay the other Pods.
     assert_eq!((count("bad", &pods), count("good", &pods)), (2, 4));
     assert_eq!(loops.explain(Some("shop/bad"))[0]["state"], "failing");
     assert_eq!(loops.explain(Some("shop/good"))[0]["state"], "settled");

@@ -14,7 +14,7 @@ use crate::world::{
     replica_set,
 };
 
-/// A filter that refuses creations of Pods while `on` is true, and counts them.
+/// A filter that refuses creations of Pods while `is_refusing` is true, and counts the refusals.
 pub(crate) struct PodCreationRefuser {
     pub(crate) is_refusing: Arc<AtomicBool>,
     refusal_count: Arc<AtomicU64>,
@@ -103,7 +103,7 @@ async fn a_terminating_namespace_is_not_a_failure() {
     world.wait_seconds(60).await;
     assert_eq!(going.tries(), 1);
     assert!(world.conditions_of_set("web").await.is_empty() && world.event_texts().await.is_empty());
-    // The set creates Pods again five minutes after the refusal.
+    // Pods are created again five minutes after the refusal.
     going.is_refusing.store(false, Ordering::Relaxed);
     world.wait_seconds(240).await;
     world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
@@ -200,7 +200,7 @@ async fn deleting_a_missing_pod_is_not_a_failure() {
     world.create_object(replica_set("web", 2)).await;
     world.wait_until_settled().await;
     let names: Vec<String> = world.active_pod_names().await.into_iter().collect();
-    // Both Pods are gone, and a stray Pod has the name of one of them; the cache shows neither change.
+    // Both Pods were deleted, and an orphan got the name of one of them. The cache shows neither change.
     world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
     for name in &names {
         world.sandbox.delete("pods", Some(NAMESPACE), name).await.unwrap();

@@ -9,7 +9,7 @@ use crate::world::{CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, TestCluster, World
 
 const ORDINARY: usize = 100;
 
-/// Returns the time until each of a hundred ReplicaSets has its two Pods.
+/// Returns the time until each of a hundred ReplicaSets has two Pods, with a huge ReplicaSet beside them if `greedy` is true.
 async fn time_needed(greedy: bool) -> Duration {
     let settings = OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(100));
     let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;

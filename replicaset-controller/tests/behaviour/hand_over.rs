@@ -50,8 +50,8 @@ async fn a_set_settled_by_upstream_is_taken_over_without_a_write() {
 /// REPLICASET-52.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_creates_no_surplus_pod() {
-    // A run has 6 creations, at least 2 status writes and 3 deletions. The crash at a write loses the next requests or their
-    // answers.
+    // A run has 6 creations, at least 2 status writes and 3 deletions. At write `at`, the process crashes, and its open
+    // requests or their answers are lost.
     for at in 0..12 {
         for lost in [Action::CutBefore, Action::CutAfter] {
             let mut world = TestCluster::new().await;
@@ -131,7 +131,7 @@ async fn a_new_set_of_the_same_name_starts_without_expectations() {
     world.create_object(replica_set("web", 2)).await;
     world.clear_logs();
     world.wait_seconds(1).await;
-    // The new set does not wait for deletions of the old set, and does not own its Pods.
+    // The sync of the new set does not wait for deletions of the old set's Pods, and does not count these Pods.
     assert_eq!(world.request_count("create", "pods"), 2);
     world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
     world.wait_until_settled().await;

@@ -31,7 +31,7 @@ fn turned_away(mut set: Value) -> Value {
     set
 }
 
-/// Returns the rounds of creations: seconds since the first one, with the number of Pods.
+/// Returns the number of created Pods by time, in seconds since the first creation.
 async fn rounds(world: &TestCluster) -> Vec<(i64, usize)> {
     let mut rounds: BTreeMap<i64, usize> = BTreeMap::new();
     for pod in world.list_pods().await {
@@ -97,7 +97,7 @@ async fn a_pod_that_becomes_ready_ends_the_back_off() {
     let world = tuned(&[("failed-pod-backoff", ON)]).await;
     world.create_object(turned_away(replica_set("web", 2))).await;
     world.wait_seconds(40).await;
-    // The back-off still lasts half a minute. It does not delay an adoption, and the adopted Pod is ready.
+    // Half a minute of the back-off is left. It does not delay an adoption. The adopted Pod is ready, which ends the back-off.
     let made = world.list_pods().await.len();
     world
         .merge_patch(REPLICA_SET_RESOURCE, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}}))
@@ -156,7 +156,7 @@ async fn a_new_leader_starts_without_a_back_off() {
 async fn free_quota_is_noticed_within_the_maximum_back_off() {
     for (tunes, by, then) in [
         (vec![("max-backoff", TuneValue::Duration(Duration::from_secs(10)))], 11, 2),
-        // With the default maximum, the next attempt follows after eleven minutes.
+        // With the default maximum, the next attempt is eleven minutes after the last one.
         (vec![], 300, 0),
     ] {
         let (refuser, filter) = PodCreationRefuser::new(quota_message, json!([]));

@@ -1,4 +1,4 @@
-//! Syncs on stale caches, while the sandbox holds back or breaks the watches.
+//! Syncs on stale caches, while the sandbox delays or breaks the watches.
 
 use std::time::Duration;
 

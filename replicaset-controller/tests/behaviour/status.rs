@@ -100,7 +100,7 @@ async fn a_status_conflict_is_retried_once_onto_the_live_object() {
     let status = world.get_object(REPLICA_SET_RESOURCE, "web").await["status"].clone();
     assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(2), &json!(1)));
     assert_eq!((world.request_count("patch", STATUS), world.request_count("get", REPLICA_SET_RESOURCE)), (2, 1));
-    // No further status write follows until the cache shows the last one.
+    // No further status write follows until the cache shows the last write.
     world.wait_seconds(60).await;
     assert_eq!((world.request_count("patch", STATUS), world.request_count("get", REPLICA_SET_RESOURCE)), (2, 1));
     world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "replicasets");

@@ -12,7 +12,6 @@ use tower::Service as _;
 
 /// Identity of the loops under test at the sandbox.
 pub(crate) const CONTROLLER_IDENTITY: &str = "controllers";
-/// Namespace of all test objects.
 pub(crate) const NAMESPACE: &str = "shop";
 /// Resource names of ReplicaSets and ReplicationControllers.
 pub(crate) const REPLICA_SET_RESOURCE: &str = "replicasets.apps";
@@ -77,7 +76,7 @@ impl TestCluster {
         self.clear_logs();
     }
 
-    /// Ends the loops without a shutdown, as in a crash.
+    /// Drops the loops without a shutdown, as a crash of the process does: no sync is finished, and no Lease is released.
     pub(crate) fn crash_loops(&mut self) {
         self.loops = None;
     }
@@ -122,12 +121,12 @@ impl TestCluster {
         self.sandbox.writes().clear();
     }
 
-    /// Returns the number of requests of the loops under test since the last [`World::forget`].
+    /// Returns the number of requests of the loops under test since the last [`TestCluster::clear_logs`].
     pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
 
-    /// Returns the writes of the loops under test, except Events, since the last [`World::forget`].
+    /// Returns the writes of the loops under test, except Events, since the last [`TestCluster::clear_logs`].
     pub(crate) fn own_writes(&self) -> Vec<Arc<Write>> {
         let all = self.sandbox.writes().all();
         all.into_iter().filter(|w| w.identity == CONTROLLER_IDENTITY && w.resource != "events").collect()
@@ -168,7 +167,7 @@ impl TestCluster {
         self.list_pods().await.iter().filter(|pod| live(pod)).map(|pod| object_name(pod).to_owned()).collect()
     }
 
-    /// Returns the Events as "type reason message", sorted; a series of equal Events is one entry.
+    /// Returns the Events as "type reason message", sorted; a series of equal Events is one line.
     pub(crate) async fn event_texts(&self) -> Vec<String> {
         let events = self.sandbox.list("events", Some(NAMESPACE)).await.unwrap();
         let mut out: Vec<String> = events

@@ -21,7 +21,7 @@ pub enum Note {
     RolloutProgress(UnavailablePods),
     /// Names of the claims that must be deleted before Pods can be created.
     AwaitedClaims(Vec<String>),
-    /// An Event reported this claim mismatch at this time.
+    /// An Event about this claim mismatch was recorded at this time.
     MismatchReported(String, Timestamp),
     /// An orphan, or a Pod of this set, that lacks the watched label and has the name of a Pod to create.
     HiddenPod(Box<CachedPod>),

@@ -62,7 +62,7 @@ fn is_worth_an_event(class: Option<RefusalClass>) -> bool {
     class != Some(RefusalClass::NamespaceTerminating)
 }
 
-/// Sends the requests of one piece of work on a Pod.
+/// Sends the requests for one planned step on a Pod.
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
     work: &PodWork,
@@ -197,7 +197,7 @@ impl WorkOnPod<'_> {
         let request = Request::create(PODS, &owner.namespace, name, body).role(write_role(snapshot)).with_reason(why);
         let (uid, created) = match io.send(request).await {
             Ok(created) => {
-                // The creation is reported first, because the owner references may meet a conflict with the volume binder.
+                // The Event comes first, because the write of the owner references may conflict with the volume binder.
                 self.report(EventVerb::Create, None);
                 (created.fields.uid, Ok(()))
             }
@@ -213,7 +213,7 @@ impl WorkOnPod<'_> {
             }
         };
         // Claims that this sync created get their owner references in a later sync, after the first event of the Pod. The
-        // volume binder writes the claims now, and either write could meet a conflict.
+        // volume binder writes these claims now, so a write by this sync could end in a conflict.
         let mut ownership = ownership_changes(snapshot, ordinal, &ClaimOwners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
         ownership.owners.truncate(MAX_CLAIM_WRITES);
@@ -227,8 +227,8 @@ impl WorkOnPod<'_> {
     /// Examines the Pod that has the name of the Pod to create.
     ///
     /// In most cases the cache is merely late. A Pod that the cache does not hold is read from the server, because it may lack
-    /// the label by which Pods are watched and be a Pod of the set or an orphan. Upstream watches all Pods, and only returns the
-    /// refusal.
+    /// the label by which Pods are watched and be a Pod of the set or an orphan. Upstream watches all Pods, and only returns
+    /// the refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
         let Some(NamesakeLookup { cached, refused_creations: taken }) = io.observe_again(Arc::clone(name)) else {

@@ -10,7 +10,7 @@ use common::{
 
 use crate::objects::{CLAIMS, ClaimRetention, ClaimRetentionPolicy, STATEFUL_SETS, StatefulSet};
 
-/// The owner references that a set and one of its Pods can have in a claim.
+/// The owner references to a set and to one of its Pods that a claim can have.
 #[derive(Clone, Debug)]
 pub struct ClaimOwners {
     retention: ClaimRetentionPolicy,
@@ -37,7 +37,7 @@ fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
 /// The result of a comparison of a claim's owner references with the retention policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnershipVerdict {
-    /// Whether the claim has an unexpected owner. The retention policy is then ignored, and references of this set are removed.
+    /// Whether the claim has an unexpected owner. The retention policy is then ignored, and references to this set are removed.
     pub conflicting: bool,
     /// The new owner references; `None` if nothing is to be written.
     pub new_owners: Option<Vec<OwnerRef>>,
@@ -84,7 +84,7 @@ impl ClaimOwners {
 
     fn are_up_to_date(&self, owners: &[OwnerRef], conflicting: bool) -> bool {
         for expected in [&self.set, &self.pod] {
-            // An owner has the expected name and another UID. The garbage collector still has to process the claim.
+            // An owner has the expected name and another UID. The garbage collector still has to process this claim.
             if owners.iter().find(|owner| is_named(owner, expected)).is_some_and(|owner| owner.uid != expected.uid) {
                 return true;
             }
@@ -245,7 +245,7 @@ mod tests {
     fn a_uid_under_another_name_is_not_written_twice() {
         let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
-        // A change would be empty and repeated at every sync, so there is none.
+        // A write would change nothing and would be repeated in every sync, so none is planned.
         assert_eq!(owners(policy, false).judge_references(&[odd]).new_owners, None);
     }
 

@@ -85,8 +85,8 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisi
 
 /// Returns the revisions after the update revision was stored as `name`.
 ///
-/// A current revision that is already stored stays the same. Otherwise, the update revision becomes the current one. Names do
-/// not show this: after a collision, the current revision has the very name that was planned for the update revision.
+/// A stored current revision is kept. Otherwise, the update revision becomes the current one. Equal names do not show which
+/// case applies: after a collision, a stored current revision has the name that was planned for the update revision.
 pub fn with_created_revision(
     revisions: &Revisions,
     template: &Arc<PodTemplate>,

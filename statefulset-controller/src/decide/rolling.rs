@@ -57,7 +57,7 @@ fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<PodRef> 
 ///
 /// As in upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not
 /// ready serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409). Such a Pod is deleted
-/// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit leaves.
+/// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit still allows.
 fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<PodRef> {
     let limit = i64::from(max_unavailable(situation.set()));
     let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();
@@ -66,7 +66,7 @@ fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<PodRef
     let broken = situation.pods_in_range().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
     plan.unavailable = Some(UnavailablePods { limit: max_unavailable(situation.set()), now: Some(now) });
-    // The remaining numbers of deletions: of ready Pods, and of all Pods.
+    // Number of further deletions that the limit allows: of ready Pods, and of all Pods together.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);
     let lowest = situation.lowest_updatable_ordinal();

@@ -21,7 +21,7 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// The greatest number of a Pod's claims that one sync creates, and that one sync gives new owner references.
+/// Maximum number of claims that one sync creates for a Pod, and of existing claims that one sync patches for a Pod.
 ///
 /// The requests for the claims of a Pod are sent one after the other, and occupy a worker that other sets wait for.
 pub const MAX_CLAIM_WRITES: usize = 100;
@@ -183,11 +183,11 @@ fn blocking(situation: &PodsByOrdinal<'_>, pod: &PodRef) -> Option<&'static str>
     }
 }
 
-/// Returns whether a blocking Pod is deleted because it is outdated and was never ready (tune `replace-stuck-pods`).
+/// Returns whether a blocking Pod is deleted because it is outdated and was never ready (`--tune replace-stuck-pods`).
 ///
-/// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum while
-/// a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion to
-/// users; its documentation calls this a forced rollback.
+/// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum
+/// while a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion
+/// to users; its documentation calls this a forced rollback.
 fn is_stuck(situation: &PodsByOrdinal<'_>, slot: &OrdinalSlot, pod: &PodRef) -> bool {
     let gave_up = |pod: &PodRef| situation.is_outdated(pod) && pod.was_never_ready();
     situation.snapshot.features.replaces_stuck_pods
@@ -217,7 +217,7 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
 
 /// Returns the errors in the Pod of an ordinal; `None` if the Pod is correct. Upstream: `identityMatches`, `storageMatches`.
 ///
-/// A missing label with the Pod's name is not an error here: the adoption or [`label`] adds it.
+/// A missing label with the Pod's name is not an error here: the adoption or [`label_pods`] adds the label.
 fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<PodErrors> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);

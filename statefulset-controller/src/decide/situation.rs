@@ -40,15 +40,15 @@ pub struct PodsByOrdinal<'a> {
     pub missing_count: i64,
     /// Pods out of range, by descending ordinal. Pods without an ordinal are ignored.
     pub condemned_pods: Vec<(i32, PodRef)>,
-    /// Pods in range whose ordinal another Pod has, such as `web-01` beside `web-1`. They are ignored.
+    /// Pods in range with an ordinal that another Pod also has, such as `web-01` beside `web-1`. They are ignored.
     pub shadowed_pods: Vec<PodRef>,
 }
 
 /// Returns the ordinals in range without a Pod that one sync handles, ascending.
 ///
-/// With `OrderedReady`, returns only the first missing ordinal. With `Parallel`, returns the ordinals whose Pods one sync
-/// creates, and the ordinals between them that wait for a claim (`waits` is true). At most as many ordinals wait as there are
-/// claims. The cost depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
+/// With `OrderedReady`, returns only the first missing ordinal. With `Parallel`, returns the ordinals for which one sync
+/// creates Pods, and the ordinals between them that wait for a claim (`waits` is true). At most as many ordinals wait as there
+/// are claims. The cost depends on the existing Pods, the existing claims and the two limits, never on the size of the range.
 pub fn missing_ordinals(
     set: &StatefulSet,
     has_pod: impl Fn(i32) -> bool,
@@ -78,7 +78,7 @@ impl<'a> PodsByOrdinal<'a> {
         for pod in claimed {
             let Some(ordinal) = pod.ordinal() else { continue };
             if set.contains_ordinal(ordinal) {
-                // Upstream keeps the Pod that its cache lists last.
+                // Pods without leading zeros have precedence. Upstream keeps the Pod that its cache lists last.
                 let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
                 let other = present.get(&ordinal).copied();
                 if other.is_none_or(|other| rank(pod) < rank(other)) {
@@ -114,7 +114,7 @@ impl<'a> PodsByOrdinal<'a> {
         }
     }
 
-    /// Returns the set of the snapshot.
+    /// Returns the set as the cache showed it.
     pub fn set(&self) -> &'a StatefulSet {
         &self.snapshot.set
     }
@@ -153,15 +153,14 @@ impl<'a> PodsByOrdinal<'a> {
 
     /// Returns whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
-    /// The condition `Ready` alone is not enough: a failed Pod whose node was lost can keep a `Ready` condition that is still
-    /// true.
+    /// The condition `Ready` alone is not enough: on a lost node, the condition `Ready` of a failed Pod can still be `True`.
     pub fn is_blocking(&self, pod: &PodRef) -> bool {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
     /// Returns the blocking Pod out of range with the lowest ordinal; `None` if a Pod in range is missing or blocks.
     pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
-        // If a Pod in range is missing, `wanted` contains the first missing ordinal, which blocks the Pods out of range.
+        // `slots_in_range` contains the first missing ordinal of the range. A missing Pod blocks the Pods out of range.
         let blocks = |slot: &OrdinalSlot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
         if self.slots_in_range.iter().any(blocks) {
             return None;

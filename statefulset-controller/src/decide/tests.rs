@@ -306,7 +306,7 @@ fn orphans_with_a_pod_name_are_adopted_and_other_names_are_released() {
 #[test]
 fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
     let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
-    // A Pod with leading zeros out of range is condemned, by descending ordinal and then by name.
+    // Out of range, Pods with leading zeros are condemned, too: by descending ordinal, then by name.
     let condemned = world(2).with_parallel_policy().pod(stray(7, "web-07")).pod(stray(9, "web-009")).pod(pod(7));
     assert_eq!(condemned.abbreviated_work(), ["-009", "-07", "-7"]);
     assert_eq!(condemned.plan().status.replicas, 5);
@@ -321,7 +321,7 @@ fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
         assert_eq!(world.plan().status.replicas, 2);
         assert!(waiting(&world).contains("Pod web-01 is ignored: another Pod has its ordinal"), "{}", waiting(&world));
     }
-    // A name whose digits exceed an `i32` is claimed and ignored.
+    // A Pod with an ordinal that exceeds an `i32` is claimed and ignored.
     assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).abbreviated_work(), none());
 }
 
@@ -413,7 +413,7 @@ fn claims_get_the_owners_of_the_retention_policy() {
         ["own 0"],
         "a Pod that may never become ready must not leave a claim behind"
     );
-    // The claims of all condemned Pods come first, then one Pod is deleted.
+    // The owner references of the claims of all condemned Pods are written first. Then one Pod is deleted.
     assert_eq!(scaled(world(3).with_claims("Retain", "Delete")).abbreviated_work(), ["own 2", "own 1", "-2"]);
     let pods = scaled(world(3).with_claims("Retain", "Delete"))
         .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
@@ -449,7 +449,7 @@ fn the_status_counts_the_existing_pods() {
     );
     assert_eq!((&*counted.current_revision, &*counted.update_revision), ("web-a", "web-b"));
     assert_eq!((counted.observed_generation, counted.collision_count), (1, Some(0)));
-    // A Pod that is deleted for an update is no longer counted as current. A Pod of another revision never was.
+    // A Pod that is deleted for an update is no longer counted as current. A Pod of another revision was not counted before.
     assert_eq!(status(&world(3).rollout_to("b")).current_replicas, 2);
     assert_eq!(status(&world(3).rollout_to("b").pod(pod(2).of_revision("x"))).current_replicas, 2);
 }

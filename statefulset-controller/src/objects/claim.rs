@@ -106,8 +106,8 @@ impl From<WireSpec> for ClaimSpec {
 impl ClaimSpec {
     /// Describes how a claim with this spec falls short of its template; `None` if the claim satisfies the template.
     ///
-    /// A claim may have more storage, because users expand claims, and further access modes. A storage class is compared only if
-    /// the template names one.
+    /// A claim may have more storage, because users expand claims, and further access modes. A storage class is compared only
+    /// if the template names one.
     pub fn shortfall(&self, template: &Self) -> Option<String> {
         if self == template {
             return None;

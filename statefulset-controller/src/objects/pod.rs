@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for CachedPod {
     }
 }
 
-/// The fields of a Pod's `status` that this crate reads. The parser skips all others, above all the container statuses.
+/// The fields of a Pod's `status` that this crate reads. The parser skips all other fields, such as the container statuses.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {

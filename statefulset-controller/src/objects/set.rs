@@ -47,14 +47,14 @@ pub struct StatefulSet {
     pub status: Status,
 }
 
-/// An entry of `spec.volumeClaimTemplates`.
+/// An element of `spec.volumeClaimTemplates`.
 #[derive(Clone, Debug)]
 pub struct ClaimTemplate {
     /// `metadata.name`, which is also the name of the volume.
     pub name: Text,
     /// The requested storage, access modes, storage class and volume mode.
     pub spec: ClaimSpec,
-    /// The complete entry as the server sent it.
+    /// The complete template as the server sent it.
     pub raw: Raw,
 }
 
@@ -109,7 +109,7 @@ pub struct ClaimRetentionPolicy {
 /// The fields of a set's `status` that this controller writes.
 ///
 /// A field that the API omits when it is zero is written as null, so that a merge patch removes it. The conditions belong to
-/// other writers and stay.
+/// other writers and are not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -120,10 +120,10 @@ pub struct Status {
     /// Number of Pods that are running and ready.
     #[serde(serialize_with = "zero_as_null")]
     pub ready_replicas: i32,
-    /// Number of Pods of the current revision that are not terminating.
+    /// Number of Pods that have the current revision and are not terminating.
     #[serde(serialize_with = "zero_as_null")]
     pub current_replicas: i32,
-    /// Number of Pods of the update revision that are not terminating.
+    /// Number of Pods that have the update revision and are not terminating.
     #[serde(serialize_with = "zero_as_null")]
     pub updated_replicas: i32,
     /// Name of the revision before the rolling update. The update revision becomes the current one when the rollout is

@@ -18,7 +18,7 @@ use crate::{
     world::{empty_set, now},
 };
 
-/// Returns a controller whose caches the test fills. Its API server never answers.
+/// Returns a controller with caches that the test fills. Its API server never answers.
 fn controller() -> StatefulSetController {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()

@@ -9,7 +9,7 @@ use common::intern::Text;
 pub struct ClaimMismatches {
     /// The differences, at most [`MAX_MISMATCHES`](crate::decide::mismatch::MAX_MISMATCHES).
     pub listed: Vec<ClaimMismatch>,
-    /// Number of claims whose difference is not listed.
+    /// Number of claims with a difference that is not listed.
     pub unlisted_count: usize,
 }
 

@@ -47,7 +47,7 @@ pub enum RevisionRole {
 /// The write of a revision that precedes the work on Pods.
 #[derive(Clone, Debug)]
 pub enum RevisionWrite {
-    /// The revisions are as needed.
+    /// No write is needed, or the set is terminating.
     Nothing,
     /// An earlier revision equals the template and becomes the newest.
     Renumber {
@@ -68,7 +68,7 @@ pub enum RevisionWrite {
 pub struct Revision {
     /// `metadata.name`, which Pods have in the label `controller-revision-hash`.
     pub name: Text,
-    /// The place where the Pod template is found.
+    /// Where the Pod template is read.
     pub source: TemplateSource,
 }
 

@@ -232,7 +232,7 @@ async fn the_creation_of_a_pod_is_reported_before_the_owners_of_its_claims_are_w
     world.settle().await;
     let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
     assert!(world.has_event(created).await);
-    // The claim already exists when the Pod is created again, and another client, as the volume binder, writes the claim first.
+    // The claim exists when the Pod is created again, and another client, like the volume binder, writes the claim first.
     world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
     world
         .sandbox

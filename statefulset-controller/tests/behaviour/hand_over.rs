@@ -25,7 +25,7 @@ async fn a_revision_of_an_earlier_server_version_restarts_no_pod() {
     world.apply(set(2, json!({}))).await;
     world.settle().await;
     world.crash();
-    // Servers up to version 1.33 stored the revision with a null. Its name therefore has another hash.
+    // Servers up to version 1.33 stored `creationTimestamp: null` in the revision, so the hash in the name was different.
     let name = world.names(REVISIONS).await.remove(0);
     let mut old = world.get(REVISIONS, &name).await;
     old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;

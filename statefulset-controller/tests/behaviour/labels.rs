@@ -9,7 +9,7 @@ use crate::world::{CONTROLLER_IDENTITY, NAMESPACE, SETS, World, owners, set};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Starts a world with a set of `replicas` Pods, and waits until all of them are ready.
+/// Starts a sandbox with a set of `replicas` Pods, and waits until all of them are ready.
 async fn settled(replicas: i32, spec: Value) -> World {
     let world = World::new().await;
     world.apply(set(replicas, spec)).await;

@@ -23,7 +23,7 @@ fn replica_set() -> Value {
     json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true}])
 }
 
-/// Waits an hour. Returns the attempts to create a Pod, the reads of Pods, and the `FailedCreate` Events.
+/// Waits an hour. Returns the number of attempts to create a Pod, of reads of Pods, and of `FailedCreate` Events.
 async fn hour(world: &World) -> (u64, u64, i64) {
     world.wait(3600).await;
     (world.request_count("create", "pods"), world.request_count("get", "pods"), world.event_count("FailedCreate").await)

@@ -147,7 +147,7 @@ async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
     world.sandbox.delete(SETS, Some(NAMESPACE), "web").await.unwrap();
     world.settle().await;
     world.reset_counters();
-    // The garbage collector removes the owner references of orphaned children in this way.
+    // Removes the owner references, as the garbage collector does for a set that is deleted with the policy `Orphan`.
     for revision in &revisions {
         world.merge(REVISIONS, revision, json!({"metadata": {"ownerReferences": null}})).await;
     }

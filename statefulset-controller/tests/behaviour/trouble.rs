@@ -312,7 +312,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     world.apply(set(1, json!({"minReadySeconds": 30}))).await;
     world.wait(5).await;
     assert_eq!(world.status().await["readyReplicas"], 1);
-    // A new process has not seen a Pod become ready. Its sync begins before the Pod is available, and ends after that.
+    // A new process has not seen a Pod become ready. Its first sync begins before the Pod is available, and ends after that.
     world.crash();
     let pod = world.get("pods", "web-0").await;
     let ready = pod["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();

@@ -11,8 +11,8 @@ use crate::{
     wire::{self, Envelope, messages},
 };
 
-/// Prefixes of internal errors (code 500) that the server returns before it writes to its storage: it cannot call an admission
-/// webhook, or it cannot evaluate a quota in time.
+/// Beginnings of the messages of internal errors (code 500) that the server returns before it writes to its storage. The server
+/// could not call an admission webhook, or could not evaluate a quota in time.
 ///
 /// Upstream: `apiserver/pkg/util/webhook`, `ErrCallingWebhook`; `apiserver/pkg/admission/plugin/resourcequota`, `Evaluate`.
 const BEFORE_WRITING: [&str; 2] = [
@@ -20,7 +20,7 @@ const BEFORE_WRITING: [&str; 2] = [
     "Internal error occurred: resource quota evaluation timed out",
 ];
 
-/// Why a request failed.
+/// Why a request failed, and whether it may have taken effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server answered with an error status.
@@ -58,11 +58,11 @@ pub struct ErrorStatus {
     pub retry_after: Option<Duration>,
 }
 
-/// The field `details` of a [`Status`].
+/// The field `details` of an [`ErrorStatus`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
-    /// Resource in the plural, such as `namespaces`.
+    /// Plural name of the resource, such as `namespaces`.
     pub kind: String,
     /// Individual causes, such as invalid fields.
     pub causes: Vec<StatusCause>,
@@ -70,7 +70,7 @@ pub struct StatusDetails {
     pub retry_after_seconds: u32,
 }
 
-/// An entry of `details.causes`.
+/// One cause of an error, such as one invalid field, from `details.causes`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {
@@ -117,7 +117,7 @@ impl ErrorStatus {
 }
 
 impl Error {
-    /// Classifies a failure below HTTP as [`Error::Unsent`] or [`Error::OutcomeUnknown`].
+    /// Classifies a failure without an HTTP response as [`Error::Unsent`] or [`Error::OutcomeUnknown`].
     pub(super) fn from_transport(error: kube::Error) -> Self {
         let is_unsent = |e: &(dyn std::error::Error + 'static)| {
             e.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
@@ -170,7 +170,7 @@ impl Error {
         self.is_invalid() && self.has_invalid_field("metadata.uid")
     }
 
-    /// Whether `field` is among the causes of the error.
+    /// Whether one of the causes of the error is about `field`.
     pub fn has_invalid_field(&self, field: &str) -> bool {
         self.status().is_some_and(|s| s.details.causes.iter().any(|cause| cause.field == field))
     }
@@ -180,7 +180,7 @@ impl Error {
         self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)
     }
 
-    /// Whether the namespace is terminating (403) or gone (404).
+    /// Whether the namespace is terminating (403) or does not exist (404).
     pub fn is_namespace_terminating(&self) -> bool {
         let names_namespace = |status: &ErrorStatus| status.details.kind == "namespaces";
         self.has_cause("NamespaceTerminating") || (self.is_not_found() && self.status().is_some_and(names_namespace))
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_status_in_protobuf_has_the_same_fields() {
-        // Encoded by hand: 410 Expired, with one cause and a wait of five seconds.
+        // A `Status` message, encoded by hand: 410 Expired, with one cause and a wait of five seconds.
         let text = |number: u8, text: &[u8]| [&[number << 3 | 2, text.len() as u8], text].concat();
         let cause = text(4, &[text(1, b"ResourceVersionTooLarge"), text(3, b"metadata.uid")].concat());
         let details = text(5, &[text(3, b"pods"), cause, vec![5 << 3, 5]].concat());

@@ -22,7 +22,7 @@ pub struct RequestMetrics {
     throttled: Histograms,
     sent: Histograms,
     received: Histograms,
-    /// Metrics by method and code, which are kept so that a request allocates nothing for its labels.
+    /// Metrics by method and status code, kept so that no request allocates memory for its labels.
     handles: Mutex<BTreeMap<(&'static str, Option<u16>), OutcomeMetrics>>,
     methods: Mutex<BTreeMap<&'static str, MethodMetrics>>,
 }
@@ -113,7 +113,7 @@ impl RequestMetrics {
     }
 }
 
-/// Returns the method as a label value, from a fixed set.
+/// Returns the value of the label `verb`: the method, or `OTHER` for a method that this client does not use.
 fn verb(method: &str) -> &'static str {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }

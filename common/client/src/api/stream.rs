@@ -7,14 +7,14 @@ use kube::client::Body;
 
 use super::Error;
 
-/// Size limit of a frame in bytes. An object has at most a few MB in any server.
+/// Size limit of a frame in bytes. API servers limit an object to a few MB.
 const MAX_FRAME: usize = 32 << 20;
-/// Maximum number of bytes reserved at once for a frame, because the length prefix of a broken server may be wrong.
+/// Maximum number of bytes reserved at once for the rest of a frame: the length prefix of a broken server may be wrong.
 const ROOM: usize = 256 << 10;
 /// Size in bytes of the length prefix of a protobuf message, which is big-endian.
 const LENGTH: usize = 4;
 
-/// Encoding of an answer.
+/// Encoding of the objects in an answer or a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// JSON; the default for an unknown content type.
@@ -127,7 +127,7 @@ impl WatchFrames {
         Ok(None)
     }
 
-    /// Returns the next message; `None` if the buffer does not contain all of it.
+    /// Returns the next message; `None` if the buffer does not contain the whole message.
     fn message(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(length) = self.buffer.first_chunk::<LENGTH>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);

@@ -17,7 +17,7 @@ const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind
 
 enum Answer {
     Status(u16, &'static str, Option<u64>),
-    /// A success with a body of this many bytes that never ends.
+    /// Status 200 with this many bytes of a body that never ends.
     Endless(usize),
     Refused,
     Cut,
@@ -231,7 +231,7 @@ async fn a_shutdown_ends_every_wait_and_allows_no_new_one() {
     assert!(written.unwrap_err().is_too_many_requests() && read.unwrap_err().is_too_many_requests());
     assert!(world.create().await.unwrap_err().is_too_many_requests());
     assert_eq!((world.clock.now().as_second(), world.times()), (5, vec![0, 0, 5]));
-    // The gate is still open, so a request that need not wait is sent.
+    // The shutdown has ended all waits, but the gate is open, so a request that need not wait is sent.
     world.create().await.unwrap();
     let api = world.api.clone().with_throttle(Throttle::new(0.01, 1));
     assert!(!matches!(api.create(RequestTarget::object(PODS, "ns", ""), &json!({})).await, Err(Error::Unsent(_))));
@@ -263,7 +263,7 @@ async fn the_size_of_an_answer_is_limited() {
     let error = world.api.get(RequestTarget::object(PODS, "ns", "a")).await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
     assert_eq!(world.clock.now().as_second(), 0, "the read ends at the limit, not at a timeout");
-    // The limit of a list is higher. The list times out, because its body never ends.
+    // The size limit of a list is higher than 33 MiB. The list times out, because its body never ends.
     let error = world.api.list(PODS, "", "").await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 65s");
 }

@@ -33,7 +33,7 @@ impl Throttle {
         })
     }
 
-    /// Takes a token, even if none is left, and returns how long the caller must wait before it may send.
+    /// Takes a token, in advance if the bucket is empty. Returns the time that the caller must wait before it may send.
     pub fn reserve_token(&self, now: Instant) -> Duration {
         let mut state = self.refilled(now);
         state.tokens -= 1.0;
@@ -50,7 +50,7 @@ impl Throttle {
         has
     }
 
-    /// Whether the bucket is full: all tokens that were taken have been refilled.
+    /// Whether the bucket holds all its `burst` tokens, as a new bucket does.
     pub fn is_full(&self, now: Instant) -> bool {
         self.refilled(now).tokens >= self.burst
     }

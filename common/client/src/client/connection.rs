@@ -1,9 +1,9 @@
 //! HTTP connections to one server.
 //!
-//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that neither a slow reader of a
-//! watch nor a burst of writes delays the other. The first request that needs a connection makes it, while other requests wait.
-//! A request that was not sent because its connection was closing goes over the next connection. If the server does not support
-//! HTTP/2, a pool of HTTP/1.1 connections is used.
+//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that a slow reader of a watch
+//! does not delay requests, and a burst of writes does not delay watches. The first request that needs a connection opens it;
+//! other requests wait for it. A request that was not sent because its connection was closing is sent over the next connection.
+//! If the server does not support HTTP/2, a pool of HTTP/1.1 connections is used.
 
 use std::{
     sync::{
@@ -37,19 +37,19 @@ use super::Error;
 const CONNECT: Duration = Duration::from_secs(30);
 /// Timeout for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Interval between TCP keep-alive probes, and also the longest time for which sent bytes may stay unacknowledged.
+/// Interval between TCP keep-alive probes, and time after which a connection with unacknowledged bytes is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Silence after which an HTTP/2 connection is pinged. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
+/// Time without received data after which an HTTP/2 connection is pinged. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// Timeout for the answer to a ping. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Ping limits for requests of leader election, which are urgent. A ping never times out before such a request does.
+/// Ping limits of the connections for leader election. The ping timeout is at least the timeout of a request.
 const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
 const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Flow-control windows in bytes, of a stream and of a connection: unread data that the server may send.
+/// Flow-control windows in bytes: the data that the server may send unread on one stream, and on the whole connection.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 512 << 20;
-/// Size in bytes of one read from a socket. Without this buffer, TLS reads only a quarter of a record per call.
+/// Size in bytes of one read from a socket. Without a buffer of this size, TLS needs four reads for each record.
 const READ_BUFFER: usize = 64 << 10;
 /// Maximum number of concurrent HTTP/1.1 requests, and of idle connections that are kept. Watches are not limited.
 const HTTP1_REQUESTS: usize = 100;
@@ -65,18 +65,17 @@ pub(super) struct ServerConnections {
     tls: Option<Tls>,
     requests: ConnectionSlot,
     watches: ConnectionSlot,
-    /// Whether HTTP/1.1 is used. It is used if the server does not support HTTP/2, or HTTP/2 is disabled.
+    /// Whether HTTP/1.1 is used, because the server does not support HTTP/2 or because HTTP/2 is disabled.
     old: AtomicBool,
     http1: Http1,
     http1_requests: Semaphore,
     patience: PingLimits,
 }
 
-/// TLS settings of the connections to one server.
 struct Tls {
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
-    /// Set if the certificates are in files, which are read again for every connection, because a renewal replaces them.
+    /// Configuration with the files of the client certificate, which each connection reads again; `None` without such files.
     reread: Option<Config>,
 }
 
@@ -119,14 +118,14 @@ impl ConnectionSlot {
     }
 }
 
-/// Limits from which on an HTTP/2 connection counts as dead.
+/// Times after which an HTTP/2 connection without received data is pinged, and then counts as dead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PingLimits {
     /// Time without received data after which the connection is pinged.
     ping_after: Duration,
     /// Timeout for the answer to a ping.
     ping_timeout: Duration,
-    /// Whether a request that its caller gives up also discards its connection, so that the next request uses a new one.
+    /// Whether a request that is given up discards its connection, so that the next request uses a new one.
     leaves: bool,
 }
 
@@ -139,14 +138,14 @@ impl PingLimits {
         }
     }
 
-    /// Returns the limits for requests that are given up after `request`. A ping does not time out before such a request: a
-    /// machine that is too busy to answer a ping may still answer the request.
+    /// Returns the limits for requests with the timeout `request`. The ping timeout is at least as long: a busy machine that
+    /// does not answer a ping may still answer the request.
     pub(super) fn leader_election_limits(request: Duration) -> Self {
         Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
     }
 }
 
-/// Guard that discards the connection of a lane on drop, if no answer has arrived before.
+/// Guard that discards the connection in a slot on drop; `None` to keep the connection.
 struct DiscardOnDrop<'a>(Option<&'a ConnectionSlot>);
 
 impl Drop for DiscardOnDrop<'_> {
@@ -219,7 +218,7 @@ impl ServerConnections {
         Ok(self.http1.request(request).await?)
     }
 
-    /// Returns the connection of a lane, and makes it if necessary; `None` if the server does not support HTTP/2.
+    /// Returns the connection in the slot `lane`, and opens it if necessary; `None` if the server does not support HTTP/2.
     async fn connection(&self, lane: &ConnectionSlot, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         if let Some(usable) = lane.usable() {
             return Ok(Some(usable));

@@ -2,7 +2,7 @@
 //!
 //! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If its
 //! content has changed and is usable, every client sends its next request over new connections. Requests in flight, including
-//! watches, end on the old connections.
+//! watches, continue on the old connections until they end.
 
 use std::{hash::BuildHasher as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -34,14 +34,14 @@ struct Current {
     config: Config,
     /// Hash of the kubeconfig in use; `None` without a kubeconfig.
     digest: Option<u64>,
-    /// Hash of the last kubeconfig that was unusable.
+    /// Hash of the last kubeconfig that was unusable; `None` if there was none.
     refused: Option<u64>,
 }
 
 impl ReloadingClients {
     /// Loads the configuration that `options` name. Builds no client yet.
     pub async fn load(options: &ServerOptions) -> Result<Arc<Self>, Error> {
-        // The hash is computed before the load, so that a change between the two is noticed by the next check.
+        // The hash is computed before the load, so that the next check notices a change of the file during the load.
         let digest = options.kubeconfig.as_ref().and_then(digest);
         let config = load_config(options).await?;
         Ok(Arc::new(Self {
@@ -56,7 +56,7 @@ impl ReloadingClients {
         super::host_and_port(&self.current.lock().config)
     }
 
-    /// Builds a client that shares no connection with others. Sends nothing yet.
+    /// Builds a client that shares no connection with other clients. Sends nothing yet.
     ///
     /// Must be called within a tokio runtime. Runs the exec plugin of the kubeconfig, if there is one.
     pub fn build_client(&self) -> Result<kube::Client, Error> {
@@ -65,8 +65,8 @@ impl ReloadingClients {
 
     /// Builds a client for leader election. Its requests are given up after `request_timeout`.
     ///
-    /// The first request that is given up discards a dead connection, so that another request can succeed before the Lease is
-    /// lost.
+    /// A request that is given up discards its connection, which may be dead. The next request uses a new connection, and can
+    /// succeed before the Lease is lost.
     pub fn build_leader_election_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
         self.build_reloading_client(PingLimits::leader_election_limits(request_timeout))
     }
@@ -89,7 +89,7 @@ impl ReloadingClients {
         certificate::client_certificate_expiry(&self.current.lock().config)
     }
 
-    /// Reloads the kubeconfig whenever it has changed. Returns at once without a kubeconfig, and never otherwise.
+    /// Reloads the kubeconfig whenever it has changed. Returns at once without a kubeconfig; otherwise, it never returns.
     pub async fn reload_on_change(self: Arc<Self>, clock: Clock) {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
@@ -113,7 +113,7 @@ impl ReloadingClients {
                 let expiry = self.certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
                 tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and was reloaded");
             }
-            // The reload is tried again every minute, because a missing file that the kubeconfig names may appear later.
+            // The reload is retried every minute, because a missing file that the kubeconfig names may appear later.
             Err(error) if self.current.lock().refused.replace(found) == Some(found) => {
                 tracing::debug!(kubeconfig = %path.display(), err = %error, "The kubeconfig still cannot be used");
             }

@@ -21,9 +21,9 @@ use crate::{
 
 /// Maximum number of entries of each cache of the correlator. Upstream: `maxLruCacheEntries`.
 const CACHE: usize = 4096;
-/// Number of messages with the same object and reason at which they are combined. Upstream: `defaultAggregateMaxEvents`.
+/// Number of different messages about one object and reason at which they are combined. Upstream: `defaultAggregateMaxEvents`.
 const AGGREGATE_AT: usize = 10;
-/// Time without such messages after which their number is counted anew. Upstream: `defaultAggregateIntervalInSeconds`.
+/// Time without a message about an object and reason that resets the count. Upstream: `defaultAggregateIntervalInSeconds`.
 const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);
 /// Number of Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
 const BURST: f64 = 25.0;
@@ -69,7 +69,7 @@ type LimitKey = (ReportingLoop, ObjectRef, EventType);
 /// Cache key under which similar messages are combined: object and reason.
 type AggregateKey = (LimitKey, Cow<'static, str>);
 
-/// Cache key under which repeated Events are counted.
+/// Cache key under which equal Events, or combined ones, are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RepeatKey {
     Event(AggregateKey, Digest),
@@ -170,7 +170,7 @@ impl Correlator {
         })
     }
 
-    /// Records a message about a subject, and returns whether the message has to be combined with earlier ones.
+    /// Records a message about an object and reason, and returns whether it has to be combined with the earlier messages.
     fn aggregate(&mut self, subject: AggregateKey, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {

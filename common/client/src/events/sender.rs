@@ -35,7 +35,7 @@ use crate::{
 pub const EVENTS: Resource =
     Resource { group: "", version: "v1", plural: "events", kind: "Event", is_namespaced: true };
 
-/// Maximum number of attempts to send an Event, if each attempt fails below HTTP. Upstream: `maxTriesPerEvent`.
+/// Maximum number of attempts to send an Event if each attempt ends without an HTTP response. Upstream: `maxTriesPerEvent`.
 const TRIES: u32 = 12;
 /// Wait between attempts; the first wait is a random part of this time. Upstream: `defaultSleepDuration`.
 const RETRY: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ impl SentEvents {
         names.push_back(Self::id(name));
     }
 
-    /// Whether an Event with this name is one of the latest.
+    /// Whether one of the latest Events has this name.
     pub fn contains(&self, name: &str) -> bool {
         self.0.lock().contains(&Self::id(name))
     }
@@ -78,7 +78,7 @@ impl SentEvents {
     }
 }
 
-/// Handle of the task that sends the Events of a process. Dropping it ends the task.
+/// Handle of the task that sends the Events of a process. The task ends when the handle is dropped.
 #[derive(Debug)]
 pub struct EventSender {
     sent: SentEvents,
@@ -166,7 +166,7 @@ impl Task {
         self.sent.with_label_values(&[result]).inc();
     }
 
-    /// Sends one Event, with retries after failures below HTTP. An Event that the server refuses is dropped.
+    /// Sends one Event, with retries after attempts without an HTTP response. An Event that the server refuses is dropped.
     async fn deliver(&self, api: &Api, outgoing: &OutgoingEvent) {
         for tries in 1.. {
             let error = match Self::send(api, outgoing).await {
@@ -213,7 +213,7 @@ impl Task {
     }
 }
 
-/// Returns the patch of a repeated Event. The type `Time` writes whole seconds, as all Events have them.
+/// Returns the patch of a repeated Event. The type `Time` is serialized in whole seconds, like the times of all Events.
 fn patch(OutgoingEvent { event, count, .. }: &OutgoingEvent) -> Value {
     json!({"count": count, "lastTimestamp": Time(event.recorded_at), "message": event.message})
 }
@@ -459,7 +459,7 @@ mod tests {
         let messages: Vec<String> =
             seen.lock().iter().map(|(_, body)| body["message"].as_str().unwrap().to_owned()).collect();
         assert_eq!(messages[0], whole);
-        // The other two messages are equal after the cut, so the second one is a repeat.
+        // After the cut, the second and the third message are equal, so the third one is a repeat of the second one.
         assert_eq!((messages.len(), messages[1].len()), (3, MESSAGE - 1));
         assert!(messages[1].ends_with("\u{e9}...") && messages[2] == messages[1]);
     }

@@ -5,11 +5,12 @@
 //!
 //! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the
 //!   Pod. An object that disappears without a deletion timestamp is read once.
-//! - During the read, the object stays in the cache unchanged. Its owner sees a cache that lags, not a missing child.
-//! - An object that still exists is *hidden*. It stays in the cache in the state that was read, and its owner treats it like
-//!   any other object: the owner releases it, or restores the label. The object is read again, at growing intervals, until the
-//!   watch shows the object again, the object is gone, or it no longer concerns this process ([`Object::keep`]).
-//! - An object that is hidden when the process starts is unknown. Code that finds such an object passes it to
+//! - During the read, the object remains in the cache unchanged. A sync of its owner sees a stale child, not a missing one.
+//! - An object that still exists is *hidden*. It remains in the cache in the state that was read, and the controller treats it
+//!   like any other object: it releases the object, or restores the label. The object is read again, at growing intervals,
+//!   until the watch shows the object again, the object no longer exists, or it no longer concerns this process
+//!   ([`Object::keep`]).
+//! - An object that is hidden when the process starts is not in the cache. Code that finds such an object passes it to
 //!   [`SinkInformer::add_hidden`].
 //!
 //! A read never raises the version of the cache, which is the version that the watch has reached. The version of an object
@@ -44,9 +45,9 @@ use crate::{
 const MAX_CONCURRENT_READS: usize = 8;
 /// First pause before a hidden object is read again, or a failed read is retried. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Upper limit of the pause while the number of hidden objects is small.
+/// Upper limit of the pause, unless [`PAUSE_PER_OBJECT`] requires a longer pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// Lower limit of the pause per hidden object: many hidden objects together are read ten times a second.
+/// Lower limit of the pause, per hidden object: at most ten hidden objects are read each second, however many there are.
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
 
 /// A sink that keeps whole objects in a store.
@@ -88,10 +89,10 @@ struct Hidden {
 
 struct HiddenObject {
     uid: Uid,
-    /// When the object is read next; `None` during the read.
+    /// Time of the next read of the object; `None` during the read.
     due: Option<Instant>,
     pause: Duration,
-    /// Version that the list with the answer must have reached; an older answer is ignored.
+    /// Minimum version of the list that answers the read. An older answer is ignored.
     since: ResourceVersion,
     /// Number of the scheduled read. A new number invalidates a read in flight: its answer is ignored.
     question: u64,
@@ -135,7 +136,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// Returns the keys to read now with their read numbers. If no read is due, the error is the time of the next read.
+    /// Returns the keys to read now, each with the number of its read; without such keys, returns the time of the next read.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < MAX_CONCURRENT_READS
@@ -236,11 +237,11 @@ impl<S: StoreSink> Shared<S> {
         }
     }
 
-    /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is gone.
+    /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is missing.
     async fn read_and_classify(&self, api: &Api, key: &Key, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
-        // The number differs if the watch has delivered a newer state during the read, or if another read is scheduled.
+        // `question` differs if the watch has delivered a newer state during the read, or if another read is scheduled.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
         let page = answer.and_then(|page| {
             let is_new = page.version >= known.since;
@@ -289,7 +290,7 @@ impl<S: StoreSink> Shared<S> {
 
     /// Removes an object from the cache. The version of the cache stays unchanged.
     fn remove(&self, key: &Key) {
-        // The version of the cached object may be newer than the version that the watch has reached.
+        // Without a version, the removal does not raise the version of the cache, which the cached object may exceed.
         let unversioned = |cached: &Meta| Meta { resource_version: ResourceVersion::UNKNOWN, ..cached.clone() };
         if let Some(last) = self.sink.store().with_metadata(&key.namespace, &key.name, unversioned) {
             self.sink.remove_deleted(&last);

@@ -17,7 +17,7 @@ use crate::{
 
 use super::Sink;
 
-/// A decoded watch event.
+/// A watch event, by what the sink has to do.
 pub(super) enum DecodedEvent<'a, K> {
     /// An added or changed object that may concern this controller.
     Put { entry: Entry<K>, added: bool },
@@ -92,7 +92,7 @@ pub(super) fn decode_frame<K: Object>(format: Format, frame: &[u8]) -> Result<De
     }
 }
 
-/// Decodes the object in an event of type `kind`.
+/// Decodes the object of a watch event; `kind` is the type of the event.
 fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<DecodedEvent<'a, K>, String> {
     match kind {
         "ADDED" | "MODIFIED" => {
@@ -117,7 +117,7 @@ fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<Decoded
     }
 }
 
-/// Returns the object in an envelope if it is of the kind of `K`, because an object of another kind might decode by chance.
+/// Returns the object in an envelope. Fails if it is not of the kind of `K`, because it might be decodable by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, String> {
     if is_of::<K>(envelope.api_version, envelope.event_type) {
         Ok(EncodedObject::Protobuf(envelope.object))
@@ -151,7 +151,7 @@ fn entry<K: Object>(object: EncodedObject<'_>) -> Result<Entry<K>, String> {
     }
 }
 
-/// A decoded page of a list.
+/// One page of a list, without the objects that do not concern this controller.
 pub(super) struct Page<K> {
     pub(super) version: ResourceVersion,
     /// Continue token for the next page; empty on the last page.
@@ -243,7 +243,6 @@ impl<K: Object> Items<K> {
     }
 }
 
-/// Deserializes the items of a JSON list.
 fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<Items<K>, D::Error> {
     let mut items = Items::default();
     for_each_item(deserializer, |item: &'de RawValue| items.add(EncodedObject::Json(item.get())))?;

@@ -31,7 +31,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 /// A watch that ends within this time and without an event counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
-/// How long the watch may take to deliver a required version before a full set is read instead.
+/// Time for the watch to deliver a required version. After that time, a full set is read instead.
 const CATCH_UP: Duration = Duration::from_millis(250);
 /// Longer than the duration of any watch, which is less than 10 minutes.
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
@@ -60,8 +60,8 @@ fn prefers_protobuf<K: Object>(api: &Api) -> bool {
     K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == Format::Protobuf
 }
 
-/// Why a round of the loop ended, which gives the next step. If the server merely closed the watch, the round ends without an
-/// `RoundEnd`, and the watch is resumed.
+/// Why the loop stopped reading a full set or a watch, which gives the next step. If the server merely closes a watch, there is
+/// no `RoundEnd`, and the watch is resumed.
 enum RoundEnd {
     /// Resume the watch after a pause.
     Pause(String),
@@ -87,15 +87,15 @@ pub(super) struct Reflector<S> {
     complained: Option<Instant>,
     /// Whether the server has ever sent a bookmark on a watch.
     bookmarks: bool,
-    /// Number of watches in a row that were resumed because they were silent.
+    /// Number of watches in a row that were resumed because they delivered nothing.
     silences: u32,
-    /// When the cache is replayed next; `None` without a resync.
+    /// Time of the next replay of the cache; `None` without a resync interval.
     resync_at: Option<Instant>,
-    /// Number of the newest request to refresh the cache that was met.
+    /// Number of the newest refresh request for which the cache is up to date.
     met: u64,
     /// Whether the next full set is requested without the known version, because the server rejected that version.
     forget_version: bool,
-    /// When the current full set was requested; `None` if the server may answer with a state from before the request.
+    /// Time at which the current full set was requested; `None` if the server may answer with a state from before the request.
     asked: Option<Instant>,
     /// Whether a full set is read next. If not, the watch is resumed.
     wants_set: bool,
@@ -103,7 +103,7 @@ pub(super) struct Reflector<S> {
     pages_next: bool,
     /// Minimum of the next pause, as requested by the server.
     told_to_wait: Duration,
-    /// Time of the first event, and number of events, that were handled since the task last waited; `None` without events.
+    /// Time of the first event since the task last waited, and the count of events since then; `None` without events.
     handled: Option<(Instant, u64)>,
     /// Guard that keeps the process from sleeping while a full set is read.
     filling: Option<WorkGuard>,
@@ -172,7 +172,7 @@ impl<S: Sink> Reflector<S> {
                     self.pages_next = true;
                 }
             }
-            // An expired version is no failure. The pause limits the number of requests to a server that reports one
+            // An expired version is no failure. The pause limits the number of requests to a server that reports expiry
             // repeatedly.
             if !matches!(end, RoundEnd::RelistNow(_) | RoundEnd::NoStreaming(_)) {
                 self.pause().await;
@@ -212,7 +212,6 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Requests a list, or a page of a list.
     async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
         let accept = match self.config.is_metadata_only {
             false => accept_header::<S::Object>(&self.api),
@@ -223,7 +222,6 @@ impl<S: Sink> Reflector<S> {
         self.apply_retry_after(answer)
     }
 
-    /// Opens a watch with the `Accept` header for the decoded type.
     async fn watch(&mut self, query: &str) -> Result<WatchFrames, Error> {
         let accept = match self.config.is_metadata_only {
             false => accept_header::<S::Object>(&self.api),
@@ -263,7 +261,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Opens a watch from the newest version of the cache and follows it.
+    /// Opens a watch from the newest version of the cache, and applies its events until it ends.
     async fn resume(&mut self) -> Result<(), RoundEnd> {
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
@@ -281,9 +279,9 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Returns how long the watch may deliver no event before it is resumed.
+    /// Returns the time without events after which the watch is resumed.
     fn max_silence_now(&self) -> Duration {
-        // Without bookmarks, silence for the whole duration of a watch is normal.
+        // If the server sends no bookmarks, a watch may deliver nothing for its whole duration.
         if !self.bookmarks {
             return WHOLE_WATCH;
         }
@@ -352,7 +350,6 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Passes an added or changed object to the sampler, if there is a sampler for this resource.
     fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: Format, line: &[u8]) {
         if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
@@ -360,14 +357,13 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Passes an event to the sink and counts it.
     fn handle(&mut self, frame: DecodedEvent<'_, S::Object>) {
         self.handled.get_or_insert_with(|| (self.api.clock().monotonic_now(), 0)).1 += 1;
         self.bookmarks |= matches!(frame, DecodedEvent::Bookmark { .. });
         frame.apply(&*self.sink);
     }
 
-    /// Reports the events that were handled since the last wait. Called when no further event has arrived.
+    /// Reports the events that were handled since the last wait. Called when no further event is ready.
     fn report_handled(&mut self) {
         let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
@@ -376,7 +372,7 @@ impl<S: Sink> Reflector<S> {
         self.api.pace().record_watch_data();
     }
 
-    /// Returns the next line, or an error after `silence`. During the wait, replays the cache when a resync is due.
+    /// Returns the next line, or an error if none arrives within `silence`. During the wait, replays the cache at each resync.
     ///
     /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
@@ -443,7 +439,6 @@ impl<S: Sink> Reflector<S> {
         Ok(())
     }
 
-    /// Returns the origin of the changes that a full set causes.
     fn origin(&self) -> ChangeOrigin {
         if *self.shared.synced.borrow() { ChangeOrigin::Relist } else { ChangeOrigin::Initial }
     }

@@ -40,7 +40,7 @@ pub trait Sink: Send + Sync + 'static {
     fn version(&self) -> ResourceVersion;
     /// Returns the number of objects in the sink.
     fn len(&self) -> usize;
-    /// True if the sink holds no objects.
+    /// Whether the sink holds no objects.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

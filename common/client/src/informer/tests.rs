@@ -731,7 +731,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     };
     world.informer().catch_up_with_predecessor(&after("{}")).await;
     world.informer().catch_up_with_predecessor(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;
-    // A cache that does not show all writes of the predecessor waits until the watch delivers them.
+    // If the cache does not show all writes of the predecessor, the catch-up waits until the watch delivers them.
     let behind = after(&format!(r#"{{"{}":"12"}}"#, Thing::RESOURCE));
     let late_event = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -788,14 +788,14 @@ async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
         resumed.push((world.clock.monotonic_now() - began).as_secs());
         assert_eq!(world.informer().stale_error(), None);
     }
-    // A silence of this length is normal for a resource that does not change.
+    // So long a time without events is normal for a resource that does not change.
     assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
     for request in &world.script.requests()[1..] {
         assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");
         assert!(!request.contains("sendInitialEvents"), "no full set is read: {request}");
     }
     assert_eq!(world.informer().informer_status().error, None, "silence is no failure");
-    // An event resets the interval to its first length.
+    // After an event, the watch is resumed after 150 seconds without events, as at first.
     let last = feeds.last().unwrap();
     last.line("ADDED", &thing("a", 12));
     world.saw(&["+a w"]).await;

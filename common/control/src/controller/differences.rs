@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// How long a shadow must want to write until this counts as a difference. The active controller needs time for its own write.
+/// How long a shadow must want a write until this counts as a difference: the active controller needs time to make it.
 const MIN_DIFFERENCE_AGE: Duration = Duration::from_secs(60);
 
 /// The most differences that are counted and listed. The limit bounds the work, because each listed key is decided again.
 const MAX_DIFFERENCES: usize = 100;
 
-/// The keys that a shadow wants to write, each with the start of this wish.
+/// The keys of the objects that a shadow wants to write, each with the time of the first sync that wanted the write.
 pub(super) struct ShadowDifferences<K>(Mutex<BTreeMap<K, Instant>>);
 
 impl<K> Default for ShadowDifferences<K> {
@@ -22,7 +22,7 @@ impl<K> Default for ShadowDifferences<K> {
 }
 
 impl<K: Ord + Clone> ShadowDifferences<K> {
-    /// Records whether a shadow wants to write the object of a key.
+    /// Records whether the last sync of a shadow wanted to write the object of a key.
     pub(super) fn record_key(&self, key: &K, differs: bool, now: Instant) {
         if differs {
             self.0.lock().entry(key.clone()).or_insert(now);
@@ -35,7 +35,7 @@ impl<K: Ord + Clone> ShadowDifferences<K> {
         self.0.lock().remove(key);
     }
 
-    /// Returns the keys that a shadow has wanted to write for at least [`MIN_DIFFERENCE_AGE`].
+    /// Returns the keys of the objects that a shadow has wanted to write for at least [`MIN_DIFFERENCE_AGE`], 100 at most.
     pub(super) fn lasting_keys(&self, now: Instant) -> Vec<K> {
         let is_lasting = |since: &Instant| now.saturating_duration_since(*since) >= MIN_DIFFERENCE_AGE;
         let differing = self.0.lock();

@@ -1,4 +1,4 @@
-//! Work queues with metrics, connected to the pace of the process.
+//! Work queues with metrics, and with a timer that wakes the idle process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl LoopContext {
-    /// Creates a work queue with the metric label `name`. The queue is held ([`Queue::hold_keys`]) until a loop opens it.
+    /// Creates a work queue with the metric label `name`. Its keys are held ([`Queue::hold_keys`]) until a worker starts.
     pub fn new_queue<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
         let observer = QueueMetricsObserver { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
-        // Workers open the queue when they start.
+        // The workers release the held keys when they start.
         queue.hold_keys();
         let probed = queue.downgrade();
         self.metrics.before_scrape(move || {
@@ -29,7 +29,7 @@ impl LoopContext {
     }
 }
 
-/// The observer of a queue's metrics. It also sets the timer that wakes the idle process when the next delayed key is due.
+/// Updates the metrics of a queue, and sets the timer that wakes the idle process when the next delayed key is due.
 struct QueueMetricsObserver {
     metrics: QueueMetrics,
     timer: Timer,

@@ -322,7 +322,6 @@ impl<C: Controller> LoopState<C> {
         out
     }
 
-    /// Registers the gauge with the number of a shadow's differences.
     fn register_difference_gauge(self: &Arc<Self>) {
         let help = "Objects for which a shadow has wanted to write for more than a minute while the active controller did not, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
@@ -334,7 +333,7 @@ impl<C: Controller> LoopState<C> {
         });
     }
 
-    /// Returns the differences of a shadow: the keys that it has wanted to write for a minute and still wants to write.
+    /// Returns the keys of the objects that a shadow has wanted to write for at least a minute and still wants to write.
     fn shadow_differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.lasting_keys(clock.monotonic_now());
@@ -410,13 +409,13 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
 /// A plan with the forecast of its requests.
 pub struct Decision<C: Controller> {
-    /// The decision, without the requests that follow from it.
+    /// The plan as decided from the snapshot. The forecast has the requests that follow from it.
     pub plan: C::Plan,
     forecast: Forecast<C::Note>,
 }
 
 impl<C: Controller> Decision<C> {
-    /// Decides, and runs the sync against a server that grants every request.
+    /// Decides, and forecasts the requests by running the sync against a simulated server that grants each of them.
     pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
         let forecast = io::forecast(now, async |io| C::act(snapshot, &plan, io).await);
@@ -430,12 +429,12 @@ impl<C: Controller> Decision<C> {
         Explanation { situation: self.plan.situation(), waiting: self.plan.wait_reasons(), actions }
     }
 
-    /// Whether the sync would send requests, or its plan is notable without any.
+    /// Whether the sync would send requests, or its plan is [notable](super::Explain::is_notable) without requests.
     pub fn has_actions(&self) -> bool {
         self.account().is_some() || self.plan.is_notable()
     }
 
-    /// Returns the delay of [`Explain::requeue_after`](super::Explain::requeue_after).
+    /// Returns the plan's delay until the decision may change without an event; `None` if only an event can change it.
     pub fn requeue_after(&self) -> Option<Duration> {
         self.plan.requeue_after()
     }

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{explain::BoundedLines, intern::Text, map::HashMap, object::Resource};
 
-/// The length in bytes from which an entry takes no further reasons.
+/// Further reasons are omitted once the reasons of an [`AccountEntry`] have this length in bytes.
 const MAX_REASONS_LENGTH: usize = 200;
 /// The most entries that a finished account keeps. Further entries are only counted.
 const MAX_KEPT_ENTRIES: usize = 20;
 
-/// The description of a request in an account. Equal actions share an entry.
+/// The description of a request in an account. Requests with equal actions share an [`AccountEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
     /// HTTP method: `GET`, `POST`, `PATCH`, `PUT` or `DELETE`.
@@ -34,7 +34,7 @@ pub struct Action {
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// Name of the object. If the server generates the name: empty, or a name for explanations.
+    /// Name of the object. If the server generates the name, this is empty or a name for explanations.
     pub name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
@@ -76,10 +76,10 @@ impl Action {
     }
 }
 
-/// The equal requests of a sync. They share one line in explanations.
+/// A group of equal requests of a sync, which share one line in explanations.
 #[derive(Clone, Debug)]
 pub struct AccountEntry {
-    /// The description that the requests of this entry share.
+    /// The description that all of these requests share.
     pub action: Action,
     /// The reasons for the requests, separated by "; ".
     pub why: Cow<'static, str>,
@@ -87,14 +87,14 @@ pub struct AccountEntry {
     pub expected_count: usize,
     /// Number of requests that were sent.
     pub sent_count: usize,
-    /// The server's last refusal; `None` if it granted all requests of this entry.
+    /// The server's last refusal; `None` if it granted all of these requests.
     pub last_refusal: Option<String>,
-    /// The reason why more or fewer requests were sent than expected.
+    /// The reason why more or fewer requests were sent than expected; `None` if the counts are equal or no reason is known.
     pub deviation: Option<String>,
 }
 
 impl AccountEntry {
-    /// Adds the reason of another equal request.
+    /// Adds the reason of a further equal request, unless the reason is present or the text is long enough.
     fn add_reason(&mut self, why: &str) {
         if self.why.len() < MAX_REASONS_LENGTH && !self.why.contains(why) {
             let separator = if self.why.is_empty() { "" } else { "; " };
@@ -135,7 +135,7 @@ impl ForecastRequests {
     }
 }
 
-/// Returns the descriptions of the writes, one per line, and the number of omitted lines at the end.
+/// Returns the descriptions of the writes, one per line. If writes were omitted, a last line states their number.
 fn write_lines(entries: &[AccountEntry], left_out: usize) -> Vec<String> {
     let mut lines = BoundedLines::default();
     for entry in entries.iter().filter(|entry| entry.action.is_write) {
@@ -145,9 +145,9 @@ fn write_lines(entries: &[AccountEntry], left_out: usize) -> Vec<String> {
     lines.into_vec()
 }
 
-/// The requests of one sync, kept up to date while the sync runs. Clones share the account.
+/// The expected and the sent requests of one sync, kept up to date while the sync runs. Clones share the account.
 ///
-/// A request is noted before it is sent.
+/// A request is recorded before it is sent.
 #[derive(Clone)]
 pub struct Account(Arc<Mutex<AccountState>>);
 
@@ -156,13 +156,13 @@ struct AccountState {
     entries: Vec<AccountEntry>,
     /// The position of each action in `entries`.
     index: HashMap<Action, usize>,
-    /// The last answer, or other observation, that differs from the forecast.
+    /// The last refusal, or another observation, because of which the sync differs from the forecast.
     cause: Option<String>,
     left_out: usize,
 }
 
 impl AccountState {
-    /// Returns the entry of a request, and adds it if no earlier request has the same action.
+    /// Returns the entry of a request, and adds an entry if no earlier request has the same action.
     fn entry(&mut self, request: &Request) -> &mut AccountEntry {
         let action = Action::from_request(request);
         let at = if let Some(&at) = self.index.get(&action) {
@@ -198,7 +198,7 @@ impl Account {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Counts a request. Called just before the request is sent.
+    /// Counts a request as sent. Called just before the request is sent.
     pub fn record_sending(&self, request: &Request) {
         let mut state = self.0.lock();
         let cause = state.cause.clone();
@@ -219,17 +219,17 @@ impl Account {
         state.cause = Some(cause);
     }
 
-    /// Notes why the sync differs from its forecast, for a reason other than a refusal.
+    /// Records the reason why the sync differs from its forecast, other than a refusal.
     pub(super) fn record_deviation(&self, cause: impl Into<String>) {
         self.0.lock().cause = Some(cause.into());
     }
 
-    /// Notes the failure of the sync as the cause of differences from the forecast, unless a cause is already known.
+    /// Records the failure of the sync as the cause of differences from the forecast, unless a cause is already known.
     pub(super) fn record_failure_if_unexplained(&self, failed: &SyncError) {
         self.0.lock().cause.get_or_insert_with(|| failed.to_string());
     }
 
-    /// Finishes the account. The last known cause becomes the reason for all omitted requests.
+    /// Ends the recording: the last known cause becomes the reason why expected requests were not sent.
     pub(super) fn finish(&self) {
         let state = &mut *self.0.lock();
         for entry in state.entries.iter_mut().filter(|entry| entry.sent_count < entry.expected_count) {

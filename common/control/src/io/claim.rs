@@ -19,7 +19,7 @@ use crate::{
     refs::{HasMeta, Owner},
 };
 
-/// The children that an owner is about to release and to adopt.
+/// The children that a sync releases from an owner, and the orphans that it adopts for the owner.
 pub struct Claim<'a, C> {
     owner: &'a Owner,
     resource: Resource,
@@ -30,7 +30,7 @@ pub struct Claim<'a, C> {
 }
 
 impl<'a, C: HasMeta + Sync> Claim<'a, C> {
-    /// Creates a claim that releases `release` and adopts `adopt`.
+    /// Creates a claim without finalizers, and without labels for adopted children.
     pub fn new(owner: &'a Owner, resource: Resource, adopt: &'a [C], release: &'a [C]) -> Self {
         Self { owner, resource, adopt, release, finalizers: &[], labels: |_| None }
     }
@@ -123,16 +123,16 @@ async fn check_may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Sy
     Err(SyncError::new(OWNER_LOST_LABEL, format!("can't recheck DeletionTimestamp: {problem}")))
 }
 
-/// Children with the results of their requests. A child without a begun request is missing.
+/// Children with the results of their requests. A child is missing if its request was not begun.
 type ChildResults<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
-/// The results of the requests that [`Claim::send`] has sent.
+/// One result for each release and each adoption that [`Claim::send`] has begun.
 pub struct ClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
     released: ChildResults<'a, C>,
     adopted: ChildResults<'a, C>,
-    /// The failure of the owner's live read or check; `None` if the owner may adopt, or has nothing to adopt.
+    /// The failed live read of the owner, or the reason against adoption; `None` if adoption is permitted or not needed.
     owner_check_failure: Option<SyncError>,
 }
 
@@ -166,7 +166,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
 
     /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::take_result`] ignores them.
     ///
-    /// Meant for an owner that can continue although a child that its selector no longer matches keeps the owner reference.
+    /// Meant for controllers that can continue although a child that no longer matches keeps its owner reference.
     pub fn take_failed_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
         let is_given_up = |result: &Result<(), Refusal>| {
             result.as_ref().is_err_and(|refusal| is_release_failure(refusal) && is_given_up(refusal))
@@ -203,7 +203,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
 
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
-    /// The owner makes no progress until a permission is granted or a policy changes, and no other Event gives the reason.
+    /// The syncs of the owner fail until a permission is granted or a policy changes, and no other Event gives the reason.
     pub fn record_denied_event<N: Note>(&self, io: Io<'_, N>) {
         let is_denied = |refusal: &Refusal| refusal.class == RefusalClass::NotWritten && refusal.error.is_denied();
         let mut denied = self.failures().filter(|(_, _, refusal)| is_denied(refusal));
@@ -217,7 +217,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
 
     /// Whether requests failed, and all of them only because the children have changed since the snapshot.
     ///
-    /// The ledger then makes the owner wait for the newer versions.
+    /// The ledger then delays the next sync until the cache shows the newer versions.
     pub fn has_only_conflicts(&self) -> bool {
         let mut failures = self.failures().peekable();
         self.owner_check_failure.is_none()

@@ -6,13 +6,12 @@ use crate::events::EventType;
 
 /// A change of the controller's memory that a sync asks for.
 pub trait Note: Send {
-    /// The input of [`Io::observe_again`](super::Io::observe_again); `()` if the controller offers a single query.
+    /// The question that [`Io::observe_again`](super::Io::observe_again) answers; `()` if the controller offers only one.
     type Query: Send;
     /// The new state that [`Io::observe_again`](super::Io::observe_again) returns; `()` if only the fact of a change matters.
     type NewState: Send;
 }
 
-/// The type of controllers that have no memory to change.
 impl Note for std::convert::Infallible {
     type Query = ();
     type NewState = ();

@@ -7,12 +7,12 @@ use futures::{StreamExt as _, stream};
 use super::{effect::Note, run::Io};
 use crate::batch::{self, BatchSizes};
 
-/// The number of members of a group that run concurrently, and the effect of a failure.
+/// The limit on the members of a group that run concurrently, and the effect of a failure on the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupConcurrency {
-    /// All members concurrently, at most [`crate::batch::MAX_REQUESTS_IN_FLIGHT`] in flight.
+    /// Concurrent members, at most [`crate::batch::MAX_REQUESTS_IN_FLIGHT`] at a time. A failure does not end the group.
     AllConcurrent,
-    /// All members concurrently, at most this number in flight.
+    /// Concurrent members, at most this number at a time. A failure does not end the group.
     LimitedConcurrent(usize),
     /// One member after the other. A failure ends the group.
     Sequential,
@@ -21,7 +21,7 @@ pub enum GroupConcurrency {
 }
 
 impl GroupConcurrency {
-    /// Returns the batches of a group of `count` members, and the number of members in flight.
+    /// Returns the sizes of the batches for `count` members, and the limit on the members in flight.
     fn batches(self, count: usize) -> (BatchSizes, usize) {
         match self {
             Self::AllConcurrent => (batch::single_batch(count), batch::MAX_REQUESTS_IN_FLIGHT),
@@ -43,15 +43,15 @@ impl GroupConcurrency {
 impl<N: Note> Io<'_, N> {
     /// Runs `each` for all items as a group, and returns the results in the order of the items.
     ///
-    /// A member that is not begun has no result. After a failure, `pace` decides whether further members begin. A process that
-    /// shuts down begins none. `each` is called for an item only when its member begins.
+    /// A member that is not begun has no result. After a failure, `pace` determines whether further members begin. When the
+    /// process shuts down, no further member begins. `each` is called for an item only when its member begins.
     pub fn run_group<I, T, E, F: Future<Output = Result<T, E>>>(
         self,
         pace: GroupConcurrency,
         items: impl IntoIterator<Item = I>,
         each: impl Fn(I) -> F,
     ) -> impl Future<Output = Vec<Result<T, E>>> {
-        // The items are collected, because a future with a borrowing iterator cannot be proven to be `Send`.
+        // The items are collected, because the compiler cannot prove that a future with a borrowing iterator is `Send`.
         let items: Vec<I> = items.into_iter().collect();
         async move {
             let mut results = Vec::with_capacity(items.len());
@@ -60,7 +60,7 @@ impl<N: Note> Io<'_, N> {
             for size in batches {
                 let members = stream::iter(items.by_ref().take(size)).map(|item| self.unless_shutting_down(each(item)));
                 let begun: Vec<Option<Result<T, E>>> = if self.is_forecast() {
-                    // Members of a forecast never wait, so that they need no concurrency.
+                    // In a forecast the members never wait, so there is nothing to gain from concurrency.
                     members.then(|member| member).collect().await
                 } else {
                     members.buffered(in_flight).collect().await

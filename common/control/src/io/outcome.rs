@@ -8,19 +8,19 @@ use crate::{api, object::UnreadableObject};
 /// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// After the delay of the plan, or with the next event.
+    /// After the delay of the plan. Without such a delay, only with the next event.
     AfterPlannedDelay,
     /// After this delay, which replaces the delay of the plan.
     After(Duration),
-    /// After a back-off as after a failure, or after the delay of the plan if that is shorter.
+    /// After the same back-off as a failure, or after the delay of the plan if that is shorter.
     AfterBackoff,
-    /// At once after the first conflict in a row, and after a back-off after each further one. A conflict means that an object
+    /// At once after a first conflict, and after a back-off for each further conflict in a row. A conflict means that an object
     /// has changed since the snapshot; the cache is about to show the change.
     ///
     /// The back-off protects a server that answers every write with a conflict.
     Conflict,
-    /// After this delay, without resetting the count of failures: an earlier failure makes the sync wait, and only a part of
-    /// its work is done.
+    /// After this delay, without resetting the count of failures. For a sync that did only a part of its work, because an
+    /// earlier failure still delays the rest.
     AfterPartialWork(Duration),
 }
 
@@ -29,7 +29,7 @@ pub enum Requeue {
 pub enum RetryPolicy {
     /// The key comes back after its back-off.
     Backoff,
-    /// The key comes back with the next event only, or when its plan is due.
+    /// The key comes back only with the next event, or after the delay of its plan.
     NextEvent,
     /// The key does not come back, because this process may no longer write.
     Never,
@@ -46,7 +46,7 @@ pub struct SyncError {
 }
 
 impl SyncError {
-    /// Creates a failure other than a refused request. `label` is its name in metrics.
+    /// Creates an error for a cause other than a refused request. `label` is the class of the error in metrics.
     pub fn new(label: &'static str, text: impl Into<String>) -> Self {
         Self { text: text.into(), label, is_denied: false, retry: RetryPolicy::Backoff }
     }
@@ -59,13 +59,13 @@ impl SyncError {
         Self { text, label: error.label(), is_denied, retry: RetryPolicy::Backoff }
     }
 
-    /// Puts a description of the operation before the text.
+    /// Prefixes the text with a description of the failed operation.
     #[must_use]
     pub fn with_context(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 
-    /// Returns the metric label of the failure, one of a small number.
+    /// Returns the class of the error for metrics. The set of classes is small and fixed.
     pub fn metric_label(&self) -> &'static str {
         self.label
     }
@@ -76,20 +76,19 @@ impl SyncError {
         self.is_denied
     }
 
-    /// Sets when the key comes back after this failure; after its back-off by default.
+    /// Sets the treatment of the key after this error; by default a retry after the back-off.
     #[must_use]
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }
 
-    /// Creates the failure of a process that may no longer write.
+    /// Creates the error for a sync that ended because this process may no longer write.
     pub(super) fn not_leader() -> Self {
         let error = api::Error::NotLeader;
         Self { text: error.to_string(), label: error.label(), is_denied: false, retry: RetryPolicy::Never }
     }
 }
 
-/// Converts an object in the cache that cannot be decoded.
 impl From<UnreadableObject> for SyncError {
     fn from(error: UnreadableObject) -> Self {
         Self::new("unreadable", error.to_string())

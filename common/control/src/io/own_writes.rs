@@ -44,12 +44,12 @@ use LedgerChange::{
     AwaitChild, AwaitDeletion, AwaitLostChild, AwaitNewerVersion, AwaitOwnerGone, AwaitVersion, ForgetDeletion,
 };
 
-/// Returns the consequence of sending a request. It applies before the answer arrives, because the watch event may be faster.
+/// Returns the change of the ledger when a request is sent. The watch event may arrive before the answer to the request.
 fn change_after_sending(request: &Request) -> Option<LedgerChange> {
     matches!((&request.verb, request.role), (Verb::Delete(..), ObjectRole::Child)).then_some(AwaitDeletion)
 }
 
-/// Returns the consequence of a granted request. `is_same` is true if the answer contains the object of the precondition.
+/// Returns the change of the ledger after a granted request. `is_same` means that the answer has the precondition's UID.
 fn change_after_grant(request: &Request, is_same: bool) -> Option<LedgerChange> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
@@ -65,7 +65,6 @@ fn change_after_grant(request: &Request, is_same: bool) -> Option<LedgerChange> 
     }
 }
 
-/// Returns the consequences of a refused request.
 fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChange> {
     let (role, class) = (request.role, refusal.class);
     let concerns_owner = matches!(
@@ -110,7 +109,7 @@ impl<'r> SyncWrites<'r> {
         Some(Precondition { uid, version })
     }
 
-    /// Records what follows from sending a request. `children` reads the UIDs of the owner's children from the cache.
+    /// Changes the ledger for a request that is about to be sent. `children` reads the UIDs of the owner's cached children.
     pub(super) fn record_sending<'o>(
         &self,
         request: &Request,
@@ -123,7 +122,7 @@ impl<'r> SyncWrites<'r> {
         self.apply_changes(change_after_sending(request), request, &AnswerMetadata::default(), owner);
     }
 
-    /// Records what follows from a granted request: the version for later requests of this sync, and what the next sync awaits.
+    /// Records a granted request: its version for later requests of this sync, and the cache state that the next sync awaits.
     pub(super) fn record_grant<'o>(&self, request: &Request, fields: &AnswerMetadata, owner: impl FnOnce() -> &'o Uid) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
@@ -134,7 +133,7 @@ impl<'r> SyncWrites<'r> {
         self.apply_changes(change_after_grant(request, is_same), request, fields, owner);
     }
 
-    /// Records what the next sync awaits after the refusal of a request.
+    /// Records the cache state for which the next sync waits after a refusal.
     pub(super) fn record_refusal<'o>(&self, request: &Request, refusal: &Refusal, owner: impl FnOnce() -> &'o Uid) {
         self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner);
     }

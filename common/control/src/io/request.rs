@@ -83,8 +83,8 @@ impl RequestBody {
 pub struct Precondition {
     /// `metadata.uid` of the object.
     pub uid: Uid,
-    /// `metadata.resourceVersion` in the snapshot; `None` for any version. A later write of the same sync names the version of
-    /// the earlier write instead.
+    /// `metadata.resourceVersion` in the snapshot; `None` for any version. If the same sync has already written the object, the
+    /// version after that write is sent instead.
     pub version: Option<ResourceVersion>,
 }
 
@@ -95,14 +95,14 @@ impl Precondition {
     }
 }
 
-/// The relation between the object of a request and the object of the sync. It determines what the next sync waits for.
+/// The relation between the objects of a request and of the sync. Determines the cache state for which the next sync waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRole {
     /// A child of the sync's object. The next sync waits until the cache shows the creation, change or deletion.
     Child,
-    /// A child to adopt. The next sync waits until the cache shows the child, as it does after a create.
+    /// A child to adopt. The next sync waits until the cache shows the child, as after a create request.
     AdoptedChild,
-    /// A child to release. The next sync no longer waits for its deletion.
+    /// A child to release. The next sync no longer waits for the deletion of this child.
     ReleasedChild,
     /// The sync's object itself. The next sync waits until the cache shows the write.
     SyncedObject,
@@ -122,11 +122,11 @@ pub struct Request {
     pub verb_text: &'static str,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
-    /// Kind of the object in explanations. [`Request::kind()`] replaces the kind of the resource.
+    /// Kind of the object in explanations; the kind of the resource by default.
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// Name of the object. If the server generates the name: empty, or a name for explanations.
+    /// Name of the object. If the server generates the name, this is empty or a name for explanations.
     pub name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
@@ -135,7 +135,7 @@ pub struct Request {
     /// The object to which the request applies; `None` for any. The server refuses a write to an object with another UID. A
     /// read that returns another UID shows that the named object no longer exists.
     pub precondition: Option<Precondition>,
-    /// The relation to the object of the sync, which determines what the next sync waits for.
+    /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
     pub role: ObjectRole,
     /// Value of the `Accept` header of a read.
     pub accept_header: &'static str,
@@ -180,7 +180,7 @@ impl Request {
         Self { accept_header: informer::ACCEPT_METADATA, ..Self::get(resource, namespace, name) }
     }
 
-    /// Creates a request that creates a child.
+    /// Creates a request that creates a child of the sync's object.
     pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: RequestBody) -> Self {
         Self { role: ObjectRole::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
     }
@@ -242,7 +242,7 @@ impl Request {
         Self { kind, ..self }
     }
 
-    /// Sets the relation to the object of the sync, which determines what the next sync waits for.
+    /// Sets the relation to the object of the sync, which determines the cache state for which the next sync waits.
     #[must_use]
     pub fn role(self, role: ObjectRole) -> Self {
         Self { role, ..self }
@@ -347,7 +347,7 @@ pub enum RefusalClass {
 /// The error of a request that the server did not grant.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The meaning of the error for a controller.
+    /// The class of the error, which determines how a controller continues.
     pub class: RefusalClass,
     /// The server's answer, or the failure of the transport.
     pub error: api::Error,

@@ -20,13 +20,13 @@ use crate::{
 /// The JSON members of a revision by name, as the server sent them and not decoded.
 pub type RawRevisionMembers = BTreeMap<String, Box<RawValue>>;
 
-/// The outcome of storing a revision.
+/// Whether [`StoreRevision::send`] has created the revision, and the reason if it has not.
 #[derive(Debug)]
 pub enum StoreOutcome {
     /// The revision was created.
     Created,
-    /// A revision with the same name and the same data exists, from an earlier request or from another controller. Its labels and
-    /// its controller may differ.
+    /// A revision with the same name and the same data exists, from an earlier request or from another controller. The labels
+    /// and the controller of that revision may differ.
     AlreadyExists(Box<ControllerRevision>),
     /// A revision with the same name and other data exists. Contains the server's refusal.
     NameTaken(Refusal),
@@ -123,7 +123,7 @@ impl<'a> RevisionChange<'a> {
         Self { owner, revision, doing, why: why.into() }
     }
 
-    /// Sets the `revision` number of a revision.
+    /// Sets the field `revision`, the number by which the revisions of an owner are ordered.
     pub async fn renumber<N: Note>(
         owner: &'a Owner,
         revision: &'a Meta,
@@ -139,7 +139,7 @@ impl<'a> RevisionChange<'a> {
         Self::new(owner, revision, "renumber", why).send(edit, io).await
     }
 
-    /// Reads the revision live, applies `edit`, and replaces the whole object. The data stay the same byte for byte.
+    /// Reads the revision live, applies `edit`, and replaces the whole object. The data are sent back unchanged, byte for byte.
     ///
     /// With a patch, the server would encode the data again, and would refuse the patch if the new encoding differed, because
     /// data are immutable. `edit` changes the members of the live revision, and returns whether they have to be written.
@@ -160,7 +160,7 @@ impl<'a> RevisionChange<'a> {
         let unread = |error: serde_json::Error| RevisionChangeError::RequestRefused(api::Error::from(error).into());
         let mut body = RequestBody::default();
         let mut version = None;
-        // A forecast has no live object and expects the revision as in the cache.
+        // A forecast has no live object and expects a live revision that equals the cached one.
         if let Some(mut members) = live {
             let metadata = members.get("metadata").map_or("{}", |metadata| metadata.get());
             let metadata: Meta = serde_json::from_str(metadata).map_err(unread)?;

@@ -51,7 +51,7 @@ pub struct Executor {
 pub trait SyncSubject<N: Note>: Sync {
     /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
     fn synced_object(&self) -> (ObjectRef, Uid);
-    /// Returns the UIDs of the children in the cache. Called before the first create, in case its answer is lost.
+    /// Returns the UIDs of the children in the cache. Called before the first create request, in case its answer is lost.
     fn child_uids(&self) -> HashSet<Uid>;
     /// Changes the controller's memory as the sync asks.
     fn apply_note(&self, note: N);
@@ -61,14 +61,14 @@ pub trait SyncSubject<N: Note>: Sync {
 
 /// The requests, the other effects and the outcome of a sync if every request is granted.
 pub struct Forecast<N: Note> {
-    /// The list of the expected requests, completed when the sync runs; `None` if the sync sends nothing.
+    /// The expected requests, to which the run of the sync adds the sent ones; `None` if the sync sends nothing.
     pub account: Option<Account>,
     /// The effects of a sync that sends nothing; empty for other syncs.
     effects: Vec<Effect<N>>,
     outcome: Result<Requeue, SyncError>,
 }
 
-/// Runs a sync against a server that grants every request. The run never waits and needs no runtime.
+/// Runs a sync against a simulated server that grants every request. The run never waits and needs no runtime.
 pub fn forecast<N: Note>(
     now: Timestamp,
     sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
@@ -79,7 +79,7 @@ pub fn forecast<N: Note>(
         Poll::Pending => Err(foreign_await_error()),
     };
     let account = server.expected.into_inner().into_account();
-    // A sync with requests runs again against the API server, which repeats its effects.
+    // A sync with requests runs a second time, against the API server, and has its effects then.
     let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
     Forecast { account, effects, outcome }
 }
@@ -117,7 +117,7 @@ impl Executor {
     }
 }
 
-/// The API server as one sync sees it, and the access to the controller's memory. A sync awaits nothing else.
+/// The access of one sync to the API server and to the controller's memory. A sync awaits only methods of its `Io`.
 pub struct Io<'r, N: Note>(IoBackend<'r, N>);
 
 enum IoBackend<'r, N: Note> {
@@ -241,7 +241,7 @@ impl<N: Note> Io<'_, N> {
         if self.is_forecast() { RequestBody::default() } else { RequestBody::encode(&make()) }
     }
 
-    /// True if requests are only collected and not sent.
+    /// Whether requests are only collected and not sent.
     pub(super) fn is_forecast(self) -> bool {
         matches!(self.0, IoBackend::Forecast(_))
     }
@@ -258,9 +258,9 @@ struct GrantingServer<N> {
 struct SyncRun<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r dyn SyncSubject<N>,
-    /// `None` if the sync sends nothing.
+    /// The expected and the sent requests; `None` if the sync sends nothing.
     account: Option<&'r Account>,
-    /// The result of [`SyncSubject::object`], which is called at the first use.
+    /// The result of [`SyncSubject::synced_object`], set at the first use.
     object: OnceLock<(ObjectRef, Uid)>,
     own_writes: SyncWrites<'r>,
     /// Number of requests and pauses in flight.
@@ -269,10 +269,10 @@ struct SyncRun<'r, N: Note> {
     is_stopped: AtomicBool,
 }
 
-/// The sync was ended because this process may no longer write.
+/// The reason for a sync that ends early: this process may no longer write.
 struct LeadershipLost;
 
-/// The guard that counts a request or a pause as in flight.
+/// Decrements the count of requests and pauses in flight when it is dropped.
 struct InFlightGuard<'w>(&'w AtomicUsize);
 
 impl Drop for InFlightGuard<'_> {
@@ -320,7 +320,7 @@ impl<'r, N: Note> SyncRun<'r, N> {
         clock.sleep(clock.jitter(duration, factor)).await;
     }
 
-    /// Whether the process shuts down. If it does, this is the cause of later differences from the forecast.
+    /// Whether the process shuts down. If so, the account gets the shutdown as the cause of later deviations.
     fn is_shutting_down(&self) -> bool {
         let is_ending = (self.executor.is_shutting_down)();
         if is_ending {
@@ -349,8 +349,8 @@ impl<'r, N: Note> SyncRun<'r, N> {
         }
     }
 
-    /// Sends a request and notes the consequences for the ledger. Does not return if this process may no longer write;
-    /// [`Executor::run`] returns instead.
+    /// Sends a request, and records the request and its answer in the ledger. Does not return if this process may no longer
+    /// write; [`Executor::run`] returns instead.
     async fn send(&self, request: Request) -> Result<(AnswerMetadata, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));

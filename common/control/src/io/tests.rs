@@ -28,7 +28,7 @@ use crate::{
 const SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
-/// A number that a sync sends to the memory of the test controller, where the tests read it.
+/// A number that a sync stores in the memory of the test controller, where the test finds it.
 #[derive(Debug)]
 struct NumberNote(u32);
 
@@ -37,7 +37,7 @@ impl Note for NumberNote {
     type NewState = u32;
 }
 
-/// A function from method, last segment of the path and body of a request to the status code and the body of the answer.
+/// Takes a request's method, last path segment and body, and returns the status code and the body of the answer.
 type AnswerScript = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
 struct ScriptedWorld {
@@ -429,7 +429,7 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
     }
 }
 
-/// A subject that panics when its object or its children are read.
+/// A subject that panics when the executor reads its object or its children.
 struct Nameless(Mutex<Vec<u32>>);
 
 impl SyncSubject<NumberNote> for Nameless {
@@ -474,7 +474,7 @@ async fn no_more_members_than_permitted_are_in_flight() {
     assert_eq!((clock.monotonic_now() - begun).as_secs(), 2);
 }
 
-/// A sync may await requests, pauses and groups of requests. Anything else would block it for ever, in a forecast as well.
+/// A sync may await requests, pauses and groups of requests. Any other wait would block the sync for ever, even in a forecast.
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "awaits something other")]
 async fn a_sync_that_awaits_anything_but_io_is_a_bug() {

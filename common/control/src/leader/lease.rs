@@ -53,7 +53,7 @@ impl LeaseRecord {
 /// A Lease: its metadata as the server sent them, and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaseObject {
-    /// Members of `metadata` as received, without `managedFields`. A write sends them back, so that unknown members stay.
+    /// Members of `metadata` as received, without `managedFields`. A write sends them back, so that unknown members are kept.
     pub metadata: Map<String, Value>,
     /// The fields of `spec` that this crate knows. A write drops other fields.
     pub record: LeaseRecord,

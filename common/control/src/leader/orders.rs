@@ -2,7 +2,7 @@
 
 use tokio::sync::watch as channel;
 
-/// The goal of an election. Later variants replace earlier ones.
+/// The orders to an election, in ascending order: an order may only be replaced by a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ElectionOrder {
     /// Acquire the Lease and lead.
@@ -18,7 +18,7 @@ pub(super) enum ElectionOrder {
 pub struct ElectionStop(pub(super) channel::Sender<ElectionOrder>);
 
 impl ElectionStop {
-    /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease for the work in progress.
+    /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease so that work in progress can finish.
     pub fn drain(&self) {
         self.0.send_if_modified(|order| {
             let rises = *order < ElectionOrder::Drain;

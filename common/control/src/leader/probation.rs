@@ -9,8 +9,8 @@
 //!                                              failed ───────────────────────────────────────────┘
 //! ```
 //! Only candidates with a [`ProbationSettings`] read or write these annotations. The annotations describe one term: a holder,
-//! and the number of transitions at its start. A holder that does not know the annotations leaves them in place. Its own term
-//! has another number, so that the annotations are recognized as outdated.
+//! and the number of transitions at its start. A holder that does not know the annotations leaves them in place. The number of
+//! transitions then differs from the number in the annotations, and shows that the annotations are outdated.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub const RESERVATION_ANNOTATION: &str = "nonet/reserved";
 
 /// How long other candidates leave a reserved Lease to the standby that has asked for it.
 pub const RESERVATION_TIME: Duration = Duration::from_secs(5);
-/// How many lease durations a failed version leaves an available Lease to other candidates.
+/// The time, in lease durations, for which a candidate of a failed version leaves an available Lease to other candidates.
 const FAILED_VERSION_LEASE_DURATIONS: u32 = 2;
 /// The most versions that an annotation lists.
 const MAX_LISTED_VERSIONS: usize = 8;
@@ -52,7 +52,7 @@ pub struct ProbationSettings {
     pub probation_time: Duration,
 }
 
-/// A standby that asks for the Lease.
+/// A standby that asks for the Lease, or for which a released Lease is reserved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applicant {
     /// Holder identity of the standby.
@@ -68,14 +68,14 @@ struct TermIdentity {
     transitions: i64,
 }
 
-/// The version of one leader, and the versions of its predecessors.
+/// The version of one leader, and the proven versions of its predecessors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderTerm {
-    /// Version of the leader.
+    /// Version of the leader, in the form of [`ProbationSettings::version`].
     pub version: String,
     /// Proven versions that led before, the latest first.
     pub proven_predecessors: Vec<String>,
-    /// True until the version of the leader is proven.
+    /// Whether the leader still has to prove its version.
     pub is_on_probation: bool,
 }
 
@@ -135,15 +135,15 @@ impl LeaseAnnotations {
         }
     }
 
-    /// Returns the standby that has asked for the Lease and may have it; `None` if there is none.
+    /// Returns the standby that has asked for the Lease and may have it; `None` if no such standby has asked.
     pub fn permitted_applicant(&self) -> Option<&Applicant> {
         self.applicant.as_ref().filter(|applicant| self.version_standing(&applicant.version).may_ask())
     }
 
     /// Returns how long a candidate leaves an available Lease to other candidates.
     ///
-    /// A version that failed, or that has just crashed on probation, waits for other candidates and takes the Lease if there are
-    /// none.
+    /// A candidate of a version that failed, or that has just crashed on probation, waits for other candidates. It takes the
+    /// Lease if no other candidate does.
     pub fn take_over_delay(
         &self,
         identity: &str,
@@ -220,7 +220,7 @@ pub enum VersionStanding {
     NotLedYet {
         /// Version of the leader.
         leader_version: String,
-        /// True until the version of the leader is proven.
+        /// Whether the leader still has to prove its version.
         is_leader_on_probation: bool,
     },
 }
@@ -263,7 +263,7 @@ pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &Probat
     set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(&failed));
 }
 
-/// Replaces the list of failed versions in a Lease.
+/// Replaces the annotation with the failed versions; removes the annotation if `failed` is empty.
 pub fn write_failed_versions(lease: &mut LeaseObject, failed: &[String]) {
     set_annotation(lease, FAILED_VERSIONS_ANNOTATION, join_versions(failed));
 }
@@ -273,7 +273,7 @@ pub fn write_request(lease: &mut LeaseObject, applicant: &Applicant) {
     set_annotation(lease, APPLICANT_ANNOTATION, Some(json!(applicant).to_string()));
 }
 
-/// Writes a reservation into a Lease that is about to be released; removes an old one if `heir` is `None`.
+/// Writes a reservation into a Lease that is about to be released; if `heir` is `None`, removes an earlier reservation.
 pub fn write_reservation(lease: &mut LeaseObject, heir: Option<&Applicant>) {
     set_annotation(lease, APPLICANT_ANNOTATION, None);
     set_annotation(lease, RESERVATION_ANNOTATION, heir.map(|heir| json!(heir).to_string()));

@@ -1,4 +1,4 @@
-//! The state of an election, for the rest of the process.
+//! The state of an election, for the other parts of the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +54,7 @@ impl ElectionState {
 }
 
 impl ElectionStatus {
-    /// True from the acquisition of the Lease until the end of this leader's term.
+    /// Whether this process leads: from the acquisition of the Lease until the end of its term.
     pub fn is_leading(&self) -> bool {
         self.state.lock().is_leading
     }
@@ -132,7 +132,7 @@ impl ElectionStatus {
 
     /// Fails while the version of this process is not proven: on a leader on probation, and on a standby of a version that has
     /// not led or has failed. A standby is ready if it has the leader's version, or the version of a predecessor, and this
-    /// version is proven: it can follow the leader at once.
+    /// version is proven: such a standby can take over at once.
     pub fn check_ready(&self) -> Result<(), String> {
         let Some(ProbationSettings { version, probation_time: time }) = &self.settings.probation else { return Ok(()) };
         let state = self.state.lock();

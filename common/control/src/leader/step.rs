@@ -46,7 +46,7 @@ pub(super) struct CandidateMemory {
     pub(super) newly_failed_version: Option<String>,
     /// The standby that asked for the Lease and may have it, until the election has reported it.
     pub(super) applicant: Option<Applicant>,
-    /// Until when a deleted Lease is left to its last leader, which may write until then; `None` if no such Lease was deleted.
+    /// The time until which a deleted Lease is left to its last leader, which may still write; `None` without such a Lease.
     pub(super) deleted_lease_reserved_until: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl CandidateMemory {
         self.observed.as_ref().map(|(lease, _)| lease)
     }
 
-    /// Notes a Lease that was read, and returns the time since which its record has not changed.
+    /// Records a Lease that was read, and returns the time since which its record has not changed.
     fn record_read(&mut self, lease: &LeaseObject, now: CurrentTime) -> Instant {
         let since = match (&self.last_read_record, &self.observed) {
             (Some(read), Some((_, since))) if read.equals_in_seconds(&lease.record) => *since,
@@ -84,7 +84,7 @@ impl CandidateMemory {
         since
     }
 
-    /// Returns when the Lease of another holder expires; `None` if there is no other holder, or if the Lease is a hold.
+    /// Returns the time at which the Lease of another holder expires; `None` without another holder, or if the Lease is a hold.
     fn other_lease_expires_at(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
@@ -120,7 +120,7 @@ impl CandidateMemory {
         self.write_term(lease);
     }
 
-    /// Returns the Lease with the request of this standby for it; `None` if the standby may not ask for the Lease.
+    /// Returns the Lease with this standby's request in the annotations; `None` if the standby may not ask for the Lease.
     fn lease_with_request(&self, lease: &LeaseObject, found: &LeaseAnnotations) -> Option<LeaseObject> {
         let probation = self.probation.as_ref().filter(|_| self.is_warm && found.applicant.is_none())?;
         let mut question = lease.clone();
@@ -130,7 +130,7 @@ impl CandidateMemory {
     }
 }
 
-/// A request of an attempt to the API server.
+/// A request that an attempt sends to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ElectionRequest {
     Get,
@@ -150,7 +150,7 @@ impl ElectionRequest {
     }
 }
 
-/// The answer to a [`Request`].
+/// The answer to an [`ElectionRequest`], reduced to the cases that an attempt distinguishes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ElectionReply {
     /// The Lease as read, or as the server stored it after a write.
@@ -161,14 +161,14 @@ pub(super) enum ElectionReply {
     Failed(String),
 }
 
-/// The outcome of an attempt.
+/// The result of an attempt: the state of the Lease as far as this candidate knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
-    /// This candidate holds the Lease, by a write that was sent at `since`.
+    /// This candidate holds the Lease, because of a write that was sent at `sent_at`.
     HoldsLease { sent_at: Instant },
     /// Another candidate holds the Lease, which has not expired.
     HeldByOther { holder: String },
-    /// The Lease is available, and is left to other candidates for a while.
+    /// The Lease is available, but this candidate leaves it to other candidates until the time `until`.
     LeftToOthers { until: Instant },
     /// The attempt failed, and the holder of the Lease is not known.
     Failed { failure: String },
@@ -180,7 +180,7 @@ pub(super) struct ElectionAttempt {
     awaited_reply: AwaitedReply,
     /// Whether this candidate holds the Lease, but had to read it before the renewal.
     pub(super) took_slow_path: bool,
-    /// Whether a write has failed. The Lease is then read once more, to know its holder if it is deleted later.
+    /// Whether a write has failed. The attempt then reads the Lease once more, to know the holder of a Lease deleted later.
     was_write_refused: bool,
 }
 
@@ -275,7 +275,7 @@ impl ElectionAttempt {
         }
     }
 
-    /// Decides whether this candidate takes or renews the Lease that it has read, or asks its holder for it.
+    /// Decides whether this candidate takes or renews the Lease that it has read, or asks the holder for the Lease.
     fn decide_take_over(
         &mut self,
         memory: &mut CandidateMemory,
@@ -322,14 +322,14 @@ impl ElectionAttempt {
     }
 }
 
-/// Removes the versions that the last holder wrote from a Lease. Returns them if the Lease had no holder since its release.
+/// Removes the last holder's written versions from a Lease. Returns them if the Lease has had no holder since its release.
 fn take_inherited_versions(metadata: &mut Map<String, Value>, record: &LeaseRecord) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::WRITTEN_VERSIONS_ANNOTATION)?;
     let left = WrittenVersions::from_annotation(note.as_str()?, record.transitions)?;
     record.holder.is_empty().then_some(left)
 }
 
-/// Returns the end of the time in which a holder may write after a successful write of the Lease that was sent at `sent`.
+/// Returns the time until which a holder may write, after it sent a successful write of the Lease at `sent`.
 ///
 /// Other candidates take over no earlier than a lease duration after they saw that write, which was after `sent`. The deadline
 /// counts from `sent` and not from the answer. Two leaders are therefore separated by the difference between lease duration and

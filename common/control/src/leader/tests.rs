@@ -55,7 +55,7 @@ struct ServerState {
     /// The delay of each client's answers after its requests took effect.
     slow: [Duration; CLIENTS],
     watch_forbidden: bool,
-    /// `Retry-After` in seconds for refused watches, and number of refused watches.
+    /// If set, the server refuses every watch: `Retry-After` in seconds, and the count of refused watches so far.
     watch_busy: Option<(u64, usize)>,
     requests: usize,
 }
@@ -200,7 +200,7 @@ struct Candidate {
     writes: WriteLog,
     said: Arc<Mutex<Vec<String>>>,
     question: StandbyRequest,
-    /// Closed when the task has ended.
+    /// This channel is closed when the task has ended.
     running: channel::Receiver<()>,
 }
 
@@ -233,7 +233,7 @@ fn start(
     let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
-        // The client of the election uses a gate that is always open. Its keeper must live as long as the candidate.
+        // The client of the election has a gate that is always open. The gate's keeper must live as long as the candidate.
         let (_always, _runs) = (always, runs);
         election.run().await
     });
@@ -590,7 +590,7 @@ fn renewals_within_one_second_are_not_noticed() {
     let held = ControlFlow::Break(AttemptOutcome::HeldByOther { holder: "other".to_owned() });
     assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
     assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
-    // Fifteen seconds after the record was first seen: the renewal within the same second was not noticed.
+    // Fifteen seconds after the first read, the Lease counts as expired: the renewal within the same second was not noticed.
     let ControlFlow::Continue(ElectionRequest::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
@@ -619,7 +619,7 @@ fn invalid_timing_is_rejected() {
     {
         assert!(settings(lease, renew, retry).check_timing().is_err(), "{lease} {renew} {retry}");
     }
-    // The Lease states 10 s to other candidates.
+    // The Lease states the duration to other candidates in whole seconds: 10 s.
     assert_eq!(
         settings(10.9, 10.5, 2.0).check_timing().unwrap_err(),
         "lease duration (10.9s), which the lease states in whole seconds, must be greater than renew deadline (10.5s)"

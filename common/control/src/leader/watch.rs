@@ -22,7 +22,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Pause after a watch that ended normally, before jitter.
 const PAUSE_AFTER_WATCH: Duration = Duration::from_secs(1);
 
-/// A task that watches the Lease until it is dropped.
+/// The task that watches the Lease. Dropping this value ends the task.
 pub(super) struct LeaseWatch {
     pub(super) observations: Arc<LeaseObservations>,
     _task: JoinSet<()>,
@@ -31,7 +31,7 @@ pub(super) struct LeaseWatch {
 /// Observations of the watch that the election has not processed yet.
 #[derive(Default)]
 pub(super) struct LeaseObservations {
-    /// When the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
+    /// The time at which the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
     pub(super) deleted_lease_expires: Mutex<Option<Instant>>,
     /// Is notified when the Lease becomes available.
     pub(super) lease_available: Notify,

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use super::{Phase, Pod, RestartCounts};
 use crate::meta::Uid;
 
-/// A Pod that may be deleted, with the criteria of its rank that the Pod itself does not contain.
+/// A Pod that may be deleted, with the criteria for the order of deletion that the Pod itself does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionCandidate<'a> {
     /// The Pod, which contains all other criteria: node, phase, readiness, restarts and age.
     pub pod: &'a Pod,
     /// Deletion cost; 0 for all Pods if the feature gate `PodDeletionCost` is off.
     pub deletion_cost: i32,
-    /// Number of active Pods on the same node, including this Pod, whose controllers have a common owner.
+    /// Number of active Pods on the node, including this Pod, of the same ReplicaSet or of ReplicaSets with the same owner.
     pub colocated_pods: usize,
 }
 
@@ -59,9 +59,10 @@ pub fn deletion_order_without_ranks(pods: &[&Pod]) -> Vec<usize> {
 ///
 /// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Between ages of one magnitude the UID decides, so
 /// that the choice is random. Upstream's relation is not transitive within a magnitude, because Pods with exactly the same time
-/// fall through to the next rule. No sort can respect every pair of such a relation. The order of this function is total. It
-/// respects every pair that differs in magnitude or in a rule before the times. Within a magnitude, Pods with the same time
-/// form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
+/// fall through to the next rule. No sorted list can agree with such a relation for every pair. This function sorts by a total
+/// order, which agrees with upstream for every pair that differs in magnitude or in a rule before the times. Within a
+/// magnitude, Pods with the same time form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`,
+/// `ActivePodsWithRanks`.
 pub fn rank_for_deletion<'a>(candidates: &[DeletionCandidate<'a>], now: Timestamp) -> Vec<usize> {
     let mut keys: Vec<Key<'a>> =
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
@@ -120,7 +121,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Groups the keys with equal results of `by`, and calls `set` for each key with the smallest UID of its group.
+/// Groups the keys for which `by` returns equal results, and passes each key with the smallest UID of its group to `set`.
 fn set_smallest_uid_of_groups<'a, K: Ord>(
     keys: &mut [Key<'a>],
     by: impl Fn(&Key<'a>) -> K,

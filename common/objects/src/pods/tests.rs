@@ -322,7 +322,7 @@ fn upstream(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
         })
 }
 
-/// Compares two Pods by the rules that decide without UIDs. A sorted list must respect the result for every pair.
+/// Compares two Pods by the rules that do not depend on UIDs. In a sorted list, every pair must agree with the result.
 fn decisive(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     let magnitude = |time: Option<Timestamp>| time.map(|time| log2_bucket(time, now()));
     let (p, q) = (a.pod, b.pod);

@@ -31,7 +31,7 @@ pub fn apply_pod_spec_defaults(spec: &mut Object) {
     }
 }
 
-/// Copies `serviceAccountName` to its deprecated name `serviceAccount`, or the other way if only the deprecated field is set.
+/// Copies `serviceAccountName` to its deprecated name `serviceAccount`, or in the other direction if only the latter is set.
 fn service_account(spec: &mut Object) {
     match (spec.get("serviceAccountName").cloned(), spec.get("serviceAccount").cloned()) {
         (Some(name), old) if old.as_ref() != Some(&name) => {

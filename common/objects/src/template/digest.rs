@@ -1,7 +1,7 @@
 //! A digest of the meaning of a Pod template, computed in one pass over its text.
 //!
-//! [`super::Template`] defines which templates mean the same. Each value has a digest. The digest of an object covers its members
-//! in the order of the digests of their names, so that the order in the text does not matter.
+//! [`super::Template`] defines which templates mean the same. Each value has a digest. Before the members of an object are
+//! hashed, they are sorted by the digests of their names, so that the order in the text does not matter.
 
 use std::fmt;
 
@@ -101,13 +101,13 @@ impl Place {
 /// Reads one value and computes its digest.
 #[derive(Clone, Copy)]
 struct Reader {
-    /// Expected form of the value; `None` in a field that the layout does not know.
+    /// Expected type of the value; `None` in a field that the layout does not know.
     shape: Option<GoType>,
     place: Place,
 }
 
 impl Reader {
-    /// Returns [`Node::Zero`] for a zero value that means the same as an absent field, otherwise the digest.
+    /// Returns [`ValueDigest::Zero`] for a zero value that means the same as an absent field, otherwise the digest.
     fn digest_unless_zero(self, zero: bool, digest: impl FnOnce() -> u128) -> ValueDigest {
         let absent = self.shape.is_some_and(|shape| shape.wrapper != GoTypeWrapper::Pointer);
         if zero && absent { ValueDigest::Zero } else { ValueDigest::Value(digest()) }
@@ -234,7 +234,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// Reads the name of a member. Returns the digest of the name and the reader of the value; `None` for `pod-template-hash`.
+/// Reads the name of a member. Returns its digest and the reader of the value; `None` for the label `pod-template-hash`.
 struct Name(Reader);
 
 impl<'de> DeserializeSeed<'de> for Name {

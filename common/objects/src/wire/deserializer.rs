@@ -26,7 +26,7 @@ pub(super) struct EncodedValue<'de> {
 }
 
 impl<'de> EncodedValue<'de> {
-    /// Creates the value of a whole message.
+    /// Creates the value for a whole message, from which a projection is decoded.
     pub(super) fn message(message: &'static MessageSchema, bytes: &'de [u8]) -> Self {
         Self { datum: Datum::Bytes(bytes), shape: ValueType::Object(message), name: message.name }
     }

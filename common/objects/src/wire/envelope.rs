@@ -10,7 +10,7 @@ const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// First bytes of every body in the protobuf encoding of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The envelope of an encoded object.
+/// The message around an encoded object, which names the object's kind and API version.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
     /// `apiVersion` of the object: group and version.
@@ -48,7 +48,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A decoded watch event, whose object is still encoded.
+/// A decoded watch event with an object that is still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchEvent<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
@@ -71,7 +71,7 @@ impl<'a> WatchEvent<'a> {
     }
 }
 
-/// A list whose metadata and items are still encoded.
+/// A list with metadata and items that are still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct List<'a> {
     /// `apiVersion` of the list: group and version.

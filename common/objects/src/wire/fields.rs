@@ -4,7 +4,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 
 use super::Error;
 
-/// The value of a field whose type is not known yet.
+/// The value of a field before its type is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Datum<'a> {
     /// A number or a boolean.

@@ -1,6 +1,7 @@
 //! Schemas of the Kubernetes 1.36 messages that projections read.
 //!
-//! Each schema lists every field of its message, even unused ones, because a missing field would look absent in every object.
+//! Each schema lists every field of its message. A field that no projection reads is opaque, so that reading it is an error. An
+//! unlisted field would look absent in every object.
 
 mod meta;
 mod network;

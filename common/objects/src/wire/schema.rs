@@ -21,7 +21,7 @@ impl MessageSchema {
     }
 }
 
-/// The schema of one field of a protobuf message.
+/// Number, name and type of one field of a protobuf message, and the form of the field in JSON.
 #[derive(Debug)]
 pub struct FieldSchema {
     /// Field number in protobuf.
@@ -88,7 +88,7 @@ pub(super) const fn always_in_json(number: u32, name: &'static str, shape: Value
     FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::WrittenInJson }
 }
 
-/// Creates a single field whose zero value JSON omits.
+/// Creates a single field that JSON omits if it has the zero value.
 pub(super) const fn omitempty(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
     FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::OmittedInJson }
 }
@@ -98,7 +98,6 @@ pub(super) const fn optional_field(number: u32, name: &'static str, shape: Value
     FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::PresentIfSet }
 }
 
-/// Creates a field with a list of values.
 pub(super) const fn list_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
     FieldSchema { number, name, count: Cardinality::Many, value_type: shape, zero: ZeroMeaning::PresentIfSet }
 }
@@ -119,7 +118,7 @@ pub(super) const fn opaque_field(number: u32, name: &'static str) -> FieldSchema
     }
 }
 
-/// Creates a field with a message whose fields belong to the outer object in JSON.
+/// Creates a field with a message. In JSON, the fields of the message belong to the outer object.
 pub(super) const fn inlined_message(number: u32, message: &'static MessageSchema) -> FieldSchema {
     FieldSchema {
         number,

@@ -1,4 +1,4 @@
-//! `informer_*`: the metrics of one cache, and the metrics of its hidden objects, which the watch does not show.
+//! `informer_*`: the metrics of one cache, and of hidden objects, which exist but lack the label by which they are watched.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl InformerMetrics {
         self.queued.set(objects as f64);
     }
 
-    /// Records how long the handlers took for the changes of one frame or one complete list.
+    /// Records the time that the handlers took for the changes of one watch event or of one complete list.
     pub fn record_handling_time(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
     }

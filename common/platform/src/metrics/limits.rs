@@ -14,7 +14,7 @@ const UNEXPECTED: &str = "unexpected";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricLimits {
     disabled: BTreeSet<String>,
-    /// Allowed values by metric and label. Labels without an entry may have any value.
+    /// Allowed values by metric and label. Labels that are not listed may have any value.
     allowed: BTreeMap<(String, String), Arc<BTreeSet<String>>>,
 }
 
@@ -26,7 +26,7 @@ impl MetricLimits {
         self
     }
 
-    /// Allows further values for a label of a metric. Values that are not listed become `unexpected`.
+    /// Allows further values for a label of a metric. All values that are not allowed are served as `unexpected`.
     #[must_use]
     pub fn with_allowed_values(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
         let known = self.allowed.entry((metric.to_owned(), label.to_owned())).or_default();
@@ -34,7 +34,7 @@ impl MetricLimits {
         self
     }
 
-    /// Allows the values in each pair of `metric,label` and `value,value`.
+    /// Parses `--allow-metric-labels`: pairs of `metric,label` and a comma-separated list of allowed values.
     ///
     /// # Errors
     /// The message names the first key that is not of the form `metric,label`.

@@ -32,7 +32,7 @@ pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
             virtual_memory.set(kb * KB);
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            // One entry is the descriptor of this directory.
+            // One of the entries is the descriptor with which `/proc/self/fd` itself is read.
             open_fds.set(entries.count().saturating_sub(1) as f64);
         }
         if let Some(limit) = field(&fs::read_to_string("/proc/self/limits").unwrap_or_default(), "Max open files") {
@@ -49,7 +49,7 @@ fn field(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns user plus system time in seconds from `/proc/<pid>/stat`, whose command field may contain blanks and parentheses.
+/// Returns user plus system time in seconds from `/proc/<pid>/stat`. The command field may contain blanks and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);

@@ -1,7 +1,7 @@
 //! Converts the `OpenMetrics` text of the encoder, `prometheus_client`, to the text that Kubernetes components serve.
 //!
 //! Prometheus text 0.0.4 gives a counter's family the same name as its samples. Upstream sorts families and series, and formats
-//! numbers as Go does. A counter whose upstream name does not end in `_total` keeps its name; in `OpenMetrics` its type is
+//! numbers as Go does. A counter keeps an upstream name that does not end in `_total`; in `OpenMetrics` its type is
 //! `unknown`.
 
 use std::{collections::BTreeMap, fmt::Write as _};
@@ -61,7 +61,6 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-/// Exposition format of the rendered text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpositionFormat {
     Prometheus,

@@ -82,7 +82,7 @@ impl QueueMetrics {
         self.depth.get()
     }
 
-    /// Sets how long the keys that workers are processing have been in progress: the total, and the longest time. Meant for
+    /// Sets the processing times of the keys that workers are processing now: their sum, and the longest. Meant for
     /// [`Metrics::before_scrape`].
     pub fn set_unfinished_work(&self, unfinished: Duration, longest: Duration) {
         self.unfinished.set(unfinished.as_secs_f64());

@@ -73,7 +73,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
                 What::Due => drop(pace.begin_work()),
             }
         }
-        // An idle worker sets the time at which the next key is due.
+        // An idle worker sets the time at which the delay of the next key ends.
         if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
             timer.set(origin + *at);
         }

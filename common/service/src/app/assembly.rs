@@ -43,7 +43,7 @@ pub enum Leadership {
         keeper: Arc<GateKeeper>,
         /// The gate that every write of the loops passes; a closed gate refuses the write.
         gate: Gate,
-        /// Record of the versions that the loops write; the next leader waits until its caches show these versions.
+        /// Record of the object versions that the loops write. The next leader waits until its caches show these versions.
         writes: WriteLog,
     },
 }
@@ -63,13 +63,13 @@ impl Leadership {
 pub struct StartParameters {
     /// Client for the requests of the loops.
     pub client: kube::Client,
-    /// Client for the leader election. A process separates its connections, so that a burst of writes cannot delay a renewal.
+    /// Client for the leader election, with connections of its own, so that a burst of writes cannot delay a renewal.
     pub lease_client: kube::Client,
     /// Source of time and randomness.
     pub clock: Clock,
     /// Registry for the metrics of the loops, the requests and the leader election.
     pub metrics: Metrics,
-    /// Numbers of workers, feature gates and `--tune` values that the loops read.
+    /// Numbers of workers, feature gates and settings of `--tune` for the loops.
     pub settings: Arc<OperatorSettings>,
     /// Control loops to start, in this order.
     pub loops: Vec<LoopDefinition>,
@@ -77,11 +77,11 @@ pub struct StartParameters {
     pub leadership: Leadership,
     /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
     pub is_standby_warm: bool,
-    /// Rule for the sleep of an idle thread, during which several watch events arrive. By default, the thread does not sleep.
+    /// Time that an idle thread sleeps, so that it then handles several watch events together; zero by default.
     pub pace: Pace,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub rate_limit: Option<(f64, u32)>,
-    /// Format of lists and watches, for every kind that supports it.
+    /// Format of the answers to lists and watches, for every kind that supports this format; protobuf by default.
     pub preferred_format: Format,
     /// Value of the label `host` in the metrics of requests.
     pub metrics_host: String,
@@ -89,9 +89,9 @@ pub struct StartParameters {
     pub start_interval: Duration,
     /// Source component of the Events about leader election.
     pub election_event_component: &'static str,
-    /// Called with the name and the handle of each control loop after its start.
+    /// Callback for each control loop that has started: receives the name and the handle of the loop. Does nothing by default.
     pub on_loop_started: OnLoopStarted,
-    /// Observer of the syncs that send requests; it receives the planned requests and their outcomes.
+    /// Observer of the syncs that send requests: receives the planned requests and their outcomes. `None` by default.
     pub account_observer: Option<Arc<dyn AccountObserver>>,
     /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
     pub second_writer_period: Duration,
@@ -122,7 +122,7 @@ impl StartParameters {
     }
 }
 
-/// How a shutdown ended.
+/// Result of [`RunningLoops::shutdown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownResult {
     /// All syncs finished, and the Lease was released if this process held it.
@@ -147,13 +147,12 @@ pub struct RunningLoops {
     tasks: JoinSet<()>,
 }
 
-/// A running leader election with its handles.
 struct RunningElection {
     stop: leader::ElectionStop,
     status: leader::ElectionStatus,
     question: leader::StandbyRequest,
     task: JoinHandle<ElectionOutcome>,
-    /// Holds open the separate gate for the requests of the leader election.
+    /// Keeps the separate gate for the requests of the leader election open.
     _always: GateKeeper,
 }
 
@@ -269,7 +268,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
     RunningLoops { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
-/// Returns a function that reports whether all loops have started and filled their caches; always true without `standby_warm`.
+/// Returns a check whether all loops have started and filled their caches. The check always passes if `standby_warm` is false.
 fn caches_filled_check(
     loops: &StartedLoops,
     count: usize,
@@ -348,7 +347,7 @@ impl RunningLoops {
         }
     }
 
-    /// Stops everything at once, as a crash would: requests in flight are dropped, and the Lease is not released.
+    /// Stops the loops and the election at once, as in a crash: requests in flight are dropped, and the Lease is not released.
     pub fn kill(self) {
         drop(self);
     }

@@ -27,7 +27,7 @@ use crate::{
     version,
 };
 
-/// Name of kube-controller-manager's Lease. A program with this Lease and the built-in controllers would exclude each other.
+/// Name of kube-controller-manager's Lease. A program that used this Lease could not lead while kube-controller-manager leads.
 const BUILT_IN_LEASE: &str = "kube-controller-manager";
 
 /// Values of all flags, checked and converted.
@@ -37,27 +37,27 @@ pub struct ProgramOptions {
     pub client: client::ServerOptions,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub rate_limit: Option<(f64, u32)>,
-    /// Format of lists and watches, for every kind that supports it.
+    /// Format of the answers to lists and watches, for every kind that supports this format.
     pub preferred_format: Format,
     /// Identity, Lease and times of the leader election; `None` with `--leader-elect=false` and with `--shadow`.
     pub election_settings: Option<leader::ElectionSettings>,
     /// Addresses, ports and TLS of the HTTP server.
     pub server_settings: server::ServerSettings,
-    /// Which HTTP requests the API server has to review, and how long its answers are cached.
+    /// HTTP paths that need no permission, and how long answers to `TokenReview`s and `SubjectAccessReview`s are cached.
     pub review_options: server::ReviewOptions,
-    /// Metrics that are not served, and the values that labels may have.
+    /// Metrics that `/metrics` leaves out, and the allowed values of labels.
     pub metric_limits: MetricLimits,
-    /// File with the values that labels of metrics may have. It is read only if `--allow-metric-labels` is not given.
+    /// File with the allowed values of metric labels. The file is read only if `--allow-metric-labels` is not given.
     pub metrics_manifest: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `TokenReview`s; `None` for the API server of the controllers.
     pub authentication_kubeconfig: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `SubjectAccessReview`s; `None` for the API server of the controllers.
     pub authorization_kubeconfig: Option<PathBuf>,
-    /// Whether every caller may read everything that is served, without authentication.
+    /// Whether every caller may read all paths of the HTTP server without authentication.
     pub is_debug_insecure: bool,
     /// Control loops that `--controllers` chooses; at least one.
     pub loops: Vec<LoopDefinition>,
-    /// Numbers of workers, feature gates and `--tune` values that the loops read.
+    /// Numbers of workers, feature gates and settings of `--tune` for the loops.
     pub settings: OperatorSettings,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
     pub start_interval: Duration,
@@ -101,17 +101,17 @@ fn time(name: &'static str, default: Duration, help: &'static str) -> Arg {
     flag(name, "DURATION", help).default_value(duration::format(default)).value_parser(duration::parse)
 }
 
-/// Returns a flag whose value is a number and may be negative.
+/// Returns a flag for a number, which may be negative.
 fn number(name: &'static str, default: impl ToString, help: &'static str) -> Arg {
     flag(name, "N", help).default_value(default.to_string()).allow_hyphen_values(true)
 }
 
-/// Returns a flag whose value is a path. An empty value means that the flag is not set.
+/// Returns a flag for a path. An empty value means that the flag is not set.
 fn file(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "FILE", help).value_parser(OsStringValueParser::new().map(PathBuf::from))
 }
 
-/// Returns a flag whose value is a comma-separated list. The lists of repeated flags are joined.
+/// Returns a flag for a comma-separated list. The lists of repeated flags are joined.
 fn list(name: &'static str, help: impl Into<String>) -> Arg {
     flag(name, "LIST", help).value_delimiter(',').action(ArgAction::Append)
 }
@@ -245,7 +245,7 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
     accepted::add_accepted_flags(command.next_help_heading(None).arg(version), definition)
 }
 
-/// Returns the end of the help text: the feature gates and the values for `--tune`.
+/// Returns the end of the help text: the feature gates and the settings of `--tune`.
 fn appendix(definition: &ProgramDefinition) -> String {
     let mut text = String::from("Feature gates:\n");
     for gate in definition.all_feature_gates() {
@@ -292,7 +292,7 @@ fn one_line_error(error: &clap::Error) -> String {
     said
 }
 
-/// Reads a command line whose first argument is the name of the program. An error is one line.
+/// Parses a command line. The first argument is the name of the program. The message of an error is a single line.
 pub fn parse_command_line(
     definition: &ProgramDefinition,
     arguments: impl IntoIterator<Item = String>,
@@ -326,7 +326,7 @@ fn options(
     for workers in definition.workers_flags {
         let given: i64 = given.get(workers.name);
         ranges::check_range(workers.name, given)?;
-        // A negative number counts as 0 workers. As upstream, some flags allow 0.
+        // A negative number counts as 0 workers. As in upstream, some flags allow 0.
         let wanted = usize::try_from(given).unwrap_or(0);
         if wanted < workers.min_workers {
             return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min_workers - 1));
@@ -432,7 +432,6 @@ fn election(
     settings.check_timing().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))
 }
 
-/// Typed access to the values of flags.
 struct FlagValues<'a>(&'a ArgMatches);
 
 impl FlagValues<'_> {

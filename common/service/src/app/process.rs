@@ -33,13 +33,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a shutdown without timeout logs that it still waits for loops.
 const SHUTDOWN_LOG_PERIOD: Duration = Duration::from_secs(5);
 
-/// Returns the rule for the sleep of an idle thread, during which watch events collect. With several threads, no thread sleeps.
+/// Returns the sleep of an idle thread, which then handles several watch events together; zero with several threads.
 pub(super) fn pace_from_options(options: &ProgramOptions) -> Pace {
     let is_alone = options.worker_threads <= 1;
     if is_alone { Pace::new(options.settings.tuned_duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
 }
 
-/// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks, for as long as `pace` says.
+/// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks, for the time from `pace`.
 pub(super) fn build_runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
     // A runtime with a single thread ignores `worker_threads`.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
@@ -88,7 +88,7 @@ impl Signals {
     }
 }
 
-/// Result of a check of `/readyz` that depends on the state of the process, such as its start, and not on a control loop.
+/// Result of a check of `/readyz` for the process itself, such as whether the API server has been reached.
 type PhaseCheck = Arc<Mutex<Result<(), String>>>;
 
 /// Runs until a signal arrives, the Lease is lost, or a new version asks for the Lease. Fails if the process cannot start.
@@ -117,7 +117,7 @@ pub(super) async fn run(
     }
     let metrics = build_metrics(definition, &options, &clock)?;
     register_certificate_expiry(&metrics, &connections);
-    // The task that follows changes of the credentials runs until the process ends.
+    // This task reloads the clients when their credentials change. It runs until the process ends.
     tokio::spawn(Arc::clone(&connections).reload_on_change(clock.clone()));
     let (always, open) = gate::closed_gate(clock.clone());
     always.open_without_deadline();
@@ -234,7 +234,7 @@ async fn shut_down(assembly: RunningLoops, timeout: Option<Duration>, clock: &Cl
     }
 }
 
-/// Tries to reach the API server until it answers. An answer with any status below 500 counts.
+/// Tries to reach the API server until an answer arrives. An answer with a status below 500 is enough, even if it is an error.
 async fn wait_for_api_server(api: &Api, reached: &PhaseCheck) {
     let mut pause = FIRST_CONNECT_PAUSE;
     loop {
@@ -276,7 +276,7 @@ fn register_program_metrics(
     }
 }
 
-/// Registers every metric that a process can serve, except the metrics of its loops, for the reference of metrics.
+/// Registers all metrics of a process, except the metrics of its loops, to generate the reference of metrics.
 pub fn register_metrics(definition: &ProgramDefinition, clock: &Clock, metrics: &Metrics) {
     register_program_metrics(definition, &OperatorSettings::new(), clock, metrics);
     certificate_expiry_gauge(metrics);
@@ -298,7 +298,6 @@ fn register_certificate_expiry(metrics: &Metrics, connections: &Arc<ReloadingCli
     });
 }
 
-/// Registers and returns the gauge of the time at which the client certificate expires.
 fn certificate_expiry_gauge(metrics: &Metrics) -> Gauge {
     let help = "When the client certificate in the kubeconfig expires, in seconds since unix epoch.";
     metrics
@@ -315,7 +314,6 @@ fn register_readiness(metrics: &Metrics, state: &server::ServerState) {
     });
 }
 
-/// Registers and returns the gauge that is 1 if every check of `/readyz` passes, else 0.
 fn readiness_gauge(metrics: &Metrics) -> Gauge {
     let help = "1 if the process is ready, 0 if it is not; /readyz names the checks that fail.";
     metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with_label_values(&[])

@@ -96,14 +96,14 @@ impl World {
     }
 }
 
-/// A loop that creates a thing every second while it leads.
+/// A loop that creates an object every second while the process leads.
 struct Ticker {
     task: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
     /// How long `shutdown` takes before it ends the task.
     finish: Duration,
     clock: Clock,
-    /// When the loop becomes ready, because its caches are full.
+    /// Time from which the loop is ready, as if its caches were full then.
     warm_at: crate::clock::Instant,
 }
 
@@ -217,7 +217,7 @@ async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
     assert!(world.written.lock().iter().any(|(_, call)| call == "POST /api/v1/namespaces/kube-system/events"));
 }
 
-/// Returns the parameters of a replica that has to lead for a minute until it is ready; its caches fill in `warm_up` seconds.
+/// Returns the parameters of a replica with a probation of one minute. Its caches are full after `warm_up` seconds.
 fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> StartParameters {
     let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
     let probation =

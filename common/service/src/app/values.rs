@@ -1,4 +1,4 @@
-//! Parses values of flags: booleans, lists of controllers, feature gates and tuned values.
+//! Parses values of flags: booleans, lists of controllers, feature gates and settings of `--tune`.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -18,7 +18,7 @@ pub(super) fn parse_boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Chooses loops by `--controllers`: the first entry that names a loop decides; `*` stands for all loops that no entry names.
+/// Chooses loops by `--controllers`: the first item that names a loop decides; `*` stands for all loops that no item names.
 pub(super) fn choose_loops(known: &[LoopDefinition], list: &[String]) -> Result<Vec<LoopDefinition>, String> {
     let canonical = |name: &str| {
         known

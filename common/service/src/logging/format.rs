@@ -18,7 +18,6 @@ pub(super) struct LogFields {
 }
 
 impl LogFields {
-    /// Adds the values of an enclosing span.
     pub(super) fn add_span_values(&mut self, outer: &Self) {
         self.values.extend(outer.values.iter().cloned());
     }

@@ -62,7 +62,7 @@ impl BuiltInManager {
         };
     }
 
-    /// Returns the evidence that kube-controller-manager runs a loop.
+    /// Returns the evidence that kube-controller-manager runs a loop; `None` if there is none.
     pub(super) fn evidence_for_loop(&self, name: &str) -> Option<Evidence> {
         if self.pods.iter().any(|controllers| controllers.switches_on(name)) {
             return Some(Evidence::Arguments);

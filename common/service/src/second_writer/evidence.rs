@@ -1,4 +1,4 @@
-//! Decides how many signs of a second writer make evidence, and when they expire. Without I/O and without a clock.
+//! Decides how many signs of a second writer make evidence, and when they expire. Pure code: no I/O and no clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,19 +7,19 @@ use std::{
 
 use crate::clock::Instant;
 
-/// Shortest time that a sighting of a second writer counts.
+/// Minimum time for which a sighting (one observed sign of a second writer) counts.
 const MIN_SIGHTING_WINDOW: Duration = Duration::from_mins(10);
 
 /// A kind of sign that a second writer runs a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
-    /// Writes that only the loop makes, and that this process has not sent.
+    /// Writes of a kind that only this loop makes, but that this process has not sent.
     Writes,
     /// Events with the component of the loop, not sent by this process.
     Events,
-    /// A Pod of kube-controller-manager whose arguments switch the loop on.
+    /// A Pod of kube-controller-manager with arguments that switch the loop on.
     Arguments,
-    /// A renewed Lease of kube-controller-manager, while no Pod shows its loops.
+    /// A renewed Lease of kube-controller-manager, while no Pod shows which loops kube-controller-manager runs.
     Lease,
 }
 
@@ -52,7 +52,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the number of sightings within the window that make evidence.
+    /// Returns how many sightings within the window are needed as evidence.
     ///
     /// A single write may be misread: after a user has removed a field from an object, the object shows an earlier write.
     fn required_sightings(self) -> usize {
@@ -71,12 +71,12 @@ pub(super) struct EvidenceRecord {
 }
 
 impl EvidenceRecord {
-    /// Returns a record without sightings. A sighting counts for at least two periods, and so until the next round of requests.
+    /// Returns a record without sightings. A sighting counts for at least two periods, so that the next search can confirm it.
     pub(super) fn new(period: Duration) -> Self {
         Self { sightings: BTreeMap::new(), window: MIN_SIGHTING_WINDOW.max(period.saturating_mul(2)) }
     }
 
-    /// Records a sighting. Only the latest sightings are kept, as many as make evidence.
+    /// Records a sighting. Keeps only the latest sightings, as many as `required_sightings` demands.
     pub(super) fn record_sighting(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
         let sightings = self.sightings.entry((loop_index, evidence)).or_default();
         if sightings.len() == evidence.required_sightings() {
@@ -85,7 +85,7 @@ impl EvidenceRecord {
         sightings.push_back(now);
     }
 
-    /// Whether the sightings within the window make evidence.
+    /// Whether there are enough sightings within the window.
     pub(super) fn is_present(&self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let sightings = self.sightings.get(&(loop_index, evidence)).into_iter().flatten();
         let recent = sightings.filter(|at| now.saturating_duration_since(**at) < self.window);

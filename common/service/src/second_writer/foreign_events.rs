@@ -1,4 +1,4 @@
-//! Watches for Events of a component that another process has sent.
+//! Watches for Events that another process has sent under the component of a loop.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const WATCH_DURATION: Duration = Duration::from_secs(30);
 /// A field selector keeps the Events of other components on the server. An Event without the field manager of
 /// kube-controller-manager does not count, because operators may use the name of a built-in controller as their component.
 pub(super) async fn watch_for_foreign_event(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
-    // The watch starts at the current version of Events, which may be stored apart from all other resources.
+    // The watch starts at the version of this list, because Events may be stored apart from all other resources.
     let page = api.list(EVENTS, "", "limit=1").await?;
     let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
     let selector = percent_encode(&format!("reportingComponent={component}"));

@@ -107,7 +107,7 @@ struct World {
     said: Arc<Mutex<Vec<String>>>,
 }
 
-/// Starts a leader of `deployment-controller` that looks for a second writer every five minutes.
+/// Starts a leader of `deployment-controller` that searches for a second writer every five minutes.
 fn world() -> World {
     let (server, clock, metrics) =
         (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
@@ -177,7 +177,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     assert!(world.metrics.render_prometheus().contains("nonet_built_in_manager_leads 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     let requests = world.server.0.lock().requests.clone();
-    // In each round, every five minutes, Pods and the Lease are read, and Events are listed and watched.
+    // Every five minutes, Pods and the Lease are read, and Events are listed and watched.
     for (kind, times) in [("GET pods", 1), ("GET kube-controller-manager", 1), ("GET events", 2)] {
         assert!((times * 10..=times * 14).contains(&requests[kind]), "{kind}: {requests:?}");
     }

@@ -42,14 +42,15 @@ const CACHE_CAPACITY: usize = 1024;
 const EXEMPTION_TIME: Duration = Duration::from_mins(10);
 /// Longest accepted path, in bytes. Longer paths are answered with 414.
 const MAX_PATH_LENGTH: usize = 1024;
-/// Path with reasons in its answer. Callers without permission may be allowed to read the path, but do not get the reasons.
+/// Path with the reasons of failed checks in its answer. If the path is open, callers without permission get an answer, but
+/// no reasons.
 const READYZ_PATH: &str = "/readyz";
 /// Timeout of one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest accepted token, in bytes. Longer tokens are answered with 401.
 const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
-/// A user in the form of `TokenReview` and `SubjectAccessReview`.
+/// A user, with the fields that `TokenReview` and `SubjectAccessReview` share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct User {
     username: String,
@@ -70,7 +71,6 @@ impl From<UserInfo> for User {
 }
 
 impl User {
-    /// Returns a user with a name and groups only.
     pub(super) fn with_name_and_groups(username: String, groups: Vec<String>) -> Self {
         Self { username, groups, ..Self::default() }
     }
@@ -85,7 +85,7 @@ impl User {
     }
 }
 
-/// Cache whose entries expire. At [`CACHE_CAPACITY`] entries, the entry that expires first is replaced.
+/// Cache with an expiry time for each entry. At [`CACHE_CAPACITY`] entries, the entry that expires first is replaced.
 #[derive(Default)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
@@ -108,7 +108,7 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
     }
 }
 
-/// Which HTTP requests the API server has to review, and how long its answers are cached.
+/// HTTP paths that need no permission, and how long answers to `TokenReview`s and `SubjectAccessReview`s are cached.
 #[derive(Clone, Debug)]
 pub struct ReviewOptions {
     /// Paths that need no permission; a `*` at the end matches any suffix.
@@ -141,9 +141,9 @@ pub struct RequestReviews {
     authorization: Api,
     options: ReviewOptions,
     budget: ReviewBudget,
-    /// Key of the hashes that stand for tokens, so that the caches contain no tokens.
+    /// Key of the hash function. The caches contain hashes instead of tokens.
     secret: [u64; 2],
-    /// Users of accepted tokens. Rejected tokens have a separate cache, so that many of them evict no accepted token.
+    /// Users of accepted tokens. Rejected tokens have a separate cache, so that a flood of them evicts no accepted token.
     users: Cache<Digest, User>,
     rejected_tokens: Cache<Digest, ()>,
     allowed: Cache<PermissionKey, ()>,
@@ -156,7 +156,6 @@ type Digest = u128;
 /// User, verb and path of a `SubjectAccessReview`.
 type PermissionKey = (User, String, String);
 
-/// Why a request is rejected.
 #[derive(Debug, PartialEq, Eq)]
 enum Rejection {
     Unauthorized,
@@ -166,7 +165,7 @@ enum Rejection {
 }
 
 impl RequestReviews {
-    /// Returns a check that sends its reviews to two clients. Their gates must be open, because reviews are POSTs.
+    /// Creates the checks, with one client for each kind of review. Both gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
@@ -193,7 +192,7 @@ impl RequestReviews {
 
     /// Authenticates and authorizes a request, and returns whether the answer may contain the reasons of failed checks.
     ///
-    /// The client certificate names the user. Without a certificate, the token in the `Authorization` header does.
+    /// The client certificate identifies the user; without a certificate, the token in the `Authorization` header does.
     async fn check(&self, call: &ReviewedRequest) -> Result<FailureReasons, Rejection> {
         let digest = match (&call.certified, call.token()) {
             (Some(user), _) => Some(self.digest("certificate", &user.username)),
@@ -272,7 +271,6 @@ impl RequestReviews {
         }
     }
 
-    /// Whether the user has permission for this request.
     async fn is_authorized(
         &self,
         user: User,
@@ -311,14 +309,14 @@ impl RequestReviews {
     }
 }
 
-/// The parts of a request that are checked.
+/// The parts of an HTTP request that a review needs.
 struct ReviewedRequest {
     verb: String,
     path: String,
     peer: Peer,
-    /// User named by the client certificate.
+    /// User named by the client certificate; `None` without a certificate.
     certified: Option<User>,
-    /// `Authorization` header; empty if it is no text.
+    /// `Authorization` header; `None` if it is missing, empty if it is no text.
     authorization: Option<String>,
 }
 
@@ -355,7 +353,7 @@ impl Default for ReviewBudget {
 }
 
 impl ReviewBudget {
-    /// Number of peers with a limit of their own. All further peers are limited only in total.
+    /// Maximum number of peers with a limit of their own. All further peers are limited only in total.
     const PEERS: usize = 1024;
     /// Reviews per second for one peer, and burst.
     const PEER: (f64, u32) = (4.0, 10);

@@ -1,8 +1,8 @@
 //! Limits on connections, and the choice of the connection that is dropped for a new one.
 //!
 //! A new connection is always admitted, because it may be a probe of the kubelet, and failed probes restart this process. If
-//! the new connection's peer has reached its limit, the longest silent connection of that peer is dropped. If the total limit
-//! is reached, the longest silent connection of the peer with the most connections is dropped. A peer that opens silent
+//! the peer of the new connection has reached its limit, the longest idle connection of that peer is dropped. If the total
+//! limit is reached, the longest idle connection of the peer with the most connections is dropped. A peer that opens idle
 //! connections therefore loses only connections of its own.
 
 use std::{
@@ -62,7 +62,7 @@ struct TableEntry<H> {
     handle: H,
 }
 
-/// The connections of one listener. Dropping the handle `H` of a connection ends it.
+/// The connections of one listener. Dropping the handle `H` of a connection ends the connection.
 pub(super) struct ConnectionTable<H> {
     limits: ConnectionLimits,
     next: ConnectionId,
@@ -78,7 +78,7 @@ impl<H> ConnectionTable<H> {
         self.peers.values().map(BTreeMap::len).sum()
     }
 
-    /// Admits a connection. Returns its number, and the handle of the connection that has to be dropped if a limit is reached.
+    /// Admits a connection. Returns its number and, if a limit is reached, the handle of another connection to drop.
     pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (ConnectionId, Option<H>) {
         let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
         let crowded = if own >= self.limits.max_connections_per_peer {
@@ -111,14 +111,14 @@ impl<H> ConnectionTable<H> {
         removed.map(|entry| entry.handle)
     }
 
-    /// Returns the peer with the most connections; among equals, the peer with the longest silent connection.
+    /// Returns the peer with the most connections; among equals, the peer with the longest idle connection.
     fn peer_with_most_connections(&self) -> Option<Peer> {
         let oldest = |entries: &BTreeMap<ConnectionId, TableEntry<H>>| entries.values().map(|entry| entry.since).min();
         let peers = self.peers.iter().map(|(peer, entries)| (entries.len(), std::cmp::Reverse(oldest(entries)), *peer));
         peers.max().map(|(_, _, peer)| peer)
     }
 
-    /// Removes the longest silent connection of a peer, and returns its handle.
+    /// Removes the longest idle connection of a peer, and returns the handle of the connection.
     fn evict(&mut self, peer: Peer) -> Option<H> {
         let (id, _) = self.peers.get(&peer)?.iter().min_by_key(|(id, entry)| (entry.since, **id))?;
         self.remove(peer, *id)
@@ -151,7 +151,7 @@ mod tests {
         let (first, _) = table.admit(peer(1), now, "first");
         table.admit(peer(1), now + Duration::from_secs(1), "second");
         table.admit(peer(2), now, "other");
-        // The first connection gets a request after the second one was opened.
+        // A request arrives on the first connection after the second connection was opened.
         table.record_request(peer(1), first, now + Duration::from_secs(2));
         assert_eq!(table.admit(peer(1), now + Duration::from_secs(3), "third").1, Some("second"));
         assert_eq!(table.len(), 3);
@@ -167,7 +167,7 @@ mod tests {
         }
         assert_eq!(table.admit(peer(3), now + Duration::from_secs(2), "new").1, Some("one of three"));
         assert_eq!(table.admit(peer(4), now + Duration::from_secs(3), "new").1, Some("one of three"));
-        // Every peer has one connection, so the longest silent connection is dropped.
+        // Every peer has one connection, so the longest idle connection of all is dropped.
         assert_eq!(table.admit(peer(5), now + Duration::from_secs(4), "new").1, Some("silent for longest, and alone"));
     }
 

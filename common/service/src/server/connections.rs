@@ -1,6 +1,6 @@
 //! Accepts and serves connections within [`ConnectionLimits`].
 //!
-//! Time limits start when a connection is accepted. A client is dropped if it is silent before, during or after the TLS
+//! Time limits start when a connection is accepted. A client is dropped if it sends nothing before, during or after the TLS
 //! handshake, if it sends its first request slowly, or if its connection is idle for too long. No behaviour of a client stops
 //! the listener from accepting the next connection.
 
@@ -81,7 +81,7 @@ impl ConnectionEntry {
         *self.last_request.lock() = Some(self.clock.monotonic_now());
     }
 
-    /// Waits until the client has been silent for longer than `limits` allows.
+    /// Waits until the client has sent no request for longer than `limits` allows.
     async fn wait_for_silence(&self, opened: Instant, limits: ConnectionLimits) {
         loop {
             let until = match *self.last_request.lock() {
@@ -113,7 +113,7 @@ pub(super) async fn accept_connections(listener: TcpListener, service: ListenerS
                 tasks.spawn(admit(&connections, &service, stream, address));
             }
             Err(error) => {
-                // Most likely the process is out of file descriptors, which passes with time.
+                // Most likely the process has no free file descriptor at the moment.
                 tracing::error!(err = %error, "Cannot accept a connection");
                 service.clock.sleep(Duration::from_secs(1)).await;
             }

@@ -20,7 +20,7 @@ pub(super) struct PageParameters {
     format: Option<String>,
 }
 
-/// Returns a page with one value of every loop, as JSON or as text.
+/// Returns the handler of a page that shows one value for each loop, as JSON or as text.
 pub(super) fn loops_page(of: fn(&dyn RunningLoop, Option<&str>) -> Value) -> MethodRouter<ServerState> {
     let answer = move |Extract(state): Extract<ServerState>,
                        Query(parameters): Query<PageParameters>,
@@ -45,7 +45,7 @@ pub(super) fn loops_page(of: fn(&dyn RunningLoop, Option<&str>) -> Value) -> Met
     routing::get(answer)
 }
 
-/// Answers with a loop's graph of objects in the DOT format: the loop in the path, as upstream, or the first loop with a graph.
+/// Answers with the object graph of the loop in the path, as upstream, or of the first loop with a graph. The format is DOT.
 ///
 /// The query parameter `uid`, which can be repeated, limits the graph to the connections of these objects.
 pub(super) async fn graph_page(

@@ -46,7 +46,7 @@ impl HealthChecks {
         self.results.clear();
     }
 
-    /// Adds a check, which must not block.
+    /// Adds a check. The check must not block, and returns the reason of a failure as `Err`.
     pub fn add_check(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
     }

@@ -45,7 +45,7 @@ pub(super) fn certificate_user(certificate: &[u8]) -> Option<User> {
     Some(User::with_name_and_groups(username, groups))
 }
 
-/// Returns the attributes of the subject, the field after serial number, signature algorithm, issuer and validity.
+/// Returns the subject's attributes. The subject follows serial number, signature algorithm, issuer and validity.
 fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
     let (SEQUENCE, mut signed) = take_der_value(&mut certificate)? else { return None };
     let (SEQUENCE, mut fields) = take_der_value(&mut signed)? else { return None };
@@ -116,7 +116,7 @@ mod tests {
                 der[at] = byte;
             }
             der.truncate(cut);
-            // Any result will do, except a panic.
+            // The call must not panic; every result is allowed.
             let _ = certificate_user(&der);
         }
     }

@@ -179,8 +179,8 @@ async fn metrics_have_the_format_that_the_client_accepts() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// Returns an API server that accepts the tokens `good` (for `/metrics`) and `ready` (for `/readyz`), and its number of
-/// reviews.
+/// Returns an API server that accepts the tokens `good` (for `/metrics`) and `ready` (for `/readyz`), and the number of reviews
+/// that it has received.
 fn reviewer() -> (Api, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -278,7 +278,7 @@ async fn comes_from(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Returns a guarded router and the number of its reviews. The header `peer` of a request sets the peer.
+/// Returns a guarded router, the number of its reviews, its clock and its state. The header `peer` of a request sets the peer.
 fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, ServerState) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
@@ -309,7 +309,7 @@ async fn invalid_tokens_cost_few_reviews_and_lock_no_caller_out() {
     }
     let one_peer = asked.load(Ordering::Relaxed) - 2;
     assert!(one_peer <= 10 + 20 * 4 && refused >= 1900, "{one_peer} reviews, {refused} refusals");
-    // Invalid tokens from many peers are limited in total.
+    // Reviews of invalid tokens from many peers reach the limit for all peers together.
     for n in 0..2000 {
         let (token, peer) = (format!("Bearer worse-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
         get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;

@@ -1,6 +1,6 @@
 //! TLS configuration of the server, with certificates from files that are reloaded, or with a certificate created in memory.
 //!
-//! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. Difference: a client certificate of an authority outside
+//! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. Difference: a client certificate of an authority that is not in
 //! `--client-ca-file` fails the handshake here, and gets the answer 401 upstream.
 
 mod names;
@@ -25,7 +25,7 @@ use super::Error;
 use crate::clock::Clock;
 use names::CertificateResolver;
 
-/// How often the files of certificates and keys are read again.
+/// How often the files of certificates and keys are read again, to detect changes.
 const RELOAD_PERIOD: Duration = Duration::from_mins(1);
 
 /// Files of a certificate and its key, in PEM.
@@ -52,20 +52,20 @@ pub enum CertificateSource {
 /// Certificates, versions and algorithms of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
-    /// Certificate for clients that ask for none of the names in `named`.
+    /// Certificate for clients that ask for none of the names in `named_certificates`.
     pub certificate: CertificateSource,
     /// Certificates with the server names that select them (`*.example.com` for one label below a domain). An empty list of
     /// names stands for the names in the certificate. The first match is served.
     pub named_certificates: Vec<(CertificateFiles, Vec<String>)>,
-    /// File of the authorities of client certificates. With `None`, clients are asked for no certificate.
+    /// File with the authorities that may sign client certificates. With `None`, the server asks for no client certificate.
     pub client_ca_file: Option<PathBuf>,
-    /// Whether TLS 1.2 is refused.
+    /// Whether only TLS 1.3 is served; if false, TLS 1.2 is served, too.
     pub is_tls13_only: bool,
     /// Cipher suites of TLS 1.2 that may be used; `None` allows all. The cipher suites of TLS 1.3 are always allowed.
     pub cipher_suites: Option<Vec<CipherSuite>>,
     /// Groups for the key exchange in the order of preference; `None` for the defaults of rustls.
     pub key_exchange_groups: Option<Vec<NamedGroup>>,
-    /// Whether HTTP/2 is switched off.
+    /// Whether only HTTP/1.1 is served; if false, HTTP/2 is served, too.
     pub is_http1_only: bool,
 }
 
@@ -108,7 +108,7 @@ pub fn supported_suites_and_groups() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
 #[derive(Debug)]
 pub(super) struct ReloadingTlsConfig {
     settings: TlsSettings,
-    /// The certificate created in memory, if there is one.
+    /// The certificate created in memory; `None` if the certificate comes from files.
     made: Option<CertifiedKey>,
     /// Contents of the files in the current configuration, in the order of [`TlsSettings::files`].
     seen: Vec<Vec<u8>>,
@@ -140,7 +140,7 @@ impl ReloadingTlsConfig {
         self.sender.subscribe()
     }
 
-    /// Reloads the files when they change. Never returns. An unusable file is logged, and the previous configuration stays.
+    /// Reloads the files when they change. Never returns. If a file is unusable, logs it and keeps the current configuration.
     pub(super) async fn reload_when_changed(&mut self, clock: &Clock) {
         loop {
             clock.sleep(RELOAD_PERIOD).await;
@@ -209,7 +209,6 @@ fn certified(
     CertifiedKey::from_der(chain, key, provider).map_err(|e| unusable(&pair.certificate, &e))
 }
 
-/// Parses the certificates of authorities in a file.
 fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(content) {
@@ -219,7 +218,6 @@ fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
     if roots.is_empty() { Err(unusable(path, &"the file contains no certificate")) } else { Ok(roots) }
 }
 
-/// Builds the TLS configuration from the settings and the contents of the files.
 fn config(settings: &TlsSettings, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
     let failed = |e: &dyn fmt::Display| Error::Certificate(e.to_string());
     let provider = Arc::new(settings.provider());

@@ -5,11 +5,11 @@
 pub(super) struct Word {
     pub(super) text: String,
     pub(super) line: usize,
-    /// Whether a sentence, or a part of it behind a colon or semicolon, ends with it.
+    /// Whether this word ends a sentence, or the part of a sentence before a colon or semicolon.
     pub(super) ends_sentence: bool,
 }
 
-/// Words that belong together: a comment, a literal, a paragraph.
+/// The words of one text: a comment, a literal or a paragraph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passage {
     pub(super) words: Vec<Word>,
@@ -32,7 +32,7 @@ impl Passage {
     }
 }
 
-/// The passages of a file, by the ending of its name.
+/// Returns the passages of a file. The extension in `path` determines the format.
 pub(super) fn passages(path: &str, content: &str) -> Vec<Passage> {
     if path.ends_with(".rs") {
         let only_head = path.starts_with("e2e/");
@@ -44,7 +44,7 @@ pub(super) fn passages(path: &str, content: &str) -> Vec<Passage> {
     }
 }
 
-/// Passages of lines in a row from which `prose` takes something.
+/// Returns one passage for each run of lines in which `prose` finds text.
 fn joined(content: &str, prose: fn(&str) -> Option<&str>) -> Vec<Passage> {
     let mut passages = vec![Passage::default()];
     for (number, line) in (1..).zip(content.lines()) {
@@ -66,7 +66,7 @@ fn comment(line: &str) -> Option<&str> {
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).or_else(|| line.strip_prefix("//"))
 }
 
-/// A comment of YAML or TOML.
+/// Returns the comment in a line of YAML or TOML.
 fn comment_of_data(line: &str) -> Option<&str> {
     match line.trim_start().strip_prefix('#') {
         Some(comment) => Some(comment),
@@ -89,7 +89,7 @@ fn rust(content: &str) -> Vec<Passage> {
     passages
 }
 
-/// The literals of a line of Rust; one that begins or ends elsewhere is taken to the end of the line.
+/// Returns the string literals in a line of Rust. A literal without an end in this line reaches to the end of the line.
 fn literals(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = None;
@@ -113,7 +113,7 @@ fn literals(line: &str) -> Vec<&str> {
     found
 }
 
-/// Paragraphs outside of fenced blocks.
+/// Returns the paragraphs outside of fenced code blocks.
 fn markdown(content: &str) -> Vec<Passage> {
     let mut passages = vec![Passage::default()];
     let mut is_fenced = false;

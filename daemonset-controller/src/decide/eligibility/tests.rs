@@ -110,7 +110,7 @@ fn taints_prevent_new_pods_or_remove_all_pods() {
             json!([taint("k", "v", "NoExecute")]),
             RunsPods,
         ),
-        // Every daemon Pod tolerates these taints of Kubernetes, but each only with one effect.
+        // Every daemon Pod tolerates each of these taints of Kubernetes with one effect only.
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoExecute")]), RunsPods),
         (json!({}), json!([taint(&format!("{key}not-ready"), "", "NoSchedule")]), KeepsPods),
         (json!({}), json!([taint(&format!("{key}unreachable"), "", "NoExecute")]), RunsPods),

@@ -79,7 +79,7 @@ fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off
     let waiting = failed().failed_pods_until(0, 8);
     assert!(waiting.pod_actions().is_empty());
     assert_eq!(waiting.plan().due_after.unwrap().as_secs(), 8);
-    // After the deletion of one failed Pod, the second failed Pod waits for the back-off.
+    // After the deletion of one failed Pod, the second failed Pod is deleted only after the back-off.
     assert_eq!(on_node(vec![pod().phase("Failed"), pod().phase("Failed")]).pod_actions(), ["-p0"]);
     // A back-off has no effect on a node with a running Pod.
     assert_eq!(set_with_pods(1).failed_pods_until(0, 8).plan().due_after, None);
@@ -166,7 +166,7 @@ fn creations_in_a_terminating_namespace_are_not_left_to_later_syncs() {
     snapshot.is_namespace_terminating = true;
     let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
-    // In a terminating namespace, deletions beyond the limit are still left to later syncs.
+    // In a terminating namespace, the deletions that exceed `burst-replicas` are left to later syncs, as in other namespaces.
     let mut many =
         set_with_pods(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.decision_settings.burst_replicas = 3;

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::world::{SnapshotBuilder, pod, set_with_pods, set_without_pods, template};
 
-/// Describes the write of the current revision: `create 1`, `agent-a becomes 3`, or `agent-a is 3` if none is needed.
+/// Describes the write of the current revision: `create 1`, `agent-a becomes 3`, or `agent-a is 3` if no write is needed.
 fn describe_current_revision(world: &SnapshotBuilder) -> String {
     match world.snapshot().revisions.current {
         CurrentRevision::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),

@@ -75,7 +75,7 @@ fn available_pods_are_deleted_up_to_the_limit() {
 /// DAEMONSET-51.
 #[test]
 fn ineligible_nodes_count_against_the_limit_and_are_replaced() {
-    // The taint keeps the existing Pod and prevents new Pods: the outdated Pod is deleted, and not created again.
+    // The taint `NoSchedule` keeps Pods and prevents new ones: the update deletes the outdated Pod and creates no new one.
     let world = rollout(vec![old(false), new(true)]).taint(0, "NoSchedule");
     assert_eq!(world.pod_actions(), ["-p0"]);
     let world = rollout(vec![old(true), old(true)]).taint(0, "NoSchedule").pod(0, new(false));

@@ -6,7 +6,7 @@ use crate::world::{SnapshotBuilder, pod, set_with_pods, set_without_pods};
 #[test]
 fn examples_of_the_counts_of_a_status() {
     let tainted = |world: SnapshotBuilder| world.taint(2, "NoSchedule");
-    // desired, current, ready, available, updated, misscheduled, unavailable
+    // The counts are: desired, current, ready, available, updated, misscheduled, unavailable.
     for (world, counts) in [
         (tainted(set_with_pods(3).without_pod(1)), [2, 1, 1, 1, 1, 1, 1]),
         (

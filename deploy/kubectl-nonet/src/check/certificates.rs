@@ -47,7 +47,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
 
 fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Option<Timestamp>, remedy: &str) {
     let (subject, ends) = (&certificate.subject, certificate.expires_at);
-    // Without the time of the API server, the remaining validity is unknown. The module `clocks` reports this.
+    // Without the API server's time, the remaining validity is unknown. The module `clocks` reports the missing time.
     let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
         return findings.add_info(format!("{what} ({subject}) expires at {ends}"));
     };

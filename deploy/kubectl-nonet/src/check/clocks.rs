@@ -43,7 +43,7 @@ fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
     }
 }
 
-/// Returns the seconds that a leader's clock is ahead. `None` without a renewal between the two readings of the Lease.
+/// Returns the seconds by which a leader's clock is ahead; negative if it is behind. `None` without a renewal between readings.
 fn leader_ahead(reading: &FactResult<Option<LeaseReading>>) -> Option<i64> {
     let reading = reading.as_ref().ok()?.as_ref()?;
     let renewed = reading.renew_time()?;

@@ -19,9 +19,9 @@ pub(super) enum Election<'a> {
     Free,
     /// The Lease has the holder `held-for-hand-over`, so that no process leads until the Lease is deleted.
     Held {
-        /// When the Lease was created or last renewed by a leader, whichever is later.
+        /// The later of two times: the creation of the Lease, and its last renewal by a leader.
         since: Option<Timestamp>,
-        /// When programs other than Nonet may take the Lease.
+        /// Time from which on programs other than Nonet may take the Lease.
         ends: Option<Timestamp>,
     },
     /// The Lease is valid, and its holder leads.
@@ -32,7 +32,7 @@ pub(super) enum Election<'a> {
         since: Option<Timestamp>,
         /// Age of the last renewal, in seconds.
         renewal_age_seconds: i64,
-        /// Whether two readings show the same renewal.
+        /// Whether the Lease was read twice and both readings show the same renewal.
         is_stalled: bool,
     },
     /// The last renewal is older than the duration of the Lease.

@@ -19,9 +19,9 @@ pub(super) struct Installation<'a> {
     pub(super) controller: &'static Controller,
     /// Namespace of the objects and of the Lease.
     pub(super) namespace: &'a str,
-    /// Deployments whose Pods take part in the election.
+    /// Deployments with Pods that take part in the election.
     pub(super) deployments: Vec<&'a Deployment>,
-    /// Deployments of shadows, which take part in no election.
+    /// Deployments in shadow mode, which write nothing and take part in no election.
     pub(super) shadows: Vec<&'a Deployment>,
     /// Pods of the Deployments in `deployments`.
     pub(super) pods: Vec<&'a Pod>,
@@ -36,7 +36,7 @@ pub(super) struct Installation<'a> {
 }
 
 impl Installation<'_> {
-    /// Whether the controller is installed. A shadow alone does not count.
+    /// Whether the controller is installed. A Deployment in shadow mode does not count.
     pub(super) fn is_installed(&self) -> bool {
         !(self.deployments.is_empty() && self.static_pods.is_empty() && self.rescue_pods.is_empty())
     }
@@ -85,7 +85,7 @@ pub(super) fn object_namespace(metadata: &ObjectMeta) -> &str {
 
 /// Returns every controller once for each namespace that it is installed in.
 ///
-/// A controller that is not installed has one entry, in the namespace of its Lease or in the first namespace of the facts.
+/// A controller that is not installed is returned once, for the namespace of its Lease or the first namespace of the facts.
 pub(super) fn all_installations(facts: &Facts) -> Vec<Installation<'_>> {
     controllers::ALL.iter().flat_map(|controller| installations_of(facts, controller)).collect()
 }

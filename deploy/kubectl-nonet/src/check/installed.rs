@@ -14,7 +14,7 @@ use crate::{
     finding::{Finding, Findings, Status, Topic},
 };
 
-/// Checks Deployments, static Pods, rescue Pods and shadows.
+/// Checks Deployments, static Pods, rescue Pods, and Deployments in shadow mode.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Installed);
     if let Err(why) = &facts.cluster_wide_search {

@@ -16,7 +16,7 @@ fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted
     }
 }
 
-/// Builds a Pod with ports `a`, `b` and `c` that have these numbers; `None` omits the port.
+/// Builds a Pod with the ports `a`, `b` and `c`, which get these numbers; `None` omits the port.
 fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
     let names = ["a", "b", "c"].iter().zip(numbers);
     let ports = names.filter_map(|(name, n)| Some(json!({"name": name, "containerPort": (*n)?, "protocol": "TCP"})));
@@ -25,7 +25,7 @@ fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
     Pod { named_ports: read.named_ports, is_ready: ready, ..pod(index) }
 }
 
-/// Builds one subset for each Pod and port, without merging subsets that have equal ports or addresses.
+/// Builds one subset for each pair of a Pod and a port, without merging subsets that have equal ports or addresses.
 fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<Subset> {
     let mut all = Vec::new();
     for (index, (ready, numbers)) in pods.iter().enumerate() {

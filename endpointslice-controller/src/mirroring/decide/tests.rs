@@ -49,7 +49,7 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
     let plan = decide(&mirroring_snapshot(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].create[0].endpoints.len()), (1, 1000));
     assert_eq!((plan.skipped_addresses, plan.events[0].reason), (4_000, "TooManyAddressesToMirror"));
-    // Each port is in a different combination of subsets.
+    // No two ports are in the same combination of subsets.
     let subsets: Vec<Value> = (0..16)
         .map(|at| {
             let own: Vec<&Value> = ports.iter().enumerate().filter(|(n, _)| n >> at & 1 == 1).map(|(_, p)| p).collect();

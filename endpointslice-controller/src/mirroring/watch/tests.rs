@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::objects::{ENDPOINT_SLICES, MANAGED_BY_MIRRORING, SERVICE_NAME_LABEL};
 
-/// The last sync of some Endpoints may end before the events of their slices arrive.
+/// The last sync of deleted Endpoints may end before the watch events of their slices arrive.
 #[tokio::test(start_paused = true)]
 async fn the_last_event_of_a_slice_removes_the_record_of_own_writes() {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);

@@ -7,7 +7,7 @@ fn read(value: &Value) -> Endpoint {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Generates addresses. Their order as texts sometimes differs from their numeric order.
+/// Generates an address. The order of two such addresses as texts sometimes differs from their numeric order.
 fn any_address() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec!["10.0.0.10", "10.0.0.9", "9.0.0.1", "fd00::a", "fd00::1:0", "example.com", ""])
@@ -35,7 +35,7 @@ proptest! {
         prop_assert_eq!(&one, &other);
         prop_assert_eq!(one.identity(), other.identity());
         prop_assert!(one.has_same_content(&other));
-        // Duplicates stay, and no address is lost or added.
+        // Sorting neither adds nor removes an address, not even a duplicate.
         let (mut sorted, read): (_, Vec<&str>) = (list, one.addresses.iter().map(|text| &**text).collect());
         sorted.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         prop_assert_eq!(read, sorted);
@@ -52,7 +52,7 @@ proptest! {
         prop_assert_eq!(with(&list) == with(&other), is_same);
     }
 
-    /// A sync would write an endpoint again and again if the round trip through the API server changed it.
+    /// If encoding and decoding changed an endpoint, every sync would write the endpoint again.
     #[test]
     fn an_endpoint_survives_the_round_trip((list, _) in addresses_in_two_orders(), ready in any::<Option<bool>>()) {
         let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));

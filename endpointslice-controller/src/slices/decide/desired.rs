@@ -29,7 +29,7 @@ pub struct EndpointCandidate<'a> {
 pub struct PortGroup<'a> {
     /// The numbers of the named ports, which are the same on all Pods of the group.
     pub port_numbers: Arc<NamedPortNumbers>,
-    /// The number of Pods of the Service with these numbers.
+    /// The counts of all Pods of the Service with these port numbers, including Pods that this sync does not consider.
     pub size: PortGroupSize,
     /// The candidates among the Pods that this sync considers, sorted by the name of the Pod.
     pub candidates: Vec<EndpointCandidate<'a>>,
@@ -42,7 +42,7 @@ pub struct DesiredEndpoints<'a> {
     pub ports: ServicePorts<'a>,
     /// Groups, sorted by port numbers.
     pub groups: Vec<PortGroup<'a>>,
-    /// The position of each group in `groups`, by port numbers.
+    /// The position of each group in the list of groups, by port numbers.
     pub group_index: BTreeMap<Arc<NamedPortNumbers>, usize>,
     /// The eligible Pods that this sync considers, sorted by name, each with the port numbers of its group.
     pub eligible_pods: Vec<(&'a Arc<Pod>, Arc<NamedPortNumbers>)>,
@@ -58,7 +58,7 @@ pub fn desired_endpoints(snapshot: &Snapshot, address_type: AddressType) -> Desi
     desired_endpoints_among(snapshot, &pods, PortGroupSizes::default(), address_type)
 }
 
-/// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the remaining Pods.
+/// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the other Pods of the Service.
 pub fn desired_endpoints_among<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
@@ -78,7 +78,7 @@ pub fn desired_endpoints_among<'a>(
             Some(known) => *known,
             None => {
                 let group = out.groups.len();
-                // Most Services have one group, so the first group reserves room for all Pods.
+                // Most Services have one group, so the list of the first group gets room for all Pods.
                 let expected = if group == 0 { pods.len() } else { 0 };
                 let numbers: Arc<NamedPortNumbers> = numbers.as_slice().into();
                 let (size, candidates) = (PortGroupSize::default(), Vec::with_capacity(expected));
@@ -109,8 +109,8 @@ pub fn desired_endpoints_among<'a>(
 }
 
 impl DesiredEndpoints<'_> {
-    /// Sorts the groups by port numbers and removes empty groups, so that the result does not depend on which Pods were
-    /// considered.
+    /// Sorts the groups by port numbers and removes empty groups. Therefore a sync that considers only changes has the same
+    /// groups as a sync that considers all Pods.
     fn sort_groups(&mut self) {
         let mut groups: Vec<Option<PortGroup<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
         self.group_index.retain(|_, at| {
@@ -157,7 +157,7 @@ impl<'a> EndpointCandidate<'a> {
         }
     }
 
-    /// Returns the addresses of the Pod that have the candidate's address type, sorted as texts.
+    /// Returns those Pod addresses that have the candidate's address type, as sorted strings.
     fn addresses(&self) -> Box<[Box<str>]> {
         let ours = self.pod.pod_ips.iter().filter(|ip| address::address_type_of(**ip) == self.address_type);
         let mut addresses: Box<[Box<str>]> = ours.map(|ip| ip.to_string().into()).collect();
@@ -172,7 +172,7 @@ impl<'a> EndpointCandidate<'a> {
         EndpointConditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
     }
 
-    /// Whether an endpoint with the identity of this candidate has the wanted content, ignoring hints.
+    /// Whether the existing endpoint of this candidate has the wanted content, ignoring hints.
     pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
         let node = Some(&self.pod.node_name).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {

@@ -12,18 +12,18 @@ use crate::{
 /// The kind of hints for the endpoints of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HintPolicy {
-    /// No hints.
+    /// Endpoints have no hints, so clients use the endpoints in all zones.
     NoHints,
     /// Each zone gets a share of the endpoints proportional to its share of CPU.
     ByCapacity,
-    /// Each endpoint is hinted to its own zone.
+    /// The hint of each endpoint is the endpoint's own zone.
     SameZone,
-    /// Each endpoint is hinted to its own node and zone.
+    /// The hints of each endpoint are the endpoint's own node and zone.
     SameNode,
 }
 
 impl HintPolicy {
-    /// Returns the distribution that a Service requests.
+    /// Returns the policy that a Service requests by its annotations, or else by `spec.trafficDistribution`.
     pub fn from_service(service: &Service) -> Self {
         if service.has_topology_hints_enabled() {
             return Self::ByCapacity;
@@ -35,7 +35,7 @@ impl HintPolicy {
         }
     }
 
-    /// Returns the value of `spec.trafficDistribution`, if it has an effect.
+    /// Returns the value of `spec.trafficDistribution`; `None` if it is missing, unknown, or overridden by hints by capacity.
     pub fn effective_traffic_distribution(self, service: &Service) -> Option<&'static str> {
         let names = ["PreferClose", "PreferSameZone", "PreferSameNode"];
         let given = service.spec.traffic_distribution.as_deref();
@@ -43,8 +43,8 @@ impl HintPolicy {
     }
 }
 
-/// Sets hints on the endpoints of written slices, and rewrites kept slices with wrong hints. Returns Events if hints by
-/// capacity are enabled or disabled.
+/// Sets hints on the endpoints of slices to write, and updates unchanged slices if their hints are wrong. Returns an Event if
+/// the sync enables or disables hints by capacity.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn set_hints(
@@ -89,7 +89,7 @@ fn hints_disabled_event(why: &str, kind: AddressType) -> PlannedEvent {
     PlannedEvent { kind: EventType::Warning, reason: "TopologyAwareHintsDisabled", message }
 }
 
-/// Removes all hints.
+/// Removes the hints from slices to write, and updates unchanged slices that have hints.
 fn remove_hints(sorted: &mut SlicesByWrite) {
     sorted.rewrite_unchanged_where(|slice| {
         slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_only_to(None, None))
@@ -99,7 +99,7 @@ fn remove_hints(sorted: &mut SlicesByWrite) {
     }
 }
 
-/// Hints every ready endpoint to its zone and, with `nodes`, to its node.
+/// Sets the hint of every ready endpoint to its zone and, if `nodes` is true, also to its node.
 fn hint_to_own_place(sorted: &mut SlicesByWrite, nodes: bool) {
     fn place(endpoint: &Endpoint, nodes: bool) -> (Option<&Text>, Option<&Text>) {
         (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes))

@@ -15,16 +15,16 @@ use crate::{
     plan::{Deferred, SliceDraft, SliceMetadata},
 };
 
-/// The slices of one address type, by the write that they need.
+/// The slices of one address type, grouped by the kind of write that they need.
 #[derive(Clone, Debug, Default)]
 pub struct SlicesByWrite {
-    /// Slices to create, without a base.
+    /// Slices to create; `existing_slice` is `None` in each draft.
     pub create: Vec<SliceDraft>,
-    /// Slices to change, each with a base.
+    /// Slices to update; each draft has its `existing_slice`.
     pub update: Vec<SliceDraft>,
-    /// Slices that were compared with the wanted endpoints and stay unchanged.
+    /// Slices that were compared with the wanted endpoints and need no write.
     pub unchanged: Vec<Arc<Slice>>,
-    /// Slices that were up to date after the last sync, have not changed since, and stay unchanged.
+    /// Slices that were up to date after the last sync, have not changed since then, and need no write.
     pub up_to_date_slices: Vec<UpToDateSlice>,
     /// Slices to delete, in the order of the comparison.
     pub delete: Vec<Arc<Slice>>,
@@ -37,7 +37,7 @@ pub struct SlicesByWrite {
 }
 
 impl SlicesByWrite {
-    /// Returns the number of wanted slices, including deferred ones.
+    /// Returns the count of slices that remain after the sync, including slices with deferred changes.
     pub fn wanted_slice_count(&self) -> usize {
         self.create.len()
             + self.update.len()
@@ -58,7 +58,7 @@ impl SlicesByWrite {
         self.create.iter_mut().chain(&mut self.update).flat_map(|draft| &mut draft.endpoints)
     }
 
-    /// Moves the slices for which `changes` returns true from `keep` to `update`.
+    /// Moves unchanged slices to the slices to update if `changes` returns true for them.
     pub fn rewrite_unchanged_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
         let (rewritten, keep) = std::mem::take(&mut self.unchanged).into_iter().partition(|slice| changes(slice));
         self.unchanged = keep;
@@ -66,7 +66,7 @@ impl SlicesByWrite {
         self.update.extend(rewritten.iter().map(SliceDraft::from_slice));
     }
 
-    /// Moves the slices that are equal to their draft from `update` to `keep`.
+    /// Moves slices to update to the unchanged slices if they are equal to their draft.
     pub fn drop_needless_updates(&mut self, wanted: &SliceMetadata) {
         let is_as_wanted = |draft: &SliceDraft| {
             draft.existing_slice.as_ref().is_some_and(|base| {
@@ -79,10 +79,10 @@ impl SlicesByWrite {
     }
 }
 
-/// The position of each Pod's candidate: its group, and its index within the group.
+/// The position of each candidate, by the name of its Pod: the index of the group, and the index within the group.
 type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
-/// The existing slices of a Service with one address type, by name.
+/// The existing slices of one Service that have one address type, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub struct ExistingSlices {
     /// Slices with endpoints to compare with the candidates.
@@ -93,21 +93,21 @@ pub struct ExistingSlices {
 
 /// Limits for the slices of one address type.
 pub struct PackingLimits<'a> {
-    /// The number of endpoints up to which a slice is filled.
+    /// The count of endpoints at which a slice is full.
     pub max_endpoints_per_slice: usize,
-    /// The remaining number of ports for new slices of this sync. Above zero, one more slice with any number of ports is
-    /// allowed.
+    /// The count of ports that new slices of this sync may still have. As long as the count is above zero, one more slice with
+    /// any count of ports is allowed.
     pub max_new_ports: &'a mut usize,
 }
 
-/// Assigns endpoints to slices, up to `max_endpoints` in each.
+/// Assigns endpoints to slices, up to the maximal count of endpoints in each slice.
 ///
-/// Endpoints stay in their slices, slices that change anyway are filled first, and at most one more slice is changed for the
-/// remaining endpoints. A new slice starts with the endpoints of a slice to delete, and can replace that slice without moving
-/// endpoints. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
+/// Endpoints remain in their slices. New endpoints go to slices that need an update for another reason, and the last remaining
+/// endpoints can change one more slice. A new slice starts with the endpoints of a slice to delete, and can replace that slice
+/// without moving endpoints. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
 ///
-/// If the new slices need more ports than `max_new_ports`, the remaining endpoints are deferred to the next sync, together with
-/// the changes of the slices that hold these endpoints now.
+/// If the new slices need more ports than the limits allow, the remaining endpoints are deferred to the next sync, together
+/// with the changes of the slices that hold these endpoints now.
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
@@ -144,7 +144,7 @@ pub fn pack<'a>(
     }
     for (group, slice) in mixed {
         if holds_other_groups(group, slice, &places, &packings) {
-            // The slice stays as it is, so its endpoints are not assigned to another slice.
+            // This slice is deferred, so its endpoints must not be assigned to another slice.
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
@@ -158,7 +158,7 @@ pub fn pack<'a>(
         for (group, place) in slice.endpoints.iter().filter_map(|there| find_unassigned(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);
         }
-        // The group with the most endpoints in the slice starts a new slice with them.
+        // The group that has the most endpoints in this slice starts a new slice with these endpoints.
         let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), Reverse(*group)));
         if let Some((group, places)) = most {
             packings[group].seeds.push(places);
@@ -177,19 +177,19 @@ pub fn pack<'a>(
     sorted
 }
 
-/// Whether the new slices could have more ports than `max_new_ports`.
+/// Whether the new slices could have more ports than the limits allow.
 pub fn may_defer(desired: &DesiredEndpoints<'_>, limits: &PackingLimits<'_>) -> bool {
     let slices = |group: &PortGroup<'_>| group.size.candidate_pods.div_ceil(limits.max_endpoints_per_slice);
     let most_ports = |group: &PortGroup<'_>| desired.ports.port_count(&group.port_numbers) * slices(group);
     desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
 }
 
-/// Whether a slice of a group also holds endpoints of other groups that no other slice holds yet.
+/// Whether a slice of a group also holds endpoints of other groups that are not assigned to a slice yet.
 fn holds_other_groups(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
     slice.endpoints.iter().filter_map(|there| find_unassigned(there, places, packings)).any(|(of, _)| of != group)
 }
 
-/// Returns the position of the candidate that matches an endpoint, if no slice holds the candidate yet.
+/// Returns the position of the unassigned candidate that matches an endpoint; `None` if no unassigned candidate matches.
 fn find_unassigned(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
     let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
@@ -209,7 +209,7 @@ struct GroupPacking<'a> {
     update: Vec<SliceDraft>,
     keep: Vec<Arc<Slice>>,
     up_to_date: Vec<UpToDateSlice>,
-    /// Candidates that are together in a slice to delete; each list is the start of a new slice.
+    /// The candidates in each slice to delete. A new slice starts with the candidates of one list.
     seeds: Vec<Vec<usize>>,
 }
 
@@ -227,8 +227,8 @@ impl<'a> GroupPacking<'a> {
         is_free
     }
 
-    /// Assigns the candidate of this group that matches this endpoint to its slice. Returns the index of the candidate, or
-    /// `None` if no unassigned candidate matches.
+    /// Assigns the candidate that matches this endpoint to the slice of the endpoint. Returns the index of the candidate;
+    /// `None` if no unassigned candidate of this group matches.
     fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
         let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
         (of == group && self.candidates[place].is_same_endpoint(there) && self.take(place)).then_some(place)
@@ -297,7 +297,7 @@ impl<'a> GroupPacking<'a> {
         for draft in &mut update {
             self.top_up(&mut draft.endpoints, max_endpoints);
         }
-        // New slices start with the largest lists, because `new_slice` takes the last one.
+        // `new_slice` takes the last list, and should start with the largest one.
         self.seeds.sort_by_key(Vec::len);
         let mut list: Option<Arc<[SlicePort]>> = None;
         while self.left > 0 {

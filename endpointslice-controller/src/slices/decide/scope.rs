@@ -1,7 +1,7 @@
 //! The Pods and slices that a sync considers: everything, or the changes since the last sync.
 //!
-//! The last sync of a large Service remembers a packing: the slice of each Pod. If only Pods and slices have changed since, the
-//! next sync considers:
+//! The last sync of a large Service records the slice of each Pod. If only Pods and slices have changed since, the next sync
+//! considers:
 //!
 //! - Pods that were added, changed or deleted, Pods in slices that the last sync wrote, and Pods named by changed slices;
 //! - slices that hold one of these Pods, changed slices, and all other Pods of these slices.
@@ -28,9 +28,9 @@ use crate::{
 
 /// The Pods and slices that a sync considers for one address type.
 pub struct SyncScope<'a> {
-    /// The packing that the last sync remembered; `None` if everything is considered.
+    /// The slice of each Pod, as recorded by the last sync; `None` if everything is considered.
     pub(super) last_packing: Option<&'a AddressTypePacking>,
-    /// The names of the considered Pods, sorted, with the names of deleted Pods. Empty if everything is considered.
+    /// The sorted names of the considered Pods, including deleted Pods; empty if everything is considered.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
     /// The size of each group of Pods, not counting the considered Pods.
@@ -50,8 +50,8 @@ impl<'a> SyncScope<'a> {
         Self { last_packing: base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
     }
 
-    /// Returns the scope with the changes since the last sync; `None` without a usable packing. `slices` are all slices of the
-    /// address type, sorted by name.
+    /// Returns the scope with the changes since the last sync; `None` without a usable record of the last sync. `slices` are
+    /// all slices of the address type, sorted by name.
     pub fn of_changes(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
         let packing = snapshot.memory.packing.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
         let base = packing.by_address_type.get(&address_type)?;
@@ -109,7 +109,7 @@ impl<'a> SyncScope<'a> {
         desired_endpoints_among(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
-    /// Returns the packing for the next sync, after a sync with this scope has assigned all endpoints.
+    /// Records each Pod's slice for the next sync, after a sync with this scope has assigned all endpoints.
     pub fn packing_for_next_sync(
         &self,
         eligible: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
@@ -162,7 +162,7 @@ impl<'a> SyncScope<'a> {
     }
 }
 
-/// Whether a packing is usable: its Service, zones and maximal size of slices are the same as in the snapshot.
+/// Whether a record of Pods in slices is usable: Service, zones and maximal slice size are the same as in the snapshot.
 fn is_usable_packing(packing: &Packing, snapshot: &Snapshot) -> bool {
     Arc::ptr_eq(&packing.service, &snapshot.service)
         && Arc::ptr_eq(&packing.zones, &snapshot.zones)
@@ -175,7 +175,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 
 #[cfg(test)]
 impl SyncScope<'_> {
-    /// Returns the numbers of considered Pods and of compared slices.
+    /// Returns the count of considered Pods and the count of compared slices.
     pub(super) fn considered_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.slices.slices_to_compare.len())
     }

@@ -35,7 +35,7 @@ fn is_settled(world: &Snapshot) -> bool {
     !Decision::<SliceController>::with_forecast(world, Timestamp::UNIX_EPOCH).has_actions()
 }
 
-/// Returns the writes for existing slices of these sizes and this many additional Pods.
+/// Returns the sizes of the slices that a sync writes if slices of these sizes exist and `more` Pods have no endpoint yet.
 fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
     let total: usize = there.iter().sum();
     let mut world = snapshot((0..total + more).map(pod), 100);
@@ -286,7 +286,7 @@ fn not_ready_addresses_are_truncated_first() {
     assert_eq!(subsets::truncated_sizes(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
 }
 
-/// Applies the writes of a plan to the snapshot.
+/// Applies the writes of a plan to the snapshot. The names of new slices start with `n<round>`.
 fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
     for writes in &plan.writes {
         let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.metadata.name).collect();

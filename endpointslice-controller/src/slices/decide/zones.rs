@@ -16,10 +16,10 @@ pub enum NoHintsReason {
     /// A Node lacks its zone or CPU, or there is only one zone.
     #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
     InsufficientNodeInformation,
-    /// More zones than endpoints. The fields are the numbers of endpoints and zones.
+    /// There are more zones than endpoints. The fields are the counts of endpoints and zones.
     #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
     TooFewEndpoints(usize, usize),
-    /// A zone cannot get its minimal number of endpoints. The fields are the numbers of endpoints and zones.
+    /// A zone cannot get its minimal count of endpoints. The fields are the counts of endpoints and zones.
     #[error(
         "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
     )]
@@ -27,19 +27,19 @@ pub enum NoHintsReason {
     /// The zone of some ready endpoint is unknown.
     #[error("One or more endpoints do not have a zone specified")]
     EndpointWithoutZone,
-    /// No endpoint is ready.
+    /// No hint was set, because no endpoint is ready.
     #[error("No hints allocated for zones")]
     NoReadyEndpoint,
 }
 
-/// The wanted number of endpoints for one zone.
+/// The allowed and the wanted count of endpoints that are hinted to one zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneAllocation {
-    /// The minimal number that does not overload the zone's endpoints.
+    /// The minimal count: fewer endpoints in the zone would be overloaded.
     pub minimum: usize,
-    /// The maximal number that leaves every other zone its minimal number.
+    /// The maximal count: with more endpoints in the zone, other zones would not get their minimal count.
     pub maximum: usize,
-    /// The zone's proportional share of all endpoints, but at least `least`.
+    /// The zone's share of all endpoints in proportion to its CPU, but at least the minimal count.
     pub desired_share: f64,
 }
 
@@ -113,7 +113,7 @@ pub fn hint_by_capacity(
     if counts.is_empty() { Err(NoHintsReason::NoReadyEndpoint) } else { Ok(counts) }
 }
 
-/// Returns the counts with the hints of one more slice; `None` if the hints of the slice must change.
+/// Returns `before` plus the hints of one more slice; `None` if the hints of the slice must change.
 fn counts_with_kept_hints(
     endpoints: &[Endpoint],
     allocations: &BTreeMap<Text, ZoneAllocation>,
@@ -142,7 +142,7 @@ fn counts_with_kept_hints(
     Some(counts)
 }
 
-/// Returns the numbers of endpoints that each zone gives to other zones, and that each zone receives.
+/// Returns the count of endpoints that each zone gives to other zones, and the count that each zone receives.
 fn endpoints_to_move(
     allocations: &BTreeMap<Text, ZoneAllocation>,
     counts: &EndpointsPerZone,

@@ -1,7 +1,8 @@
-//! Judges an object by its owners, and executes the verdict.
+//! Decides by the owners of an object whether to delete it, and sends the writes.
 //!
-//! The first judgement uses the metadata that monitors have seen; later ones use the live object. Every write carries the UID and
-//! the resourceVersion of the judged version: if the object has changed meanwhile, it is read and judged again.
+//! The first decision uses the metadata that monitors have seen; each later one uses the live object. Every write carries the
+//! UID and the resourceVersion of the version for which the decision was made. If the object has changed meanwhile, it is read,
+//! and the decision is made again.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,7 @@ use crate::{
     place::{LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent, unserved_error},
 };
 
-/// The version of an object on which the verdict is based.
+/// The version of an object for which the decision is made.
 pub(super) struct JudgedObject<'a> {
     pub(super) place: &'a ObjectLocation,
     version: ResourceVersion,
@@ -33,18 +34,18 @@ pub(super) struct JudgedObject<'a> {
     pub(super) is_live: bool,
 }
 
-/// Result of a write of the judged object.
+/// Result of a write with the version as a precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteResult {
     /// The server accepted the write.
     Done,
     /// The object does not exist.
     Absent,
-    /// The object has changed since the judgement.
+    /// The object has changed since the decision.
     Changed,
 }
 
-/// Judges the object, and repeats this each time the object changes before the verdict is executed. Returns whether it exists.
+/// Decides about the object, and sends the writes. Decides again each time the object has changed. Returns whether it exists.
 pub(super) async fn judge(snapshot: &Snapshot, place: &ObjectLocation, io: Io<'_>) -> Result<bool, SyncError> {
     let view = &snapshot.view;
     let mut judged = JudgedObject {
@@ -112,13 +113,13 @@ impl JudgedObject<'_> {
         Ok(true)
     }
 
-    /// Returns the UID and the standing of each owner, in the order of the references. Looks up owners of unknown state.
+    /// Returns the UID of each owner and whether the owner exists, in the order of the references. Sends lookups if necessary.
     async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, OwnerStanding)>, SyncError> {
         let mut standings = Vec::new();
         for owner in &*self.owners {
             let standing = match owner.state {
                 OwnerState::Absent => OwnerStanding::Dangling,
-                // If the owner has just been deleted, its monitor reports the deletion, and the object is judged again.
+                // If the owner has just been deleted, its monitor will report the deletion, and the object is enqueued again.
                 OwnerState::Present => OwnerStanding::Solid,
                 OwnerState::WaitingForDependents => {
                     self.look_up(owner, OwnerStanding::WaitingForDependents, io).await?
@@ -143,7 +144,7 @@ impl JudgedObject<'_> {
                 OwnerStanding::Dangling
             }
         };
-        // Forecast and sync reject an impossible name without a request, so the forecast was right.
+        // For a name that no object can have, forecast and sync send no request, so they cannot differ.
         if standing != expected && place.can_exist() {
             let found = match standing {
                 OwnerStanding::Solid => "does not wait for its dependents",
@@ -182,7 +183,7 @@ impl JudgedObject<'_> {
         }
     }
 
-    /// Returns the precondition of every write: the UID and the judged version of the object.
+    /// Returns the precondition of every write: the UID of the object, and the version for which the decision was made.
     pub(super) fn write_precondition(&self) -> Precondition {
         Precondition { uid: self.place.uid.clone(), version: Some(self.version) }
     }

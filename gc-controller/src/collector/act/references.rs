@@ -1,8 +1,8 @@
-//! Changes the owner references of the judged version of an object.
+//! Changes the owner references of an object.
 //!
 //! Built-in kinds accept a strategic merge patch, which names only the changed references. For other kinds, the server answers
 //! 415, and the whole list is replaced. The precondition on the version protects references that a user corrected or removed
-//! after the judgement.
+//! after the decision.
 
 use common::{
     api::PatchFormat,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl JudgedObject<'_> {
-    /// Removes all references of the object with these UIDs. Another owner keeps the object.
+    /// Removes all owner references with these UIDs. Called if another owner exists, so that the object is not deleted.
     pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
@@ -35,7 +35,7 @@ impl JudgedObject<'_> {
         self.write(words, changes, whole, io).await
     }
 
-    /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The object must then be read again.
+    /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The caller must then read the object again.
     pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
         let blocked = self.owners.iter().filter(|owner| owner.blocks_owner());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
@@ -70,7 +70,7 @@ impl JudgedObject<'_> {
         match answer {
             Ok(_) => Ok(WriteResult::Done),
             Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
-            // The server also answers 422 if the UID belongs to another object.
+            // After a change of the object, the server answers 409, or 422 if another object has the name now.
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
                 Ok(WriteResult::Changed)
             }
@@ -88,7 +88,7 @@ fn references_body(references: Vec<Value>) -> Value {
     json!({"metadata": {"ownerReferences": references}})
 }
 
-/// Returns the reference with `blockOwnerDeletion` false if it was true.
+/// Returns the reference with `blockOwnerDeletion` set to false if it was true. Other values are kept.
 fn unblocked(owner: &Owner) -> OwnerRef {
     let block_owner_deletion = if owner.blocks_owner() { Some(false) } else { owner.reference.block_owner_deletion };
     OwnerRef { block_owner_deletion, ..owner.reference.clone() }

@@ -13,7 +13,7 @@ fn explain(snapshot: &Snapshot) -> Explanation {
     Decision::<Collector>::with_forecast(snapshot, snapshot.now).explain()
 }
 
-/// Returns the snapshot of an object that blocks the deletion of its only owner, in this state, and has one dependent.
+/// Returns the snapshot of an object with one owner in this state and one dependent. The object blocks the owner's deletion.
 fn blocking(state: OwnerState) -> Snapshot {
     let view = view(&[test_object("c").blocking_owner("o"), test_object("d").blocking_owner("c")]);
     let owner = owner(&view, KindState::Synced, state);

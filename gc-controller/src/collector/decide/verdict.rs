@@ -1,4 +1,4 @@
-//! The verdict on an object whose owners have been looked up.
+//! The decision about an object after all owners have been looked up.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,15 @@ pub enum OwnerStanding {
 /// Decision about an object after its owners have been looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The object stays unchanged.
+    /// The object is neither deleted nor changed.
     Keep,
-    /// The object stays, and loses its references to these UIDs.
+    /// The object is not deleted. Its references to these UIDs are removed.
     Release(Vec<Uid>),
-    /// The object is deleted.
+    /// The object is deleted, because no owner exists, or because an owner in foreground deletion waits for the object.
     Delete {
         /// Propagation policy for the dependents of the object.
         propagation: PropagationPolicy,
-        /// Whether the object must first stop blocking its owners, because the object and its owners may wait for each other.
+        /// Whether `blockOwnerDeletion` must first be set to false, because the object and an owner may wait for each other.
         unblock: bool,
     },
 }
@@ -36,8 +36,9 @@ pub enum Verdict {
 /// Returns the decision about an object with these `owners`, in the order of its references. `finalizers` is the propagation
 /// policy that the finalizers of the object request.
 ///
-/// An object with a solid (existing) owner is never deleted. It never loses a reference to a solid owner; a dangling reference
-/// with the same UID stays, too. An object without references stays. `in_cycle` is called only if the verdict depends on it.
+/// An object with a solid (existing) owner is never deleted. Its references to a solid owner are kept, and so are dangling
+/// references with the same UID. An object without references is not deleted. `in_cycle` is called only if the decision depends
+/// on it.
 pub fn verdict(
     owners: &[(Uid, OwnerStanding)],
     dependents: usize,

@@ -13,7 +13,8 @@ use crate::{
 /// A change of one of the test objects `o0` to `o5`.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A monitor sees the object. An owner is a number, whether the reference is right, and whether it blocks.
+    /// A monitor sees the object. Each owner is a number, whether the reference is right, and whether the reference blocks the
+    /// owner's deletion.
     Put { object: u8, owners: Vec<(u8, bool, bool)>, state: u8 },
     /// A monitor sees the deletion of the object.
     Gone(u8),
@@ -155,7 +156,7 @@ proptest! {
             }
         }
         let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
-        // The first attempt is interrupted, the second one completes.
+        // The first read of the set is interrupted, the second one is complete.
         world.full_set("ConfigMap", &set[..read.min(set.len())], false);
         world.full_set("ConfigMap", &set, true);
         for number in 0..6 {

@@ -25,12 +25,12 @@ pub(super) async fn release(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> 
         Ok(_) => return Ok(()),
         Err(refusal) if is_object_absent(&refusal) => return Ok(()),
         // The UID belongs to another object, the kind does not support the patch, or an old server requires the removed
-        // references to be present. The live object shows which.
+        // references to be present. A read of the live object shows which of these is true.
         Err(refusal) if is_unsupported_patch(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {
         }
         Err(refusal) => return Err(place.refused_error(CHANGING_REFERENCES, &refusal)),
     }
-    // The list of references of the live object is replaced.
+    // Replace the whole list of references, starting from the list in the live object.
     for _ in 0..MAX_ATTEMPTS {
         let meta = match place.read_live("", io).await? {
             LiveObject::Existing(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,

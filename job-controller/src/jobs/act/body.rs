@@ -31,7 +31,7 @@ pub(crate) struct PodBodies {
     name: Text,
     metadata: TemplateMeta,
     reference: OwnerRef,
-    /// The template's `spec`; for an Indexed Job with the environment variable for the index.
+    /// The template's `spec`. For an Indexed Job, it includes the environment variable `JOB_COMPLETION_INDEX`.
     spec: Option<Spec>,
 }
 
@@ -59,7 +59,7 @@ struct TemplateMeta {
 }
 
 impl PodBodies {
-    /// Reads the Job's template; the error describes an invalid one. Pods join `group`, if one is given.
+    /// Reads the Job's template; the error describes an invalid template. New Pods join the `PodGroup` named `group`.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
@@ -138,7 +138,7 @@ impl PodBodies {
     }
 }
 
-/// Adds the environment variable for the index to every container that does not define it. All other fields stay as written.
+/// Adds the environment variable for the index to every container that does not define it. Does not change any other field.
 fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
     #[derive(Deserialize)]
     struct Named {

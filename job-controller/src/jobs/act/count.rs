@@ -1,4 +1,4 @@
-//! Sends the writes that count finished Pods, in the order of [`crate::jobs::decide::track`].
+//! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::track`] describes.
 
 use common::{
     api,
@@ -21,15 +21,15 @@ use crate::{
     objects::{JOBS, Job, JobStatus},
 };
 
-/// The part of the server's answer to a status write that this controller reads.
+/// The server's answer to a status write, reduced to the field that this controller reads.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
     status: Option<JobStatus>,
 }
 
-/// Writes the status that lists terminated Pods, removes their finalizers, and writes the status that counts the Pods. Stops
-/// without an error if the Job has been deleted.
+/// Writes the status that lists terminated Pods, removes the finalizers of these Pods, and writes the status that counts them.
+/// Stops without an error if the Job has been deleted.
 ///
 /// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
@@ -90,14 +90,14 @@ pub(super) async fn write_statuses_and_untrack<'a>(
     untracked.first_failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
-/// The status on the server, as in the last answer of the server.
+/// A Job and its status on the server: as cached until the first write, then as in the server's last answer.
 struct StoredStatus<'a> {
     job: &'a Job,
     status: JobStatus,
 }
 
 impl StoredStatus<'_> {
-    /// Writes a status, with a precondition on the version after the last write of this sync.
+    /// Writes a status. The precondition is the version after the last write of this sync, or else the cached version.
     async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.encode_body(|| json!({"status": status}));
         let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);

@@ -9,7 +9,7 @@ use common::{
 use super::note::{Io, Note};
 use crate::{jobs::snapshot::SharedPod, untrack::untrack_request};
 
-/// The Pods that have lost their finalizers, and the Pods that may still have them.
+/// The result of removing finalizers: Pods that lost the finalizer, and Pods that may still carry it.
 #[derive(Default)]
 pub(super) struct FinalizerRemovals<'a> {
     /// Pods that have lost the finalizer or no longer exist.
@@ -18,7 +18,7 @@ pub(super) struct FinalizerRemovals<'a> {
     refused: Vec<(&'a SharedPod, Refusal)>,
 }
 
-/// Removes the finalizer from all these Pods, in parallel. The next sync of the Job waits until the cache shows these writes.
+/// Removes the finalizer from all `pods`, in parallel. The next sync of the Job waits until the cache shows these writes.
 pub(super) async fn remove_finalizers<'a>(
     pods: Vec<&'a SharedPod>,
     why: &'static str,
@@ -49,18 +49,18 @@ pub(super) async fn remove_finalizers<'a>(
 }
 
 impl FinalizerRemovals<'_> {
-    /// Returns the number of Pods that changed after they were cached. The watch event of the change enqueues the Job again.
+    /// Counts the requests that failed because the cached Pod was stale. The event with the newer Pod enqueues the Job again.
     pub(super) fn conflict_count(&self) -> usize {
         self.refused.len() - self.failures().count()
     }
 
-    /// Returns the first refusal that is not caused by a changed Pod, as an error.
+    /// Returns an error for the first refusal that is not a version conflict; `doing` begins the error message.
     pub(super) fn first_failure(&self, doing: &str) -> Option<SyncError> {
         let (pod, refusal) = self.failures().next()?;
         Some(SyncError::from_refusal(&format!("{doing} {}", pod.meta().key()), refusal))
     }
 
-    /// Emits one Event if the server denies the removal of finalizers.
+    /// Emits one `FailedUpdate` Event if the server denies the removal of a finalizer, for example for lack of permission.
     pub(super) fn report_denied(&self, io: Io<'_>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);

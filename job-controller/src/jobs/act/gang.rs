@@ -27,7 +27,7 @@ const MAX_CREATE_ATTEMPTS: u32 = 5;
 /// The pause after each refused create, in which the cache may receive the existing object.
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
-/// Creates the Workload and the `PodGroup` if they are missing. Returns the group that new Pods join; `None` without a gang.
+/// Creates the Workload and the `PodGroup` if they are missing. Returns the name of the group; `None` for Pods without a group.
 ///
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub(super) async fn ensure_workload_and_pod_group(
@@ -46,8 +46,8 @@ pub(super) async fn ensure_workload_and_pod_group(
             PodScheduling::CreateWorkloadAndPodGroup => {
                 match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
                     Ok(made) => {
-                        // A forecast (a sync without requests) gets no answer. It expects a Workload with the names that follow
-                        // from the Job.
+                        // A forecast (a sync without requests) gets no answer, so it continues with a Workload that has the
+                        // expected names.
                         let expected =
                             || Workload::expected_by_forecast(&workload_name(job), &pod_group_template_name(job)).ok();
                         let Some(made) = made.or_else(expected) else { return Ok(None) };
@@ -60,7 +60,7 @@ pub(super) async fn ensure_workload_and_pod_group(
                 }
             }
             PodScheduling::CreatePodGroup(workload) => {
-                // A Workload without a template has no group.
+                // A Workload without a template has no `PodGroup`.
                 let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
                 match io.send_and_read::<PodGroup>(request).await {
                     Ok(made) => {
@@ -99,7 +99,7 @@ fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
     create_request(snapshot, WORKLOADS, &workload_name(job), None, spec, io)
 }
 
-/// Builds the create request for the group of a Workload; `None` if the Workload has no template.
+/// Builds the create request for the `PodGroup` of a Workload; `None` if the Workload has no template.
 fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
     let of = &workload.metadata;
     let PodGroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
@@ -118,7 +118,7 @@ fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option
     Some(create_request(snapshot, POD_GROUPS, &pod_group_name(&of.name, template), Some(origin), spec, io))
 }
 
-/// Builds the create request for an object that the Job controls. `origin` is an additional owner reference.
+/// Builds the create request for an object that the Job controls. `origin` becomes an additional owner reference.
 fn create_request<S: Serialize>(
     snapshot: &Snapshot,
     resource: Resource,

@@ -14,33 +14,33 @@ use crate::{
     objects::{FailurePolicyAction, JobStatus},
 };
 
-/// A change of the controller's memory or metrics that a sync asks for.
+/// A change of the controller's memory or metrics that the sync of a Job asks for with `Io::apply_note`.
 #[derive(Debug)]
 pub enum Note {
-    /// The Job is not synced, because its selector is invalid for this reason.
+    /// The Job is not synced because its selector is invalid; the text says why.
     InvalidSelector(String),
     /// The server has answered all requests to create Pods.
     PodsCreated {
         reason: PodCreationReason,
         created: usize,
-        /// Refusals because the namespace is terminating are not included.
+        /// The number of refused requests, except refusals because the namespace is terminating.
         refused: usize,
     },
     /// The server refuses Pods because the namespace is terminating.
     PodRefusedByNamespace,
-    /// A status was written: the stored status before this write, and after it.
+    /// A status was written: the status before the write, and the status after it.
     StatusWritten(Box<[JobStatus; 2]>),
-    /// Failures since the last success, after the write of a status that lists or counts all of them.
+    /// The failures since the last success, to be remembered after the first status of the sync has been written.
     FailureRecordChanged(FailureRecord),
-    /// The number of failed Pods for each action of the failure policy.
+    /// The failure policy has chosen actions: the number of failed Pods for each action.
     PolicyActionsTaken(BTreeMap<FailurePolicyAction, u64>),
     /// The finalizers of these Pods are about to be removed.
     RemovingFinalizers(Vec<Uid>),
-    /// The finalizers of these Pods may still be there.
+    /// These Pods may still carry their finalizers, because the server did not confirm the removal.
     FinalizersKept(Vec<Uid>),
     /// The status with the end of the Job has been written.
     JobFinished(Box<JobEnd>),
-    /// The sync has ended.
+    /// The sync has ended, and is counted in the metrics.
     SyncFinished {
         is_ok: bool,
         /// The value of the metric label `action`.

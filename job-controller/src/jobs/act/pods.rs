@@ -56,7 +56,7 @@ pub(super) async fn create_pods(
     (PodWrites { created_pods: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the Pods that the plan has selected.
+/// Deletes the Pods that `manage` selects. Returns the counts, and the first error that is not a version conflict.
 pub(super) async fn delete_pods(
     situation: &PodInventory,
     manage: &ScalingDecision,
@@ -85,8 +85,8 @@ pub(super) async fn delete_pods(
     (writes, failed)
 }
 
-/// Deletes a Pod with a precondition on its cached version. If the Pod has finished or was released since then, the server
-/// refuses the deletion, and the next sync decides again.
+/// Deletes a Pod with a precondition on its cached version. If the Pod has changed since it was cached, for example because it
+/// has finished, the server refuses the deletion, and the next sync decides again.
 ///
 /// With `untracks_first`, the Pod loses its finalizer before the deletion, so that it is not counted.
 async fn delete_job_pod(

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::jobs::snapshot::{DecisionSettings, FailureRecord};
 
 impl FailureRecord {
-    /// Returns the record after Pods finished at these times.
+    /// Returns the record with additional Pods that finished at these times. Failures before the last success are dropped.
     ///
     /// Upstream: `pkg/controller/job`, `newBackoffRecord`.
     #[must_use]
@@ -22,7 +22,7 @@ impl FailureRecord {
         Self { failure_count_since_success: number(later.len()), last_failure: latest(&later) }
     }
 
-    /// Returns the remaining back-off before the next Pod; zero if it has ended or no Pod has failed.
+    /// Returns the remaining back-off before the next Pod is created; zero if the back-off has ended or no Pod has failed.
     pub fn remaining_backoff(self, limits: &DecisionSettings, now: Timestamp) -> Duration {
         let Self { failure_count_since_success: failures, last_failure: last } = self;
         let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };

@@ -14,7 +14,7 @@ use crate::{
     objects::{Job, condition_types},
 };
 
-/// Returns the end that the finished Pods imply, by the first rule that applies.
+/// Returns the end in the stored status, or else the end by the first rule that applies, such as the active deadline.
 ///
 /// [`is_job_complete`] decides later, after Pods are created or deleted, whether enough Pods have succeeded.
 pub fn decided_end(snapshot: &Snapshot, situation: &PodInventory) -> Option<JobEnd> {

@@ -22,7 +22,9 @@ pub fn is_failure_counted(job: &Job, pod: &CachedPod) -> bool {
     failure_policy_action(job, pod) != Some(FailurePolicyAction::Ignore)
 }
 
-/// Whether a failed Pod makes its index fail permanently. Upstream: `pkg/controller/job`, `isIndexFailed`.
+/// Whether a failed Pod makes its index fail permanently; `limit` is `spec.backoffLimitPerIndex`.
+///
+/// Upstream: `pkg/controller/job`, `isIndexFailed`.
 pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
     match failure_policy_action(job, pod) {
         Some(FailurePolicyAction::FailIndex) => true,

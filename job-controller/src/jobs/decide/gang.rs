@@ -1,8 +1,8 @@
 //! Decides whether the Pods of a Job are scheduled together as a gang, and in which `PodGroup` (gate `WorkloadWithJob`).
 //!
-//! A Workload and its single `PodGroup` are created once, before the first Pod. They are found by their references instead of
-//! their names, because another writer may have created them. If such an object has an unexpected shape, it is not changed, and
-//! the Pods are scheduled one by one.
+//! A Workload and its single `PodGroup` are created once, before the first Pod. The controller finds them by their references
+//! and not by their names, because another writer may have created them. If such an object has an unexpected shape, it is not
+//! changed, and the Pods are scheduled one by one.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -65,7 +65,7 @@ fn is_candidate(job: &Job) -> bool {
     alike && !job.has_scheduling_group && !job.metadata.is_deleting()
 }
 
-/// Whether the Job has never been started. A Pod that already exists could not join a group.
+/// Whether the Job has no Pods, and was never started or suspended. An existing Pod could not join a `PodGroup`.
 fn is_new(job: &Job, situation: &PodInventory) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
@@ -86,7 +86,7 @@ fn is_controlled_by(object: &Meta, job: &Job) -> bool {
     object.controller().is_some_and(|owner| owner.uid == job.metadata.uid)
 }
 
-/// Returns the name of a Job's Workload. The name is the same in each attempt, and different for a recreated Job.
+/// Returns the name of a Job's Workload: the same name in each attempt, and another name for a recreated Job.
 ///
 /// Upstream: `pkg/controller/job`, `computeWorkloadName`.
 pub fn workload_name(job: &Job) -> String {
@@ -99,7 +99,7 @@ pub fn workload_name(job: &Job) -> String {
     format!("{}-{hash}", truncate_name(&job.metadata.name, room))
 }
 
-/// Returns the name of the single template of a Job's Workload.
+/// Returns the name of the single template in a Job's Workload.
 ///
 /// A long Job name is cut to leave room for the suffix. Upstream does not cut it, and the server then rejects the name forever.
 pub fn pod_group_template_name(job: &Job) -> String {
@@ -108,7 +108,7 @@ pub fn pod_group_template_name(job: &Job) -> String {
     format!("{}{END}", name.trim_end_matches(['-', '.']))
 }
 
-/// Returns the name of the `PodGroup` for a Workload's template: parts of the names of both objects, and a hash of the names.
+/// Returns the name of the `PodGroup` for a Workload's template: both names, cut to fit, and a hash of both names.
 ///
 /// Upstream: `pkg/controller/job`, `computePodGroupName`.
 pub fn pod_group_name(workload: &str, template: &str) -> String {

@@ -29,7 +29,7 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingD
             .collect()
     };
     match (&situation.decided_end, &snapshot.unseen_writes) {
-        // A Pod that is active in a stale cache may have failed, and its failure would not be counted.
+        // If the cache is stale, an active Pod may in fact have failed, and deleting the Pod now would lose the failure.
         (Some(end), Some(unseen)) if end.job_result == JobResult::Success && unseen.has_stale_objects => {
             return ScalingDecision::NotAllowed(unseen.description.clone());
         }
@@ -65,7 +65,7 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingD
     }
 }
 
-/// Returns the wanted number of active Pods.
+/// Without `spec.completions`, no new Pods are wanted after the first success.
 fn wanted_active_pods(job: &Job, situation: &PodInventory) -> usize {
     let parallelism = job.parallelism as usize;
     match job.completions {
@@ -75,7 +75,7 @@ fn wanted_active_pods(job: &Job, situation: &PodInventory) -> usize {
     }
 }
 
-/// Selects the Pods to delete: every Pod with an invalid or duplicate index, and more Pods until there are at least `surplus`.
+/// Selects the Pods to delete: every Pod with an invalid or duplicate index, and further Pods until `surplus` are selected.
 fn select_pods_to_delete(job: &Job, situation: &PodInventory, surplus: usize) -> Vec<PodToDelete> {
     let pod = |position: usize| &**situation.pods[position].pod;
     let rank = |group: &[usize]| {
@@ -178,7 +178,7 @@ fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailures 
     }
 }
 
-/// Returns the numbers of Pods after these writes, and the end of the Job if the status may announce it.
+/// Returns the Pod counts after `writes`, and the end of the Job if the status may announce the end.
 pub fn counts_after_scaling(
     snapshot: &Snapshot,
     situation: &PodInventory,
@@ -188,7 +188,7 @@ pub fn counts_after_scaling(
     let job = &*snapshot.job;
     let active = (situation.active_positions.len() + writes.created_pods).saturating_sub(writes.deleted_pods);
     let end_to_write = match manage {
-        // Remaining Pods, and Pods that may still appear in the cache, would not be counted after the end of the Job.
+        // After the end of the Job, a Pod that is not deleted yet, or that the cache does not show yet, would never be counted.
         ScalingDecision::DeleteAsFailed(victims) | ScalingDecision::DeleteUncounted(victims) => {
             let clear = writes.deleted_pods == victims.len() && snapshot.unseen_writes.is_none();
             situation.decided_end.clone().filter(|_| clear)

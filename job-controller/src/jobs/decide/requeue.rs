@@ -9,7 +9,7 @@ use crate::jobs::{
     snapshot::Snapshot,
 };
 
-/// Decides when the Job is synced again. `untracked` is the number of counted Pods that lost their finalizer.
+/// Decides when the Job is synced again. `untracked` is the number of counted Pods that lost their finalizer in this sync.
 pub fn decide_requeue(
     snapshot: &Snapshot,
     plan: &SyncPlan,
@@ -17,21 +17,21 @@ pub fn decide_requeue(
     writes: &PodWrites,
     untracked: usize,
 ) -> Requeue {
-    // A sync that has reached a limit is continued at once.
+    // If this sync has reached its limit of UIDs or Pods, the next sync starts at once.
     if tracked.is_uid_list_full || has_reached_pod_limit(snapshot, &plan.scaling_decision, writes) {
         return Requeue::After(Duration::ZERO);
     }
     if writes.conflicts > 0 {
-        // After a conflict in a sync that made progress, the next sync starts at once and waits until the cache shows the changed
-        // Pods. Without progress, the next sync may meet the same conflict again, so the back-off applies.
+        // After a conflict in a sync that made progress, the next sync starts at once and waits until the cache shows the
+        // changed Pods. Without progress, the next sync may meet the same conflict again, so the back-off applies.
         let has_progressed = writes.created_pods + writes.deleted_pods + untracked > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
-    // The loop knows only the due time of its first plan. This `plan` may be a repeated decision that is due earlier.
+    // The loop knows only the delay of the first plan. After a refused adoption, `plan` is newer, and its delay applies.
     plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After)
 }
 
-/// Whether all requests have succeeded, and the sync has stopped at the limit of Pods for one sync.
+/// Whether the sync has stopped at the limit `max_pods_per_sync`, after all its requests succeeded.
 fn has_reached_pod_limit(snapshot: &Snapshot, manage: &ScalingDecision, writes: &PodWrites) -> bool {
     let most = snapshot.decision_settings.max_pods_per_sync;
     match manage {

@@ -12,7 +12,7 @@ use crate::{
     objects::{Job, JobStatus},
 };
 
-/// Moves the listed UIDs that are not in `still_tracked` from the lists to the counters. Returns whether any UID was moved.
+/// Moves UIDs that are not in `still_tracked` from the lists of a status to its counters. Returns whether a UID was moved.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
 pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &HashSet<Uid>) -> bool {
@@ -28,8 +28,8 @@ pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &Ha
     succeeded || failed
 }
 
-/// Decides the second status of a sync, and the end. `stored` is the status on the server, and `untracked` are the Pods of
-/// [`FirstStatusWrite::positions_to_untrack`] that have lost their finalizers.
+/// Decides the second status of a sync, and whether it contains the end of the Job. `stored` is the status on the server, and
+/// `untracked` are the Pods of [`FirstStatusWrite::positions_to_untrack`] that have lost their finalizers.
 pub fn decide_second_status(
     snapshot: &Snapshot,
     tracked: &FirstStatusWrite,
@@ -66,7 +66,7 @@ pub fn decide_second_status(
     }
 }
 
-/// Returns the status of a Job that ended before it was started, with its end as its start time.
+/// Returns the status of a Job that ended before it was started; the time of the end becomes the start time.
 ///
 /// Early patch releases of Kubernetes 1.32 and 1.33 require a start time even for a suspended Job that wanted no Pods
 /// (kubernetes/kubernetes#132144).
@@ -77,8 +77,8 @@ fn status_started_at_end(status: &JobStatus) -> JobStatus {
 
 /// Adds the end of the Job to the status, if all Pods are counted and none is terminating. Returns whether the end was added.
 ///
-/// Servers require a start time, so a Job without one gets its end as its start time, except a suspended Job that wants no
-/// Pods. The completion time is never before the start time, even if the clocks of two controllers differ. Upstream:
+/// Servers require a start time. If a Job has none, the time of the end becomes its start time, except for a suspended Job that
+/// wants no Pods. The completion time is never before the start time, even if the clocks of two controllers differ. Upstream:
 /// `pkg/controller/job`, `enactJobFinished`.
 pub fn add_end_to_status(job: &Job, status: &mut JobStatus, end: &JobEnd, terminating: usize, now: Timestamp) -> bool {
     if !status.uncounted_terminated_pods.is_empty() || terminating > 0 {

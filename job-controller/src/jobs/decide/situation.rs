@@ -88,8 +88,8 @@ impl PodInventory {
         self.failure_record = snapshot.failure_record.after_finished_pods(&succeeded, &failed);
     }
 
-    /// Finds the completed and the failed indexes. An index is never both: the stored status takes precedence, and among new
-    /// results a success wins.
+    /// Finds the completed and the failed indexes. An index is never both: the stored status takes precedence over new results,
+    /// and a new success over a new failure.
     fn take_stock_of_indexes(&mut self, job: &Job) {
         let completions = job.index_count();
         let stored_completed = CompletionIndexSet::parse(&job.status.completed_indexes, completions);
@@ -115,7 +115,7 @@ impl PodInventory {
         }
     }
 
-    /// Returns, for each index that needs a new Pod, the failed Pod that passes its failure counters to the new Pod.
+    /// Returns, for each index that needs a new Pod, the position of the failed Pod that passes on its failure counters.
     ///
     /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
     fn find_predecessors(&self, job: &Job) -> BTreeMap<u32, usize> {

@@ -9,7 +9,7 @@ use crate::{
     objects::{JobStatus, condition_types},
 };
 
-/// Sets the condition `Suspended` in the status. Returns the change; `None` if the condition stays.
+/// Sets the condition `Suspended` in the status. Returns the change; `None` if the condition does not change.
 ///
 /// A Job that was never suspended has no such condition. Resuming sets a new start time. Suspending removes the start time if
 /// `clears_start_time` is set.

@@ -28,14 +28,14 @@ use crate::{
     objects::FailurePolicyAction,
 };
 
-/// How a terminated Pod is counted.
+/// The effect of a terminated Pod on the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountedAs {
     /// The Pod completes its index.
     Index,
     /// The UID of the Pod is listed as succeeded.
     Success,
-    /// The UID of the Pod is listed as failed. The action is that of the failure policy, if a rule matches.
+    /// The UID of the Pod is listed as failed. The failure policy chose the action; `None` if no rule matches.
     Failure(Option<FailurePolicyAction>),
     /// The failure policy ignores the failure of the Pod.
     Ignored,
@@ -81,7 +81,7 @@ pub fn decide_first_status(
     let mut writes = suspension.is_some()
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
-    // Active Pods that were deleted without being counted have lost their finalizers.
+    // Active Pods that this sync has deleted without counting them have lost their finalizers.
     let was_deleted = |own: &ControlledPod| {
         managed.end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_first(own)
     };
@@ -145,7 +145,7 @@ pub fn decide_first_status(
     }
 }
 
-/// Returns the positions of Pods in counting order: by index, Pods without an index first.
+/// Returns the positions of all Pods in the order of counting. For an Indexed Job: Pods without an index, then by index.
 fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodInventory) -> Vec<usize> {
     let mut order: Vec<usize> = (0..situation.pods.len()).collect();
     if snapshot.job.is_indexed() {
@@ -154,7 +154,6 @@ fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodInventory) ->
     order
 }
 
-/// Whether the finalizer of this Pod may be removed after the status is written.
 fn may_remove_finalizer(
     snapshot: &Snapshot,
     situation: &PodInventory,
@@ -180,7 +179,7 @@ fn counts_as(
     }
     if pod.phase == Phase::Succeeded {
         return match pod.index.filter(|_| job.is_indexed()) {
-            // An index that has failed permanently stays failed.
+            // A success does not complete an index that has failed permanently.
             Some(index) if situation.newly_completed_index_set.contains(index) => CountedAs::Index,
             Some(_) => CountedAs::Nothing,
             None => CountedAs::Success,

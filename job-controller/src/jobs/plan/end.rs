@@ -4,7 +4,7 @@ use common::intern::Text;
 
 use crate::objects::condition_types;
 
-/// Success or failure of a Job.
+/// The final condition of a Job: `Complete` or `Failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobResult {
     /// The Job ends with the condition `Complete`.
@@ -13,16 +13,16 @@ pub enum JobResult {
     Failure,
 }
 
-/// A decided end of a Job.
+/// The decision that a Job ends, with the reason and message for its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd {
-    /// Whether the Job succeeds or fails.
+    /// Success or failure; determines the types of the conditions.
     pub job_result: JobResult,
     /// The reason of the condition, as upstream writes it.
     pub reason: Text,
     /// The message of the condition, as upstream writes it.
     pub message: Box<str>,
-    /// True if this sync decides the end; false if the stored status already announces it.
+    /// Whether this sync decides the end. False if the stored status already announces the end.
     pub is_newly_decided: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How the Pods of a Job are scheduled: one by one, or together as a gang.
+//! The scheduling of a Job's Pods: one by one, or together as a gang.
 
 use std::{fmt, sync::Arc};
 
@@ -19,18 +19,18 @@ pub enum PodScheduling {
     CreateWorkloadAndPodGroup,
 }
 
-/// The reason why a Job that could be a gang has its Pods scheduled one by one.
+/// The reason why the Pods of a Job that could be a gang are scheduled one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoGangReason {
     /// The Job was started without a Workload.
     StartedWithoutWorkload,
-    /// This number of Workloads refer to the Job, more than one.
+    /// More than one Workload refers to the Job: the count of these Workloads.
     SeveralWorkloads(usize),
-    /// The object of this kind and name is not controlled by the Job.
+    /// The Job does not control the existing object with this kind and name.
     NotControlledByJob(&'static str, Text),
-    /// The Workload of this name has this number of templates, not one.
+    /// The Workload with this name has no template or several templates: the count of templates.
     UnexpectedTemplateCount(Text, usize),
-    /// This number of groups refer to the Workload of this name, more than one.
+    /// More than one `PodGroup` refers to the Workload with this name: the count of these `PodGroups`.
     SeveralPodGroups(Text, usize),
 }
 

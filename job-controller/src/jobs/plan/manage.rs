@@ -17,12 +17,12 @@ pub enum ScalingDecision {
     DeleteAsFailed(Vec<PodToDelete>),
     /// The Job has succeeded: all active Pods are deleted and do not count.
     ///
-    /// The Pods lose their finalizers before they are deleted. If this process crashes in between, the next leader does not
-    /// count them as failed. Upstream deletes the Pods first.
+    /// The Pods lose their finalizers before they are deleted. If this process crashes between the two requests, the next
+    /// leader does not count the Pods as failed. Upstream deletes the Pods first.
     DeleteUncounted(Vec<PodToDelete>),
     /// The Job is suspended: all active Pods are deleted and do not count.
     DeleteSuspended(Vec<PodToDelete>),
-    /// The Job has too many Pods, or Pods with a wrong index. These Pods are deleted and do not count.
+    /// The Job has too many Pods, or Pods with an invalid or duplicate index. These Pods are deleted and do not count.
     ScaleDown(Vec<PodToDelete>),
     /// Pods are missing, and some of them can be created now.
     Create {
@@ -47,7 +47,7 @@ pub enum ScalingDecision {
     },
 }
 
-/// A Pod that the sync deletes.
+/// A Pod that the sync deletes, as a position, with the reason for the deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodToDelete {
     /// The position in [`PodInventory::pods`].
@@ -56,22 +56,22 @@ pub struct PodToDelete {
     pub deletion_reason: DeletionReason,
 }
 
-/// The reason why a Pod is deleted.
+/// The reason why a Pod is deleted, as `/debug/explain` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionReason {
-    /// The Job ends.
+    /// The Job has succeeded or failed.
     JobEnds,
-    /// The Job is suspended.
+    /// `spec.suspend` of the Job is true.
     JobSuspended,
     /// The Pod has no valid index of the Job.
     InvalidIndex,
     /// Another Pod has the same index.
     DuplicateIndex,
-    /// There are too many Pods.
+    /// More Pods are active than wanted.
     TooManyPods,
 }
 
-/// A Pod that the sync creates.
+/// A Pod that the sync creates: the values that differ between the Pods of a Job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewPod {
     /// The completion index; `None` for a Job that is not indexed.
@@ -80,7 +80,7 @@ pub struct NewPod {
     pub failures: Option<IndexFailures>,
 }
 
-/// The numbers of earlier failures of an index, which a new Pod carries in annotations.
+/// The counts of earlier failures of an index, which a new Pod carries in annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexFailures {
     /// Failures that count towards `spec.backoffLimitPerIndex`.
@@ -113,7 +113,7 @@ impl ScalingDecision {
         }
     }
 
-    /// Returns the result of the creates and deletes, on the assumption that every request succeeds.
+    /// Returns the counts of created and deleted Pods, on the assumption that every request succeeds.
     pub fn expected_writes(&self, situation: &PodInventory) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created_pods: pods.len(), ..PodWrites::default() },

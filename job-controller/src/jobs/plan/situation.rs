@@ -1,4 +1,4 @@
-//! The Pods of a Job and their numbers at the beginning of a sync.
+//! The Pods of a Job, and their counts at the beginning of a sync.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     jobs::snapshot::{FailureRecord, SharedPod},
 };
 
-/// A Pod that the Job controls.
+/// A Pod that the Job controls, with facts that the cache may not show yet.
 #[derive(Clone, Debug)]
 pub struct ControlledPod {
     /// The Pod as cached; the cache may be stale.
@@ -30,10 +30,10 @@ impl ControlledPod {
     }
 }
 
-/// The Pods of a Job and their numbers at the beginning of a sync.
+/// The Pods of a Job, and their counts at the beginning of a sync.
 #[derive(Clone, Debug)]
 pub struct PodInventory {
-    /// Pods that the Job controls.
+    /// Pods that the Job already controls, and Pods that it adopts in this sync.
     pub pods: Vec<ControlledPod>,
     /// Pods that are neither finished nor terminating, as positions in `pods`.
     pub active_positions: Vec<usize>,
@@ -41,11 +41,11 @@ pub struct PodInventory {
     pub ready: usize,
     /// The number of terminating Pods that have not finished.
     pub terminating: usize,
-    /// The number of succeeded Pods, counted or not; for an Indexed Job, of succeeded indexes.
+    /// The number of succeeded Pods, including Pods not counted yet; for an Indexed Job, the number of succeeded indexes.
     pub succeeded: usize,
-    /// The number of failed Pods, counted or not.
+    /// The number of failed Pods, including Pods not counted yet.
     pub failed: usize,
-    /// Indexes that have succeeded, stored and new ones; empty unless the Job is indexed.
+    /// Indexes that have succeeded, including indexes that the status does not list yet; empty unless the Job is indexed.
     pub completed_index_set: CompletionIndexSet,
     /// Succeeded indexes that the stored status does not list.
     pub newly_completed_index_set: CompletionIndexSet,
@@ -57,12 +57,12 @@ pub struct PodInventory {
     pub failure_record: FailureRecord,
     /// The start time in the status, or else the time of this sync; `None` for a suspended Job without a start time.
     pub start_time: Option<Timestamp>,
-    /// The end that the finished Pods imply, if any.
+    /// The end of the Job, by a rule such as the back-off limit; `None` if the Job continues, or completes by its successes.
     pub decided_end: Option<JobEnd>,
 }
 
 impl PodInventory {
-    /// Whether the next Pod of the same index inherits the failure counters of this Pod.
+    /// Whether the next Pod of the same index inherits the failure counters of the Pod at this position.
     pub fn is_predecessor(&self, position: usize) -> bool {
         let index = self.pods[position].pod.index;
         index.is_some_and(|index| self.predecessor_positions.get(&index) == Some(&position))

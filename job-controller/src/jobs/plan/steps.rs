@@ -7,7 +7,7 @@ use common::{map::HashSet, meta::Uid};
 use super::JobEnd;
 use crate::objects::{FailurePolicyAction, JobStatus};
 
-/// The numbers of Pods that a sync has created and deleted.
+/// The counts of Pods that a sync has created and deleted, and the count of conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodWrites {
     /// The number of Pods that the sync deleted; some may still be terminating.
@@ -20,7 +20,7 @@ pub struct PodWrites {
     pub conflicts: usize,
 }
 
-/// The numbers of Pods after the sync has created or deleted some.
+/// The Pod counts for the status, after the sync has created or deleted Pods.
 #[derive(Clone, Debug)]
 pub struct CountsAfterScaling {
     /// The number of Pods that are neither finished nor terminating.
@@ -42,13 +42,13 @@ pub struct FirstStatusWrite {
     pub is_status_changed: bool,
     /// The Pods that lose their finalizers after the write, as positions in [`PodInventory::pods`](super::PodInventory::pods).
     pub positions_to_untrack: Vec<usize>,
-    /// The Pods that carry the finalizer when the status is written.
+    /// UIDs of the Pods that carry the finalizer when the status is written.
     pub uids_with_finalizer: HashSet<Uid>,
     /// Whether the sync has more Pods to count than one status may list.
     pub is_uid_list_full: bool,
     /// The number of failed Pods for each action of the failure policy.
     pub policy_action_counts: BTreeMap<FailurePolicyAction, u64>,
-    /// The change of the condition `Suspended`; `None` if the condition stays.
+    /// The change of the condition `Suspended`; `None` if the condition does not change.
     pub suspension_change: Option<SuspensionChange>,
 }
 
@@ -57,7 +57,7 @@ pub struct FirstStatusWrite {
 pub struct SecondStatusWrite {
     /// The status that counts the Pods without finalizers.
     pub status: JobStatus,
-    /// The reason to write the status; `None` if it has no changes.
+    /// The reason to write the status; `None` if the status has not changed.
     pub write_reason: Option<String>,
     /// The end that the status contains; `None` if the Job does not end yet.
     pub end: Option<JobEnd>,

@@ -17,8 +17,8 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
     builder.build_job()
 }
 
-/// Builds handlers with three Jobs that select `job=j`: `j`, which controls the Pods of these tests, `other`, and the finished
-/// `done`.
+/// Builds handlers and a cache with three Jobs that select the label `job=j`: `j`, which controls the Pods of these tests,
+/// `other`, and `done`, which has finished.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(sync_time_plus(0), 0);
     let labels = json!({"job": "j"});
@@ -50,7 +50,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// Returns the waiting keys of Jobs, the delayed ones with their seconds, and the keys of possible orphans.
+    /// Returns the keys in both queues: waiting Jobs, delayed Jobs with their delay in seconds, and possible orphans.
     fn queued(&self) -> Vec<String> {
         let state = self.watch.queue.debug_state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));

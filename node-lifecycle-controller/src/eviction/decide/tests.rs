@@ -87,7 +87,7 @@ fn timers_are_started_kept_cancelled_and_due() {
     assert_eq!(decided_action(&gone), "nothing", "its Pod was deleted");
 }
 
-/// Columns: tolerations, taints, timer, whether it puts a deletion off, seconds until taints can be confirmed, expected action.
+/// Columns: tolerations, taints, timer, whether the timer puts off a deletion, seconds until confirmation, expected action.
 /// NODE-59.
 #[test]
 fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
@@ -106,7 +106,7 @@ fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
         (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
         // The taint is confirmed, but it is not checked again before the timer is due.
         (&none, ours, Some(("u", 10)), true, None, "wait 10"),
-        // Another writer has added a taint.
+        // Another writer has added a taint, so heartbeats of the node no longer prevent the deletion.
         (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
         (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
         (&none, ours, Some(("u", 0)), true, None, "delete"),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{plan::Plan, snapshot::Snapshot};
 use crate::{monitor::notes::Io, objects::READY_CONDITION};
 
-/// Sends the planned request for one Pod. Its precondition is the version in the snapshot, so a changed Pod is judged again.
+/// Sends the planned request for one Pod, with the version in the snapshot as precondition; a conflict repeats the sync.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     if !plan.marks_not_ready {
         return Ok(Requeue::AfterPlannedDelay);

@@ -1,4 +1,4 @@
-//! The requests of a round: conditions and taints after a pass over nodes, or the taints of waiting nodes.
+//! The requests of a pass: conditions and taints of examined nodes, or taints of waiting nodes.
 
 mod health;
 mod tainting;

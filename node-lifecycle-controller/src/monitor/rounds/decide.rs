@@ -1,4 +1,4 @@
-//! The decision about a round: which nodes are silent, and which nodes are tainted next.
+//! The decisions of a pass: which nodes have no heartbeats, or which waiting nodes are tainted next.
 
 pub(crate) mod health;
 mod tainting;

@@ -1,4 +1,4 @@
-//! Builds the snapshot of a round from the memory of the node monitor.
+//! Builds the snapshot of a pass from the memory of the node monitor.
 
 use super::{
     RoundKind, RoundsController,

@@ -1,4 +1,4 @@
-//! The plan of a round: of a pass over nodes, or of the tainting of waiting nodes.
+//! The plan of a pass over nodes that changed or have reached their deadline, or over nodes that wait for a taint.
 
 pub(crate) mod health;
 pub(crate) mod tainting;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use common::controller::Explain;
 
 pub(crate) enum Plan {
-    /// Plan of a pass over nodes.
+    /// Plan for nodes that changed or have reached their deadline.
     Health(Box<health::Plan>),
-    /// Plan for the tainting of waiting nodes.
+    /// Plan for nodes that wait for a `NoExecute` taint.
     Tainting(tainting::Plan),
 }
 

@@ -1,4 +1,4 @@
-//! The data that a round reads: for a pass over nodes, or for the tainting of waiting nodes.
+//! The data that a pass reads: about nodes that changed or have reached their deadline, or about nodes that wait for a taint.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     silence::GracePeriods,
 };
 
-/// Everything that one round reads, by the kind of round.
+/// Everything that one pass reads, by the kind of pass.
 pub(crate) enum Snapshot {
-    /// Snapshot of a pass over nodes.
+    /// Data for nodes that changed or have reached their deadline.
     Health(Box<HealthSnapshot>),
-    /// Snapshot for the tainting of waiting nodes.
+    /// Data for nodes that wait for a `NoExecute` taint.
     Tainting(TaintingSnapshot),
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct ExaminedNode {
 pub(crate) struct NodesToReport {
     pub(crate) added_nodes: BTreeMap<NodeName, Uid>,
     pub(crate) removed_nodes: Vec<(NodeName, Uid)>,
-    /// Nodes whose conditions became `Unknown` by a write of this process whose answer was lost.
+    /// Nodes that an unanswered write of this process set to `Unknown`.
     pub(crate) nodes_set_unknown: Vec<(NodeName, Uid)>,
 }
 
 impl NodesToReport {
-    /// Removes the nodes of `reported`. Nodes that were added or removed after the snapshot of that pass stay.
+    /// Removes the nodes of `reported`. Nodes that were added or removed after the snapshot of that pass are kept.
     pub(crate) fn remove_reported(&mut self, reported: &Self) {
         self.added_nodes.retain(|name, uid| reported.added_nodes.get(name) != Some(uid));
         self.removed_nodes.drain(..reported.removed_nodes.len().min(self.removed_nodes.len()));
@@ -54,19 +54,19 @@ impl NodesToReport {
     }
 }
 
-/// Everything that a pass reads.
+/// Everything that a pass over nodes reads.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthSnapshot {
     pub(crate) now: Instant,
-    /// Evidence that this process has a live view of nodes.
+    /// Whether this process can receive heartbeats, and since when.
     pub(crate) live_view: LiveView,
     /// Error of a watch; `None` if all watches work.
     pub(crate) watch_error: Option<String>,
-    /// Earliest start of all grace periods; `None` until the first total disruption has ended.
+    /// End of the last disruption of all zones, when all grace periods restarted; `None` before the first end.
     pub(crate) grace_restart: Option<Instant>,
     /// Grace periods of nodes with and without a condition `Ready`.
     pub(crate) grace_periods: GracePeriods,
-    /// Nodes that changed or whose deadline has passed.
+    /// Nodes that changed or have reached their deadline.
     pub(crate) examined_nodes: Vec<ExaminedNode>,
     /// States and node counts of all zones, by key.
     pub(crate) zones: BTreeMap<Text, ZoneStatus>,
@@ -74,7 +74,7 @@ pub(crate) struct HealthSnapshot {
     pub(crate) was_total_disruption: bool,
     /// Thresholds and rates of zones, set by flags.
     pub(crate) zone_limits: ZoneSettings,
-    /// Nodes to record as Events: added, removed, or set to `Unknown` by a write whose answer was lost.
+    /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
     pub(crate) nodes_to_report: NodesToReport,
     /// Pause between two passes.
     pub(crate) pass_period: Duration,
@@ -87,9 +87,9 @@ pub(crate) struct WaitingZone {
     pub(crate) zone_key: Text,
     /// The node that has waited longest.
     pub(crate) node: Arc<Node>,
-    /// True if `node` no longer needs its taint, for example because of a new heartbeat.
+    /// Whether `node` no longer needs its taint, for example because of a new heartbeat.
     pub(crate) is_taint_unnecessary: bool,
-    /// Number of waiting nodes in the zone, including `node`.
+    /// Count of waiting nodes in the zone, including the one that has waited longest.
     pub(crate) waiting_count: usize,
     /// Rate limiter for the `NoExecute` taints of this zone.
     pub(crate) limiter: TaintRateLimiter,
@@ -104,7 +104,7 @@ pub(crate) struct TaintShareLimits {
     pub(crate) max_share: f32,
 }
 
-/// Number of tainted nodes as a fraction of all nodes.
+/// Count of tainted nodes and count of all nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaintedShare {
     /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
@@ -114,7 +114,7 @@ pub(crate) struct TaintedShare {
 }
 
 impl TaintedShare {
-    /// Returns the fraction, between 0 and 1; 0 without nodes.
+    /// Returns the share of tainted nodes, between 0 and 1; 0 if the cluster has no nodes.
     pub(crate) fn fraction(self) -> f64 {
         self.tainted_count as f64 / self.total_nodes.max(1) as f64
     }
@@ -125,11 +125,11 @@ impl TaintedShare {
     }
 }
 
-/// Everything that a round of tainting reads.
+/// Everything that a pass over waiting nodes reads.
 #[derive(Clone, Debug)]
 pub(crate) struct TaintingSnapshot {
     pub(crate) now: Instant,
-    /// Whether this process has a live view of nodes.
+    /// Whether this process can receive heartbeats; if not, no node is tainted.
     pub(crate) has_live_view: bool,
     /// Zones in which nodes wait for a `NoExecute` taint.
     pub(crate) waiting_zones: Vec<WaitingZone>,
@@ -139,8 +139,8 @@ pub(crate) struct TaintingSnapshot {
     pub(crate) tainted_count: usize,
     /// Alarm and upper limit for the share of tainted nodes.
     pub(crate) share_limits: TaintShareLimits,
-    /// True from an alarm until the share of tainted nodes no longer exceeds `--node-taint-alarm-share`.
+    /// Whether the alarm was raised and the share of tainted nodes still exceeds `--node-taint-alarm-share`.
     pub(crate) is_alarm_active: bool,
-    /// Pause after which a round without a live view is repeated.
+    /// Pause before the next pass if this process cannot receive heartbeats.
     pub(crate) pass_period: Duration,
 }

@@ -1,5 +1,4 @@
-//! The decision about the upkeep of a node: `NoSchedule` taints that follow from its conditions, and copies of labels under their
-//! older names.
+//! The decision which `NoSchedule` taints a node needs by its conditions, and which labels are copied to their older names.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub(crate) struct Plan {
     pub(crate) labels_to_set: Vec<(&'static str, Text)>,
     /// Text for `/debug/explain`: the condition `Ready`, the last heartbeat, and the state of the zone.
     pub(crate) situation: String,
-    /// Lines for `/debug/explain`: a wait for a taint, a process without a live view, the last failed change.
+    /// Lines for `/debug/explain`: the wait for a taint, the time without decisions about nodes, and the last failed change.
     pub(crate) waiting_lines: Vec<String>,
 }
 

@@ -19,13 +19,13 @@ pub(crate) struct ChangeFailure {
 pub(crate) struct NodeFacts {
     /// Time since the last heartbeat.
     pub(crate) last_heartbeat_ago: Duration,
-    /// Time until the node counts as silent; `None` if it is silent or already `Unknown`.
+    /// Rest of the grace period; `None` if it has passed or the condition `Ready` is already `Unknown`.
     pub(crate) time_until_silent: Option<Duration>,
-    /// How long the node has waited for a `NoExecute` taint; `None` if it does not wait.
+    /// Time for which the node has waited for a `NoExecute` taint; `None` if it does not wait.
     pub(crate) waited_for_taint: Option<Duration>,
     /// State of the node's zone, which decides the rate of `NoExecute` taints.
     pub(crate) zone_state: ZoneState,
-    /// How long this process has judged no node; `None` if it judges nodes.
+    /// Time for which passes have made no decisions about nodes; `None` if they make decisions.
     pub(crate) blind_for: Option<Duration>,
     /// The last failed change of the node, if the change is still necessary.
     pub(crate) last_failure: Option<Arc<ChangeFailure>>,

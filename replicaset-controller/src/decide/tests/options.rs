@@ -40,8 +40,8 @@ fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
     assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
 }
 
-/// Returns the chosen Pods with their reasons. `nodes` has one letter for each Pod; `counts` are the Pods of the same owner on
-/// each node.
+/// Returns the chosen Pods with their reasons. `nodes` has one letter for each Pod; `counts` has the number of Pods of the same
+/// owner for each node; `left` is the number of Pods to keep.
 fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> Vec<String> {
     let found = nodes.chars().enumerate().map(|(at, node)| {
         let pod = pod_builder(&format!("{node}{at}")).node(&node.to_string());
@@ -64,10 +64,10 @@ fn the_fullest_node_is_emptied_or_nodes_are_balanced() {
     assert_eq!(chosen(true, nodes, &counts, 2), ["A0: its node has 3", "A1: its node has 2", "B3: its node has 2"]);
     assert_eq!(chosen(true, nodes, &counts, 4), ["A0: its node has 3"]);
     assert_eq!(chosen(true, nodes, &counts, 3), ["A0: its node has 3", "A1: age, restarts and uid"]);
-    // Pods of siblings on a node count, although this set does not delete them.
+    // The counts include Pods of siblings (sets with the same owner), which this set does not delete.
     let counts = [("A", 3), ("B", 6)];
     assert_eq!(chosen(true, nodes, &counts, 3), ["B3: its node has 6", "B4: its node has 5"]);
-    // Without counts only the age decides.
+    // Without counts, age, restarts and UID decide.
     for reranks in [false, true] {
         assert_eq!(chosen(reranks, nodes, &[], 3), ["A0: age, restarts and uid", "A1: age, restarts and uid"]);
     }

@@ -68,7 +68,7 @@ fn new_defaults_of_a_server_are_no_new_template() {
     assert_eq!(chosen(&exact).0, "new 2");
     // Only the newest revision is compared with API defaults applied.
     assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
-    // In the opposite direction, defaults were removed from the template: this makes a new revision.
+    // If defaults were removed from the template, the template gets a new revision.
     let world = empty_set(1).revision_of("new", 1, &defaulted).spec("template", old);
     assert_eq!(chosen(&world).0, "new 2");
 }

@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::api::{Api, Error as ApiError};
 
-/// A TLS server on loopback that answers with protocol, path and headers of each request, and counts connections.
+/// A TLS server on loopback that answers each request with its protocol, path and headers, and counts connections.
 struct Server {
     address: SocketAddr,
     ca: Vec<u8>,
@@ -91,7 +91,7 @@ fn api(config: &Config) -> Api {
     let clock = crate::clock::Clock::system();
     let (keeper, gate) = crate::gate::closed_gate(clock.clone());
     keeper.open_without_deadline();
-    // The keeper is leaked, so that the gate stays open for the whole test.
+    // The keeper is leaked, so that the gate remains open during the whole test.
     std::mem::forget(keeper);
     Api::new(crate::client::build_client(config).unwrap(), clock, gate, "agent")
 }
@@ -161,10 +161,10 @@ async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     assert!(matches!(&error, ApiError::Unsent(text) if text.contains("TLS")), "{error:?}");
 }
 
-/// A TCP proxy that forwards bytes. Silenced connections stay open but forward nothing.
+/// A TCP proxy that forwards bytes. A silenced connection remains open but forwards nothing.
 struct Proxy {
     address: SocketAddr,
-    /// Connections with a number below this one are silenced. Numbers count from 0 in the order of the connections.
+    /// Number of silenced connections: the first ones that the proxy accepted.
     silent_below: tokio::sync::watch::Sender<usize>,
     accepted: Arc<AtomicUsize>,
     accepting: tokio::task::JoinHandle<()>,
@@ -181,7 +181,7 @@ impl Proxy {
         format!("https://{}", self.address).parse().unwrap()
     }
 
-    /// Silences all present connections. Later connections work.
+    /// Silences all connections that exist now. Later connections are forwarded.
     fn silence(&self) {
         self.silent_below.send_replace(self.accepted.load(Ordering::Relaxed));
     }

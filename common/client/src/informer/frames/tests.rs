@@ -1,4 +1,4 @@
-//! Tests with malformed input from servers and tenants. It causes no panic, and makes no other object unreadable.
+//! Tests that malformed input from servers and tenants causes no panic, and makes no other object unreadable.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// The object is about as large as a server accepts. The cost of decoding it grows only with its length.
+/// The object is about as large as a server accepts. The cost of decoding an object depends only on its length.
 #[test]
 fn thousands_of_owners_labels_and_finalizers_are_read() {
     let count = 20_000;

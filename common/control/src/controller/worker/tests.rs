@@ -21,7 +21,7 @@ fn trouble(retry: RetryPolicy) -> SyncError {
     SyncError::new("trouble", "in trouble").with_retry(retry)
 }
 
-/// A plan that behaves as the name in its key says: `every-60` is due each minute, and `huge` has 10,000 lines.
+/// A plan that the name in its key determines: the key `every-60` comes back each minute; the plan of `huge` has 10,000 lines.
 struct ScriptedPlan(String);
 
 impl Explain for ScriptedPlan {
@@ -42,7 +42,7 @@ impl Explain for ScriptedPlan {
     }
 }
 
-/// The note type of the test controller: `act` observes again to get the next move of the script.
+/// A note that changes nothing. `act` gets the next move of the script by observing again.
 struct NextMove;
 
 impl Note for NextMove {
@@ -52,7 +52,7 @@ impl Note for NextMove {
 
 struct ScriptedController {
     clock: Clock,
-    /// The moves of the calls of `act` in order. Calls after the last move succeed.
+    /// One move for each call of `act`, in order. Calls after the last move succeed.
     script: Mutex<VecDeque<ScriptedMove>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
@@ -96,7 +96,7 @@ impl Controller for ScriptedController {
             return Ok(Requeue::AfterPlannedDelay);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
-        // The request fails. Without a request in the forecast, the sync would not run against the server.
+        // This request fails. It is needed because a sync that forecasts no request does not run against the server.
         let _ = io.send(Request::patch_status(LEASES, &meta, RequestBody::default()).with_verb_text("obey")).await;
         let Some(next) = io.observe_again(()) else { return Ok(Requeue::AfterPlannedDelay) };
         match next {
@@ -126,7 +126,7 @@ impl Controller for ScriptedController {
     }
 }
 
-/// A cache that is always filled. A test can make it lose touch with the API server.
+/// A cache that is always filled. A test can simulate a lost connection to the API server by setting `lost`.
 #[derive(Default)]
 struct Cache {
     lost: Mutex<Option<String>>,
@@ -312,7 +312,7 @@ async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
     world.add("a");
     let acts = world.after(3600).await;
     assert_eq!(acts[..2], [0, 0]);
-    // The first conflict counts as a failure, so the back-offs are 10 ms, 20 ms, ..., 1000 s.
+    // The first conflict counts as a failure. The first back-off is therefore 10 ms and not 5 ms; the last is 1000 s.
     assert!((10..15).contains(&acts[2]) && (30..40).contains(&acts[3]), "{acts:?}");
     assert!((20..=22).contains(&acts.len()), "{acts:?}");
 }
@@ -324,7 +324,7 @@ async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
     world.keeper.open_without_deadline();
     world.add("a");
     let acts = world.after(100).await;
-    // The calls follow 5 ms after the first failure, a minute after the unfinished sync, 10 ms after the second failure.
+    // The second call follows 5 ms after the failure, the third a minute after that, the fourth 10 ms after another failure.
     assert_eq!(acts.len(), 4, "{acts:?}");
     assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
 }

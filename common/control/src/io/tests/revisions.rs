@@ -21,7 +21,7 @@ fn revision(version: &str, owner: &str) -> Value {
     json!({"metadata": metadata, "revision": 1, "data": {"spec": {"template": template}}})
 }
 
-/// Stores a revision and records its outcome as an Event.
+/// Stores a revision and records the outcome as an Event.
 async fn store(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let outcome =
         match StoreRevision::new(owner(), "web-1", data(), String::new()).send(RequestBody::default(), io).await {
@@ -51,7 +51,6 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
 }
 
-/// Stores a revision if its owner still exists.
 async fn store_if_still_there(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_owner_exists();
     let _ = store.send(RequestBody::default(), io).await;

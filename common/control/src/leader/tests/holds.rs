@@ -69,7 +69,7 @@ async fn a_lease_deleted_under_its_leader_is_left_to_that_leader() {
     }
     assert_eq!(server.holder(), "c0");
     assert!(a.gate.is_open());
-    // If the leader of the deleted Lease has crashed as well, the standby takes over after the lease duration.
+    // If the leader of the deleted Lease has crashed, the standby takes over after the lease duration.
     a.task.abort();
     advance_time(SECOND / 10).await;
     server.put(None);

@@ -90,7 +90,7 @@ impl Container {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Stops the container like the deletion of its Pod.
+    /// Stops the container as the deletion of its Pod would: the process ends in order and releases the Lease.
     async fn delete(self) {
         self.kubelet.abort();
         self.now().end_in_order().await;
@@ -306,7 +306,7 @@ async fn a_failed_version_leads_when_it_is_alone() {
     let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 5));
     until(&[&a, &b], SECOND * 60, || annotation(&server, probation::FAILED_VERSIONS_ANNOTATION).is_some() && a.leads())
         .await;
-    // Version B waits because of its crash on probation and its failure. It leads because there are no other candidates.
+    // The candidate of version B waits because its version has failed, and leads because there is no other candidate.
     drop(a);
     let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
     assert!(took >= SECOND * 40 && took <= SECOND * 50, "{took:?}");

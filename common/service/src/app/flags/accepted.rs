@@ -8,7 +8,7 @@ use clap::{Command, parser::ValueSource, value_parser};
 use super::{FlagValues, flag, switch};
 use crate::{app::ProgramDefinition, duration, version};
 
-/// Syntax of a flag's value. The field of a variant is upstream's default.
+/// Syntax of a flag's value. The field of a variant contains upstream's default value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValueSyntax {
     Switch(bool),
@@ -28,7 +28,7 @@ enum ValueSyntax {
 
 use ValueSyntax::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Versions};
 
-/// All accepted flags, with upstream's defaults. [`missing`] leaves out the flags that a program has itself.
+/// All accepted flags, with upstream's defaults. [`flags_without_effect`] leaves out the flags that a program has itself.
 const ACCEPTED: &[(&str, ValueSyntax)] = &[
     // No effect: each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
@@ -110,7 +110,7 @@ fn flags_without_effect(definition: &ProgramDefinition) -> impl Iterator<Item = 
     ACCEPTED.iter().filter(move |(name, _)| !own(name))
 }
 
-/// Returns a warning that names the flags on the command line that have no effect; `None` if there are none.
+/// Returns a warning that names the flags on the command line that have no effect; `None` if there is no such flag.
 pub(super) fn warning_for_flags_without_effect(
     definition: &ProgramDefinition,
     given: &FlagValues<'_>,

@@ -1,4 +1,4 @@
-//! Flags that limit the metrics and the values of labels that `/metrics` serves.
+//! Flags that limit which metrics, and which values of labels, `/metrics` serves.
 
 use clap::{ArgAction, Command};
 

@@ -10,7 +10,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("mirroring-max-endpoints-per-subset", 1, 1000),
 ];
 
-/// Flags whose values are shares from 0 to 1.
+/// Flags for shares: numbers from 0 to 1.
 const SHARES: &[&str] = &["node-taint-alarm-share", "node-taint-max-share"];
 
 /// Checks that the value of a flag in [`SHARES`] is from 0 to 1. Values of other flags pass.

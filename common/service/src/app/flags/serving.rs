@@ -123,7 +123,7 @@ pub(super) fn read_server_settings(
     })
 }
 
-/// Reads which HTTP requests the API server has to review, and how long its answers are cached.
+/// Reads the paths that need no permission, and how long answers to reviews are cached.
 pub(super) fn read_review_options(given: &FlagValues<'_>) -> ReviewOptions {
     ReviewOptions {
         open_paths: given.all("authorization-always-allow-paths"),

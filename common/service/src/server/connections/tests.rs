@@ -1,4 +1,4 @@
-//! Tests with silent and slow clients in virtual time over pipes, and with floods of connections over real sockets.
+//! Tests with idle and slow clients in virtual time over pipes, and with floods of connections over real sockets.
 
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -210,12 +210,12 @@ async fn silent_connections_never_block_a_probe() {
     let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure_address.unwrap();
     let mut held = Vec::new();
-    // Silent connections come from one address, from fifty, and from the address of the probe itself.
+    // Idle connections come from one address, from fifty addresses, and from the address of the probe itself.
     for (addresses, connections) in [(1, 300), (50, 8), (0, 60)] {
         for at in 0..connections {
             for address in 0..addresses.max(1) {
                 let from = if addresses == 0 { 1 } else { 2 + address };
-                // A connection may be dropped for another one during its handshake.
+                // A connection may be dropped during its handshake, to make room for a newer connection.
                 held.extend(silent([127, 0, 0, from], to).await.ok());
             }
             if at % 100 == 0 {

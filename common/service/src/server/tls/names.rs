@@ -22,7 +22,7 @@ impl CertificateResolver {
         Self { default: Arc::new(default), named: Vec::new() }
     }
 
-    /// Adds a certificate for names that match a pattern. Without patterns, the names in the certificate count.
+    /// Adds a certificate for server names that match a pattern; without patterns, for the names in the certificate.
     ///
     /// # Errors
     /// If there are no patterns and the certificate cannot be parsed.

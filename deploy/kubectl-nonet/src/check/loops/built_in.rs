@@ -61,7 +61,7 @@ impl<'a> BuiltInManagers<'a> {
         Self { facts, election, processes }
     }
 
-    /// Returns whether a kube-controller-manager runs the loop `name`, and in which Pods.
+    /// Returns the state of the loop `name`, with the names of the Pods that have the loop switched on.
     pub(super) fn loop_state(&self, name: &str) -> BuiltInLoopState {
         match &self.facts.stated_controllers {
             Some(StatedControllers::NoManager) => return BuiltInLoopState::NoManager,
@@ -189,7 +189,7 @@ impl<'a> BuiltInManagers<'a> {
         }
     }
 
-    /// Reports Pods whose flags differ about the loops of Nonet, which happens when a change has not reached every node.
+    /// Reports Pods with different flags for the loops of Nonet, as when a change has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
         let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
         let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.switches_on(name)).collect();

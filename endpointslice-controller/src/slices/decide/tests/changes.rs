@@ -22,7 +22,7 @@ use crate::{
     zones::{ZoneCapacity, ZoneShares, ZonesByNode},
 };
 
-/// Whether two packings have the same content.
+/// Whether two records of Pods in slices have the same content.
 fn is_same(one: &Packing, other: &Packing) -> bool {
     let sorted = |packing: &AddressTypePacking| {
         let mut names = packing.pending_pod_names.clone();
@@ -61,7 +61,7 @@ struct State {
 enum Step {
     Put(Vec<(usize, State)>),
     Remove(Vec<usize>),
-    /// The zone of a Node; `None` deletes the Node.
+    /// Sets the zone of a Node; `None` deletes the Node.
     Node(u8, Option<u8>),
     Service(Value, bool, bool),
     /// Another writer changes a slice; the number selects the kind of change.
@@ -335,7 +335,7 @@ proptest! {
         for step in steps {
             world.take(step)?;
         }
-        // Without further steps, the syncs settle.
+        // Four more syncs run without changes by other writers.
         for _ in 0..4 {
             world.sync(None, true)?;
         }

@@ -1,4 +1,4 @@
-//! Properties of whole syncs: the slice of each endpoint, the number of writes, and the view of consumers between writes.
+//! Properties of whole syncs: each endpoint's slice, the number of writes, and the endpoints visible between writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use crate::{
 /// Slices by name.
 type Slices = BTreeMap<String, Slice>;
 
-/// Returns the addresses that are ready in some slice. Consumers use these addresses.
+/// Returns the addresses of ready endpoints in all slices. Consumers use these addresses.
 fn ready(slices: &Slices) -> BTreeSet<Box<str>> {
     let endpoints = slices.values().flat_map(|slice| &slice.endpoints).filter(|endpoint| endpoint.is_ready());
     endpoints.flat_map(|endpoint| endpoint.addresses.iter().cloned()).collect()
@@ -61,7 +61,7 @@ fn prefixes(start: &[Arc<Slice>], writes: &[SliceWrites], round: usize) -> Vec<S
     all
 }
 
-/// Fails if an address that is ready at the beginning and at the end is missing in between.
+/// Fails if an address that is ready before the first write and after the last write is missing in between.
 fn never_missing(prefixes: &[Slices]) -> Result<(), TestCaseError> {
     let (first, last) = (ready(&prefixes[0]), ready(prefixes.last().unwrap()));
     for (at, slices) in prefixes.iter().enumerate() {
@@ -75,7 +75,7 @@ fn number_of_writes(plan: &Plan) -> usize {
     plan.writes.iter().map(SliceWrites::len).sum()
 }
 
-/// The state of a Pod in one round.
+/// The generated state of a Pod in one sync.
 #[derive(Clone, Debug)]
 struct Look {
     exists: bool,
@@ -116,7 +116,7 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
     Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
 }
 
-/// Returns the maximal number of writes: one for each slice that must change, and new slices for endpoints that find no room.
+/// Returns the maximal number of writes: one for each slice that must change, and one for each new slice.
 fn bound(world: &Snapshot, kind: AddressType) -> usize {
     let port_of = |pod: &Pod| pod.named_port_number("web", "TCP").unwrap();
     let has = |pod: &Pod| pod.pod_ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
@@ -287,7 +287,7 @@ fn slices_that_exchange_endpoints_take_one_more_write() {
         counts,
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
-    // For a terminating Service, no slice can be created.
+    // For a terminating Service, no slice can be created, so only the updates are sent.
     let out = order_writes(Vec::new(), update, Vec::new(), SliceCreation::Forbidden, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }

@@ -1,4 +1,4 @@
-//! Decisions how finished Pods are counted, and in which order the status and the finalizers are written.
+//! Decisions about counting finished Pods, and about the order of writes to the status and the finalizers.
 
 use serde_json::json;
 
@@ -100,7 +100,7 @@ fn a_job_with_fewer_completions_drops_indexes() {
 /// JOB-75.
 #[test]
 fn a_counted_pod_does_not_complete_its_index() {
-    // The Pod was counted as failed while it was terminating, and the cache still shows its finalizer.
+    // The Pod was counted as failed while it was terminating, and then succeeded. The cache still shows its finalizer.
     let pods = [pod("a").index(0).deleting().succeeded()];
     let world = job("j").indexed(2, 2).status("failed", 1).with_pods(pods).with_untracked_by_process(&["a"]);
     assert_eq!((&*world.status().completed_indexes, world.untracked_pod_names().len()), ("", 0));

@@ -1,4 +1,4 @@
-//! Decisions when a Job ends, and how.
+//! Decisions about the end of a Job.
 
 use serde_json::json;
 

@@ -17,7 +17,7 @@ use crate::{
     world::{JobBuilder, SyncFixture, job, pod},
 };
 
-/// Builds the owner reference to the Job with this UID; `u-other` is a `JobSet`.
+/// Builds an owner reference to the Job with this UID, or to a `JobSet` if the UID is `u-other`.
 fn owner(uid: &str) -> Value {
     let kind = if uid == "u-other" { "JobSet" } else { "Job" };
     json!([{"apiVersion": "batch/v1", "kind": kind, "name": "j", "uid": uid, "controller": true}])
@@ -36,7 +36,7 @@ fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
     Arc::new(serde_json::from_str(&json.to_string()).unwrap())
 }
 
-/// Builds an Indexed Job that was never started, with three Pods at once.
+/// Builds an Indexed Job that was never started and runs its three Pods at once, so that it can be a gang.
 fn candidate() -> JobBuilder {
     job("j").indexed(3, 3).status("startTime", json!(null))
 }

@@ -18,7 +18,6 @@ use crate::{
     world::{JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pod, sync_time_plus},
 };
 
-/// A Pod on the server of the model.
 #[derive(Clone, Debug, Default)]
 struct ModelPod {
     index: Option<u32>,
@@ -36,16 +35,15 @@ enum Phase {
     Failed,
 }
 
-/// One event of a history.
 #[derive(Clone, Debug)]
 enum HistoryEvent {
     /// The Pod at this position succeeds, if it runs.
     Succeed(usize),
     /// The Pod at this position fails, if it runs.
     Fail(usize),
-    /// A user deletes the Pod at this position, which stays terminating until it finishes.
+    /// A user deletes the Pod at this position; the Pod is terminating until it finishes.
     Delete(usize),
-    /// A terminating Pod finishes: it succeeds if the flag is true, and fails otherwise.
+    /// The Pod at this position finishes, if it is terminating: it succeeds if the flag is true, and fails otherwise.
     End(usize, bool),
     /// A sync of the Job. The process crashes after `dies_after` writes; the cache of Pods is `lag` steps old; the bits of
     /// `refuses` select finalizers that cannot be removed.
@@ -187,7 +185,7 @@ impl Model {
         self.job.0["status"] = json;
     }
 
-    /// Removes the finalizer of a counted Pod, and counts the true result independently.
+    /// Removes the finalizer of a Pod, and adds the true result of the Pod to the counts of the model.
     fn untrack(&mut self, name: &str) {
         let (job, fails) = (self.job.build_job(), self.status().has_true_condition(condition_types::FAILURE_TARGET));
         let patient = job.only_replaces_failed_pods();
@@ -299,7 +297,7 @@ impl Model {
                 }
             }
         }
-        // A cache never shows an older state than in the last sync, so older states are dropped after a sync.
+        // After a sync, a cache never shows an older state than this sync has read, so older states are dropped.
         if matches!(step, HistoryEvent::Sync { .. }) {
             self.history.clear();
         }

@@ -1,4 +1,4 @@
-//! Decisions how many Pods are created, and which Pods are deleted.
+//! Decisions about the number of Pods to create, and about the choice of Pods to delete.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
 }
 
 fn terminating_pods(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
-    // These Pods have no finalizer, because they were counted before. Only their number matters.
+    // These Pods have no finalizer, because they were counted before. Only the number of Pods matters.
     (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
 }
 
@@ -89,7 +89,7 @@ fn the_lowest_missing_indexes_are_created() {
             .status("succeeded", 3)
     };
     assert_eq!(indexed("TerminatingOrFailed").with_pods(pods.clone()).describe_scaling(), "create 3 5 6");
-    // With the policy `Failed`, one Pod fewer is created while one is terminating.
+    // With the policy `Failed`, the terminating Pod is not replaced yet, so two Pods are created instead of three.
     assert_eq!(indexed("Failed").with_pods(pods.clone()).describe_scaling(), "create 3 6");
     assert_eq!(indexed("Failed").spec("parallelism", 5).with_pods(pods).describe_scaling(), "create 3 6 7");
 }

@@ -1,4 +1,4 @@
-//! The requests of a pass over nodes: conditions of silent nodes, and removals and replacements of `NoExecute` taints.
+//! The requests of a pass over nodes: `Unknown` conditions, and removals and replacements of `NoExecute` taints.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     silence::{self, KUBELET_NEVER_REPORTED, KUBELET_STOPPED_REPORTING, StaleCondition},
 };
 
-/// Maximum number of times that one pass attempts to write the conditions of a node whose version keeps changing.
+/// Maximum number of attempts of one pass to write the conditions of a node that other writers keep changing.
 const MAX_WRITE_ATTEMPTS: usize = 5;
 /// Pause before the next attempt after a conflict.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(20);
-/// Pause before a pass that must follow at once, for example to taint the nodes whose conditions were just written.
+/// Pause before a pass that must follow at once, for example to taint nodes that have just become `Unknown`.
 const IMMEDIATE_PASS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Executes the plan of one pass. Returns the pause before the next pass.
@@ -33,7 +33,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let next_pass = |pause| Ok(Requeue::After(pause));
     io.apply_note(MonitorNote::ReportNodes(plan.nodes_to_report.clone()));
     if plan.reads_leases {
-        // Any answer to a read of Leases is evidence of a live view, so one Lease is enough.
+        // The answer only has to show that this process reaches the server, so one Lease is enough.
         return match io.send(Request::list(LEASES, &NODE_LEASE_NAMESPACE.into(), "limit=1".to_owned())).await {
             Ok(_) => {
                 io.apply_note(MonitorNote::LeaseReadSucceeded);
@@ -63,12 +63,12 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     })
 }
 
-/// Result of the action on one node.
+/// Whether the action on a node requires that the next pass follows at once.
 #[derive(PartialEq, Eq)]
 enum ActionResult {
     /// The conditions of the node became `Unknown`, so the next pass can taint the node.
     ConditionsSetUnknown,
-    /// Any other result. A node whose action failed is examined again by the next pass.
+    /// Any other result. If the action on the node failed, the next pass examines the node again.
     OtherResult,
 }
 
@@ -94,7 +94,7 @@ async fn act_on_node(node: &Arc<Node>, action: &Action, io: Io<'_>) -> Result<Ac
     Ok(treated)
 }
 
-/// Sets the conditions of a silent node to `Unknown`, unless the server has a new heartbeat.
+/// Sets the conditions of a node without heartbeats to `Unknown`, unless the server has a new heartbeat.
 async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_>) -> Result<ActionResult, api::Error> {
     let mut node = Arc::clone(node);
     let name = Arc::clone(&node.metadata.name);
@@ -164,7 +164,7 @@ fn unknown_conditions_request(node: &Node, lapsing: &[StaleCondition], io: Io<'_
     Request { subresource: "status", ..request }
 }
 
-/// Returns the JSON of a condition of a silent node. `created` is the creation time of the node.
+/// Returns the JSON of an `Unknown` condition. `created` is the creation time of the node.
 fn unknown_condition(
     StaleCondition { condition_type: kind, is_missing }: &StaleCondition,
     created: Option<String>,

@@ -39,7 +39,7 @@ async fn taint(chosen: &NodeToTaint, io: Io<'_>) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// Taints a node. Returns whether the taint was written, or `None` if the process shuts down before the answer arrives.
+/// Taints a node. Returns true if the taint was written, and `None` if the process shuts down before the answer arrives.
 async fn try_taint(
     NodeToTaint { node, zone_key: zone, cause }: &NodeToTaint,
     io: Io<'_>,

@@ -1,6 +1,6 @@
-//! The decision about a pass of the node monitor: which nodes are silent, and which taints follow.
+//! The decisions of a pass over nodes: which nodes have no heartbeats, and which taints follow.
 //!
-//! A pass examines only nodes that changed and nodes whose deadline has passed.
+//! A pass examines only nodes that changed and nodes that have reached their deadline.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`, `monitorNodeHealth`.
 
@@ -19,7 +19,7 @@ use crate::{
     taints::{self, TaintCause},
 };
 
-/// Decides about one node. Its grace period starts at `from` or later. `is_total` is true if every zone is fully disrupted.
+/// Decides about one node, with a grace period that starts at `from` or later. `is_total`: every zone is fully disrupted.
 fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: GracePeriods, is_total: bool) -> JudgedNode {
     let ExaminedNode { node, grace_start: heard, is_waiting: waits, write_denied_until: denied_until, .. } = examined;
     let silent_at = grace.silent_at(node, *heard, from);
@@ -39,13 +39,13 @@ fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: Grace
     if taints::has_taint_of_cause(node, cause.opposite()) {
         return judged(Some(Action::ReplaceNoExecute(cause)));
     }
-    // If another process found the node silent, this process still waits for the whole grace period before it taints the node.
+    // If another process has set the condition to `Unknown`, this process waits for its own grace period before it taints.
     let may_be_tainted = is_silent || !silence::is_marked_silent(node);
     let action = !taints::has_taint_of_cause(node, cause) && may_be_tainted && !waits;
     judged(action.then_some(Action::WaitForTaint(cause)))
 }
 
-/// Returns the states and node counts of all zones. Silent nodes count as not ready, even if their condition is still `True`.
+/// Returns the states and node counts of all zones. Nodes without heartbeats already count as not ready.
 fn zones_counting_silent_nodes(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStatus> {
     let mut zones = snapshot.zones.clone();
     for ExaminedNode { node, grace_start: heard, is_counted_by_condition: counts, .. } in &snapshot.examined_nodes {

@@ -18,22 +18,22 @@ const MAX_LISTED_NODES: usize = 10;
 /// Action of a pass on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The node is silent: these conditions become `Unknown`.
+    /// The node has sent no heartbeat for its grace period: these conditions become `Unknown`.
     SetConditionsUnknown(Vec<StaleCondition>),
     /// The `NoExecute` taints of this program are removed: the node is ready, or every zone is fully disrupted.
     RemoveNoExecute,
     /// The taint of this cause replaces a `NoExecute` taint that no longer fits the condition `Ready`, regardless of the rate.
     ReplaceNoExecute(TaintCause),
-    /// The node waits until its zone has a token to taint it.
+    /// The node waits for its `NoExecute` taint until the rate limiter of its zone has a token.
     WaitForTaint(TaintCause),
 }
 
-/// Result of the examination of one node.
+/// Decision about one examined node.
 #[derive(Clone, Debug)]
 pub(crate) struct JudgedNode {
     /// The examined state of the node.
     pub(crate) node: Arc<Node>,
-    /// Time at which the node is due for the next pass, usually the end of its grace period; `None` if no time is set.
+    /// Time at which a pass examines the node even without a change, usually the end of its grace period; `None` for never.
     pub(crate) next_examination: Option<Instant>,
     /// `None` if no action is necessary.
     pub(crate) action: Option<Action>,
@@ -42,17 +42,17 @@ pub(crate) struct JudgedNode {
 /// Decisions of one pass over nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Reason why the process is blind and judges no node; `None` otherwise.
+    /// Reason why the pass makes no decisions about nodes; `None` if it makes decisions.
     pub(crate) blind_reason: Option<String>,
-    /// Whether the pass reads Leases, because an answer is evidence of a live view of nodes.
+    /// Whether the pass reads Leases to find out whether this process reaches the server, because events are missing.
     pub(crate) reads_leases: bool,
-    /// Results for the examined nodes; empty if the pass judges no node.
+    /// Decisions about the examined nodes; empty if the pass makes no decisions.
     pub(crate) judged_nodes: Vec<JudgedNode>,
-    /// New states and rates of the zones whose state or rate changes, by the key of the zone.
+    /// New states and tainting rates by the key of the zone; only zones with a change.
     pub(crate) zone_changes: BTreeMap<Text, ZoneChange>,
-    /// Whether every zone is fully disrupted, and whether this begins or ends with the pass.
+    /// Whether every zone is fully disrupted, and whether such a disruption begins or ends with the pass.
     pub(crate) disruption: ClusterDisruption,
-    /// Nodes to record as Events: added, removed, or set to `Unknown` by a write whose answer was lost.
+    /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
     pub(crate) nodes_to_report: NodesToReport,
     /// Pause before the next pass, unless an action of this pass makes the next pass follow at once.
     pub(crate) next_pass_after: Duration,

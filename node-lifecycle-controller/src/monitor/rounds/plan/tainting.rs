@@ -10,7 +10,7 @@ use crate::{
     taints::TaintCause,
 };
 
-/// A node that this round taints.
+/// A node that the pass taints, at the rate of its zone.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeToTaint {
     /// The newest recorded state of the node.
@@ -21,7 +21,7 @@ pub(crate) struct NodeToTaint {
     pub(crate) cause: TaintCause,
 }
 
-/// Decisions of one round of tainting.
+/// Decisions about the nodes that wait for a `NoExecute` taint.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Nodes to taint now, at most one of each zone.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) waiting_count: usize,
     /// Number of nodes that wait in zones with a positive tainting rate.
     pub(crate) taintable_waiting_count: usize,
-    /// Pause before the next round; `None` if no further round is necessary.
+    /// Pause before the next tainting pass; `None` if no further pass is necessary.
     pub(crate) next_round_after: Option<Duration>,
 }
 

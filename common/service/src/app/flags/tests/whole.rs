@@ -112,7 +112,7 @@ fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() 
     let underscored: Vec<&str> = underscored.iter().map(String::as_str).collect();
     assert_eq!(run(&underscored).settings.worker_count(&WORKERS), 10);
 
-    // An unknown flag is an error, so the parser knows every flag in `WHOLE`.
+    // Under another name, each flag in `WHOLE` is an error, so the parser does not simply accept every flag.
     for flag in WHOLE.iter().filter_map(|flag| flag.strip_prefix("--")) {
         let unknown = format!("--x-{flag}");
         assert!(read(&[&unknown]).is_err(), "{unknown}");

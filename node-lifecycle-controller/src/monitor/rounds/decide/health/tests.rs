@@ -73,7 +73,7 @@ fn taints_follow_from_the_condition() {
         ("True", "KubeletReady", &["unreachable"], 0, Some(Action::RemoveNoExecute)),
         ("True", "KubeletReady", &["not-ready", "unreachable"], 0, Some(Action::RemoveNoExecute)),
         ("True", "KubeletReady", &[], 0, None),
-        // Another process found the node silent, but its grace period in this process has not passed.
+        // Another process has set the condition, but the grace period in this process has not passed.
         ("Unknown", lapsed, &[], 40, None),
         // The kubelet itself reports `Unknown`, so the grace period does not matter.
         ("Unknown", "Kubelet", &[], 0, Some(Action::WaitForTaint(Unreachable))),
