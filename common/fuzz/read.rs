@@ -3,7 +3,7 @@
 //! The fuzz target and the test of its corpus share this file.
 
 use common::{
-    head::Head,
+    head::ObjectHead,
     meta::Meta,
     object::EncodedObject,
     pods::Pod,
@@ -29,7 +29,7 @@ pub(crate) fn decode_in_every_form(bytes: &[u8]) {
 fn object(message: &[u8]) {
     let object = EncodedObject::Protobuf(message);
     let pod = object.decode::<Pod>();
-    let head = object.decode_metadata::<Head<'_>>();
+    let head = object.decode_metadata::<ObjectHead<'_>>();
     let meta = object.decode_metadata::<Meta>();
     // All decoders of the metadata must agree on the identity of the object.
     if let (Ok(pod), Ok(meta)) = (&pod, &meta) {

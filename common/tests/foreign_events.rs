@@ -1,7 +1,7 @@
 //! The head of an object (its name, version and owners, decoded first) shows whether another controller owns the object.
 
 use common::{
-    head::Head,
+    head::ObjectHead,
     meta::Meta,
     object::{EncodedObject, Object, Resource},
     pods::{PODS, Pod},
@@ -16,7 +16,7 @@ struct DaemonPod(Pod);
 impl Object for DaemonPod {
     const RESOURCE: Resource = PODS;
     type Indexes = ();
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
         Some(|head| head.controller_kind().is_none_or(|kind| kind == "DaemonSet"));
 
     fn meta(&self) -> &Meta {
@@ -39,18 +39,18 @@ fn owner(kind: &str, controller: bool) -> Value {
 fn an_object_of_another_controller_is_foreign() {
     let owners = [owner("Node", false), owner("ReplicaSet", true), owner("DaemonSet", true)];
     let pod = pod(&json!(owners));
-    let head = EncodedObject::Json(&pod).foreign_head::<DaemonPod>().unwrap();
+    let head = EncodedObject::Json(&pod).head_if_filtered_out::<DaemonPod>().unwrap();
     assert_eq!((head.name(), head.controller_kind()), ("web-7c99d5cb8d-abcde", Some("ReplicaSet")));
 }
 
 #[test]
 fn an_object_that_may_concern_this_controller_is_not_foreign() {
     for owners in [json!(null), json!([]), json!([owner("DaemonSet", true)]), json!([owner("ReplicaSet", false)])] {
-        assert!(EncodedObject::Json(&pod(&owners)).foreign_head::<DaemonPod>().is_none(), "{owners}");
+        assert!(EncodedObject::Json(&pod(&owners)).head_if_filtered_out::<DaemonPod>().is_none(), "{owners}");
     }
     // If several owners are marked as the controller, the first one is the controller, as in every other lookup.
     let owners = [owner("Node", false), owner("DaemonSet", true), owner("ReplicaSet", true)];
-    assert!(EncodedObject::Json(&pod(&json!(owners))).foreign_head::<DaemonPod>().is_none());
+    assert!(EncodedObject::Json(&pod(&json!(owners))).head_if_filtered_out::<DaemonPod>().is_none());
     for unusual in [
         r#"{"spec":{},"metadata":{"name":"a","resourceVersion":"1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}"#,
         r#"{"kind":"Pod","metadata":{"resourceVersion":"1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}"#,
@@ -59,6 +59,6 @@ fn an_object_that_may_concern_this_controller_is_not_foreign() {
         "null",
         "",
     ] {
-        assert!(EncodedObject::Json(unusual).foreign_head::<DaemonPod>().is_none(), "{unusual}");
+        assert!(EncodedObject::Json(unusual).head_if_filtered_out::<DaemonPod>().is_none(), "{unusual}");
     }
 }

@@ -18,8 +18,8 @@ const PROGRAM: ProgramDefinition = ProgramDefinition {
     loops: &[],
     workers_flags: &[],
     feature_gates: &[],
-    tunes: &[],
-    value_flags: &[],
+    tunables: &[],
+    single_value_flags: &[],
 };
 
 const CHILD: &str = "HASHING_CHILD";

@@ -4,7 +4,7 @@ use std::{alloc::System, collections::BTreeSet, sync::Arc};
 
 use cap::Cap;
 use common::{
-    meta::Key,
+    meta::NamespacedName,
     object::Object,
     pods::{Phase, Pod},
 };
@@ -57,7 +57,7 @@ fn a_cached_pod_takes_little_memory() {
     let decode = |number| {
         let mut pod: Pod = serde_json::from_str(&pod(number)).unwrap();
         pod.drop_unneeded_fields();
-        assert_eq!((pod.phase, pod.is_ready(), pod.restarts.regular), (Phase::Running, true, number as i32 % 3));
+        assert_eq!((pod.phase, pod.is_ready(), pod.restart_counts.regular), (Phase::Running, true, number as i32 % 3));
         Arc::new(pod)
     };
     // The interned strings that all Pods share are allocated before counting begins, as are the decoder's temporary buffers.
@@ -69,6 +69,6 @@ fn a_cached_pod_takes_little_memory() {
     println!("{each} bytes per cached Pod, including {size} bytes for the struct itself");
     assert!(each <= LIMIT, "{each} bytes per cached Pod, including {size} bytes for the struct itself");
     assert!(each >= size, "{each} bytes per cached Pod cannot be right: the struct alone has {size} bytes");
-    let keys: BTreeSet<Key> = cached.iter().chain(&warm).map(|pod| pod.meta.key()).collect();
+    let keys: BTreeSet<NamespacedName> = cached.iter().chain(&warm).map(|pod| pod.meta.key()).collect();
     assert_eq!(keys.len(), PODS);
 }

@@ -30,7 +30,7 @@ pub enum CronJobNote {
     JobRecorded(ResourceVersion),
 }
 
-impl io::Note for CronJobNote {
+impl io::MemoryNote for CronJobNote {
     type Query = ();
     type NewState = ();
 }
@@ -69,7 +69,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                     let Some(live) = live else { return Ok(Requeue::AfterPlannedDelay) };
                     let snapshot = snapshot.to_mut();
                     snapshot.cron_job = live;
-                    snapshot.is_cron_job_live = true;
+                    snapshot.was_cron_job_read_live = true;
                 }
                 LiveRead::Job(name) => {
                     let found = read_job(&snapshot, name, question.reason_text(), io).await?;
@@ -156,7 +156,7 @@ async fn take_actions(
                 };
                 let verb = Verb::Delete(Some("Background"), None);
                 let request = Request { verb, ..Request::delete(JOBS, &job) };
-                match io.send(request.at_version(*version).with_reason(reason.as_str())).await {
+                match io.send(request.with_version(*version).with_reason(reason.as_str())).await {
                     Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
@@ -201,12 +201,12 @@ async fn create_job(
     let request =
         Request::create(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name), io.encode_body(|| body));
     // With this role, the next sync does not wait for the outcome of an unanswered request: the name prevents a second Job.
-    let request = request.role(ObjectRole::SyncedObject).with_reason(format!("it has been due since {scheduled}"));
+    let request = request.with_role(ObjectRole::SyncedObject).with_reason(format!("it has been due since {scheduled}"));
     match io.send(request).await.and_then(|answer| answer.decode_metadata()) {
         Ok(created) => {
             let created = created.unwrap_or_default();
             if let Some(time) = created.creation_timestamp {
-                io.apply_note(CronJobNote::JobCreated(time.duration_since(scheduled)));
+                io.apply_memory_note(CronJobNote::JobCreated(time.duration_since(scheduled)));
             }
             emit(io, Event::normal("SuccessfulCreate", format!("Created job {name}")));
             record.add_run(&created, scheduled);
@@ -218,7 +218,7 @@ async fn create_job(
                 existing.map_err(|refusal| SyncError::from_refusal(&format!("cannot read Job {name}"), &refusal))?;
             let with_run = existing.and_then(|job| Some((run_of_existing_job(snapshot, &job, scheduled)?, job)));
             if let Some((run, job)) = with_run {
-                io.apply_note(CronJobNote::JobRecorded(job.metadata.resource_version));
+                io.apply_memory_note(CronJobNote::JobRecorded(job.metadata.resource_version));
                 record.add_run(&job.metadata, run);
             } else {
                 let taken = format_args!("the name {name} is taken by a Job that is not a run of this CronJob");

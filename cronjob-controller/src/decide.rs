@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::meta::Uid;
 
-pub use create::{effective_schedule, schedule_after_change};
+pub use create::{parse_changed_schedule, parse_effective_schedule};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
@@ -23,13 +23,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let status = &snapshot.cron_job.status;
     let active: BTreeSet<&Uid> = status.active.iter().map(|reference| &reference.uid).collect();
     let mut plan = Plan { status: status.clone(), ..Plan::default() };
-    let surplus = history::surplus_jobs(snapshot);
+    let surplus = history::surplus_finished_jobs(snapshot);
     for job in &surplus {
         plan.actions.push(history::plan_history_deletion(job, active.contains(&job.metadata.uid)));
     }
     let surplus: BTreeSet<&Uid> = surplus.iter().map(|job| &job.metadata.uid).collect();
     let is_complete = record::plan_status(&mut plan, snapshot, &active, &surplus);
-    plan.situation = match plan.status.active.len() {
+    plan.active_job_summary = match plan.status.active.len() {
         1 => "1 active Job".to_owned(),
         count => format!("{count} active Jobs"),
     };

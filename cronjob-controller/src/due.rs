@@ -15,18 +15,18 @@ const MANY: i64 = 100;
 /// The schedule has no next firing, or two firings in the same second. The message is that of upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
-pub struct NeverFires;
+pub struct ScheduleNeverFires;
 
 /// The time at which the search for the next run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchStart {
+pub enum RunSearchStart {
     /// Creation time of a CronJob without runs.
     Creation(Timestamp),
     /// Scheduled time of the last run that the status records.
     LastRun(Timestamp),
 }
 
-impl SearchStart {
+impl RunSearchStart {
     /// Returns the time of the creation or of the last run.
     pub fn time(self) -> Timestamp {
         match self {
@@ -44,7 +44,7 @@ impl SearchStart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueRun {
     /// Scheduled time of the run to start; `None` if no run is due.
-    pub run: Option<Timestamp>,
+    pub scheduled_time: Option<Timestamp>,
     /// Whether more than 100 runs were missed, so that a Warning Event is recorded.
     pub has_many_missed_runs: bool,
 }
@@ -54,33 +54,33 @@ pub struct DueRun {
 /// A firing within the minute of the last run, as of `@every 45s`, is never due, because its Job would have the same name.
 pub fn find_due_run(
     schedule: &Schedule,
-    anchor: SearchStart,
+    anchor: RunSearchStart,
     deadline: Option<SignedDuration>,
     now: Timestamp,
-) -> Result<DueRun, NeverFires> {
+) -> Result<DueRun, ScheduleNeverFires> {
     let start = anchor.time();
     let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok()).map_or(start, |from| from.max(start));
     // An interval always counts from the last run, regardless of the deadline.
     let from = if matches!(schedule, Schedule::Interval(_)) { start } else { earliest };
-    let first = schedule.next_firing_after(from).ok_or(NeverFires)?;
+    let first = schedule.next_firing_after(from).ok_or(ScheduleNeverFires)?;
     if now < first {
-        return Ok(DueRun { run: None, has_many_missed_runs: false });
+        return Ok(DueRun { scheduled_time: None, has_many_missed_runs: false });
     }
     let gap = schedule.next_firing_after(first).map_or(0, |second| second.duration_since(first).as_secs());
     if gap < 1 {
-        return Err(NeverFires);
+        return Err(ScheduleNeverFires);
     }
     let run = schedule.latest_firing(from, now).filter(|run| *run > earliest && !anchor.is_in_minute_of(*run));
     let missed = run.map_or(0, |run| run.duration_since(first.max(earliest)).as_secs() / gap + 1);
-    Ok(DueRun { run, has_many_missed_runs: missed > MANY })
+    Ok(DueRun { scheduled_time: run, has_many_missed_runs: missed > MANY })
 }
 
 /// Returns the first firing after `now` that has another Job name than the last run.
-pub fn next_firing(schedule: &Schedule, anchor: SearchStart, now: Timestamp) -> Option<Timestamp> {
+pub fn next_firing(schedule: &Schedule, anchor: RunSearchStart, now: Timestamp) -> Option<Timestamp> {
     match (schedule.latest_firing(anchor.time(), now), anchor) {
         (Some(latest), _) => schedule.next_firing_in_later_minute(latest),
-        (None, SearchStart::LastRun(last)) => schedule.next_firing_in_later_minute(last),
-        (None, SearchStart::Creation(created)) => schedule.next_firing_after(created),
+        (None, RunSearchStart::LastRun(last)) => schedule.next_firing_in_later_minute(last),
+        (None, RunSearchStart::Creation(created)) => schedule.next_firing_after(created),
     }
 }
 
@@ -227,11 +227,16 @@ mod tests {
         for (text, from, now, deadline, run, many_missed, wait) in rows {
             let schedule = Schedule::parse(&format!("TZ=UTC {text}")).unwrap();
             let (from, now) = (at(from), at(now));
-            let due = find_due_run(&schedule, SearchStart::LastRun(from), deadline.map(SignedDuration::from_secs), now)
-                .unwrap();
-            assert_eq!(due, DueRun { run: run.map(at), has_many_missed_runs: *many_missed }, "{text} at {now}");
+            let due =
+                find_due_run(&schedule, RunSearchStart::LastRun(from), deadline.map(SignedDuration::from_secs), now)
+                    .unwrap();
+            assert_eq!(
+                due,
+                DueRun { scheduled_time: run.map(at), has_many_missed_runs: *many_missed },
+                "{text} at {now}"
+            );
             // The last column includes the 100 ms that upstream adds to each delay.
-            let delay = next_firing(&schedule, SearchStart::LastRun(from), now).unwrap().duration_since(now);
+            let delay = next_firing(&schedule, RunSearchStart::LastRun(from), now).unwrap().duration_since(now);
             assert!((delay.as_secs_f64() + 0.1 - wait).abs() < 1e-6, "{text} at {now}: {delay:?}, not {wait}");
         }
     }
@@ -241,9 +246,9 @@ mod tests {
     fn with_a_deadline_of_zero_no_run_is_due() {
         let schedule = Schedule::parse("TZ=UTC */5 * * * *").unwrap();
         let now = at("2026-03-01T00:05:00.05Z");
-        let anchor = SearchStart::Creation(at("2026-03-01T00:02:00Z"));
+        let anchor = RunSearchStart::Creation(at("2026-03-01T00:02:00Z"));
         let due = find_due_run(&schedule, anchor, Some(SignedDuration::ZERO), now).unwrap();
-        assert_eq!(due.run, None);
+        assert_eq!(due.scheduled_time, None);
     }
 
     /// Rows: schedule, anchor, and the second after midnight of the next firing. No earlier second is a firing.
@@ -253,21 +258,25 @@ mod tests {
         let second = |second: i64| Timestamp::from_second(1_772_323_200 + second).unwrap();
         for (text, anchor, next) in [
             // The CronJob was created at 00:00:10; its first run may be within the same minute.
-            ("@every 45s", SearchStart::Creation(second(10)), 55),
-            ("@every 45s", SearchStart::LastRun(second(10)), 100),
-            ("@every 45s", SearchStart::LastRun(second(55)), 100),
-            ("@every 1s", SearchStart::LastRun(second(55)), 60),
-            ("@every 60s", SearchStart::LastRun(second(55)), 115),
-            ("@every 61s", SearchStart::LastRun(second(55)), 116),
+            ("@every 45s", RunSearchStart::Creation(second(10)), 55),
+            ("@every 45s", RunSearchStart::LastRun(second(10)), 100),
+            ("@every 45s", RunSearchStart::LastRun(second(55)), 100),
+            ("@every 1s", RunSearchStart::LastRun(second(55)), 60),
+            ("@every 60s", RunSearchStart::LastRun(second(55)), 115),
+            ("@every 61s", RunSearchStart::LastRun(second(55)), 116),
         ] {
             let schedule = Schedule::parse(text).unwrap();
             for now in anchor.time().as_second()..second(next).as_second() {
                 let now = Timestamp::from_second(now).unwrap();
                 assert_eq!(next_firing(&schedule, anchor, now), Some(second(next)), "{text} after {anchor:?} at {now}");
                 let found = find_due_run(&schedule, anchor, None, now).unwrap();
-                assert_eq!(found.run, None, "{text} after {anchor:?} at {now}");
+                assert_eq!(found.scheduled_time, None, "{text} after {anchor:?} at {now}");
             }
-            assert_eq!(find_due_run(&schedule, anchor, None, second(next)).unwrap().run, Some(second(next)), "{text}");
+            assert_eq!(
+                find_due_run(&schedule, anchor, None, second(next)).unwrap().scheduled_time,
+                Some(second(next)),
+                "{text}"
+            );
         }
     }
 
@@ -277,7 +286,11 @@ mod tests {
         for text in ["59 23 31 2 *", ", * * * *", "* , * * *", "* * * , *", "* * , * ,"] {
             let schedule = Schedule::parse(&format!("TZ=UTC {text}")).unwrap();
             let (from, now) = (at("2026-03-01T00:00:00Z"), at("2026-03-02T00:00:00Z"));
-            assert_eq!(find_due_run(&schedule, SearchStart::Creation(from), None, now), Err(NeverFires), "{text}");
+            assert_eq!(
+                find_due_run(&schedule, RunSearchStart::Creation(from), None, now),
+                Err(ScheduleNeverFires),
+                "{text}"
+            );
         }
     }
 }

@@ -57,14 +57,14 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, method_handler},
+    informer::{AnyInformer, Informer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     metrics::Histogram,
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{EXPECTATIONS_TIMEOUT, Tune, WorkersFlag},
+    settings::{EXPECTATIONS_TIMEOUT, Tunable, WorkersFlag},
     store::Store,
 };
 use jiff::Timestamp;
@@ -78,13 +78,13 @@ use crate::{
 };
 
 /// The values that `--tune` accepts for this crate.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
+pub const TUNABLES: &[Tunable] = &[EXPECTATIONS_TIMEOUT];
 
 /// Number of workers that sync CronJobs concurrently; 5 by default.
 pub const CONCURRENT_CRON_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-cron-job-syncs", 5, "How many CronJobs are synced at once");
 /// The flags of this crate that set a number of workers.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_CRON_JOB_SYNCS];
+pub const WORKERS_FLAGS: &[WorkersFlag] = &[CONCURRENT_CRON_JOB_SYNCS];
 
 /// The loop that syncs CronJobs.
 pub const CRON_JOB: LoopDefinition = LoopDefinition::new("cronjob-controller", "cronjob", start)
@@ -98,10 +98,10 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Creates the Jobs of CronJobs: one for each scheduled time.",
     loops: LOOPS,
-    workers_flags: WORKERS,
+    workers_flags: WORKERS_FLAGS,
     feature_gates: &[],
-    tunes: TUNES,
-    value_flags: &[],
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// Caches and memory of the loop that syncs CronJobs.
@@ -121,7 +121,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 
 impl CronJobController {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
         let ledger = context.new_ledger();
         let crons: Arc<Store<CronJob>> = Arc::default();
         let watch = Arc::new(EventHandlers {
@@ -131,19 +131,19 @@ impl CronJobController {
             clock: context.clock.clone(),
             recorder: context.recorder.clone(),
         });
-        let crons = context.start_informer(crons, method_handler(&watch, EventHandlers::on_cron_job_event));
-        let jobs = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_job_event));
+        let crons = context.start_informer(crons, handler_from_method(&watch, EventHandlers::on_cron_job_event));
+        let jobs = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_job_event));
         Self { crons, jobs, ledger, creation_skew: metrics::register_creation_skew(&context.metrics) }
     }
 }
 
 impl Controller for CronJobController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = CronJobNote;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -160,7 +160,7 @@ impl Controller for CronJobController {
         (ObjectRef::new(CRON_JOBS, meta), meta.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: CronJobNote) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: CronJobNote) {
         match note {
             CronJobNote::JobCreated(skew) => self.creation_skew.observe(skew.as_secs_f64()),
             CronJobNote::JobRecorded(version) => {

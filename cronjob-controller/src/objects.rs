@@ -2,9 +2,9 @@
 
 use common::{
     conditions::{Condition, seconds},
-    head::Head,
+    head::ObjectHead,
     intern::{Labels, Text},
-    json::{Raw, null_as_default},
+    json::{RawJson, null_as_default},
     meta::{Annotations, Meta, ResourceVersion, Uid},
     object::{Object, Resource},
     store::ByController,
@@ -79,7 +79,7 @@ pub struct CronJobSpec {
     pub suspend: bool,
     /// Template of the Jobs as raw JSON. Without a template, no Job can be created.
     #[serde(default)]
-    pub job_template: Option<Raw>,
+    pub job_template: Option<RawJson>,
     /// Number of complete Jobs to keep; `None` keeps all of them.
     #[serde(default)]
     pub successful_jobs_history_limit: Option<i64>,
@@ -267,7 +267,8 @@ impl Object for Job {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::JOB);
     /// Jobs of other controllers are not cached.
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller_kind() == Some(CRON_JOBS.kind));
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
+        Some(|head| head.controller_kind() == Some(CRON_JOBS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata

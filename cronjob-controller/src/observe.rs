@@ -7,7 +7,7 @@ use common::{
     controller::Observation,
     io::SyncError,
     map::HashSet,
-    meta::Key,
+    meta::NamespacedName,
     refs::{self, Owner},
     store::{ByController, IndexValue},
 };
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::{CronJobController, objects::CRON_JOBS, snapshot::Snapshot};
 
 impl CronJobController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let Some(cron) = self.crons.store().get(&key.namespace, &key.name)? else {
             return Ok(Observation::Gone);
         };
@@ -35,7 +35,7 @@ impl CronJobController {
         Ok(Observation::Ready(Snapshot {
             cron_job: cron,
             owner,
-            is_cron_job_live: false,
+            was_cron_job_read_live: false,
             jobs,
             live_jobs: BTreeMap::new(),
             now,

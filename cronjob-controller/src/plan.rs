@@ -110,7 +110,7 @@ pub struct Plan {
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
     /// Text with the number of active Jobs, for `/debug/explain`.
-    pub situation: String,
+    pub active_job_summary: String,
     /// Reasons why no Job is created, as sentences for `/debug/explain`.
     pub waiting: Vec<String>,
 }
@@ -164,9 +164,11 @@ impl Plan {
 impl Explain for Plan {
     fn situation(&self) -> String {
         match &self.live_reads[..] {
-            [] => self.situation.clone(),
-            [question] => format!("{}; first {question}", self.situation),
-            [question, others @ ..] => format!("{}; first {question}, and {} more reads", self.situation, others.len()),
+            [] => self.active_job_summary.clone(),
+            [question] => format!("{}; first {question}", self.active_job_summary),
+            [question, others @ ..] => {
+                format!("{}; first {question}, and {} more reads", self.active_job_summary, others.len())
+            }
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Snapshot {
     /// The owner reference and deletion state of the CronJob.
     pub owner: Owner,
     /// Whether `cron_job` was read live in this sync; `false` if it comes from the cache.
-    pub is_cron_job_live: bool,
+    pub was_cron_job_read_live: bool,
     /// The cached Jobs that the CronJob controls, sorted by name.
     pub jobs: Vec<Arc<Job>>,
     /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the

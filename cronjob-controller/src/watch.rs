@@ -7,22 +7,22 @@ use common::{
     consistency::Ledger,
     controller::priority_of_origin,
     events::{ObjectRef, Recorder},
-    meta::{Key, Meta},
+    meta::{Meta, NamespacedName},
     owners::controlling_owner,
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
-    decide::{runs, schedule_after_change},
-    due::{SearchStart, next_firing},
+    decide::{parse_changed_schedule, runs},
+    due::{RunSearchStart, next_firing},
     objects::{CRON_JOBS, CronJob, Job},
     plan,
 };
 
 /// Handlers of CronJob and Job events. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: Queue<NamespacedName>,
     pub(crate) cron_jobs: Arc<Store<CronJob>>,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Clock,
@@ -45,9 +45,9 @@ impl EventHandlers {
 
     fn on_schedule(&self, cron: &CronJob) {
         let now = self.clock.now();
-        match schedule_after_change(&cron.spec) {
+        match parse_changed_schedule(&cron.spec) {
             Ok(schedule) => {
-                let anchor = runs::search_start(cron).unwrap_or(SearchStart::Creation(now));
+                let anchor = runs::run_search_start(cron).unwrap_or(RunSearchStart::Creation(now));
                 let next = next_firing(&schedule, anchor, now);
                 let delay = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok()).unwrap_or_default();
                 self.queue.add_after(cron.metadata.key(), delay);

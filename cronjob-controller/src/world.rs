@@ -29,7 +29,7 @@ pub(crate) fn snapshot_with(spec: Value, status: Value, jobs: &[Value]) -> Snaps
     Snapshot {
         owner: Owner::new(CRON_JOBS, &cron.metadata),
         cron_job: Arc::new(cron),
-        is_cron_job_live: false,
+        was_cron_job_read_live: false,
         jobs,
         live_jobs: BTreeMap::new(),
         now: parse_timestamp("2026-03-01T00:07:30Z"),
@@ -43,7 +43,7 @@ pub(crate) fn job_json(name: &str, start: Option<u32>, end: Option<&str>) -> Val
         "status": {"startTime": start.map(time), "conditions": conditions, "completionTime": start.map(|s| time(s + 1))}})
 }
 
-pub(crate) fn status_with_active(names: &[&str]) -> Value {
+pub(crate) fn status_with_active_jobs(names: &[&str]) -> Value {
     json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
 }
 

@@ -59,7 +59,7 @@ fn snapshot(cron: &Value, jobs: &[Value]) -> Snapshot {
     Snapshot {
         owner: Owner::new(CRON_JOBS, &cron.metadata),
         cron_job: Arc::new(cron),
-        is_cron_job_live: true,
+        was_cron_job_read_live: true,
         jobs,
         live_jobs: BTreeMap::new(),
         now: "2026-03-01T00:05:00.5Z".parse().unwrap(),

@@ -30,7 +30,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             Ok(Requeue::AfterPlannedDelay)
         }
         (Some(SelectorProblem::InvalidSelector(error)), _) => {
-            io.apply_note(Note::InvalidSelector(error.to_string()));
+            io.apply_memory_note(Note::InvalidSelector(error.to_string()));
             Ok(Requeue::AfterPlannedDelay)
         }
         (None, SyncScope::Nothing) => Ok(Requeue::AfterPlannedDelay),
@@ -48,12 +48,12 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     }
     let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
     revisions::delete_duplicates(snapshot, &relabelled.kept_hashes, &mut denied, io).await?;
-    if !revisions::write_current(snapshot, io).await? {
+    if !revisions::write_current_revision(snapshot, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
     }
     let adopted = pods::claim(snapshot, plan, &mut denied, io).await?;
     if plan.scope == SyncScope::ClaimsOnly {
-        return denied.map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pods)), Err);
+        return denied.map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pod_count)), Err);
     }
 
     let created = pods::create(snapshot, plan, io).await;
@@ -73,10 +73,10 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     if let Some(denied) = denied {
         return Err(denied);
     }
-    Ok(match (plan.deferred.total(), plan.deferred_adoptions) {
+    Ok(match (plan.deferred_node_counts.total(), plan.deferred_adoption_count) {
         // A creation without an answer is checked again when it can no longer take effect. The back-off of the key is kept.
         (0, 0) => snapshot
-            .nodes_with_lost_creation
+            .nodes_with_unanswered_creation
             .values()
             .min()
             .map_or(Requeue::AfterPlannedDelay, |left| Requeue::AfterPartialWork(*left)),

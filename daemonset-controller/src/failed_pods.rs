@@ -54,7 +54,7 @@ impl Entry {
 impl FailedPodBackoff {
     /// Removes expired delays, and all delays if `generation` is new. Returns the nodes on which a delay ends early, because
     /// the generation is new or because the clock was set back.
-    pub(crate) fn remove_expired_entries(
+    pub(crate) fn remove_expired_delays(
         &mut self,
         generation: i64,
         bounds: BackoffBounds,
@@ -80,7 +80,12 @@ impl FailedPodBackoff {
     }
 
     /// Returns the end of the delay on the node; `None` if failed Pods on the node may be deleted now.
-    pub(crate) fn delayed_until(&self, node: &Text, bounds: BackoffBounds, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn deletion_delayed_until(
+        &self,
+        node: &Text,
+        bounds: BackoffBounds,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let entry = self.nodes.get(node).filter(|entry| entry.is_valid(bounds, now))?;
         Some(entry.delayed_until()).filter(|until| *until > now)
     }
@@ -124,13 +129,13 @@ mod tests {
     #[test]
     fn the_delay_doubles_up_to_its_limit() {
         let (mut failed, node, mut time) = (FailedPodBackoff::default(), Text::new("n"), now());
-        assert_eq!(failed.delayed_until(&node, BOUNDS, time), None);
+        assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, time), None);
         for delay in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
             failed.record_deletion(&node, BOUNDS, time);
             let until = time + seconds(delay);
-            assert_eq!(failed.delayed_until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
-            assert_eq!(failed.delayed_until(&node, BOUNDS, until), None);
-            assert_eq!(failed.delayed_until(&Text::new("other"), BOUNDS, time), None);
+            assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
+            assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, until), None);
+            assert_eq!(failed.deletion_delayed_until(&Text::new("other"), BOUNDS, time), None);
             time = until;
         }
     }
@@ -144,25 +149,25 @@ mod tests {
             failed.record_deletion(&node, BOUNDS, now());
         };
         twice(&mut failed);
-        assert_eq!(failed.delayed_until(&node, BOUNDS, now()), Some(now() + seconds(2)));
+        assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, now()), Some(now() + seconds(2)));
         let later = now() + seconds(1801);
-        assert!(failed.remove_expired_entries(0, BOUNDS, later).is_empty(), "the delay has already ended");
+        assert!(failed.remove_expired_delays(0, BOUNDS, later).is_empty(), "the delay has already ended");
         assert!(failed.nodes.is_empty());
         twice(&mut failed);
         failed.record_deletion(&node, BOUNDS, later);
-        assert_eq!(failed.delayed_until(&node, BOUNDS, later), Some(later + seconds(1)));
-        assert!(failed.remove_expired_entries(0, BOUNDS, later).is_empty());
-        assert_eq!(*failed.remove_expired_entries(7, BOUNDS, later), *std::slice::from_ref(&node));
-        assert_eq!(failed.delayed_until(&node, BOUNDS, later), None);
+        assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, later), Some(later + seconds(1)));
+        assert!(failed.remove_expired_delays(0, BOUNDS, later).is_empty());
+        assert_eq!(*failed.remove_expired_delays(7, BOUNDS, later), *std::slice::from_ref(&node));
+        assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, later), None);
     }
 
     /// DAEMONSET-25.
     #[test]
     fn a_clock_that_is_set_back_ends_the_delay() {
         let (mut failed, node) = (FailedPodBackoff::default(), Text::new("n"));
-        failed.remove_expired_entries(0, BOUNDS, now());
+        failed.remove_expired_delays(0, BOUNDS, now());
         failed.record_deletion(&node, BOUNDS, now());
-        assert_eq!(failed.delayed_until(&node, BOUNDS, now() - seconds(7200)), None);
-        assert_eq!(failed.remove_expired_entries(0, BOUNDS, now() - seconds(7200)), [node]);
+        assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, now() - seconds(7200)), None);
+        assert_eq!(failed.remove_expired_delays(0, BOUNDS, now() - seconds(7200)), [node]);
     }
 }

@@ -90,16 +90,16 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, LabelFilterSink, SinkInformer, StoreAndHandlers, method_handler},
+    informer::{AnyInformer, Informer, LabelFilterSink, SinkInformer, StoreAndHandlers, handler_from_method},
     intern::Text,
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     parsed::ParseCache,
     pods::PODS,
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
     store::Store,
     terminating_namespaces::OwnersInTerminatingNamespaces,
 };
@@ -113,15 +113,15 @@ use crate::{
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, REVISION_HASH_LABEL},
     plan::{DeletionReason, Plan},
     pod_cache::PodCache,
-    rosters::{DaemonSetRecord, Rosters},
-    snapshot::{DecisionSettings, Snapshot, SyncTurn, nodes::NodeCursor},
+    rosters::{DaemonSetRecord, NodeIndexes},
+    snapshot::{DecisionSettings, FirstTask, Snapshot, nodes::NodeCursor},
     watch::EventHandlers,
 };
 
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
 /// With the gate off, the status is written without this wait. Creations and deletions of Pods wait in both cases.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
+pub const STALE_CONTROLLER_CONSISTENCY_DAEMON_SET: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyDaemonSet",
     "A DaemonSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
@@ -131,38 +131,40 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: FeatureGate = FeatureGate::off_
     "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
 );
 /// The gates that `--feature-gates` accepts.
-pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, TAINT_TOLERATION_COMPARISON_OPERATORS];
+pub const FEATURE_GATES: &[FeatureGate] =
+    &[STALE_CONTROLLER_CONSISTENCY_DAEMON_SET, ATOMIC_FIFO, TAINT_TOLERATION_COMPARISON_OPERATORS];
 
 /// Greatest number of Pods that one sync creates, and greatest number of Pods that it deletes. Upstream: `BurstReplicas`.
-pub const BURST_REPLICAS: Tune = Tune::of_count(
+pub const BURST_REPLICAS: Tunable = Tunable::of_count(
     "burst-replicas",
     250,
     "The greatest number of Pods that one sync of a DaemonSet creates, and the greatest number that it deletes",
 );
 /// Delay between the deletions of the first and the second failed Pod on a node. It doubles with each further failed Pod.
-pub const FAILED_POD_BACKOFF: Tune = Tune::of_duration(
+pub const FAILED_POD_BACKOFF_INITIAL_DELAY: Tunable = Tunable::of_duration(
     "daemonset-failed-pod-backoff",
     Duration::from_secs(1),
     "The delay before the second failed Pod on a node is deleted; doubles with each further failed Pod",
 );
 /// Longest delay before a failed Pod on a node is deleted.
-pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::of_duration(
+pub const FAILED_POD_BACKOFF_MAX_DELAY: Tunable = Tunable::of_duration(
     "daemonset-failed-pod-backoff-max",
     Duration::from_mins(15),
     "The longest delay before a failed Pod is deleted; after twice that time without failures, the back-off of a node restarts",
 );
 /// The internal limits and delays that `--tune` accepts.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF, FAILED_POD_BACKOFF_MAX];
+pub const TUNABLES: &[Tunable] =
+    &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF_INITIAL_DELAY, FAILED_POD_BACKOFF_MAX_DELAY];
 
 /// The flag for the number of workers of each of the two loops: the loop of DaemonSets and the loop of changed nodes.
-pub const CONCURRENT_SYNCS: WorkersFlag =
+pub const CONCURRENT_DAEMON_SET_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-daemonset-syncs", 2, "The number of DaemonSets that are synced concurrently");
 /// The flags of this binary that set the number of workers of a loop.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+pub const WORKERS_FLAGS: &[WorkersFlag] = &[CONCURRENT_DAEMON_SET_SYNCS];
 
 /// The loop that syncs DaemonSets and writes their status. It also starts the loop of changed nodes.
 pub const DAEMON_SET_LOOP: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start_loops)
-    .with_client_and_component("daemon-set-controller", "daemonset-controller")
+    .with_user_agent_and_component("daemon-set-controller", "daemonset-controller")
     .with_owned_writes(&[OwnedWrites::of_status("apps", "daemonsets")]);
 /// The loops of the binary. [`DAEMON_SET_LOOP`] also starts the loop of changed nodes.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET_LOOP];
@@ -173,24 +175,24 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes DaemonSet controller as a service of its own",
     loops: LOOPS,
-    workers_flags: WORKERS,
-    feature_gates: GATES,
-    tunes: TUNES,
-    value_flags: &[],
+    workers_flags: WORKERS_FLAGS,
+    feature_gates: FEATURE_GATES,
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// The loop that syncs DaemonSets. It owns the caches, and the memory that outlives a sync.
 pub struct DaemonSetController {
     context: LoopContext,
-    queue: Queue<Key>,
+    queue: Queue<NamespacedName>,
     sets: Informer<DaemonSet>,
     pods: SinkInformer<LabelFilterSink<PodCache>>,
     pod_store: Arc<Store<CachedPod>>,
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    refused: OwnersInTerminatingNamespaces,
-    rosters: Arc<Rosters>,
+    sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
+    node_indexes: Arc<NodeIndexes>,
     templates: Arc<ParseCache<ParsedPodTemplate>>,
     watch: Arc<EventHandlers>,
     metrics: ControllerMetrics,
@@ -202,7 +204,7 @@ pub struct DaemonSetController {
 fn start_loops(context: LoopContext) -> Arc<dyn RunningLoop> {
     let queue = context.new_queue("daemonset", BackoffSettings::default());
     let node_updates = context.new_queue("daemonset-node-updates", BackoffSettings::default());
-    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
+    let workers = context.settings.worker_count(&CONCURRENT_DAEMON_SET_SYNCS);
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_updates.clone()));
     let nodes = Arc::new(NodeUpdateLoop(Arc::clone(&controller)));
     Arc::new(LoopPair {
@@ -214,39 +216,44 @@ fn start_loops(context: LoopContext) -> Arc<dyn RunningLoop> {
 
 impl DaemonSetController {
     /// Starts the informers. Their handlers add keys of DaemonSets to `queue`, and keys of changed nodes to `node_updates`.
-    pub fn new(context: LoopContext, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>, node_updates: Queue<NamespacedName>) -> Self {
         let settings = Arc::clone(&context.settings);
         let timeout = settings.tuned_duration(&EXPECTATIONS_TIMEOUT);
         let ledger = context.new_ledger();
         let refused = OwnersInTerminatingNamespaces::new(context.clock.clone(), timeout);
-        let rosters = Arc::new(Rosters::default());
+        let rosters = Arc::new(NodeIndexes::default());
         let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<DaemonSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            node_updates,
+            node_update_queue: node_updates,
             set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             sets_in_terminating_namespaces: refused.clone(),
-            rosters: Arc::clone(&rosters),
-            templates: Arc::clone(&templates),
+            node_indexes: Arc::clone(&rosters),
+            parsed_templates: Arc::clone(&templates),
         });
-        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set));
-        let nodes = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_node));
-        let revisions = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_revision));
+        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set));
+        let nodes = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_node));
+        let revisions = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision));
         let pod_store: Arc<Store<CachedPod>> = Arc::default();
-        let cached = StoreAndHandlers::new(Arc::clone(&pod_store), vec![method_handler(&watch, EventHandlers::on_pod)]);
-        let cache = PodCache { store_sink: cached, rosters: Arc::clone(&rosters) };
-        let pods =
-            SinkInformer::start_labelled(context.api.clone(), context.cache_config(), REVISION_HASH_LABEL, cache);
+        let cached =
+            StoreAndHandlers::new(Arc::clone(&pod_store), vec![handler_from_method(&watch, EventHandlers::on_pod)]);
+        let cache = PodCache { store_sink: cached, node_indexes: Arc::clone(&rosters) };
+        let pods = SinkInformer::start_with_label(
+            context.api.clone(),
+            context.long_lived_cache_config(),
+            REVISION_HASH_LABEL,
+            cache,
+        );
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: read_decision_settings(&settings),
             failed_pods: BackoffBounds {
-                initial_delay: settings.tuned_duration(&FAILED_POD_BACKOFF),
-                max_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_MAX),
+                initial_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_INITIAL_DELAY),
+                max_delay: settings.tuned_duration(&FAILED_POD_BACKOFF_MAX_DELAY),
             },
-            reads_own_writes: settings.waits_for_own_writes(&STALE_CONSISTENCY),
+            reads_own_writes: settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_DAEMON_SET),
             context,
             queue,
             sets,
@@ -255,8 +262,8 @@ impl DaemonSetController {
             nodes,
             revisions,
             ledger,
-            refused,
-            rosters,
+            sets_in_terminating_namespaces: refused,
+            node_indexes: rosters,
             templates,
             watch,
         }
@@ -264,39 +271,41 @@ impl DaemonSetController {
 
     /// Calls `change` with the data that the controller keeps about the snapshot's DaemonSet.
     fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut DaemonSetRecord)) {
-        self.rosters.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
+        self.node_indexes.with_record(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
     }
 
     /// Records a lost answer to a creation. While the creation may still take effect, the node gets no other Pod.
-    fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
+    fn record_unanswered_creation(&self, snapshot: &Snapshot, node: &Text) {
         let nodes = [
-            &snapshot.nodes.create_pod_on,
-            &snapshot.nodes.replace_unavailable_on,
-            &snapshot.nodes.replace_within_limit_on,
+            &snapshot.actionable_nodes.nodes_needing_pod,
+            &snapshot.actionable_nodes.nodes_with_unavailable_outdated_pod,
+            &snapshot.actionable_nodes.nodes_with_available_outdated_pod,
         ];
         let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
         let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
-        let until = self.context.clock.monotonic_now() + self.ledger.lost_create_timeout();
-        self.change_record(snapshot, |record| record.lost_creates.record_lost_answer(node, known, until));
+        let until = self.context.clock.monotonic_now() + self.ledger.unanswered_creation_timeout();
+        self.change_record(snapshot, |record| {
+            record.unanswered_creations.record_unanswered_creation(node, known, until)
+        });
     }
 }
 
 fn read_decision_settings(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
         burst_replicas: settings.tuned_size(&BURST_REPLICAS),
-        has_comparison_operators: settings.is_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
+        allows_comparison_operators: settings.is_feature_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
     }
 }
 
 impl Controller for DaemonSetController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("daemonset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -312,7 +321,7 @@ impl Controller for DaemonSetController {
         (ObjectRef::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let owner = &snapshot.owner.uid;
         match note {
             Note::InvalidSelector(problem) => {
@@ -320,29 +329,35 @@ impl Controller for DaemonSetController {
                 tracing::error!(logger = "daemonset", key = %key, err = %problem, "Error converting DaemonSet selector");
             }
             Note::OwnerDeletedOrReplaced => {
-                self.change_record(snapshot, |record| record.next_turn = SyncTurn::AdoptsOrphans);
+                self.change_record(snapshot, |record| record.first_task_of_next_sync = FirstTask::AdoptOrphans);
             }
             Note::RevisionChangeDenied(revision) => {
                 let now = self.context.clock.monotonic_now();
-                self.change_record(snapshot, |record| record.refused_revisions.record_denial(&revision, now));
+                self.change_record(snapshot, |record| record.denied_revision_changes.record_denial(&revision, now));
             }
-            Note::PodStoredWithoutLabel(pod) => self.pods.add_hidden(*pod),
+            Note::PodStoredWithoutLabel(pod) => self.pods.add_hidden_object(*pod),
             Note::PodChangeDenied(pod) => {
                 let now = self.context.clock.monotonic_now();
-                self.change_record(snapshot, |record| record.refused_pods.record_denial(&pod, now));
+                self.change_record(snapshot, |record| record.denied_pod_changes.record_denial(&pod, now));
             }
-            Note::RevisionNameTaken(taken) => self.change_record(snapshot, |record| record.taken_revision_name = taken),
-            Note::NamespaceTerminates => self.refused.insert(owner),
-            Note::CreationAnswerLost(node) => self.note_lost_create(snapshot, &node),
+            Note::RevisionNameTaken(taken) => {
+                self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken)
+            }
+            Note::NamespaceTerminates => self.sets_in_terminating_namespaces.insert(owner),
+            Note::CreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
             Note::PodCreationRefused(node) => {
-                self.change_record(snapshot, |record| record.cursors.creation_cursor = NodeCursor(Some(node)));
+                self.change_record(snapshot, |record| {
+                    record.refused_node_cursors.creation_cursor = NodeCursor(Some(node))
+                });
             }
             Note::PodDeletionRefused(node) => {
-                self.change_record(snapshot, |record| record.cursors.deletion_cursor = NodeCursor(Some(node)));
+                self.change_record(snapshot, |record| {
+                    record.refused_node_cursors.deletion_cursor = NodeCursor(Some(node))
+                });
             }
             Note::DeletionAnswerLost(pod) => {
                 let pod = pod.meta();
-                self.ledger.record_delete(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
+                self.ledger.record_deletion(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
             }
         }
     }
@@ -351,16 +366,16 @@ impl Controller for DaemonSetController {
     fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> =
             plan.deletions.iter().filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed).collect();
-        let turn = if plan.orphans_to_adopt.is_empty() { SyncTurn::AdoptsOrphans } else { SyncTurn::ManagesPods };
-        if (failed.is_empty() && turn == snapshot.turn) || !plan.writes_claims() {
+        let turn = if plan.orphans_to_adopt.is_empty() { FirstTask::AdoptOrphans } else { FirstTask::ManagePods };
+        if (failed.is_empty() && turn == snapshot.first_task) || !plan.writes_claims() {
             return;
         }
         self.change_record(snapshot, |record| {
-            record.next_turn = turn;
+            record.first_task_of_next_sync = turn;
             for deletion in failed {
-                record.failed_pod_backoff.record_deletion(&deletion.node, self.failed_pods, snapshot.now);
-                if let Some(roster) = &mut record.roster {
-                    roster.mark_node_changed(&deletion.node);
+                record.failed_pod_backoff.record_deletion(&deletion.node_name, self.failed_pods, snapshot.now);
+                if let Some(roster) = &mut record.node_index {
+                    roster.mark_contribution_undecided(&deletion.node_name);
                 }
             }
         });
@@ -370,10 +385,12 @@ impl Controller for DaemonSetController {
     ///
     /// Also removes the data about a DaemonSet that was deleted during the sync, because no later event removes them.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in snapshot.pods_to_release.iter().chain(&snapshot.unlabelled_pods).chain(&snapshot.orphans_to_adopt) {
+        for pod in
+            snapshot.pods_to_release.iter().chain(&snapshot.pods_without_hash_label).chain(&snapshot.orphans_to_adopt)
+        {
             self.pods.reread_if_hidden(pod.meta());
         }
-        self.watch.forget_if_deleted(&snapshot.set.metadata.key(), &snapshot.owner.uid);
+        self.watch.forget_set_if_deleted(&snapshot.set.metadata.key(), &snapshot.owner.uid);
     }
 
     fn ledger(&self) -> Option<&Ledger> {

@@ -10,26 +10,26 @@ use common::{clock::Instant, intern::Text, meta::Uid};
 /// request. Other nodes are not affected, because each daemon Pod names its node. The nodes are kept in memory only: after a
 /// restart, the first list of Pods shows the created Pods.
 #[derive(Debug, Default)]
-pub(crate) struct LostPodCreations {
-    nodes: BTreeMap<Text, LostPodCreation>,
+pub(crate) struct UnansweredPodCreations {
+    nodes: BTreeMap<Text, UnansweredPodCreation>,
 }
 
 #[derive(Debug)]
-struct LostPodCreation {
+struct UnansweredPodCreation {
     /// Uids of the node's Pods when the request was sent. A Pod with another uid may be the created one.
     known: Vec<Uid>,
     until: Instant,
 }
 
-impl LostPodCreations {
+impl UnansweredPodCreations {
     /// Records a creation for `node` without an answer, which may take effect until `until`. `known` are the uids of its Pods.
-    pub(crate) fn record_lost_answer(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
-        self.nodes.insert(node.clone(), LostPodCreation { known, until });
+    pub(crate) fn record_unanswered_creation(&mut self, node: &Text, known: Vec<Uid>, until: Instant) {
+        self.nodes.insert(node.clone(), UnansweredPodCreation { known, until });
     }
 
     /// Returns the nodes with a creation that may still take effect, each with the remaining time. `appeared` returns whether a
     /// node has a Pod with a uid that is not in the given list.
-    pub(crate) fn pending_nodes(
+    pub(crate) fn nodes_with_pending_creation(
         &mut self,
         now: Instant,
         appeared: impl Fn(&Text, &[Uid]) -> bool,

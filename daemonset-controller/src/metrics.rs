@@ -21,7 +21,7 @@ impl ControllerMetrics {
     }
 
     /// Adds `count` to the number of decisions about a node.
-    pub fn add_decided_nodes(&self, count: u64) {
+    pub fn add_node_decisions(&self, count: u64) {
         self.decided_nodes.inc_by(count);
     }
 }

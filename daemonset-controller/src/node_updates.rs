@@ -15,7 +15,7 @@ use common::{
     events::ObjectRef,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     queue::Priority,
 };
 use jiff::Timestamp;
@@ -27,13 +27,13 @@ use crate::DaemonSetController;
 pub(crate) struct NodeUpdateLoop(pub(crate) Arc<DaemonSetController>);
 
 impl Controller for NodeUpdateLoop {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Vec<NodeChangeForSet>;
     type Plan = AffectedDaemonSets;
     type Note = Note;
 
-    fn observe(&self, node: &Key, _: Timestamp) -> Result<Observation<Vec<NodeChangeForSet>>, SyncError> {
-        Ok(Observation::Ready(self.daemon_sets_for_node(node)))
+    fn observe(&self, node: &NamespacedName, _: Timestamp) -> Result<Observation<Vec<NodeChangeForSet>>, SyncError> {
+        Ok(Observation::Ready(self.node_changes_for_sets(node)))
     }
 
     fn decide(concerns: &Vec<NodeChangeForSet>) -> AffectedDaemonSets {

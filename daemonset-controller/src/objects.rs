@@ -9,7 +9,7 @@ mod template;
 use std::{ops::Deref, sync::Arc};
 
 use common::{
-    head::Head,
+    head::ObjectHead,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS},
@@ -26,9 +26,9 @@ pub use set::{DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use template::ParsedPodTemplate;
 
 /// A cached Pod. Clones share its memory with the cache.
-pub type PodRef = Arc<CachedPod>;
+pub type SharedPod = Arc<CachedPod>;
 /// A cached ControllerRevision. Clones share its memory with the cache.
-pub type RevisionRef = Arc<ControllerRevision>;
+pub type SharedRevision = Arc<ControllerRevision>;
 
 /// The resource `daemonsets`, for requests, informers and owner references.
 pub const DAEMON_SETS: Resource =
@@ -74,7 +74,7 @@ impl Object for ControllerRevision {
     type Indexes = (ByController, OrphansByNamespace);
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
         Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {

@@ -8,7 +8,7 @@ use common::{
     intern::Text,
     io::SyncError,
     map::HashSet,
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     refs::{self, Owner},
     store::{ByController, IndexValue, OrphansByNamespace},
 };
@@ -17,9 +17,9 @@ use parking_lot::MutexGuard;
 
 use crate::{
     DaemonSetController,
-    decide::{eligibility::decide_eligibility, held_back_node_names, revisions},
-    objects::{DAEMON_SETS, DaemonSet, NodePlacement, ParsedPodTemplate, PodRef, RevisionRef},
-    roster::{ChangeNumber, Roster},
+    decide::{eligibility::decide_eligibility, nodes_with_delayed_creation, revisions},
+    objects::{DAEMON_SETS, DaemonSet, NodePlacement, ParsedPodTemplate, SharedPod, SharedRevision},
+    roster::{ChangeNumber, NodeIndex},
     rosters::{DaemonSetRecord, FailedPodDelaysAt, SharedRecord},
     snapshot::{
         Snapshot, StaleCache,
@@ -37,12 +37,12 @@ const COMPARISON_PAUSE: Duration = Duration::from_millis(1);
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         loop {
             let known = self.sets.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
             // While this guard exists, the node indexes (nodes and Pods of each DaemonSet) have all Pods of the cache.
             let behind = {
-                let _unchanged = self.rosters.lock_against_changes();
+                let _unchanged = self.node_indexes.lock_against_changes();
                 known.as_ref().and_then(|uid| self.unobserved_write(uid))
             };
             let blocked = match behind {
@@ -52,20 +52,21 @@ impl DaemonSetController {
                 Some((behind @ UnseenWrite::Conflicts { .. }, left)) => {
                     return Ok(Observation::waiting_for_own_writes((behind, left)));
                 }
-                Some((behind, left)) => {
-                    Some(StaleCache { unobserved_write: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL) })
-                }
+                Some((behind, left)) => Some(StaleCache {
+                    unobserved_write_description: behind.to_string(),
+                    max_wait: left.min(RECHECK_INTERVAL),
+                }),
                 None => None,
             };
             // The DaemonSet is read after the check of the cache, so it contains the writes that the check has found there.
             let Some(set) = self.sets.store().get(&key.namespace, &key.name)? else {
-                self.rosters.remove_stale_record(key, None);
+                self.node_indexes.remove_stale_record(key, None);
                 return Ok(Observation::Gone);
             };
             // If the uids differ, a new DaemonSet of the same name has replaced the checked one, and the check is repeated.
             if let Some(uid) = known.filter(|uid| *uid == set.metadata.uid) {
                 let snapshot = self.read_snapshot(set, blocked, now);
-                self.watch.forget_if_deleted(key, &uid);
+                self.watch.forget_set_if_deleted(key, &uid);
                 return snapshot;
             }
         }
@@ -88,10 +89,11 @@ impl DaemonSetController {
         let mut candidates = self.revisions.store().list_by_index(ByController, &own)?;
         candidates.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
         // With an invalid selector, no revision is claimed, and the plan reports the problem.
-        let record = self.rosters.get_or_create_record(&set.metadata.key(), &owner.uid);
+        let record = self.node_indexes.get_or_create_record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.monotonic_now();
-        let (refused, refused_revisions) = record.lock().refused_revisions.objects_in_back_off(&candidates, instant);
-        let is_refused = |revision: &RevisionRef| refused.contains(&revision.meta.uid);
+        let (refused, refused_revisions) =
+            record.lock().denied_revision_changes.objects_in_back_off(&candidates, instant);
+        let is_refused = |revision: &SharedRevision| refused.contains(&revision.meta.uid);
         let mut claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         claims.adopt.retain(|revision| !is_refused(revision));
         claims.release.retain(|revision| !is_refused(revision));
@@ -100,12 +102,12 @@ impl DaemonSetController {
         // Orphans are read before the node index, so that a Pod that is adopted in between is found at least once.
         let orphans = self.adoptable_orphans(&set, &owner, &orphan);
         let limits = self.limits;
-        self.ensure_roster(&record, &set, &template, &own)?;
+        self.ensure_node_index(&record, &set, &template, &own)?;
         let placement = &template.placement;
         let eligibility = |node: &Text| self.eligibility_on_node(placement, node);
         let mut guard = match decide_changed_nodes(
             &record,
-            placement.nodes_within_comparisons(MAX_COMPARISONS_PER_SYNC),
+            placement.node_count_within_comparisons(MAX_COMPARISONS_PER_SYNC),
             eligibility,
         ) {
             Ok(guard) => guard,
@@ -115,14 +117,14 @@ impl DaemonSetController {
             }
         };
         let DaemonSetRecord {
-            roster,
+            node_index: roster,
             failed_pod_backoff: failed,
-            cursors,
-            lost_creates,
+            refused_node_cursors: cursors,
+            unanswered_creations: lost_creates,
             cursors_generation: generation,
-            next_turn: turn,
-            taken_revision_name: taken,
-            refused_pods,
+            first_task_of_next_sync: turn,
+            taken_revision_name_and_hash: taken,
+            denied_pod_changes: refused_pods,
             ..
         } = &mut *guard;
         let Some(roster) = roster else {
@@ -139,43 +141,45 @@ impl DaemonSetController {
             revisions.current_hash = stored.clone();
         }
         // The back-off of these nodes has ended early, so their contribution must be decided again.
-        for node in &failed.remove_expired_entries(set.status.observed_generation, self.failed_pods, now) {
-            roster.mark_node_changed(node);
+        for node in &failed.remove_expired_delays(set.status.observed_generation, self.failed_pods, now) {
+            roster.mark_contribution_undecided(node);
         }
-        let around = FailedPodDelaysAt { failed_pod_backoff: failed, bounds: self.failed_pods, now };
+        let around = FailedPodDelaysAt { failed_pod_backoff: failed, backoff_bounds: self.failed_pods, now };
         roster.update(&set, &revisions.current_hash, &revisions.duplicate_hashes, now, &around);
-        self.metrics.add_decided_nodes(roster.take_decision_count());
+        self.metrics.add_node_decisions(roster.take_decision_count());
         let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
-        let lost_creates = lost_creates.pending_nodes(instant, appeared);
+        let lost_creates = lost_creates.nodes_with_pending_creation(instant, appeared);
         let turn = *turn;
         let release = if owner.is_deleting { Vec::new() } else { roster.unselected_pods() };
         let relabel = roster.pods_with_hashes(&revisions.duplicate_hashes);
-        let unlabelled = roster.pod_hashes.unlabelled_pods();
-        let changed: Vec<PodRef> = release.iter().chain(&relabel).chain(&unlabelled).chain(&orphans).cloned().collect();
+        let unlabelled = roster.pod_hashes.pods_without_hash_label();
+        let changed: Vec<SharedPod> =
+            release.iter().chain(&relabel).chain(&unlabelled).chain(&orphans).cloned().collect();
         let (unchanged, refused_pods) = refused_pods.objects_in_back_off(&changed, instant);
-        let is_refused = |pod: &PodRef| unchanged.contains(&pod.meta().uid);
-        let without_refused = |pods: &[PodRef]| pods.iter().filter(|pod| !is_refused(pod)).cloned().collect();
-        revisions
-            .keep_duplicates(&relabel.iter().filter(|pod| is_refused(pod)).map(|pod| pod.revision_hash()).collect());
+        let is_refused = |pod: &SharedPod| unchanged.contains(&pod.meta().uid);
+        let without_refused = |pods: &[SharedPod]| pods.iter().filter(|pod| !is_refused(pod)).cloned().collect();
+        revisions.keep_duplicates_with_hashes(
+            &relabel.iter().filter(|pod| is_refused(pod)).map(|pod| pod.revision_hash()).collect(),
+        );
         let live_hashes = earlier_hashes_in_use(roster, &revisions);
-        let held_back = held_back_node_names(&lost_creates, orphans.iter());
+        let held_back = nodes_with_delayed_creation(&lost_creates, orphans.iter());
         let unseen_second_pods = roster.count_nodes_with_pod(lost_creates.keys());
         let nodes = roster.actionable_nodes(&set, limits.burst_replicas, cursors, &held_back, &around);
         drop(guard);
         Ok(Observation::Ready(Snapshot {
             orphans_to_adopt: without_refused(&orphans),
-            turn,
-            refused_revisions,
+            first_task: turn,
+            denied_revision_changes: refused_revisions,
             pods_to_release: without_refused(&release),
             pods_to_relabel: without_refused(&relabel),
-            unlabelled_pods: without_refused(&unlabelled),
-            refused_pods,
-            held_back_nodes: held_back,
-            unseen_second_pods,
+            pods_without_hash_label: without_refused(&unlabelled),
+            denied_pod_changes: refused_pods,
+            nodes_with_delayed_creation: held_back,
+            possible_second_pod_count: unseen_second_pods,
             earlier_hashes_in_use: live_hashes,
-            nodes,
-            is_namespace_terminating: self.refused.contains(&owner.uid),
-            nodes_with_lost_creation: lost_creates,
+            actionable_nodes: nodes,
+            is_namespace_terminating: self.sets_in_terminating_namespaces.contains(&owner.uid),
+            nodes_with_unanswered_creation: lost_creates,
             revisions,
             template,
             owner,
@@ -187,28 +191,28 @@ impl DaemonSetController {
     }
 
     /// Ensures that `record` has a node index (the nodes and Pods of the DaemonSet) for the present selector and template.
-    fn ensure_roster(
+    fn ensure_node_index(
         &self,
         record: &SharedRecord,
         set: &DaemonSet,
         template: &Arc<ParsedPodTemplate>,
         own: &IndexValue,
     ) -> Result<(), SyncError> {
-        if let Some(roster) = record.lock().roster.as_mut().filter(|roster| roster.has_selector_of(set)) {
+        if let Some(roster) = record.lock().node_index.as_mut().filter(|roster| roster.has_selector_of(set)) {
             roster.set_template(template, || self.node_names());
             return Ok(());
         }
         // The guard ensures that no event is lost between the read of the cache and the creation of the node index.
-        let _unchanged = self.rosters.lock_against_changes();
-        let pods: Vec<PodRef> = self.pod_store.list_by_index(ByController, own)?;
+        let _unchanged = self.node_indexes.lock_against_changes();
+        let pods: Vec<SharedPod> = self.pod_store.list_by_index(ByController, own)?;
         let mut record = record.lock();
         let nodes = self.node_names().into_iter();
-        record.roster = Some(Roster::new(set, Arc::clone(template), pods, nodes));
+        record.node_index = Some(NodeIndex::new(set, Arc::clone(template), pods, nodes));
         Ok(())
     }
 
     /// Returns the orphans that the DaemonSet may adopt: its selector matches them, and they are not terminating.
-    fn adoptable_orphans(&self, set: &DaemonSet, owner: &Owner, orphan: &IndexValue) -> Vec<PodRef> {
+    fn adoptable_orphans(&self, set: &DaemonSet, owner: &Owner, orphan: &IndexValue) -> Vec<SharedPod> {
         if owner.is_deleting || set.selector.is_empty() {
             return Vec::new();
         }
@@ -224,7 +228,7 @@ impl DaemonSetController {
     /// Decides whether Pods with this placement may run on the node with this name.
     pub(crate) fn eligibility_on_node(&self, placement: &NodePlacement, node: &str) -> Eligibility {
         match self.nodes.store().get("", node) {
-            Ok(Some(node)) => decide_eligibility(placement, &node, self.limits.has_comparison_operators),
+            Ok(Some(node)) => decide_eligibility(placement, &node, self.limits.allows_comparison_operators),
             Ok(None) => Eligibility::NodeDeleted,
             // On a node that cannot be decoded, no Pod is created or deleted.
             Err(_) => Eligibility::KeepsPods,
@@ -252,13 +256,14 @@ fn decide_changed_nodes(
 ) -> Result<MutexGuard<'_, DaemonSetRecord>, usize> {
     loop {
         let guard = record.lock();
-        let Some(roster) = guard.roster.as_ref().filter(|roster| roster.undecided_nodes.len() > 0) else {
+        let Some(roster) = guard.node_index.as_ref().filter(|roster| roster.nodes_with_undecided_eligibility.len() > 0)
+        else {
             return Ok(guard);
         };
         if at_most == 0 {
-            return Err(roster.undecided_nodes.len());
+            return Err(roster.nodes_with_undecided_eligibility.len());
         }
-        let undecided = roster.undecided_nodes.first_nodes(at_most);
+        let undecided = roster.nodes_with_undecided_eligibility.first_nodes(at_most);
         drop(guard);
         at_most -= undecided.len();
         let decide = |(name, change): (Text, ChangeNumber)| {
@@ -266,7 +271,7 @@ fn decide_changed_nodes(
             (name, change, eligibility)
         };
         let decided: Vec<_> = undecided.into_iter().map(decide).collect();
-        if let Some(roster) = &mut record.lock().roster {
+        if let Some(roster) = &mut record.lock().node_index {
             for (name, change, eligibility) in decided {
                 roster.store_eligibility(name, change, eligibility);
             }
@@ -275,7 +280,7 @@ fn decide_changed_nodes(
 }
 
 /// Returns the hashes of those earlier revisions that Pods still have.
-fn earlier_hashes_in_use(roster: &Roster, revisions: &Revisions) -> BTreeSet<Text> {
+fn earlier_hashes_in_use(roster: &NodeIndex, revisions: &Revisions) -> BTreeSet<Text> {
     let hashes = revisions
         .earlier_revisions
         .iter()
@@ -288,33 +293,33 @@ fn earlier_hashes_in_use(roster: &Roster, revisions: &Revisions) -> BTreeSet<Tex
 mod tests {
     use std::cell::Cell;
 
-    use common::meta::{Key, Uid};
+    use common::meta::{NamespacedName, Uid};
 
     use crate::{
         objects::{DaemonSet, ParsedPodTemplate},
-        roster::Roster,
-        rosters::Rosters,
+        roster::NodeIndex,
+        rosters::NodeIndexes,
         world::{decode_trimmed, set_without_pods},
     };
 
     use super::*;
 
     /// The record of a DaemonSet without Pods and with `nodes` nodes, all with an undecided eligibility.
-    fn undecided(rosters: &Rosters, nodes: usize) -> SharedRecord {
+    fn undecided(rosters: &NodeIndexes, nodes: usize) -> SharedRecord {
         let world = set_without_pods(0);
         let set: Arc<DaemonSet> = decode_trimmed(&world.set);
         let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
         let names = (0..nodes).map(|n| Text::new(&format!("n{n}")));
         let record = rosters.get_or_create_record(&set.metadata.key(), &set.metadata.uid);
-        record.lock().roster = Some(Roster::new(&set, template, Vec::new(), names));
+        record.lock().node_index = Some(NodeIndex::new(&set, template, Vec::new(), names));
         record
     }
 
     /// DAEMONSET-64.
     #[test]
     fn comparisons_with_a_placement_hold_no_lock() {
-        let rosters = Rosters::default();
-        rosters.with_record(&Key::new("shop", "other"), &Uid::new("OTHER"), |_| ());
+        let rosters = NodeIndexes::default();
+        rosters.with_record(&NamespacedName::new("shop", "other"), &Uid::new("OTHER"), |_| ());
         let record = undecided(&rosters, 3);
         let asked = Cell::new(0);
         let decided = decide_changed_nodes(&record, usize::MAX, |node| {
@@ -322,18 +327,20 @@ mod tests {
             assert!(rosters.is_unlocked());
             if asked.get() == 1 {
                 // An event of the node during the comparison makes the eligibility of the node undecided again.
-                rosters.node_changed(node);
+                rosters.record_node_change(node);
             }
             Eligibility::RunsPods
         });
-        assert!(decided.is_ok_and(|record| record.roster.as_ref().unwrap().undecided_nodes.len() == 0));
+        assert!(
+            decided.is_ok_and(|record| record.node_index.as_ref().unwrap().nodes_with_undecided_eligibility.len() == 0)
+        );
         assert_eq!(asked.get(), 4);
     }
 
     /// DAEMONSET-64.
     #[test]
     fn a_step_decides_a_limited_number_of_nodes_and_the_next_step_continues() {
-        let rosters = Rosters::default();
+        let rosters = NodeIndexes::default();
         let record = undecided(&rosters, 5);
         let step = || decide_changed_nodes(&record, 2, |_| Eligibility::RunsPods).map(drop);
         assert_eq!([step(), step(), step()], [Err(3), Err(1), Ok(())]);

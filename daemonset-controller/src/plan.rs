@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use common::{explain::BoundedLines, intern::Text, selector::SelectorError};
 
 use crate::{
-    objects::{DaemonSet, DaemonSetStatus, PodRef, RevisionRef},
+    objects::{DaemonSet, DaemonSetStatus, SharedPod, SharedRevision},
     snapshot::nodes::NodeCounts,
 };
 
@@ -23,40 +23,40 @@ pub struct Plan {
     /// The hash of the current revision, which new Pods get as a label.
     pub revision_hash: Text,
     /// The orphans that this sync adopts; always empty if the scope is not `Claims`.
-    pub orphans_to_adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<SharedPod>,
     /// Number of orphans that this sync leaves to the next sync.
-    pub deferred_adoptions: usize,
+    pub deferred_adoption_count: usize,
     /// The Pods to create in this sync, at most `burst-replicas`.
     pub creations: Vec<PodCreation>,
     /// The Pods to delete in this sync, at most `burst-replicas`.
     pub deletions: Vec<PodDeletion>,
     /// Numbers of nodes on which later syncs create or delete Pods, because this sync has reached `burst-replicas`.
-    pub deferred: DeferredNodes,
+    pub deferred_node_counts: DeferredNodeCounts,
     /// The status to write after the work on Pods.
     pub status: DaemonSetStatus,
     /// The revisions to delete because `spec.revisionHistoryLimit` is exceeded.
-    pub revisions_to_delete: Vec<RevisionRef>,
+    pub revisions_to_delete: Vec<SharedRevision>,
     /// The counts of the DaemonSet's nodes, from which the sync computes the status.
     pub node_counts: NodeCounts,
     /// The reasons why the DaemonSet does not progress, for `/debug/explain`.
-    pub waiting: BoundedLines,
+    pub waiting_reasons: BoundedLines,
     /// Time until the decision may change without an event; `None` if only an event can change it.
-    pub due_after: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Numbers of nodes on which later syncs create or delete Pods, because one sync has reached `burst-replicas`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeferredNodes {
+pub struct DeferredNodeCounts {
     /// Number of nodes on which a later sync creates a Pod.
-    pub creation_nodes: usize,
+    pub creation_node_count: usize,
     /// Number of nodes on which a later sync deletes Pods.
-    pub deletion_nodes: usize,
+    pub deletion_node_count: usize,
 }
 
-impl DeferredNodes {
+impl DeferredNodeCounts {
     /// Returns the number of nodes for creations plus the number of nodes for deletions. A node may count twice.
     pub fn total(self) -> usize {
-        self.creation_nodes.saturating_add(self.deletion_nodes)
+        self.creation_node_count.saturating_add(self.deletion_node_count)
     }
 }
 
@@ -97,7 +97,7 @@ pub enum SyncScope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodCreation {
     /// The name of the node to which the Pod will be pinned.
-    pub node: Text,
+    pub node_name: Text,
     /// The reason for the creation, for the explanation of the plan.
     pub creation_reason: CreationReason,
 }
@@ -130,9 +130,9 @@ impl fmt::Display for CreationReason {
 #[derive(Clone, Debug)]
 pub struct PodDeletion {
     /// The Pod as the cache showed it. Its uid and version are the preconditions of the deletion.
-    pub pod: PodRef,
+    pub pod: SharedPod,
     /// The name of the node to which the Pod is bound or pinned.
-    pub node: Text,
+    pub node_name: Text,
     /// The reason for the deletion. It is checked again if the Pod has changed.
     pub deletion_reason: DeletionReason,
 }

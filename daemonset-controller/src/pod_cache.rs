@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use common::{
-    informer::{Head, Sink, StoreAndHandlers, StoreSink},
+    informer::{ObjectHead, Sink, StoreAndHandlers, StoreSink},
     meta::{Meta, ResourceVersion},
     store::{ChangeOrigin, Entry, Store},
 };
 
-use crate::{objects::CachedPod, rosters::Rosters};
+use crate::{objects::CachedPod, rosters::NodeIndexes};
 
 /// A cache of Pods. Readers see a change of the cache and its effects on the node indexes at the same time.
 pub(crate) struct PodCache {
     pub(crate) store_sink: StoreAndHandlers<CachedPod>,
-    pub(crate) rosters: Arc<Rosters>,
+    pub(crate) node_indexes: Arc<NodeIndexes>,
 }
 
 impl Sink for PodCache {
@@ -29,19 +29,19 @@ impl Sink for PodCache {
     }
 
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
-        self.rosters.change_pods(|| self.store_sink.complete_set(set, version, origin));
+        self.node_indexes.change_pods(|| self.store_sink.complete_set(set, version, origin));
     }
 
     fn put_object(&self, entry: Entry<CachedPod>) {
-        self.rosters.change_pods(|| self.store_sink.put_object(entry));
+        self.node_indexes.change_pods(|| self.store_sink.put_object(entry));
     }
 
-    fn handle_foreign(&self, head: &Head<'_>) {
-        self.rosters.change_pods(|| self.store_sink.handle_foreign(head));
+    fn handle_foreign(&self, head: &ObjectHead<'_>) {
+        self.node_indexes.change_pods(|| self.store_sink.handle_foreign(head));
     }
 
     fn remove_deleted(&self, last: &Meta) {
-        self.rosters.change_pods(|| self.store_sink.remove_deleted(last));
+        self.node_indexes.change_pods(|| self.store_sink.remove_deleted(last));
     }
 
     fn raise_version(&self, version: ResourceVersion) {
@@ -57,7 +57,7 @@ impl Sink for PodCache {
     }
 
     fn replay(&self) {
-        self.rosters.change_pods(|| self.store_sink.replay());
+        self.node_indexes.change_pods(|| self.store_sink.replay());
     }
 }
 
@@ -67,6 +67,6 @@ impl StoreSink for PodCache {
     }
 
     fn put_read_object(&self, entry: Entry<CachedPod>) {
-        self.rosters.change_pods(|| self.store_sink.put_read_object(entry));
+        self.node_indexes.change_pods(|| self.store_sink.put_read_object(entry));
     }
 }

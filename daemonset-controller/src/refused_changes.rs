@@ -10,7 +10,7 @@ use common::{
     refs::HasMeta,
 };
 
-use crate::snapshot::RefusedChanges;
+use crate::snapshot::DeniedChanges;
 
 /// Delay after the first denial of a change. Each further denial doubles the delay.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -49,14 +49,14 @@ impl DeniedChangeBackoff {
         &mut self,
         objects: &[C],
         now: Instant,
-    ) -> (BTreeSet<Uid>, RefusedChanges) {
+    ) -> (BTreeSet<Uid>, DeniedChanges) {
         if self.objects.is_empty() {
             return Default::default();
         }
         let known: BTreeSet<&Uid> = objects.iter().map(|object| &object.meta().uid).collect();
         self.objects.retain(|uid, _| known.contains(uid));
         let mut uids = BTreeSet::new();
-        let mut refused = RefusedChanges::default();
+        let mut refused = DeniedChanges::default();
         for object in objects {
             let Meta { name, uid, resource_version, .. } = object.meta();
             let Some(known) = self.objects.get(uid) else { continue };

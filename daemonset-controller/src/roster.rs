@@ -20,13 +20,13 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 pub(crate) use self::undecided::ChangeNumber;
-use self::{hashes::PodHashes, totals::RosterTotals, undecided::UndecidedNodes};
+use self::{hashes::PodHashes, totals::NodeIndexTotals, undecided::NodesWithUndecidedEligibility};
 use crate::{
     decide::{
-        rolling::{RollingLimits, max_ineligible_deletions, pod_criteria},
+        rolling::{RollingUpdateLimits, max_deletions_on_ineligible_nodes, pod_criteria},
         standing::{NodeContribution, node_contribution},
     },
-    objects::{DaemonSet, ParsedPodTemplate, PodRef},
+    objects::{DaemonSet, ParsedPodTemplate, SharedPod},
     snapshot::nodes::{
         ActionableNodes, Eligibility, NodeCursor, NodeList, NodePods, NodeView, PodCriteria, RefusedNodeCursors,
         ReplacementOrder, pod_sort_key,
@@ -45,24 +45,24 @@ pub(crate) trait FailedPodDelays {
 }
 
 /// The nodes of one DaemonSet with their Pods, and the sums over all nodes.
-pub(crate) struct Roster {
+pub(crate) struct NodeIndex {
     selector: Selector,
     pub(crate) template: Arc<ParsedPodTemplate>,
     criteria: PodCriteria,
     /// The nodes on which a Pod should run, and the nodes that have Pods.
-    nodes: BTreeMap<Text, RosterNode>,
+    nodes: BTreeMap<Text, IndexedNode>,
     /// Pods that are neither bound nor pinned to a node, by Pod name.
-    untargeted: BTreeMap<Arc<str>, PodRef>,
+    untargeted: BTreeMap<Arc<str>, SharedPod>,
     /// Pods that the selector does not match, by Pod name.
-    unselected: BTreeMap<Arc<str>, PodRef>,
+    unselected: BTreeMap<Arc<str>, SharedPod>,
     /// The hashes in the labels of the Pods that the selector matches.
     pub(crate) pod_hashes: PodHashes,
     /// Nodes with an outdated eligibility, which must be decided again.
-    pub(crate) undecided_nodes: UndecidedNodes,
+    pub(crate) nodes_with_undecided_eligibility: NodesWithUndecidedEligibility,
     /// Nodes with an outdated contribution to the counts, which must be decided again.
     changed: BTreeSet<Text>,
     /// The sums of the decided contributions of all nodes.
-    totals: RosterTotals,
+    totals: NodeIndexTotals,
     /// Number of decided contributions since the last call of [`take_decision_count`](Self::take_decision_count).
     decided: u64,
 }
@@ -78,37 +78,37 @@ enum PodLocation<'p> {
 }
 
 /// A node on which a Pod should run, or that has Pods.
-struct RosterNode {
+struct IndexedNode {
     eligibility: Eligibility,
     /// The Pods of the node, ordered by [`pod_sort_key`].
-    pods: SmallVec<[PodRef; 1]>,
+    pods: SmallVec<[SharedPod; 1]>,
     /// The contribution of this node to the totals; all counts are 0 before the first decision.
     standing: NodeContribution,
 }
 
-impl RosterNode {
+impl IndexedNode {
     fn new(eligibility: Eligibility) -> Self {
         Self { eligibility, pods: SmallVec::new(), standing: NodeContribution::default() }
     }
 
-    fn insert(&mut self, pod: &PodRef) {
+    fn insert(&mut self, pod: &SharedPod) {
         let at = self.pods.partition_point(|other| pod_sort_key(other) < pod_sort_key(pod));
         self.pods.insert(at, Arc::clone(pod));
     }
 
     /// Removes the Pod with this uid. Returns whether the node had such a Pod.
-    fn remove(&mut self, pod: &PodRef) -> bool {
+    fn remove(&mut self, pod: &SharedPod) -> bool {
         let at = self.pods.iter().position(|known| known.meta().uid == pod.meta().uid);
         at.map(|at| self.pods.remove(at)).is_some()
     }
 }
 
-impl Roster {
+impl NodeIndex {
     /// Builds a node index from the Pods of a DaemonSet and the names of all nodes. The eligibility of all nodes is undecided.
     pub(crate) fn new(
         set: &DaemonSet,
         template: Arc<ParsedPodTemplate>,
-        pods: Vec<PodRef>,
+        pods: Vec<SharedPod>,
         nodes: impl Iterator<Item = Text>,
     ) -> Self {
         let mut roster = Self {
@@ -119,13 +119,13 @@ impl Roster {
             untargeted: BTreeMap::new(),
             unselected: BTreeMap::new(),
             pod_hashes: PodHashes::default(),
-            undecided_nodes: UndecidedNodes::default(),
+            nodes_with_undecided_eligibility: NodesWithUndecidedEligibility::default(),
             changed: BTreeSet::new(),
-            totals: RosterTotals::default(),
+            totals: NodeIndexTotals::default(),
             decided: 0,
         };
         for node in nodes {
-            roster.mark_node_undecided(&node);
+            roster.mark_eligibility_undecided(&node);
         }
         for pod in pods.iter().filter(|pod| pod.is_controlled_by(&set.metadata.name, &set.metadata.uid)) {
             roster.insert_pod(pod);
@@ -148,12 +148,12 @@ impl Roster {
         if is_other {
             let known: Vec<Text> = self.nodes.keys().cloned().collect();
             for node in nodes().iter().chain(&known) {
-                self.mark_node_undecided(node);
+                self.mark_eligibility_undecided(node);
             }
         }
     }
 
-    fn location_of<'p>(&self, pod: &'p PodRef) -> PodLocation<'p> {
+    fn location_of<'p>(&self, pod: &'p SharedPod) -> PodLocation<'p> {
         if !self.selector.matches(&pod.meta().labels) {
             PodLocation::Unselected
         } else if pod.target_node().is_empty() {
@@ -164,7 +164,7 @@ impl Roster {
     }
 
     /// Adds a Pod with this DaemonSet as its controller.
-    pub(crate) fn insert_pod(&mut self, pod: &PodRef) {
+    pub(crate) fn insert_pod(&mut self, pod: &SharedPod) {
         let name = Arc::clone(&pod.meta().name);
         match self.location_of(pod) {
             PodLocation::Unselected => {
@@ -177,8 +177,8 @@ impl Roster {
             PodLocation::Node(target) => {
                 let node = self.nodes.entry(target.clone()).or_insert_with(|| {
                     // The node index omits nodes that neither need nor have a Pod, so the eligibility of this node is unknown.
-                    self.undecided_nodes.add(target);
-                    RosterNode::new(Eligibility::NodeDeleted)
+                    self.nodes_with_undecided_eligibility.add(target);
+                    IndexedNode::new(Eligibility::NodeDeleted)
                 });
                 node.insert(pod);
                 self.changed.insert(target.clone());
@@ -188,7 +188,7 @@ impl Roster {
     }
 
     /// Removes a Pod. `pod` must be the version of the Pod that was inserted, because its labels and node determine its list.
-    pub(crate) fn remove_pod(&mut self, pod: &PodRef) {
+    pub(crate) fn remove_pod(&mut self, pod: &SharedPod) {
         let name = &pod.meta().name;
         let is_removed = match self.location_of(pod) {
             PodLocation::Unselected => {
@@ -205,28 +205,28 @@ impl Roster {
     }
 
     /// Marks the eligibility of a node as undecided, because the node was added, changed or deleted.
-    pub(crate) fn mark_node_undecided(&mut self, node: &Text) {
-        self.undecided_nodes.add(node);
+    pub(crate) fn mark_eligibility_undecided(&mut self, node: &Text) {
+        self.nodes_with_undecided_eligibility.add(node);
     }
 
     /// Marks the eligibility of a deleted node as undecided; does nothing for a node that needs no Pod and has none.
-    pub(crate) fn node_deleted(&mut self, node: &Text) {
+    pub(crate) fn record_node_deletion(&mut self, node: &Text) {
         if self.nodes.contains_key(node) {
-            self.mark_node_undecided(node);
+            self.mark_eligibility_undecided(node);
         } else {
-            self.undecided_nodes.remove(node);
+            self.nodes_with_undecided_eligibility.remove(node);
         }
     }
 
     /// Stores the eligibility that was decided after `change`; does nothing if the node has changed again since then.
     pub(crate) fn store_eligibility(&mut self, name: Text, change: ChangeNumber, eligibility: Eligibility) {
-        if !self.undecided_nodes.remove_if_unchanged(&name, change) {
+        if !self.nodes_with_undecided_eligibility.remove_if_unchanged(&name, change) {
             return;
         }
         match self.nodes.get_mut(&name) {
             Some(node) => node.eligibility = eligibility,
             None if eligibility.should_run() => {
-                self.nodes.insert(name.clone(), RosterNode::new(eligibility));
+                self.nodes.insert(name.clone(), IndexedNode::new(eligibility));
             }
             None => return,
         }
@@ -234,7 +234,7 @@ impl Roster {
     }
 
     /// Marks the contribution of a node as undecided, because the back-off of its failed Pods has changed.
-    pub(crate) fn mark_node_changed(&mut self, node: &Text) {
+    pub(crate) fn mark_contribution_undecided(&mut self, node: &Text) {
         self.changed.insert(node.clone());
     }
 
@@ -250,7 +250,7 @@ impl Roster {
 
     /// Counts those of the `nodes` that do not need a first Pod. A Pod that is created on such a node is a second Pod.
     pub(crate) fn count_nodes_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
-        nodes.filter(|node| !self.totals.node_lists.create_pod_on.contains(*node)).count()
+        nodes.filter(|node| !self.totals.node_lists.nodes_needing_pod.contains(*node)).count()
     }
 
     /// Whether the DaemonSet has Pods on this node, including terminating Pods.
@@ -259,12 +259,12 @@ impl Roster {
     }
 
     /// Returns the DaemonSet's Pods that the selector does not match.
-    pub(crate) fn unselected_pods(&self) -> Vec<PodRef> {
+    pub(crate) fn unselected_pods(&self) -> Vec<SharedPod> {
         self.unselected.values().cloned().collect()
     }
 
     /// Returns the Pods with one of these hashes in their labels.
-    pub(crate) fn pods_with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
+    pub(crate) fn pods_with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<SharedPod> {
         if !hashes.iter().any(|hash| self.pod_hashes.contains_hash(hash)) {
             return Vec::new();
         }
@@ -289,7 +289,7 @@ impl Roster {
         now: Timestamp,
         around: &dyn FailedPodDelays,
     ) {
-        self.changed.extend(self.totals.take_expired_nodes(now));
+        self.changed.extend(self.totals.take_nodes_with_expired_timer(now));
         self.update_contributions(pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired), now, around);
         // The number of desired nodes may have changed, and with it whether a `maxSurge` in percent is zero.
         let criteria = pod_criteria(set, hash, same_hashes, self.totals.node_counts.desired);
@@ -306,7 +306,7 @@ impl Roster {
         }
         for name in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
-            self.totals.subtract(&name, &node.standing);
+            self.totals.subtract_contribution(&name, &node.standing);
             if node.pods.is_empty() && !node.eligibility.should_run() {
                 self.nodes.remove(&name);
                 continue;
@@ -315,7 +315,7 @@ impl Roster {
             let view =
                 NodeView { eligibility: node.eligibility, pods: &node.pods, failed_pods_delayed_until: failed_until };
             node.standing = node_contribution(&view, &self.criteria, now);
-            self.totals.add(&name, &node.standing);
+            self.totals.add_contribution(&name, &node.standing);
             self.decided += 1;
         }
     }
@@ -341,31 +341,41 @@ impl Roster {
         };
         let take = |list: &BTreeSet<Text>, at_most, cursor: &NodeCursor| take_without(list, &none, at_most, cursor);
         let RefusedNodeCursors { creation_cursor: create, deletion_cursor: delete } = cursors;
-        let RosterTotals { node_counts: tally, node_lists: lists, .. } = &self.totals;
+        let NodeIndexTotals { node_counts: tally, node_lists: lists, .. } = &self.totals;
         let replacement = self.criteria.replacement_order;
         let (replace, waits) = match replacement {
             ReplacementOrder::CreateFirst => (create, held_back),
             ReplacementOrder::DeleteFirst | ReplacementOrder::OnDelete => (delete, &none),
         };
-        let room = RollingLimits::new(set, tally.desired)
-            .map_or(0, |limits| limits.remaining_replacements(tally, replacement));
+        let room = RollingUpdateLimits::new(set, tally.desired)
+            .map_or(0, |limits| limits.remaining_replacement_count(tally, replacement));
         ActionableNodes {
             criteria: self.criteria.clone(),
             node_counts: *tally,
-            cursors: cursors.clone(),
-            create_pod_on: take_without(&lists.create_pod_on, held_back, burst, create),
-            delete_pods_on: take(&lists.delete_pods_on, burst, delete),
-            replace_unavailable_on: take_without(&lists.replace_unavailable_on, waits, burst, replace),
-            delete_outdated_on: take(&lists.delete_outdated_on, burst, delete),
-            delete_when_others_serve_on: take(
-                &lists.delete_when_others_serve_on,
-                burst.min(max_ineligible_deletions(tally)),
+            refused_node_cursors: cursors.clone(),
+            nodes_needing_pod: take_without(&lists.nodes_needing_pod, held_back, burst, create),
+            nodes_with_pods_to_delete: take(&lists.nodes_with_pods_to_delete, burst, delete),
+            nodes_with_unavailable_outdated_pod: take_without(
+                &lists.nodes_with_unavailable_outdated_pod,
+                waits,
+                burst,
+                replace,
+            ),
+            nodes_with_unneeded_outdated_pod: take(&lists.nodes_with_unneeded_outdated_pod, burst, delete),
+            ineligible_nodes_with_available_pod: take(
+                &lists.ineligible_nodes_with_available_pod,
+                burst.min(max_deletions_on_ineligible_nodes(tally)),
                 delete,
             ),
-            replace_within_limit_on: take_without(&lists.replace_within_limit_on, waits, burst.min(room), replace),
+            nodes_with_available_outdated_pod: take_without(
+                &lists.nodes_with_available_outdated_pod,
+                waits,
+                burst.min(room),
+                replace,
+            ),
             blocking_nodes: take(&lists.blocking_nodes, MAX_EXPLAINED_NODES, &NodeCursor::default()),
-            untargeted_pods: self.untargeted.len(),
-            due_at: self.totals.first_due_at(),
+            pods_without_node_count: self.untargeted.len(),
+            next_change_at: self.totals.first_change_at(),
         }
     }
 

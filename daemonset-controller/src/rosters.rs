@@ -1,6 +1,6 @@
 //! The node indexes (the nodes and Pods) of all DaemonSets, which events keep up to date.
 //!
-//! All DaemonSets share the event handlers and the lock of [`Rosters::change`]. A long wait in a handler, or for this lock,
+//! All DaemonSets share the event handlers and the lock of [`NodeIndexes::change`]. A long wait in a handler, or for this lock,
 //! delays all of them. A large Pod template must not cause such a wait, so nodes are compared with a placement without any
 //! lock. Under the lock of a record, the work grows only with the number of its nodes.
 
@@ -9,47 +9,47 @@ use std::{sync::Arc, time::Duration};
 use common::{
     intern::Text,
     map::HashMap,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
 };
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
     failed_pods::{BackoffBounds, FailedPodBackoff},
-    lost_creates::LostPodCreations,
-    objects::PodRef,
+    lost_creates::UnansweredPodCreations,
+    objects::SharedPod,
     refused_changes::DeniedChangeBackoff,
-    roster::{FailedPodDelays, Roster},
-    snapshot::{SyncTurn, nodes::RefusedNodeCursors},
+    roster::{FailedPodDelays, NodeIndex},
+    snapshot::{FirstTask, nodes::RefusedNodeCursors},
 };
 
 /// The data that the controller keeps about one DaemonSet between syncs.
 pub(crate) struct DaemonSetRecord {
     pub(crate) uid: Uid,
-    pub(crate) roster: Option<Roster>,
+    pub(crate) node_index: Option<NodeIndex>,
     pub(crate) failed_pod_backoff: FailedPodBackoff,
-    pub(crate) lost_creates: LostPodCreations,
-    pub(crate) cursors: RefusedNodeCursors,
+    pub(crate) unanswered_creations: UnansweredPodCreations,
+    pub(crate) refused_node_cursors: RefusedNodeCursors,
     /// The `metadata.generation` of the DaemonSet for which the cursors of refused nodes were recorded.
     pub(crate) cursors_generation: i64,
     /// The first task of the next sync: adopting orphans, or managing Pods.
-    pub(crate) next_turn: SyncTurn,
-    pub(crate) refused_revisions: DeniedChangeBackoff,
-    pub(crate) refused_pods: DeniedChangeBackoff,
+    pub(crate) first_task_of_next_sync: FirstTask,
+    pub(crate) denied_revision_changes: DeniedChangeBackoff,
+    pub(crate) denied_pod_changes: DeniedChangeBackoff,
     /// The name of the new revision and the hash of the existing revision with this name and the same data. `None` if the name
     /// is not taken by such a revision.
-    pub(crate) taken_revision_name: Option<(String, Text)>,
+    pub(crate) taken_revision_name_and_hash: Option<(String, Text)>,
 }
 
-/// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`Rosters::change`] takes the lock
-/// of [`Rosters::change`] first.
+/// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`NodeIndexes::change`] takes the lock
+/// of [`NodeIndexes::change`] first.
 pub(crate) type SharedRecord = Arc<Mutex<DaemonSetRecord>>;
 
 /// The records of all DaemonSets that have been synced.
 #[derive(Default)]
-pub(crate) struct Rosters {
+pub(crate) struct NodeIndexes {
     /// The uids are outside the locks of the records, so that a lookup never waits for the lock of a record.
-    records: Mutex<HashMap<Key, (Uid, SharedRecord)>>,
+    records: Mutex<HashMap<NamespacedName, (Uid, SharedRecord)>>,
     /// Locked for writing while the cache of Pods and the node indexes change together, and for reading by syncs.
     change: RwLock<()>,
 }
@@ -57,17 +57,17 @@ pub(crate) struct Rosters {
 /// The back-off of one DaemonSet's failed Pods at the time of a sync.
 pub(crate) struct FailedPodDelaysAt<'a> {
     pub(crate) failed_pod_backoff: &'a FailedPodBackoff,
-    pub(crate) bounds: BackoffBounds,
+    pub(crate) backoff_bounds: BackoffBounds,
     pub(crate) now: Timestamp,
 }
 
 impl FailedPodDelays for FailedPodDelaysAt<'_> {
     fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
-        self.failed_pod_backoff.delayed_until(node, self.bounds, self.now)
+        self.failed_pod_backoff.deletion_delayed_until(node, self.backoff_bounds, self.now)
     }
 
     fn next_failed_pod_delay(&self, node: &Text) -> Duration {
-        self.failed_pod_backoff.next_delay(node, self.bounds, self.now)
+        self.failed_pod_backoff.next_delay(node, self.backoff_bounds, self.now)
     }
 }
 
@@ -75,20 +75,20 @@ impl DaemonSetRecord {
     fn new(uid: &Uid) -> Self {
         Self {
             uid: uid.clone(),
-            roster: None,
+            node_index: None,
             failed_pod_backoff: FailedPodBackoff::default(),
-            lost_creates: LostPodCreations::default(),
-            cursors: RefusedNodeCursors::default(),
+            unanswered_creations: UnansweredPodCreations::default(),
+            refused_node_cursors: RefusedNodeCursors::default(),
             cursors_generation: 0,
-            next_turn: SyncTurn::default(),
-            refused_revisions: DeniedChangeBackoff::default(),
-            refused_pods: DeniedChangeBackoff::default(),
-            taken_revision_name: None,
+            first_task_of_next_sync: FirstTask::default(),
+            denied_revision_changes: DeniedChangeBackoff::default(),
+            denied_pod_changes: DeniedChangeBackoff::default(),
+            taken_revision_name_and_hash: None,
         }
     }
 }
 
-impl Rosters {
+impl NodeIndexes {
     /// Runs `change`, a change of the cache of Pods together with the handlers that update the node indexes.
     pub(crate) fn change_pods<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
@@ -103,7 +103,7 @@ impl Rosters {
     }
 
     /// Returns the record of the DaemonSet. Creates a new record if there is none with this uid.
-    pub(crate) fn get_or_create_record(&self, key: &Key, uid: &Uid) -> SharedRecord {
+    pub(crate) fn get_or_create_record(&self, key: &NamespacedName, uid: &Uid) -> SharedRecord {
         let mut records = self.records.lock();
         let new = || (uid.clone(), Arc::new(Mutex::new(DaemonSetRecord::new(uid))));
         let known = records.entry(key.clone()).or_insert_with(new);
@@ -114,12 +114,17 @@ impl Rosters {
     }
 
     /// Calls `work` with the locked record of the DaemonSet. Creates a new record if there is none with this uid.
-    pub(crate) fn with_record<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut DaemonSetRecord) -> R) -> R {
+    pub(crate) fn with_record<R>(
+        &self,
+        key: &NamespacedName,
+        uid: &Uid,
+        work: impl FnOnce(&mut DaemonSetRecord) -> R,
+    ) -> R {
         work(&mut self.get_or_create_record(key, uid).lock())
     }
 
     /// Removes the record at `key` unless its uid is `current`, the uid of the existing DaemonSet; `None` if none exists.
-    pub(crate) fn remove_stale_record(&self, key: &Key, current: Option<&Uid>) {
+    pub(crate) fn remove_stale_record(&self, key: &NamespacedName, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
             records.remove(key);
@@ -127,20 +132,20 @@ impl Rosters {
     }
 
     /// Returns all records with the keys of their DaemonSets.
-    fn all_records(&self) -> Vec<(Key, SharedRecord)> {
+    fn all_records(&self) -> Vec<(NamespacedName, SharedRecord)> {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
     /// Drops the node indexes of a namespace with a Pod that cannot be decoded. Returns the keys of the namespace's DaemonSets.
     ///
     /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a node index.
-    pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
+    pub(crate) fn drop_node_indexes(&self, namespace: &str) -> Vec<NamespacedName> {
         let of_namespace = self.all_records().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
-        of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
+        of_namespace.filter(|(_, record)| record.lock().node_index.take().is_some()).map(|(key, _)| key).collect()
     }
 
     /// Passes a change of a Pod on to the node index of its controller; `old` is `None` for a new Pod, `new` for a deleted one.
-    pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
+    pub(crate) fn record_pod_change(&self, old: Option<&SharedPod>, new: Option<&SharedPod>) {
         if let Some(pod) = old {
             self.with_roster_of_controller(pod, |roster| roster.remove_pod(pod));
         }
@@ -149,34 +154,34 @@ impl Rosters {
         }
     }
 
-    fn with_roster_of_controller(&self, pod: &PodRef, change: impl FnOnce(&mut Roster)) {
+    fn with_roster_of_controller(&self, pod: &SharedPod, change: impl FnOnce(&mut NodeIndex)) {
         let Some(controller) = pod.meta().controller() else { return };
-        let record = self.records.lock().get(&Key::new(&pod.meta().namespace, &controller.name)).cloned();
+        let record = self.records.lock().get(&NamespacedName::new(&pod.meta().namespace, &controller.name)).cloned();
         let Some((_, record)) = record else { return };
         let mut record = record.lock();
         if pod.is_controlled_by(&controller.name, &record.uid)
-            && let Some(roster) = &mut record.roster
+            && let Some(roster) = &mut record.node_index
         {
             change(roster);
         }
     }
 
     /// Marks the eligibility of a node as undecided in every node index.
-    pub(crate) fn node_changed(&self, node: &Text) {
+    pub(crate) fn record_node_change(&self, node: &Text) {
         for (_, record) in self.all_records() {
-            if let Some(roster) = &mut record.lock().roster {
-                roster.mark_node_undecided(node);
+            if let Some(roster) = &mut record.lock().node_index {
+                roster.mark_eligibility_undecided(node);
             }
         }
     }
 
     /// Passes the deletion of a node on to every node index, and removes the back-off of the Pods that failed on the node.
-    pub(crate) fn node_deleted(&self, node: &Text) {
+    pub(crate) fn record_node_deletion(&self, node: &Text) {
         for (_, record) in self.all_records() {
             let mut record = record.lock();
             record.failed_pod_backoff.remove_node(node);
-            if let Some(roster) = &mut record.roster {
-                roster.node_deleted(node);
+            if let Some(roster) = &mut record.node_index {
+                roster.record_node_deletion(node);
             }
         }
     }
@@ -194,8 +199,8 @@ impl Rosters {
     }
 
     /// Calls `look` with each node index, under the lock of its record, and returns the results.
-    pub(crate) fn map_rosters<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
+    pub(crate) fn map_node_indexes<R>(&self, look: impl Fn(&NamespacedName, &NodeIndex) -> R) -> Vec<R> {
         let all = self.all_records().into_iter();
-        all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()
+        all.filter_map(|(key, record)| record.lock().node_index.as_ref().map(|roster| look(&key, roster))).collect()
     }
 }

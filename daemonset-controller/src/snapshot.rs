@@ -12,7 +12,7 @@ use std::{
 use common::{intern::Text, refs::Owner};
 use jiff::Timestamp;
 
-use crate::objects::{DaemonSet, ParsedPodTemplate, PodRef};
+use crate::objects::{DaemonSet, ParsedPodTemplate, SharedPod};
 use nodes::ActionableNodes;
 use revisions::Revisions;
 
@@ -28,30 +28,30 @@ pub struct Snapshot {
     /// The revisions of the DaemonSet, divided by the changes that they need.
     pub revisions: Revisions,
     /// Revisions with a change that the server has denied, and the time until the next retry.
-    pub refused_revisions: RefusedChanges,
+    pub denied_revision_changes: DeniedChanges,
     /// Pods with an adoption, a release or a relabelling that the server has denied, and the time until the next retry.
-    pub refused_pods: RefusedChanges,
+    pub denied_pod_changes: DeniedChanges,
     /// Orphans that the selector matches and that are not terminating.
-    pub orphans_to_adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<SharedPod>,
     /// Whether this sync adopts the orphans, or leaves them to the next sync.
-    pub turn: SyncTurn,
+    pub first_task: FirstTask,
     /// Pods to release, because the selector no longer matches them.
-    pub pods_to_release: Vec<PodRef>,
+    pub pods_to_release: Vec<SharedPod>,
     /// Pods to relabel with the hash of the current revision, because they have the hash of a duplicate of that revision.
-    pub pods_to_relabel: Vec<PodRef>,
+    pub pods_to_relabel: Vec<SharedPod>,
     /// Pods without the label `controller-revision-hash`, which the watch of Pods selects. The sync restores the label with an
     /// empty value, because the revision of these Pods is unknown.
-    pub unlabelled_pods: Vec<PodRef>,
+    pub pods_without_hash_label: Vec<SharedPod>,
     /// The hashes of those earlier revisions that Pods still have. Such revisions are not deleted.
     pub earlier_hashes_in_use: BTreeSet<Text>,
     /// The counts of the nodes, and the nodes on which this sync can act.
-    pub nodes: ActionableNodes,
+    pub actionable_nodes: ActionableNodes,
     /// Nodes for which a creation got no answer, each with the time until the creation can no longer take effect.
-    pub nodes_with_lost_creation: BTreeMap<Text, Duration>,
+    pub nodes_with_unanswered_creation: BTreeMap<Text, Duration>,
     /// Number of nodes with an unanswered creation that need no first Pod. There, the creation counts as a second Pod.
-    pub unseen_second_pods: usize,
+    pub possible_second_pod_count: usize,
     /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
-    pub held_back_nodes: BTreeSet<Text>,
+    pub nodes_with_delayed_creation: BTreeSet<Text>,
     /// The reason why no Pods are created or deleted now; `None` if the caches show the writes of this process.
     pub stale_cache: Option<StaleCache>,
     /// Whether the namespace is terminating, so that the server refuses every new Pod.
@@ -66,17 +66,17 @@ pub struct Snapshot {
 ///
 /// Adoption and management take turns. Otherwise a steady supply of orphans would prevent the management of the Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SyncTurn {
+pub enum FirstTask {
     /// The sync adopts the orphans, and leaves creations and deletions to the next sync.
     #[default]
-    AdoptsOrphans,
+    AdoptOrphans,
     /// The sync creates and deletes Pods, and leaves the orphans to the next sync.
-    ManagesPods,
+    ManagePods,
 }
 
 /// The revisions or the Pods with a change that the server has denied, while the back-off of the change lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RefusedChanges {
+pub struct DeniedChanges {
     /// The names of the objects, for the explanation.
     pub object_names: Vec<Text>,
     /// Time until the first change is retried; `None` without a denied change.
@@ -87,7 +87,7 @@ pub struct RefusedChanges {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleCache {
     /// A description of the write that the caches do not show yet.
-    pub unobserved_write: String,
+    pub unobserved_write_description: String,
     /// Longest time until the caches are checked again.
     pub max_wait: Duration,
 }
@@ -98,5 +98,5 @@ pub struct DecisionSettings {
     /// Greatest number of Pods that one sync creates, and greatest number that it deletes (`--tune burst-replicas`).
     pub burst_replicas: usize,
     /// Whether tolerations may compare numbers (feature gate `TaintTolerationComparisonOperators`).
-    pub has_comparison_operators: bool,
+    pub allows_comparison_operators: bool,
 }

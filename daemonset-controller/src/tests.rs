@@ -2,7 +2,7 @@ use common::{
     api::Api,
     clock::Clock,
     events,
-    gate::closed_gate,
+    gate::closed_write_gate,
     intern::Text,
     meta::Uid,
     metrics::Metrics,
@@ -29,7 +29,7 @@ async fn controller_with(
     let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     sandbox.create(node("node-0")).await.unwrap();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-    let (keeper, gate) = closed_gate(clock.clone());
+    let (keeper, gate) = closed_write_gate(clock.clone());
     keeper.open_without_deadline();
     let (metrics, client) = (Metrics::new(), sandbox.client("controllers"));
     let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), name);
@@ -45,7 +45,7 @@ async fn controller_with(
         }),
         metrics,
         write_sampler: None,
-        account_observer: None,
+        request_account_observer: None,
         shared_values: SharedValues::default(),
     };
     let queue = context.new_queue("daemonset", BackoffSettings::default());
@@ -83,14 +83,18 @@ async fn entries_of_deleted_sets_are_removed() {
         }
         pause(10).await;
     }
-    assert!(controller.rosters.len() > 0 && !controller.templates.is_empty());
+    assert!(controller.node_indexes.len() > 0 && !controller.templates.is_empty());
     for name in &names {
         let _gone_before = sandbox.delete("daemonsets.apps", Some(NS), name).await;
     }
     pause(60_000).await;
     assert_eq!(sandbox.count("daemonsets.apps"), 0);
-    let kept =
-        (controller.rosters.len(), controller.templates.len(), controller.ledger.len(), controller.refused.len());
+    let kept = (
+        controller.node_indexes.len(),
+        controller.templates.len(),
+        controller.ledger.len(),
+        controller.sets_in_terminating_namespaces.len(),
+    );
     assert_eq!(kept, (0, 0, 0, 0));
 }
 
@@ -107,7 +111,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     settle().await;
     let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap());
     let with = |work: &mut dyn FnMut(&mut rosters::DaemonSetRecord)| {
-        controller.rosters.with_record(&Key::new(NS, "agent"), &uid, |record| work(record));
+        controller.node_indexes.with_record(&NamespacedName::new(NS, "agent"), &uid, |record| work(record));
     };
     with(&mut |record| {
         record.failed_pod_backoff.record_deletion(&Text::new("node-9"), controller.failed_pods, clock.now());
@@ -123,7 +127,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     }
     settle().await;
     with(&mut |record| {
-        let undecided = record.roster.as_ref().map(|roster| roster.undecided_nodes.len());
+        let undecided = record.node_index.as_ref().map(|roster| roster.nodes_with_undecided_eligibility.len());
         assert_eq!((undecided, record.failed_pod_backoff.len()), (Some(0), 0));
     });
 }
@@ -135,7 +139,7 @@ async fn tolerations_compare_numbers_only_with_the_gate() {
     for gate in [false, true] {
         let clock = Clock::simulated(world::now(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        let settings = OperatorSettings::new().with_gate("TaintTolerationComparisonOperators", gate);
+        let settings = OperatorSettings::new().with_feature_gate("TaintTolerationComparisonOperators", gate);
         let (controller, _at_work) = controller_with(settings, &sandbox, &clock).await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})).await.unwrap();
         for (name, load) in [("node-0", "10"), ("node-1", "90")] {

@@ -6,7 +6,7 @@ use common::{
     consistency::Ledger,
     controller::priority_of_origin,
     intern::Text,
-    meta::{Key, Meta, OwnerRef, Uid},
+    meta::{Meta, NamespacedName, OwnerRef, Uid},
     object::Object,
     owners::{adopters_of, controlling_owner},
     parsed::ParseCache,
@@ -18,39 +18,39 @@ use common::{
 
 use crate::{
     objects::{CachedPod, ControllerRevision, DaemonSet, Node, ParsedPodTemplate},
-    rosters::Rosters,
+    rosters::NodeIndexes,
 };
 
 /// The event handlers: they enqueue the DaemonSets that an event concerns, and update the node indexes (nodes and Pods of a
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<Key>,
-    pub(crate) node_updates: Queue<Key>,
+    pub(crate) queue: Queue<NamespacedName>,
+    pub(crate) node_update_queue: Queue<NamespacedName>,
     pub(crate) set_store: Arc<Store<DaemonSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
-    pub(crate) rosters: Arc<Rosters>,
-    pub(crate) templates: Arc<ParseCache<ParsedPodTemplate>>,
+    pub(crate) node_indexes: Arc<NodeIndexes>,
+    pub(crate) parsed_templates: Arc<ParseCache<ParsedPodTemplate>>,
 }
 
 impl EventHandlers {
     /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
-        self.forget_if_deleted(&event.meta().key(), &event.meta().uid);
+        self.forget_set_if_deleted(&event.meta().key(), &event.meta().uid);
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.
-    pub(crate) fn forget_if_deleted(&self, key: &Key, uid: &Uid) {
+    pub(crate) fn forget_set_if_deleted(&self, key: &NamespacedName, uid: &Uid) {
         let current = self.set_store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
             return;
         }
         self.ledger.forget_owner(uid);
         self.sets_in_terminating_namespaces.forget(uid);
-        self.templates.forget(uid);
-        self.rosters.remove_stale_record(key, current.as_ref());
+        self.parsed_templates.forget(uid);
+        self.node_indexes.remove_stale_record(key, current.as_ref());
     }
 
     /// Enqueues a node that was added or deleted, or has new labels or taints, and marks the eligibility of the node as
@@ -66,11 +66,11 @@ impl EventHandlers {
         }
         let node = Text::new(&event.meta().name);
         match event {
-            CacheEvent::Deleted(_) => self.rosters.node_deleted(&node),
-            _ => self.rosters.node_changed(&node),
+            CacheEvent::Deleted(_) => self.node_indexes.record_node_deletion(&node),
+            _ => self.node_indexes.record_node_change(&node),
         }
         if origin != ChangeOrigin::Initial {
-            self.node_updates.add(event.meta().key(), Priority::Normal);
+            self.node_update_queue.add(event.meta().key(), Priority::Normal);
         }
     }
 
@@ -79,11 +79,11 @@ impl EventHandlers {
     /// The first list of Pods enqueues nothing, because the first list of DaemonSets enqueues every DaemonSet.
     pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         match event {
-            CacheEvent::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
-            CacheEvent::Updated { old, new } => self.rosters.pod_changed(Some(old), Some(new)),
-            CacheEvent::Deleted(pod) => self.rosters.pod_changed(Some(pod), None),
+            CacheEvent::Added(pod) => self.node_indexes.record_pod_change(None, Some(pod)),
+            CacheEvent::Updated { old, new } => self.node_indexes.record_pod_change(Some(old), Some(new)),
+            CacheEvent::Deleted(pod) => self.node_indexes.record_pod_change(Some(pod), None),
             CacheEvent::Unreadable(pod) => {
-                for set in self.rosters.drop_rosters(&pod.meta.namespace) {
+                for set in self.node_indexes.drop_node_indexes(&pod.meta.namespace) {
                     self.queue.add(set, Priority::Normal);
                 }
             }

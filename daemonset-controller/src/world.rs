@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use crate::{
     DaemonSetController,
     decide::{self, eligibility::decide_eligibility, revisions},
-    objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, PodRef, RevisionRef},
+    objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, SharedPod, SharedRevision},
     plan::Plan,
-    roster::{FailedPodDelays, Roster},
+    roster::{FailedPodDelays, NodeIndex},
     snapshot::{
-        DecisionSettings, RefusedChanges, Snapshot, StaleCache, SyncTurn,
+        DecisionSettings, DeniedChanges, FirstTask, Snapshot, StaleCache,
         nodes::{Eligibility, RefusedNodeCursors},
         revisions::revision_hash_or_name,
     },
@@ -59,10 +59,10 @@ pub(crate) struct SnapshotBuilder {
     pub(crate) pods: Vec<Value>,
     pub(crate) failed_pod_delays: BTreeMap<Text, Timestamp>,
     pub(crate) decision_settings: DecisionSettings,
-    pub(crate) cursors: RefusedNodeCursors,
-    pub(crate) blocked: Option<StaleCache>,
-    pub(crate) turn: SyncTurn,
-    pub(crate) lost_creates: BTreeMap<Text, Duration>,
+    pub(crate) refused_node_cursors: RefusedNodeCursors,
+    pub(crate) stale_cache: Option<StaleCache>,
+    pub(crate) first_task: FirstTask,
+    pub(crate) unanswered_creations: BTreeMap<Text, Duration>,
     pub(crate) now: Timestamp,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn set_without_pods(nodes: usize) -> SnapshotBuilder {
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("a"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}},
     });
-    let limits = DecisionSettings { burst_replicas: 250, has_comparison_operators: false };
+    let limits = DecisionSettings { burst_replicas: 250, allows_comparison_operators: false };
     let world = SnapshotBuilder {
         set,
         revisions: Vec::new(),
@@ -81,10 +81,10 @@ pub(crate) fn set_without_pods(nodes: usize) -> SnapshotBuilder {
         pods: Vec::new(),
         failed_pod_delays: BTreeMap::new(),
         decision_settings: limits,
-        cursors: RefusedNodeCursors::default(),
-        blocked: None,
-        turn: SyncTurn::default(),
-        lost_creates: BTreeMap::new(),
+        refused_node_cursors: RefusedNodeCursors::default(),
+        stale_cache: None,
+        first_task: FirstTask::default(),
+        unanswered_creations: BTreeMap::new(),
         now: now(),
     };
     (0..nodes).fold(world.revision("a", 1), |world, n| world.node(json!({"metadata": {"name": format!("n{n}")}})))
@@ -168,23 +168,23 @@ impl PodBuilder {
 }
 
 /// The nodes and the back-off of a [`SnapshotBuilder`], as the update of a node index reads them.
-pub(crate) struct RosterInputs<'a> {
+pub(crate) struct NodeIndexInputs<'a> {
     world: &'a SnapshotBuilder,
     nodes: BTreeMap<String, Arc<Node>>,
     template: Arc<ParsedPodTemplate>,
 }
 
-impl RosterInputs<'_> {
+impl NodeIndexInputs<'_> {
     fn eligibility(&self, node: &str) -> Eligibility {
         let known = self.nodes.get(node);
         known.map_or(Eligibility::NodeDeleted, |node| {
-            decide_eligibility(&self.template.placement, node, self.world.decision_settings.has_comparison_operators)
+            decide_eligibility(&self.template.placement, node, self.world.decision_settings.allows_comparison_operators)
         })
     }
 
     /// Updates a node index after deciding the eligibility of its undecided nodes.
-    pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
-        for (node, change) in roster.undecided_nodes.first_nodes(usize::MAX) {
+    pub(crate) fn update(&self, roster: &mut NodeIndex, set: &DaemonSet, hash: &str, now: Timestamp) {
+        for (node, change) in roster.nodes_with_undecided_eligibility.first_nodes(usize::MAX) {
             let eligibility = self.eligibility(&node);
             roster.store_eligibility(node, change, eligibility);
         }
@@ -192,7 +192,7 @@ impl RosterInputs<'_> {
     }
 }
 
-impl FailedPodDelays for RosterInputs<'_> {
+impl FailedPodDelays for NodeIndexInputs<'_> {
     fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
         self.world.failed_pod_delays.get(node).copied()
     }
@@ -268,37 +268,37 @@ impl SnapshotBuilder {
         self.pods.retain(|known| known["metadata"]["name"] != format!("p{n}"));
         self
     }
-    pub(crate) fn deleting(mut self) -> Self {
+    pub(crate) fn with_terminating_set(mut self) -> Self {
         self.set["metadata"]["deletionTimestamp"] = json!(time_before_now(1).to_string());
         self
     }
     /// Records a creation of a Pod for node `n<n>` without an answer, which may take effect for another 60 seconds.
-    pub(crate) fn lost_create(mut self, n: usize) -> Self {
-        self.lost_creates.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
+    pub(crate) fn unanswered_creation(mut self, n: usize) -> Self {
+        self.unanswered_creations.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
         self
     }
     /// Lets the next sync manage Pods and leave orphans to the sync after it.
     pub(crate) fn manages_pods_next(mut self) -> Self {
-        self.turn = SyncTurn::ManagesPods;
+        self.first_task = FirstTask::ManagePods;
         self
     }
-    pub(crate) fn failed_pods_until(mut self, n: usize, seconds: i64) -> Self {
+    pub(crate) fn delay_failed_pods_until(mut self, n: usize, seconds: i64) -> Self {
         self.failed_pod_delays.insert(Text::new(&format!("n{n}")), now() + SignedDuration::from_secs(seconds));
         self
     }
 
-    pub(crate) fn roster_inputs(&self) -> RosterInputs<'_> {
+    pub(crate) fn node_index_inputs(&self) -> NodeIndexInputs<'_> {
         let nodes = self.nodes.iter().map(decode_trimmed::<Node>).map(|node| (node.name().to_string(), node)).collect();
         let set: Arc<DaemonSet> = decode_trimmed(&self.set);
-        RosterInputs { world: self, nodes, template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()) }
+        NodeIndexInputs { world: self, nodes, template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()) }
     }
 
     /// Builds a node index of the Pods and nodes. `hash` is the hash of the current revision.
-    pub(crate) fn roster(&self, hash: &str) -> Roster {
-        let (set, around) = (decode_trimmed::<DaemonSet>(&self.set), self.roster_inputs());
-        let pods: Vec<PodRef> = self.pods.iter().map(decode_trimmed).collect();
+    pub(crate) fn node_index(&self, hash: &str) -> NodeIndex {
+        let (set, around) = (decode_trimmed::<DaemonSet>(&self.set), self.node_index_inputs());
+        let pods: Vec<SharedPod> = self.pods.iter().map(decode_trimmed).collect();
         let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
-        let mut roster = Roster::new(&set, Arc::clone(&around.template), pods, names.into_iter());
+        let mut roster = NodeIndex::new(&set, Arc::clone(&around.template), pods, names.into_iter());
         around.update(&mut roster, &set, hash, self.now);
         roster
     }
@@ -307,40 +307,40 @@ impl SnapshotBuilder {
         let set: Arc<DaemonSet> = decode_trimmed(&self.set);
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
-        let candidates: Vec<RevisionRef> = self.revisions.iter().map(decode_trimmed).collect();
+        let candidates: Vec<SharedRevision> = self.revisions.iter().map(decode_trimmed).collect();
         let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         let revisions = revisions::choose_current_revision(&set, &template, claims);
-        let pods: Vec<PodRef> = self.pods.iter().map(decode_trimmed).collect();
+        let pods: Vec<SharedPod> = self.pods.iter().map(decode_trimmed).collect();
         let orphans = pods.into_iter().filter(|pod| pod.meta().controller().is_none());
-        let (mut roster, around) = (self.roster(&revisions.current_hash), self.roster_inputs());
+        let (mut roster, around) = (self.node_index(&revisions.current_hash), self.node_index_inputs());
         roster.update(&set, &revisions.current_hash, &revisions.duplicate_hashes, self.now, &around);
         let live = revisions
             .earlier_revisions
             .iter()
             .map(revision_hash_or_name)
             .filter(|hash| roster.pod_hashes.contains_hash(hash));
-        let adopt: Vec<PodRef> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
-        let held_back = decide::held_back_node_names(&self.lost_creates, adopt.iter());
+        let adopt: Vec<SharedPod> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
+        let held_back = decide::nodes_with_delayed_creation(&self.unanswered_creations, adopt.iter());
         Snapshot {
             orphans_to_adopt: adopt,
-            unseen_second_pods: roster.count_nodes_with_pod(self.lost_creates.keys()),
+            possible_second_pod_count: roster.count_nodes_with_pod(self.unanswered_creations.keys()),
             pods_to_release: roster.unselected_pods(),
             pods_to_relabel: roster.pods_with_hashes(&revisions.duplicate_hashes),
-            unlabelled_pods: roster.pod_hashes.unlabelled_pods(),
+            pods_without_hash_label: roster.pod_hashes.pods_without_hash_label(),
             earlier_hashes_in_use: live.map(Text::new).collect(),
-            nodes: roster.actionable_nodes(
+            actionable_nodes: roster.actionable_nodes(
                 &set,
                 self.decision_settings.burst_replicas,
-                &self.cursors,
+                &self.refused_node_cursors,
                 &held_back,
                 &around,
             ),
-            held_back_nodes: held_back,
-            stale_cache: self.blocked.clone(),
-            turn: self.turn,
-            refused_revisions: RefusedChanges::default(),
-            refused_pods: RefusedChanges::default(),
-            nodes_with_lost_creation: self.lost_creates.clone(),
+            nodes_with_delayed_creation: held_back,
+            stale_cache: self.stale_cache.clone(),
+            first_task: self.first_task,
+            denied_revision_changes: DeniedChanges::default(),
+            denied_pod_changes: DeniedChanges::default(),
+            nodes_with_unanswered_creation: self.unanswered_creations.clone(),
             is_namespace_terminating: false,
             decision_settings: self.decision_settings,
             now: self.now,
@@ -364,7 +364,7 @@ impl SnapshotBuilder {
     /// Returns the creations and deletions of the plan: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
     pub(crate) fn pod_actions(&self) -> Vec<String> {
         let plan = self.plan();
-        let creates = plan.creations.iter().map(|creation| format!("+{}", creation.node));
+        let creates = plan.creations.iter().map(|creation| format!("+{}", creation.node_name));
         let deletes = plan.deletions.iter().map(|deletion| format!("-{}", deletion.pod.meta().name));
         creates.chain(deletes).collect()
     }

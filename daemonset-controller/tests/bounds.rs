@@ -21,13 +21,13 @@ use daemonset_controller::{
     DaemonSetController,
     decide::{
         decide, revisions,
-        rolling::{RollingLimits as Update, max_ineligible_deletions, pod_criteria},
+        rolling::{RollingUpdateLimits as Update, max_deletions_on_ineligible_nodes, pod_criteria},
         standing::{RolloutRole, node_contribution},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, ParsedPodTemplate},
     plan::{CreationReason, DeletionReason},
     snapshot::{
-        DecisionSettings, RefusedChanges, Snapshot, SyncTurn,
+        DecisionSettings, DeniedChanges, FirstTask, Snapshot,
         nodes::{
             ActionableNodes, Eligibility, NodeCounts, NodeList, NodePods, NodeView, RefusedNodeCursors,
             ReplacementOrder,
@@ -116,16 +116,16 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Action
     let criteria = pod_criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
     let mut nodes = ActionableNodes {
         node_counts: NodeCounts::default(),
-        cursors: RefusedNodeCursors::default(),
-        create_pod_on: NodeList::default(),
-        delete_pods_on: NodeList::default(),
-        replace_unavailable_on: NodeList::default(),
-        delete_outdated_on: NodeList::default(),
-        delete_when_others_serve_on: NodeList::default(),
-        replace_within_limit_on: NodeList::default(),
+        refused_node_cursors: RefusedNodeCursors::default(),
+        nodes_needing_pod: NodeList::default(),
+        nodes_with_pods_to_delete: NodeList::default(),
+        nodes_with_unavailable_outdated_pod: NodeList::default(),
+        nodes_with_unneeded_outdated_pod: NodeList::default(),
+        ineligible_nodes_with_available_pod: NodeList::default(),
+        nodes_with_available_outdated_pod: NodeList::default(),
         blocking_nodes: NodeList::default(),
-        untargeted_pods: 0,
-        due_at: None,
+        pods_without_node_count: 0,
+        next_change_at: None,
         criteria,
     };
     for (n, (eligibility, pods)) in pods.iter().enumerate() {
@@ -144,20 +144,20 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Action
             listed.total_count += 1;
         };
         if standing.needs_pod {
-            add(&mut nodes.create_pod_on);
+            add(&mut nodes.nodes_needing_pod);
         }
         if standing.has_pods_to_delete {
-            add(&mut nodes.delete_pods_on);
+            add(&mut nodes.nodes_with_pods_to_delete);
         }
         match standing.rollout_role {
             RolloutRole::NoAction => {}
-            RolloutRole::Blocking => add(&mut nodes.blocking_nodes),
-            RolloutRole::ReplaceUnavailable => add(&mut nodes.replace_unavailable_on),
-            RolloutRole::ReplaceWithinLimit => add(&mut nodes.replace_within_limit_on),
-            RolloutRole::DeleteOutdated => add(&mut nodes.delete_outdated_on),
-            RolloutRole::DeleteWhenOthersServe => add(&mut nodes.delete_when_others_serve_on),
+            RolloutRole::BlocksRollout => add(&mut nodes.blocking_nodes),
+            RolloutRole::ReplaceUnavailable => add(&mut nodes.nodes_with_unavailable_outdated_pod),
+            RolloutRole::ReplaceWithinLimit => add(&mut nodes.nodes_with_available_outdated_pod),
+            RolloutRole::DeleteOutdated => add(&mut nodes.nodes_with_unneeded_outdated_pod),
+            RolloutRole::DeleteWhenOthersAvailable => add(&mut nodes.ineligible_nodes_with_available_pod),
         }
-        nodes.due_at = nodes.due_at.into_iter().chain(standing.due_at).min();
+        nodes.next_change_at = nodes.next_change_at.into_iter().chain(standing.next_change_at).min();
     }
     nodes
 }
@@ -214,21 +214,21 @@ proptest! {
         let nodes = nodes(&set, &pods);
         let snapshot = Snapshot {
             revisions: revisions::choose_current_revision(&set, &template, claims),
-            nodes: nodes.clone(),
+            actionable_nodes: nodes.clone(),
             orphans_to_adopt: Vec::new(),
-            turn: SyncTurn::default(),
-            refused_revisions: RefusedChanges::default(),
-            refused_pods: RefusedChanges::default(),
+            first_task: FirstTask::default(),
+            denied_revision_changes: DeniedChanges::default(),
+            denied_pod_changes: DeniedChanges::default(),
             pods_to_release: Vec::new(),
             pods_to_relabel: Vec::new(),
-            unlabelled_pods: Vec::new(),
+            pods_without_hash_label: Vec::new(),
             earlier_hashes_in_use: BTreeSet::new(),
             stale_cache: None,
-            nodes_with_lost_creation: lost_creates.clone(),
-            held_back_nodes: lost_creates.keys().cloned().collect(),
-            unseen_second_pods: lost_creates.keys().filter(|name| !nodes.create_pod_on.nodes.iter().any(|node| node.name == **name)).count(),
+            nodes_with_unanswered_creation: lost_creates.clone(),
+            nodes_with_delayed_creation: lost_creates.keys().cloned().collect(),
+            possible_second_pod_count: lost_creates.keys().filter(|name| !nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name)).count(),
             is_namespace_terminating: false,
-            decision_settings: DecisionSettings { burst_replicas: burst, has_comparison_operators: true },
+            decision_settings: DecisionSettings { burst_replicas: burst, allows_comparison_operators: true },
             now: now(),
             template,
             owner,
@@ -242,15 +242,15 @@ proptest! {
         prop_assert!(plan.creations.len() <= burst && plan.deletions.len() <= burst);
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 60, "{explanation:#?}");
         prop_assert!(plan.status.observed_generation == i64::MAX);
-        let criteria = &snapshot.nodes.criteria;
+        let criteria = &snapshot.actionable_nodes.criteria;
         let node = |name: &Text| -> &(Eligibility, Vec<Arc<CachedPod>>) {
             &pods[name.trim_start_matches('n').parse::<usize>().unwrap()]
         };
         // No Pod is created on an ineligible node, and no node gets two new Pods.
         for (at, creation) in plan.creations.iter().enumerate() {
-            prop_assert!(node(&creation.node).0.should_run());
-            prop_assert!(plan.creations[..at].iter().all(|other| other.node != creation.node));
-            prop_assert!(!lost_creates.contains_key(&creation.node));
+            prop_assert!(node(&creation.node_name).0.should_run());
+            prop_assert!(plan.creations[..at].iter().all(|other| other.node_name != creation.node_name));
+            prop_assert!(!lost_creates.contains_key(&creation.node_name));
         }
         // No Pod is deleted twice, and no terminating Pod is deleted.
         for (at, deletion) in plan.deletions.iter().enumerate() {
@@ -258,9 +258,9 @@ proptest! {
             prop_assert!(plan.deletions[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
         }
         // The number of desired nodes that lose an available Pod is within the limit of the rolling update.
-        if let Ok(limits) = Update::new(&set, snapshot.nodes.node_counts.desired) {
+        if let Ok(limits) = Update::new(&set, snapshot.actionable_nodes.node_counts.desired) {
             let lost = plan.deletions.iter().filter(|deletion| {
-                let (eligibility, pods) = node(&deletion.node);
+                let (eligibility, pods) = node(&deletion.node_name);
                 let stays = |pod: &&Arc<CachedPod>| {
                     pod.meta().uid != deletion.pod.meta().uid && !pod.meta().is_deleting() && criteria.is_available(pod, now())
                 };
@@ -272,7 +272,7 @@ proptest! {
             });
             // With surge, the new Pod is created first, so no desired node loses an available Pod.
             let room = match criteria.replacement_order {
-                ReplacementOrder::DeleteFirst => limits.remaining_replacements(&snapshot.nodes.node_counts, criteria.replacement_order),
+                ReplacementOrder::DeleteFirst => limits.remaining_replacement_count(&snapshot.actionable_nodes.node_counts, criteria.replacement_order),
                 ReplacementOrder::CreateFirst | ReplacementOrder::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
@@ -284,9 +284,9 @@ proptest! {
             let unseen = lost_creates.keys().filter(has_available_pod).count();
             prop_assert!(surge == 0 || surge + unseen <= usize::try_from(limits.max_surge).unwrap_or(0));
             let sunset = plan.deletions.iter().filter(|deletion| {
-                deletion.deletion_reason == DeletionReason::NodeNotEligible && node(&deletion.node).0 == Eligibility::KeepsPods
+                deletion.deletion_reason == DeletionReason::NodeNotEligible && node(&deletion.node_name).0 == Eligibility::KeepsPods
             });
-            prop_assert!(sunset.count() <= max_ineligible_deletions(&snapshot.nodes.node_counts));
+            prop_assert!(sunset.count() <= max_deletions_on_ineligible_nodes(&snapshot.actionable_nodes.node_counts));
         }
     }
 }

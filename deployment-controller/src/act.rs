@@ -41,7 +41,7 @@ pub enum DeploymentNote {
     IgnoredFailure(String),
 }
 
-impl io::Note for DeploymentNote {
+impl io::MemoryNote for DeploymentNote {
     type Query = ();
     type NewState = ();
 }
@@ -103,7 +103,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             }
             Ok(StepResult::Unneeded) => {}
             Err(StepStop::Failed(failed)) => match step.on_failure {
-                OnFailure::Ignore => io.apply_note(DeploymentNote::IgnoredFailure(failed.to_string())),
+                OnFailure::Ignore => io.apply_memory_note(DeploymentNote::IgnoredFailure(failed.to_string())),
                 OnFailure::EndSync => {
                     failures.push(failed);
                     break;
@@ -169,7 +169,7 @@ fn index_sets_by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a st
     let Claims { keep, adopt, release } = &snapshot.claims;
     let entry = |known: &'a Arc<ReplicaSet>| {
         #[cfg(test)]
-        tests::count_visit();
+        tests::count_indexed_replica_set();
         (&*known.metadata.name, &known.metadata)
     };
     keep.iter().chain(adopt).chain(release).map(entry).collect()
@@ -204,7 +204,10 @@ impl<'a> PlanRun<'a> {
                         }
                         // The name belongs to another object now, or validation refuses the patch. The ReplicaSet keeps its
                         // owner reference, and the next sync counts the ReplicaSet.
-                        io.apply_note(DeploymentNote::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
+                        io.apply_memory_note(DeploymentNote::ReleaseRefused(
+                            set.uid.clone(),
+                            refusal.error.to_string(),
+                        ));
                         return Err(StepStop::End(Requeue::After(Duration::ZERO)));
                     }
                 }
@@ -229,10 +232,10 @@ impl<'a> PlanRun<'a> {
             }
             Action::ClearRollback => {
                 let body = io.encode_body(|| json!({"metadata": {"annotations": {ROLLBACK_TO: null}}}));
-                let request =
-                    Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body).role(ObjectRole::SyncedObject);
+                let request = Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body)
+                    .with_role(ObjectRole::SyncedObject);
                 let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
-                self.version = answer.fields.version;
+                self.version = answer.metadata.version;
             }
             Action::OnlyRecordEvent => {}
         }
@@ -283,7 +286,7 @@ impl<'a> PlanRun<'a> {
                 if let Some(StoredDeployment { metadata, status: stored }) = stored {
                     self.version = metadata.resource_version;
                     if status.terminating_replicas.is_some() {
-                        self.io.apply_note(DeploymentNote::KeepsTerminatingReplicas(
+                        self.io.apply_memory_note(DeploymentNote::KeepsTerminatingReplicas(
                             stored.terminating_replicas.is_some(),
                         ));
                     }
@@ -310,7 +313,7 @@ impl<'a> PlanRun<'a> {
         body: io::RequestBody,
     ) -> Result<Answer, Refusal> {
         let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), PatchFormat::Strategic, body);
-        self.send(step, request.role(ObjectRole::Child)).await
+        self.send(step, request.with_role(ObjectRole::Child)).await
     }
 
     /// Returns the failure of a refused adoption or release. Records an Event for the first one that the server denies.
@@ -383,7 +386,7 @@ fn set_patch(change: &ReplicaSetChange) -> Value {
     if !change.annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(change.annotations);
     }
-    if let Some((_, to)) = change.size {
+    if let Some((_, to)) = change.size_before_and_after {
         patch["spec"]["replicas"] = json!(to);
     }
     if let Some(seconds) = change.min_ready_seconds {
@@ -414,7 +417,7 @@ mod tests {
     }
 
     /// Counts one visit of a ReplicaSet by `index_sets_by_name`.
-    pub(super) fn count_visit() {
+    pub(super) fn count_indexed_replica_set() {
         VISITS.set(VISITS.get() + 1);
     }
 
@@ -448,7 +451,7 @@ mod tests {
         let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback was requested";
         assert_eq!(actions(&world).last().unwrap(), rollback);
         let world = DeploymentBuilder::new(3);
-        let (name, _) = world.plan().created_set().unwrap();
+        let (name, _) = world.plan().created_set_name_and_body().unwrap();
         assert_eq!(
             actions(&world),
             [
@@ -462,7 +465,7 @@ mod tests {
     #[test]
     fn a_change_names_only_what_changes() {
         let change = ReplicaSetChange {
-            size: Some((4, 6)),
+            size_before_and_after: Some((4, 6)),
             annotations: BTreeMap::from([("a".to_owned(), "1".to_owned())]),
             min_ready_seconds: None,
         };

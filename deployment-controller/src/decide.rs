@@ -54,15 +54,15 @@ fn plan_steps(draft: &mut PlanDraft<'_>) {
         return draft.set_requeue(Requeue::After(Duration::ZERO));
     }
     if draft.snapshot.owner.is_deleting {
-        revision::sync_new_set(draft);
+        revision::plan_new_set_update(draft);
         return status::plan_status_write(draft);
     }
     pause::plan_pause_condition(draft);
-    revision::sync_new_set(draft);
+    revision::plan_new_set_update(draft);
     if draft.spec().paused {
         return scale_only(draft);
     }
-    if let Some(revision) = rollback::requested_revision(draft.snapshot) {
+    if let Some(revision) = rollback::requested_rollback_revision(draft.snapshot) {
         return rollback::plan_rollback(draft, revision);
     }
     if scale::is_scaling_event(draft) {
@@ -78,7 +78,7 @@ fn plan_steps(draft: &mut PlanDraft<'_>) {
 /// Follows `spec.replicas` without moving replicas from old ReplicaSets to the new one.
 fn scale_only(draft: &mut PlanDraft<'_>) {
     scale::plan_scaling(draft);
-    if draft.spec().paused && rollback::requested_revision(draft.snapshot).is_none() {
+    if draft.spec().paused && rollback::requested_rollback_revision(draft.snapshot).is_none() {
         cleanup::plan_history_cleanup(draft);
     }
     status::plan_status_write(draft);
@@ -98,7 +98,13 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         steps.push(Step::new(write, "this generation was observed").on_failure(OnFailure::Ignore));
     }
     let waiting = vec![WaitReason::EmptySelector];
-    Plan { steps, requeue: Requeue::AfterPlannedDelay, failure: None, situation: PodCounts::default(), waiting }
+    Plan {
+        steps,
+        requeue: Requeue::AfterPlannedDelay,
+        failure: None,
+        pod_counts: PodCounts::default(),
+        reasons_to_wait: waiting,
+    }
 }
 
 /// Plans the adoptions and releases. Released ReplicaSets are not part of the draft.

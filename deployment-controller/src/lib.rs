@@ -65,13 +65,13 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, method_handler},
+    informer::{AnyInformer, Informer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
+    settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag},
     store::Store,
 };
 use jiff::Timestamp;
@@ -81,7 +81,7 @@ use crate::{
     act::DeploymentNote,
     objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
-    snapshot::{Snapshot, TerminatingReplicas},
+    snapshot::{Snapshot, TerminatingReplicasSupport},
     watch::{EventHandlers, PodInformers},
 };
 
@@ -95,14 +95,14 @@ pub const FEATURE_GATES: &[FeatureGate] = &[TERMINATING_REPLICAS_GATE];
 
 /// Delay between a change of a ReplicaSet's status and the sync, for every 100 Pods of the ReplicaSet up to 1,000; 20 ms by
 /// default. Upstream has no such delay.
-pub const SYNC_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const SYNC_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "deployment-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of ReplicaSet statuses before their Deployment is synced, for every 100 Pods of the ReplicaSet up to 1000; smaller ReplicaSets are not delayed",
 );
 
 /// The settings that `--tune` accepts for this crate.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, SYNC_BATCH_PERIOD];
+pub const TUNABLES: &[Tunable] = &[EXPECTATIONS_TIMEOUT, SYNC_BATCH_PERIOD];
 
 /// Number of workers that sync Deployments concurrently; 5 by default.
 pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
@@ -127,8 +127,8 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: WORKERS_FLAGS,
     feature_gates: FEATURE_GATES,
-    tunes: TUNES,
-    value_flags: &[],
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
@@ -155,19 +155,19 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 
 impl DeploymentController {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
         let deployments: Arc<Store<Deployment>> = Arc::default();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
             deployments: Arc::clone(&deployments),
             ledger: context.new_ledger(),
-            debounce_period: context.settings.tuned_duration(&SYNC_BATCH_PERIOD),
-            searched_deployments: Mutex::default(),
+            debounce_period_per_100_pods: context.settings.tuned_duration(&SYNC_BATCH_PERIOD),
+            deployments_with_listed_sets: Mutex::default(),
             refused_releases: Mutex::default(),
         });
         Self {
-            deployments: context.start_informer(deployments, method_handler(&watch, EventHandlers::on_deployment)),
-            sets: context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_set)),
+            deployments: context.start_informer(deployments, handler_from_method(&watch, EventHandlers::on_deployment)),
+            sets: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_replica_set)),
             // No periodic resync for Pods: each Pod that ends enqueues its Deployment.
             pods: PodInformers::new(context.api.clone(), context.short_lived_cache_config(), queue.clone()),
             terminating_dropped: Mutex::new(None),
@@ -177,16 +177,16 @@ impl DeploymentController {
     }
 
     /// Decides how the status of this Deployment reports terminating Pods.
-    fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicas {
+    fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicasSupport {
         let unknown = |since: Instant| {
             self.context.clock.monotonic_now().duration_since(since) < TERMINATING_REPLICAS_RETRY_PERIOD
         };
         let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
         let known = deployment.status.terminating_replicas.is_some() || !dropped();
-        match (self.context.settings.is_gate_on(&TERMINATING_REPLICAS_GATE), known) {
-            (true, true) => TerminatingReplicas::Reported,
-            (true, false) => TerminatingReplicas::DroppedByServer,
-            (false, _) => TerminatingReplicas::Disabled,
+        match (self.context.settings.is_feature_gate_on(&TERMINATING_REPLICAS_GATE), known) {
+            (true, true) => TerminatingReplicasSupport::Reported,
+            (true, false) => TerminatingReplicasSupport::DroppedByServer,
+            (false, _) => TerminatingReplicasSupport::Disabled,
         }
     }
 
@@ -197,12 +197,12 @@ impl DeploymentController {
 }
 
 impl Controller for DeploymentController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = DeploymentNote;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -219,12 +219,12 @@ impl Controller for DeploymentController {
         (ObjectRef::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: DeploymentNote) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: DeploymentNote) {
         let meta = &snapshot.deployment.metadata;
         match note {
             DeploymentNote::ReadReplicaSet(version) => self.watch.ledger.record_write(&meta.uid, REPLICA_SETS, version),
             DeploymentNote::SearchedForReplicaSets => {
-                self.watch.searched_deployments.lock().insert(meta.uid.clone());
+                self.watch.deployments_with_listed_sets.lock().insert(meta.uid.clone());
             }
             DeploymentNote::ReleaseRefused(set, why) => {
                 tracing::debug!(key = %meta.key(), set = %set, err = %why, "The server refused to release a ReplicaSet");

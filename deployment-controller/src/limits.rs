@@ -1,6 +1,6 @@
 //! The desired number of Pods and how far a rollout may deviate from it.
 
-use common::intstr::{IntOrString, IntOrStringError, Round, resolve_fenceposts};
+use common::intstr::{IntOrString, IntOrStringError, Rounding, resolve_fenceposts};
 
 use crate::objects::{DeploymentSpec, StrategyType};
 
@@ -10,9 +10,9 @@ pub struct RolloutLimits {
     /// `spec.replicas`.
     pub replicas: i64,
     /// maxSurge; 0 unless the strategy is `RollingUpdate`.
-    pub surge: i64,
+    pub max_surge: i64,
     /// maxUnavailable, at most `replicas`; 0 unless the strategy is `RollingUpdate`.
-    pub unavailable: i64,
+    pub max_unavailable: i64,
 }
 
 /// A field with a value from which no limits can be computed.
@@ -40,7 +40,7 @@ impl RolloutLimits {
         }
         let replicas = i64::from(spec.replicas);
         if spec.strategy.kind != StrategyType::RollingUpdate {
-            return Ok(Self { replicas, surge: 0, unavailable: 0 });
+            return Ok(Self { replicas, max_surge: 0, max_unavailable: 0 });
         }
         let rolling = &spec.strategy.rolling_update;
         let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
@@ -49,17 +49,17 @@ impl RolloutLimits {
         in_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
         in_range("maxUnavailable", max_unavailable, i32::MAX)?;
         let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas)?;
-        Ok(Self { replicas, surge: surge.into(), unavailable: i64::from(unavailable).min(replicas) })
+        Ok(Self { replicas, max_surge: surge.into(), max_unavailable: i64::from(unavailable).min(replicas) })
     }
 
     /// Returns the maximum number of Pods in all ReplicaSets together.
     pub fn max_pods(&self) -> i64 {
-        self.replicas + self.surge
+        self.replicas + self.max_surge
     }
 
     /// Returns the minimum number of available Pods in all ReplicaSets together.
-    pub fn min_available(&self) -> i64 {
-        self.replicas - self.unavailable
+    pub fn min_available_pods(&self) -> i64 {
+        self.replicas - self.max_unavailable
     }
 
     /// Returns the size to which the new ReplicaSet may grow from `current` when all ReplicaSets together have `total` replicas.
@@ -73,7 +73,7 @@ impl RolloutLimits {
 /// Checks that `value`, an integer or a percentage of 100, is in `0..=most`.
 fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
     let Some(value) = value else { return Ok(()) };
-    if (0..=most).contains(&value.resolve(100, Round::Down)?) {
+    if (0..=most).contains(&value.resolve(100, Rounding::Down)?) {
         return Ok(());
     }
     Err(LimitsError::OutOfRange(field, value.to_string()))
@@ -122,7 +122,7 @@ mod tests {
             (0, json!(3), json!(2), (3, 0)),
         ] {
             let got = limits(replicas, "RollingUpdate", &surge, &unavailable).unwrap();
-            assert_eq!((got.surge, got.unavailable), want, "{replicas} {surge} {unavailable}");
+            assert_eq!((got.max_surge, got.max_unavailable), want, "{replicas} {surge} {unavailable}");
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn recreate_has_neither_surge_nor_unavailable_pods() {
         let got = limits(4, "Recreate", &json!("50%"), &json!("50%")).unwrap();
-        assert_eq!((got.max_pods(), got.min_available()), (4, 4));
+        assert_eq!((got.max_pods(), got.min_available_pods()), (4, 4));
     }
 
     /// DEPLOYMENT-89.
@@ -163,8 +163,8 @@ mod tests {
         fn percentages_always_allow_a_surge_or_an_unavailable_pod(replicas in 1i32..10_000, surge in 0i32..200, unavailable in 0i32..=100) {
             let got = limits(replicas, "RollingUpdate", &json!(format!("{surge}%")), &json!(format!("{unavailable}%")));
             let got = got.unwrap();
-            prop_assert!(got.surge + got.unavailable > 0);
-            prop_assert!((0..=got.replicas).contains(&got.min_available()));
+            prop_assert!(got.max_surge + got.max_unavailable > 0);
+            prop_assert!((0..=got.replicas).contains(&got.min_available_pods()));
         }
     }
 }

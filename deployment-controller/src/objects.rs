@@ -5,16 +5,16 @@
 
 use common::{
     conditions::Condition,
-    head::Head,
+    head::ObjectHead,
     intern::{Labels, Text},
     intstr::IntOrString,
-    json::{Raw, null_as_default},
+    json::{RawJson, null_as_default},
     meta::{Annotations, Meta},
     object::{Object, Resource},
     pods::PODS,
     selector::Selector,
     store::{ByController, ByNamespace, OrphansByNamespace},
-    template::{POD_TEMPLATE_HASH, Template},
+    template::{POD_TEMPLATE_HASH_LABEL, Template},
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Deserializer, Serialize};
@@ -45,7 +45,7 @@ pub const UNLIMITED: i32 = i32::MAX;
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
 /// Whether an annotation is excluded from copying between a Deployment and its ReplicaSets, in both directions.
-pub fn is_never_copied(key: &str) -> bool {
+pub fn is_never_copied_annotation(key: &str) -> bool {
     matches!(key, REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO | LAST_APPLIED)
 }
 
@@ -63,7 +63,7 @@ pub struct Deployment {
     pub status: DeploymentStatus,
     /// Size in bytes of the annotations, if they were dropped because they exceeded the size limit.
     #[serde(skip)]
-    pub oversized: Option<usize>,
+    pub dropped_annotation_bytes: Option<usize>,
 }
 
 /// Projection of `spec` of a Deployment.
@@ -74,7 +74,7 @@ pub struct DeploymentSpec {
     #[serde(deserialize_with = "one_if_null")]
     pub replicas: i32,
     /// Selects the ReplicaSets that the Deployment may own.
-    pub selector: RawSelector,
+    pub selector: SelectorWithJson,
     /// The Pod template of new ReplicaSets.
     pub template: Template,
     /// How old Pods are replaced by new ones.
@@ -88,7 +88,7 @@ pub struct DeploymentSpec {
     /// Whether rollouts are suspended; scaling continues.
     #[serde(deserialize_with = "null_as_default")]
     pub paused: bool,
-    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::progress_deadline`].
+    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::effective_progress_deadline_seconds`].
     pub progress_deadline_seconds: Option<i32>,
 }
 
@@ -96,7 +96,7 @@ impl Default for DeploymentSpec {
     fn default() -> Self {
         Self {
             replicas: 1,
-            selector: RawSelector::default(),
+            selector: SelectorWithJson::default(),
             template: Template::default(),
             strategy: Strategy::default(),
             min_ready_seconds: 0,
@@ -109,7 +109,7 @@ impl Default for DeploymentSpec {
 
 impl DeploymentSpec {
     /// Returns `progressDeadlineSeconds`; `None` if it is absent or [`UNLIMITED`].
-    pub fn progress_deadline(&self) -> Option<i64> {
+    pub fn effective_progress_deadline_seconds(&self) -> Option<i64> {
         self.progress_deadline_seconds.filter(|seconds| *seconds != UNLIMITED).map(i64::from)
     }
 
@@ -121,16 +121,16 @@ impl DeploymentSpec {
 
 /// A label selector in two forms: compiled, and as the server sent it.
 #[derive(Clone, Debug, Default)]
-pub struct RawSelector {
+pub struct SelectorWithJson {
     /// The form that matches labels.
     pub compiled: Selector,
     /// The JSON that is copied into ReplicaSets; `None` if the selector is absent.
-    pub raw: Option<Raw>,
+    pub raw: Option<RawJson>,
 }
 
-impl<'de> Deserialize<'de> for RawSelector {
+impl<'de> Deserialize<'de> for SelectorWithJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Raw::deserialize(deserializer)?;
+        let raw = RawJson::deserialize(deserializer)?;
         let value = raw.parse_value().map_err(serde::de::Error::custom)?;
         let compiled = Selector::from_value(&value);
         Ok(Self { compiled, raw: (value != Value::Null).then_some(raw) })
@@ -231,7 +231,7 @@ impl Object for Deployment {
         self.metadata.annotations.retain(|key| key != LAST_APPLIED);
         self.metadata.labels = Labels::empty();
         self.metadata.finalizers = Box::default();
-        self.oversized = drop_if_oversized(&mut self.metadata.annotations);
+        self.dropped_annotation_bytes = drop_if_oversized(&mut self.metadata.annotations);
     }
 }
 
@@ -249,7 +249,7 @@ pub struct ReplicaSet {
     pub status: ReplicaSetStatus,
     /// Size in bytes of the annotations, if they were dropped because they exceeded the size limit.
     #[serde(skip)]
-    pub oversized: Option<usize>,
+    pub dropped_annotation_bytes: Option<usize>,
 }
 
 /// Projection of `spec` of a ReplicaSet.
@@ -279,7 +279,7 @@ impl Default for ReplicaSetSpec {
 fn selector_without_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
     let mut selector = Value::deserialize(deserializer)?;
     if let Some(labels) = selector.get_mut("matchLabels").and_then(Value::as_object_mut) {
-        labels.remove(POD_TEMPLATE_HASH);
+        labels.remove(POD_TEMPLATE_HASH_LABEL);
     }
     Ok(Text::from(&*Selector::from_value(&selector).to_string()))
 }
@@ -294,7 +294,7 @@ pub struct TemplateDigest {
 
 impl From<Template> for TemplateDigest {
     fn from(template: Template) -> Self {
-        Self { digest: template.digest(), problem: template.problem().map(Box::from) }
+        Self { digest: template.meaning_digest(), problem: template.problem().map(Box::from) }
     }
 }
 
@@ -307,7 +307,7 @@ impl Default for TemplateDigest {
 impl TemplateDigest {
     /// Whether this is the digest of `template`; never true for a malformed template.
     pub fn is_digest_of(&self, template: &Template) -> bool {
-        self.problem.is_none() && self.digest == template.digest()
+        self.problem.is_none() && self.digest == template.meaning_digest()
     }
 
     /// Returns the error of a malformed template; `None` for a well-formed one.
@@ -350,7 +350,7 @@ impl Object for ReplicaSet {
     fn drop_unneeded_fields(&mut self) {
         self.metadata.annotations.retain(|key| key != LAST_APPLIED);
         self.metadata.finalizers = Box::default();
-        self.oversized = drop_if_oversized(&mut self.metadata.annotations);
+        self.dropped_annotation_bytes = drop_if_oversized(&mut self.metadata.annotations);
         self.status.conditions.retain(|condition| condition.kind == REPLICA_FAILURE);
         self.status.conditions.shrink_to_fit();
     }
@@ -387,7 +387,8 @@ impl Object for Pod {
     type Indexes = (ByController,);
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind));
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
+        Some(|head| head.controller_kind() == Some(REPLICA_SETS.kind));
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -436,7 +437,7 @@ mod tests {
         let spec: DeploymentSpec = serde_json::from_value(json!({"template": {},
             "revisionHistoryLimit": 2_147_483_647, "progressDeadlineSeconds": 2_147_483_647}))
         .unwrap();
-        assert_eq!((spec.progress_deadline(), spec.history_limit()), (None, None));
+        assert_eq!((spec.effective_progress_deadline_seconds(), spec.history_limit()), (None, None));
     }
 
     /// DEPLOYMENT-67.
@@ -446,13 +447,13 @@ mod tests {
         let mut deployment: Deployment =
             serde_json::from_value(json!({"metadata": {"name": "web", "annotations": {"a": big, "b": "1"}}})).unwrap();
         deployment.drop_unneeded_fields();
-        assert_eq!(deployment.oversized, Some((300 << 10) + 3));
+        assert_eq!(deployment.dropped_annotation_bytes, Some((300 << 10) + 3));
         assert!(deployment.metadata.annotations.is_empty());
         let mut applied: Deployment =
             serde_json::from_value(json!({"metadata": {"name": "web", "annotations": {LAST_APPLIED: big, "b": "1"}}}))
                 .unwrap();
         applied.drop_unneeded_fields();
-        assert_eq!((applied.oversized, applied.metadata.annotations.get("b")), (None, Some("1")));
+        assert_eq!((applied.dropped_annotation_bytes, applied.metadata.annotations.get("b")), (None, Some("1")));
     }
 
     /// DEPLOYMENT-35.

@@ -8,7 +8,7 @@ use common::{
     informer::{AnyInformer as _, Informer},
     io::SyncError,
     map::HashSet,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     refs::{self, Claims, Owner},
     runtime::LoopContext,
     store::{ByController, IndexValue, OrphansByNamespace},
@@ -32,7 +32,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(10);
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
             self.pods.stop_informer(key);
             return Ok(Observation::Gone);
@@ -75,11 +75,11 @@ impl DeploymentController {
             owner,
             claims,
             release_retry_after: release_again,
-            running_pods,
+            unfinished_pod_counts: running_pods,
             limits,
             now,
-            terminating_replicas,
-            has_all_predecessor_sets: shows_predecessors_sets,
+            terminating_replicas_support: terminating_replicas,
+            are_predecessor_sets_cached: shows_predecessors_sets,
         }))
     }
 }
@@ -92,7 +92,7 @@ impl DeploymentController {
         let left = |set: &Arc<ReplicaSet>| {
             let known = refused.get(&set.metadata.uid)?;
             let left = RELEASE_RETRY_PERIOD.saturating_sub(now.duration_since(known.refused_at).unsigned_abs());
-            (known.version == set.metadata.resource_version && !left.is_zero()).then_some(left)
+            (known.replica_set_version == set.metadata.resource_version && !left.is_zero()).then_some(left)
         };
         let again = claims.release.iter().filter_map(left).min();
         claims.keep.extend(claims.release.extract_if(.., |set| left(set).is_some()));
@@ -107,12 +107,12 @@ impl DeploymentController {
         let since = now.saturating_sub(led).and_then(|since| since.saturating_add(CLOCK_SKEW));
         let meta = &deployment.metadata;
         let is_younger = |since: Timestamp| meta.creation_timestamp.is_some_and(|created| created >= since);
-        since.is_ok_and(is_younger) || self.watch.searched_deployments.lock().contains(&meta.uid)
+        since.is_ok_and(is_younger) || self.watch.deployments_with_listed_sets.lock().contains(&meta.uid)
     }
 
     pub(crate) fn record_refused_release(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
-        let refused = RefusedRelease { version: set.metadata.resource_version, refused_at: snapshot.now };
+        let refused = RefusedRelease { replica_set_version: set.metadata.resource_version, refused_at: snapshot.now };
         self.watch.refused_releases.lock().insert(uid.clone(), refused);
     }
 }
@@ -143,7 +143,7 @@ fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeM
 /// Deployment alone and reports an error.
 fn check_deployment(deployment: &Deployment) -> Result<RolloutLimits, SyncError> {
     let spec = &deployment.spec;
-    if let Some(bytes) = deployment.oversized {
+    if let Some(bytes) = deployment.dropped_annotation_bytes {
         return Err(invalid(format!("metadata.annotations are {bytes} bytes, which no server accepts")));
     }
     if spec.selector.compiled.is_null() {
@@ -173,7 +173,7 @@ fn invalid(why: impl Into<String>) -> SyncError {
 
 fn check_set(set: &ReplicaSet) -> Result<(), SyncError> {
     let name = &set.metadata.name;
-    if let Some(bytes) = set.oversized {
+    if let Some(bytes) = set.dropped_annotation_bytes {
         let why = format!("ReplicaSet {name}: metadata.annotations are {bytes} bytes, which no server accepts");
         return Err(invalid(why));
     }

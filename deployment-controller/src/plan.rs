@@ -43,7 +43,7 @@ impl Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaSetChange {
     /// `spec.replicas` before and after the change; `None` keeps the size.
-    pub size: Option<(i64, i64)>,
+    pub size_before_and_after: Option<(i64, i64)>,
     /// Annotations to add or to overwrite.
     pub annotations: BTreeMap<String, String>,
     /// The new `spec.minReadySeconds`; `None` keeps the value.
@@ -152,7 +152,7 @@ impl Step {
     pub fn detailed_reason(&self) -> String {
         let detail = match &self.action {
             Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
-            Action::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
+            Action::ChangeReplicaSet { change, .. } => match (change.size_before_and_after, change.min_ready_seconds) {
                 (Some((from, to)), _) => format!("from {from} to {to}"),
                 (None, Some(seconds)) => format!("minReadySeconds {seconds}"),
                 (None, None) => {
@@ -189,7 +189,7 @@ impl Action {
             Self::Adopt(_) => "adopt",
             Self::Release(_) => "release",
             Self::CreateReplicaSet { .. } => "create",
-            Self::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
+            Self::ChangeReplicaSet { change, .. } => match (change.size_before_and_after, change.min_ready_seconds) {
                 (Some(_), _) => "scale",
                 (None, Some(_)) => "update",
                 (None, None) => "annotate",
@@ -206,7 +206,9 @@ impl Action {
     pub fn describe(&self, deployment: &str) -> String {
         let doing = self.verb_text();
         match self {
-            Self::ChangeReplicaSet { set, change } if change.size.is_none() => format!("update ReplicaSet {set}"),
+            Self::ChangeReplicaSet { set, change } if change.size_before_and_after.is_none() => {
+                format!("update ReplicaSet {set}")
+            }
             Self::Adopt(ReplicaSetRef { name: set, .. })
             | Self::Release(ReplicaSetRef { name: set, .. })
             | Self::DeleteReplicaSet(ReplicaSetRef { name: set, .. })
@@ -228,18 +230,18 @@ pub struct Plan {
     /// The error with which the sync ends even if all steps succeed.
     pub failure: Option<String>,
     /// The numbers of Pods that `/debug/explain` shows.
-    pub situation: PodCounts,
+    pub pod_counts: PodCounts,
     /// The reasons why the rollout does not continue.
-    pub waiting: Vec<WaitReason>,
+    pub reasons_to_wait: Vec<WaitReason>,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        self.situation.to_string()
+        self.pod_counts.to_string()
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        self.waiting.iter().map(ToString::to_string).chain(self.failure.clone()).collect()
+        self.reasons_to_wait.iter().map(ToString::to_string).chain(self.failure.clone()).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

@@ -15,7 +15,7 @@ use crate::{
 
 /// How `status.terminatingReplicas` is written, depending on the feature gates of this process and of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TerminatingReplicas {
+pub enum TerminatingReplicasSupport {
     /// The field is written like any other field.
     Reported,
     /// The server dropped the field before. The field is written with other changes, but its change alone causes no write.
@@ -36,15 +36,15 @@ pub struct Snapshot {
     /// Time until the next attempt of refused releases; `None` if no release was refused.
     pub release_retry_after: Option<Duration>,
     /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
-    pub running_pods: BTreeMap<Uid, usize>,
+    pub unfinished_pod_counts: BTreeMap<Uid, usize>,
     /// The desired number of Pods, maxSurge and maxUnavailable.
     pub limits: RolloutLimits,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
     /// How the status reports terminating Pods.
-    pub terminating_replicas: TerminatingReplicas,
+    pub terminating_replicas_support: TerminatingReplicasSupport,
     /// Whether the cache shows every ReplicaSet that earlier leaders created for the Deployment.
-    pub has_all_predecessor_sets: bool,
+    pub are_predecessor_sets_cached: bool,
 }
 
 /// Sorts ReplicaSets by creation time, and by name within the same second.

@@ -8,7 +8,7 @@ use common::{
     controller::{debounce_for_pods, priority_of_origin},
     informer::{Informer, InformerConfig},
     map::{HashMap, HashSet},
-    meta::{Key, Meta, ResourceVersion, Uid},
+    meta::{Meta, NamespacedName, ResourceVersion, Uid},
     owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
@@ -21,13 +21,13 @@ use crate::objects::{Deployment, Pod, ReplicaSet};
 /// Handlers of the events of Deployments and ReplicaSets. Upstream: `pkg/controller/deployment`, `addDeployment`,
 /// `addReplicaSet`, ...
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: Queue<NamespacedName>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
     /// Delay from a change of a ReplicaSet's status to the sync, for every 100 Pods; see [`debounce_for_pods`].
-    pub(crate) debounce_period: Duration,
+    pub(crate) debounce_period_per_100_pods: Duration,
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
-    pub(crate) searched_deployments: Mutex<HashSet<Uid>>,
+    pub(crate) deployments_with_listed_sets: Mutex<HashSet<Uid>>,
     /// ReplicaSets that no longer match the selector, but that the server has refused to release.
     pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedRelease>>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct EventHandlers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedRelease {
     /// Version of the ReplicaSet at the refusal.
-    pub(crate) version: ResourceVersion,
+    pub(crate) replica_set_version: ResourceVersion,
     pub(crate) refused_at: Timestamp,
 }
 
@@ -52,12 +52,12 @@ impl EventHandlers {
 
     /// Drops the memory of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
     pub(crate) fn forget_deployment(&self, deployment: &Uid) {
-        self.searched_deployments.lock().remove(deployment);
+        self.deployments_with_listed_sets.lock().remove(deployment);
         self.ledger.forget_owner(deployment);
     }
 
     /// Enqueues the Deployment that owns, or owned, a ReplicaSet; for an orphan, every Deployment that may adopt it.
-    pub(crate) fn on_set(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
+    pub(crate) fn on_replica_set(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
         let priority = priority_of_origin(origin);
         match event {
             CacheEvent::Deleted(set) => {
@@ -75,7 +75,7 @@ impl EventHandlers {
                     return;
                 }
                 if new.controller().is_some() && new.is_status_change_of(old) {
-                    return self.add_owner_debounced(new, debounce_for_pods(self.debounce_period, pods));
+                    return self.add_owner_debounced(new, debounce_for_pods(self.debounce_period_per_100_pods, pods));
                 }
                 let moved = old.controller() != new.controller();
                 if moved {
@@ -118,8 +118,8 @@ impl EventHandlers {
 pub(crate) struct PodInformers {
     api: Api,
     config: InformerConfig,
-    queue: Queue<Key>,
-    watches: Mutex<BTreeMap<Key, PodInformer>>,
+    queue: Queue<NamespacedName>,
+    watches: Mutex<BTreeMap<NamespacedName, PodInformer>>,
 }
 
 struct PodInformer {
@@ -129,7 +129,7 @@ struct PodInformer {
 }
 
 impl PodInformers {
-    pub(crate) fn new(api: Api, config: InformerConfig, queue: Queue<Key>) -> Self {
+    pub(crate) fn new(api: Api, config: InformerConfig, queue: Queue<NamespacedName>) -> Self {
         Self { api, config, queue, watches: Mutex::default() }
     }
 
@@ -169,7 +169,7 @@ impl PodInformers {
     }
 
     /// Stops the informer of a Deployment that no longer waits for Pods.
-    pub(crate) fn stop_informer(&self, key: &Key) {
+    pub(crate) fn stop_informer(&self, key: &NamespacedName) {
         self.watches.lock().remove(key);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     limits::RolloutLimits,
     objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
     plan::{Action, Plan, ReplicaSetChange},
-    snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
+    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation},
 };
 
 /// A Deployment `web` with maxSurge and maxUnavailable 25%, and its ReplicaSets.
@@ -32,7 +32,7 @@ pub(crate) struct DeploymentBuilder {
     pub(crate) generation: i64,
     pub(crate) is_deleting: bool,
     pub(crate) sets: Vec<Value>,
-    pub(crate) running_pods: BTreeMap<Uid, usize>,
+    pub(crate) unfinished_pod_counts: BTreeMap<Uid, usize>,
     pub(crate) now: Timestamp,
     made: i64,
 }
@@ -56,7 +56,7 @@ impl DeploymentBuilder {
             generation: 1,
             is_deleting: false,
             sets: Vec::new(),
-            running_pods: BTreeMap::new(),
+            unfinished_pod_counts: BTreeMap::new(),
             now: "2026-11-21T10:00:00Z".parse().unwrap(),
             made: 0,
         }
@@ -125,8 +125,8 @@ impl DeploymentBuilder {
     }
 
     /// Sets the number of unfinished Pods of a ReplicaSet.
-    pub(crate) fn with_running_pods(mut self, name: &str, count: usize) -> Self {
-        self.running_pods.insert(Uid::new(name), count);
+    pub(crate) fn with_unfinished_pods(mut self, name: &str, count: usize) -> Self {
+        self.unfinished_pod_counts.insert(Uid::new(name), count);
         self
     }
 
@@ -191,10 +191,10 @@ impl DeploymentBuilder {
             owner,
             claims,
             release_retry_after: None,
-            running_pods: self.running_pods.clone(),
+            unfinished_pod_counts: self.unfinished_pod_counts.clone(),
             now: self.now,
-            terminating_replicas: TerminatingReplicas::Reported,
-            has_all_predecessor_sets: true,
+            terminating_replicas_support: TerminatingReplicasSupport::Reported,
+            are_predecessor_sets_cached: true,
         }
     }
 
@@ -225,7 +225,7 @@ impl DeploymentBuilder {
 
     fn change(&mut self, set: &str, change: &ReplicaSetChange) {
         let set = self.get(set);
-        if let Some((from, to)) = change.size {
+        if let Some((from, to)) = change.size_before_and_after {
             assert_eq!(set["spec"]["replicas"], from, "a change starts at the current size");
             set["spec"]["replicas"] = json!(to);
             let generation = set["metadata"]["generation"].as_i64().unwrap();
@@ -270,12 +270,14 @@ impl Plan {
 
     pub(crate) fn size_changes(&self) -> Vec<(String, i64, i64)> {
         self.actions(|action| match action {
-            Action::ChangeReplicaSet { set, change } => change.size.map(|(from, to)| (set.to_string(), from, to)),
+            Action::ChangeReplicaSet { set, change } => {
+                change.size_before_and_after.map(|(from, to)| (set.to_string(), from, to))
+            }
             _ => None,
         })
     }
 
-    pub(crate) fn created_set(&self) -> Option<(String, Value)> {
+    pub(crate) fn created_set_name_and_body(&self) -> Option<(String, Value)> {
         let created = self.actions(|action| match action {
             Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
             _ => None,
@@ -302,22 +304,22 @@ impl Plan {
     }
 
     /// Returns the revision, and the reason and status of `Progressing`, of each status write.
-    pub(crate) fn written_progress(&self) -> Vec<(Option<String>, (String, String))> {
+    pub(crate) fn revision_and_progress_of_status_writes(&self) -> Vec<(Option<String>, (String, String))> {
         let one = |status: &DeploymentStatus| {
-            conditions::get_progressing(status)
+            conditions::find_progressing_condition(status)
                 .map_or_else(Default::default, |c| (c.reason.to_string(), c.status.to_string()))
         };
         self.status_writes().into_iter().map(|(status, revision)| (revision.clone(), one(status))).collect()
     }
 
-    pub(crate) fn last_status(&self) -> DeploymentStatus {
+    pub(crate) fn last_written_status(&self) -> DeploymentStatus {
         self.status_writes().last().expect("the status is written").0.clone()
     }
 
     /// Returns reason, status and message of `Progressing` in the last status write.
-    pub(crate) fn last_progress(&self) -> (&str, &str, &str) {
+    pub(crate) fn last_progressing_condition(&self) -> (&str, &str, &str) {
         let (status, _) = *self.status_writes().last().expect("the status is written");
-        conditions::get_progressing(status)
+        conditions::find_progressing_condition(status)
             .map_or(("", "", ""), |c| (c.reason.as_str(), c.status.as_str(), &*c.message))
     }
 

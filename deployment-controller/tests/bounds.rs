@@ -24,7 +24,7 @@ use deployment_controller::{
         DEPLOYMENTS, DESIRED_REPLICAS, Deployment, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO, ReplicaSet,
     },
     plan::Action,
-    snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
+    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -153,11 +153,11 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
         owner,
         claims,
         release_retry_after: None,
-        running_pods,
+        unfinished_pod_counts: running_pods,
         limits,
         now: "2026-11-22T09:00:00Z".parse().unwrap(),
-        terminating_replicas: TerminatingReplicas::Reported,
-        has_all_predecessor_sets: true,
+        terminating_replicas_support: TerminatingReplicasSupport::Reported,
+        are_predecessor_sets_cached: true,
     })
 }
 
@@ -185,7 +185,7 @@ proptest! {
                     prop_assert!((0..=most.max(0)).contains(&size), "{size} of {most}");
                 }
                 Action::ChangeReplicaSet { change, .. } => {
-                    prop_assert!(change.size.is_none_or(|(_, to)| to >= 0), "{change:?}");
+                    prop_assert!(change.size_before_and_after.is_none_or(|(_, to)| to >= 0), "{change:?}");
                 }
                 _ => {}
             }

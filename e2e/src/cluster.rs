@@ -339,7 +339,7 @@ impl Cluster {
 
 /// A client with its own connections.
 pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
-    let options = common::client::ServerOptions { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
+    let options = common::client::ApiServerOptions { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
     let config = common::client::load_config(&options).await?;
     Ok(common::client::build_client(&config)?)
 }

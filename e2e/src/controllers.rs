@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn values_that_upstream_fixes_in_code_can_be_tuned() {
-        let known: Vec<&str> = ALL.iter().flat_map(|d| d.tunes).map(|tune| tune.name).collect();
+        let known: Vec<&str> = ALL.iter().flat_map(|d| d.tunables).map(|tune| tune.name).collect();
         for name in [
             "job-pod-failure-backoff",
             "job-pod-failure-backoff-max",

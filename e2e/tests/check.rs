@@ -4,9 +4,9 @@
 
 use std::{collections::BTreeMap, fs};
 
-use common::{built_in_flags::ControllersFlag, leader::HOLD_IDENTITY};
+use common::{built_in_flags::ControllersFlag, leader::HOLD_HOLDER_IDENTITY};
 use e2e::controllers;
-use kubectl_nonet::controllers::{ALL, Right, controller_of_loop};
+use kubectl_nonet::controllers::{ALL, AccessRight, controller_of_loop};
 use serde_json::Value;
 
 #[test]
@@ -22,7 +22,7 @@ fn the_plugin_knows_the_older_name_of_every_loop() {
     for each in controllers::ALL.iter().flat_map(|controller| controller.loops) {
         assert!(controller_of_loop(each.name).is_some(), "{}", each.name);
         let older = if each.alias.is_empty() { each.name } else { each.alias };
-        assert!(!ControllersFlag::parse(&format!("*,-{older}")).switches_on(each.name), "{older}");
+        assert!(!ControllersFlag::parse(&format!("*,-{older}")).switches_loop_on(each.name), "{older}");
     }
 }
 
@@ -33,7 +33,7 @@ fn the_plugin_asks_for_rights_that_the_manifests_give() {
         let rbac = read(format!("controllers/{}/rbac.yaml", controller.name));
         let objects: Vec<Value> = serde_saphyr::from_multiple(&rbac).unwrap();
         let role = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
-        let gives = |right: &Right| {
+        let gives = |right: &AccessRight| {
             let has = |list: &Value, item: &str| list.as_array().unwrap().iter().any(|each| each == item);
             role["rules"].as_array().unwrap().iter().any(|rule| {
                 has(&rule["apiGroups"], right.group)
@@ -45,6 +45,6 @@ fn the_plugin_asks_for_rights_that_the_manifests_give() {
             assert!(gives(right), "{}: {right:?}", controller.name);
         }
         let lease = read(format!("controllers/{}/hold/lease.yaml", controller.name));
-        assert!(lease.contains(&format!("holderIdentity: {HOLD_IDENTITY}\n")), "{}", controller.name);
+        assert!(lease.contains(&format!("holderIdentity: {HOLD_HOLDER_IDENTITY}\n")), "{}", controller.name);
     }
 }

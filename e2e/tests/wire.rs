@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
     api::Format,
-    head::Head,
+    head::ObjectHead,
     meta::Meta,
     object::{EncodedObject, Object},
     wire::{Envelope, List, WatchEvent},
@@ -71,10 +71,14 @@ fn same<K: Object + Debug>() {
         let (text, bytes) = (EncodedObject::Json(&json), EncodedObject::Protobuf(&message));
         let read = |object: EncodedObject<'_>| object.decode::<K>().unwrap_or_else(|error| panic!("{json}: {error:?}"));
         assert_eq!(format!("{:#?}", read(bytes)), format!("{:#?}", read(text)), "{json}");
-        assert_eq!(format!("{:?}", bytes.foreign_head::<K>()), format!("{:?}", text.foreign_head::<K>()), "{json}");
         assert_eq!(
-            format!("{:?}", bytes.decode_metadata::<Head<'_>>()),
-            format!("{:?}", text.decode_metadata::<Head<'_>>())
+            format!("{:?}", bytes.head_if_filtered_out::<K>()),
+            format!("{:?}", text.head_if_filtered_out::<K>()),
+            "{json}"
+        );
+        assert_eq!(
+            format!("{:?}", bytes.decode_metadata::<ObjectHead<'_>>()),
+            format!("{:?}", text.decode_metadata::<ObjectHead<'_>>())
         );
     }
 }
@@ -107,7 +111,7 @@ fn each_projection_reads_the_same_of_both_formats() {
 fn metadata_of_any_kind_read_the_same() {
     for list in recorded().iter().filter(|list| matches!(&*list.what, "list" | "metadata")) {
         let mut messages = List::read(&list.protobuf).unwrap();
-        assert_eq!(messages.event_type, list.json["kind"]);
+        assert_eq!(messages.kind, list.json["kind"]);
         for item in list.json["items"].as_array().unwrap() {
             let json = item.to_string();
             let message = messages.next_item().unwrap().unwrap();
@@ -141,7 +145,7 @@ fn watches_bring_the_same_events() {
             let event = WatchEvent::read(frame).unwrap();
             let json = line["object"].to_string();
             assert_eq!(
-                (event.event_type, event.object.event_type),
+                (event.event_type, event.object.kind),
                 (line["type"].as_str().unwrap(), line["object"]["kind"].as_str().unwrap())
             );
             let read = |object: EncodedObject<'_>| object.decode_metadata::<Meta>().unwrap();
@@ -157,12 +161,12 @@ fn failures_are_envelopes_of_a_status() {
     let failures: Vec<_> = recorded().into_iter().filter(|answer| answer.what == "status").collect();
     assert!(!failures.is_empty());
     for failure in failures {
-        assert_eq!(Envelope::read(&failure.protobuf).unwrap().event_type, "Status");
+        assert_eq!(Envelope::read(&failure.protobuf).unwrap().kind, "Status");
     }
     let expired = recorded().into_iter().find(|watch| watch.path == "expired").unwrap();
     let [frame] = &*frames(&expired.protobuf) else { panic!("one event") };
     let event = WatchEvent::read(frame).unwrap();
-    assert_eq!((event.event_type, event.object.api_version, event.object.event_type), ("ERROR", "v1", "Status"));
+    assert_eq!((event.event_type, event.object.api_version, event.object.kind), ("ERROR", "v1", "Status"));
 }
 
 /// An object with these owners, finalizers and phase.
@@ -200,7 +204,7 @@ fn agree<K: Object>(object: &Value) {
     );
     let name = std::any::type_name::<K>();
     let [of_json, of_protobuf] = [EncodedObject::Json(&json), EncodedObject::Protobuf(message)].map(|encoded| {
-        let is_foreign = encoded.foreign_head::<K>().is_some();
+        let is_foreign = encoded.head_if_filtered_out::<K>().is_some();
         let is_kept = encoded.decode::<K>().unwrap_or_else(|error| panic!("{name}: {error:?}: {json}")).is_cached();
         assert!(!(is_foreign && is_kept), "{name}: {json}");
         (is_foreign, is_kept)
@@ -235,7 +239,7 @@ fn read_anyhow<K: Object>(bytes: &[u8]) {
     let _ = EncodedObject::Protobuf(bytes).decode::<K>();
     if let Ok(event) = WatchEvent::read(bytes) {
         let _ = EncodedObject::Protobuf(event.object.object).decode::<K>();
-        let _ = EncodedObject::Protobuf(event.object.object).foreign_head::<K>();
+        let _ = EncodedObject::Protobuf(event.object.object).head_if_filtered_out::<K>();
     }
 }
 

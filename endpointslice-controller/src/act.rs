@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{
     api::PatchFormat,
-    io::{Io, Note, ObjectRole, Refusal, RefusalClass, Request, SyncError},
-    meta::{Key, ResourceVersion, Uid},
+    io::{Io, MemoryNote, ObjectRole, Refusal, RefusalClass, Request, SyncError},
+    meta::{NamespacedName, ResourceVersion, Uid},
 };
 
 use crate::{
@@ -42,11 +42,11 @@ pub(crate) enum WriteOutcome {
 }
 
 /// The sender of the slice writes of one plan, with the metadata that all these writes share.
-pub(crate) struct SliceWriter<'a, N: Note> {
+pub(crate) struct SliceWriter<'a, N: MemoryNote> {
     /// The kind of the owner of the slices, for error messages: `Service` or `Endpoints`.
     pub(crate) owner_kind: &'static str,
     /// Namespace and name of the Service or the Endpoints that own the slices.
-    pub(crate) owner_key: &'a Key,
+    pub(crate) owner_key: &'a NamespacedName,
     /// The labels, annotations and owner of every written slice.
     pub(crate) metadata: &'a SliceMetadata,
     /// The function that builds the merge patch from a slice to its draft: [`SlicePatch::new`] or
@@ -55,7 +55,7 @@ pub(crate) struct SliceWriter<'a, N: Note> {
     pub(crate) io: Io<'a, N>,
 }
 
-impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
+impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
     /// Sends the writes for one address type one after the other, and stops at the first failure.
     pub(crate) async fn write_all(&self, writes: &'a SliceWrites) -> Result<WriteOutcome, SyncError> {
         for write in writes.iter() {
@@ -79,7 +79,7 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
         let body = self.io.encode_body(|| (self.build_patch)(self.metadata, base, draft));
         let request = Request::patch(ENDPOINT_SLICES, &base.metadata, PatchFormat::Merge, body);
         request
-            .role(ObjectRole::AwaitedObject)
+            .with_role(ObjectRole::AwaitedObject)
             .with_verb_text("update")
             .with_reason(endpoint_counts_text(std::slice::from_ref(draft)))
     }
@@ -92,11 +92,11 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
     fn create(&self, writes: &SliceWrites, draft: &SliceDraft) -> Request {
         let body = self.io.encode_body(|| NewSliceBody::new(self.metadata, writes.address_type, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
-        let request = request.generate_name(self.metadata.generate_name.as_str());
+        let request = request.with_generate_name(self.metadata.generate_name.as_str());
         // An explanation merges all creations into one line, so only the first creation carries a reason.
-        let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
-        let why = if is_first { endpoint_counts_text(&writes.create) } else { String::new() };
-        request.role(ObjectRole::AwaitedObject).kind(writes.address_type.slice_kind()).with_reason(why)
+        let is_first = writes.slices_to_create.first().is_some_and(|first| std::ptr::eq(first, draft));
+        let why = if is_first { endpoint_counts_text(&writes.slices_to_create) } else { String::new() };
+        request.with_role(ObjectRole::AwaitedObject).with_kind(writes.address_type.slice_description()).with_reason(why)
     }
 
     /// Deletes a slice, with a precondition on its cached version; `why` is the reason that explanations show.
@@ -106,11 +106,11 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
 
     /// Sends a write, and applies a note before the request and another after the answer. Deleting a missing slice succeeds.
     async fn send(&self, request: Request, write: SliceWrite<'_>) -> Result<(), Refusal> {
-        self.io.apply_note(WriteProgress::Begin.into());
+        self.io.apply_memory_note(WriteProgress::Begin.into());
         let (note, result) = match (self.io.send(request).await, write) {
             (Ok(answer), SliceWrite::Put(draft)) => {
                 let operation = if draft.existing_slice.is_some() { "update" } else { "create" };
-                (WriteProgress::Put(operation, answer.fields.uid, answer.fields.version), Ok(()))
+                (WriteProgress::Put(operation, answer.metadata.uid, answer.metadata.version), Ok(()))
             }
             (Ok(_), SliceWrite::Delete(slice)) => (WriteProgress::Delete(slice.metadata.uid.clone()), Ok(())),
             (Err(refusal), SliceWrite::Delete(_)) if refusal.error.is_not_found() => {
@@ -118,7 +118,7 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
             }
             (Err(refusal), _) => (WriteProgress::Fail, Err(refusal)),
         };
-        self.io.apply_note(note.into());
+        self.io.apply_memory_note(note.into());
         result
     }
 
@@ -140,7 +140,7 @@ impl<'a, N: Note + From<WriteProgress>> SliceWriter<'a, N> {
 ///
 /// A conflict is a failure: the slice on the server is newer than in the cache, and the next sync decides with a newer cache.
 fn delete_request(slice: &Slice, why: &'static str) -> Request {
-    Request::delete(ENDPOINT_SLICES, &slice.metadata).role(ObjectRole::AwaitedObject).with_reason(why)
+    Request::delete(ENDPOINT_SLICES, &slice.metadata).with_role(ObjectRole::AwaitedObject).with_reason(why)
 }
 
 /// Returns a text for explanations that counts the endpoints and the ready endpoints in these drafts.

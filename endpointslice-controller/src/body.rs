@@ -44,7 +44,7 @@ impl<'a> NewSliceBody<'a> {
                 namespace: &shared.namespace,
                 labels: &shared.labels,
                 annotations,
-                owner_references: [&shared.owner],
+                owner_references: [&shared.owner_reference],
             },
             address_type: kind,
             endpoints: &draft.endpoints,
@@ -113,7 +113,7 @@ impl<'a> SlicePatch<'a> {
         let mut change = Self::new(shared, base, draft);
         change.metadata.annotations = map_patch(base.metadata.annotations.iter(), shared.annotations.iter());
         change.metadata.owner_references =
-            (base.metadata.owners.to_vec() != [shared.owner.clone()]).then_some([&shared.owner]);
+            (base.metadata.owners.to_vec() != [shared.owner_reference.clone()]).then_some([&shared.owner_reference]);
         change
     }
 }

@@ -56,7 +56,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
     }
 
     /// Whether one list is an unchanged copy of the other; compares pointers. False for equal lists that were built separately.
-    pub fn shares_all_parts(&self, other: &Self) -> bool {
+    pub fn shares_storage_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 

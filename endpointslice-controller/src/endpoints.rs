@@ -11,21 +11,21 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer, method_handler},
+    informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{Tune, WorkersFlag},
+    settings::{Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    members::SharedMembership,
+    members::SharedServicePodIndex,
     memory::ServiceMemories,
     objects::{Endpoints, endpoints_object_ref},
-    observe::{drop_satisfied_record, ledger_owner},
+    observe::{drop_satisfied_ledger_record, ledger_owner},
     watch::WaitingKeys,
 };
 use act::Note;
@@ -45,7 +45,7 @@ mod watch;
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-endpoint-syncs", 5, "Number of Services whose Endpoints are synced at the same time");
 /// `--endpoint-updates-batch-period`: the debounce period for changes of Pods, 0 by default.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const UPDATES_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "endpoint-updates-batch-period",
     Duration::ZERO,
     "How long to debounce changes of Pods before the Endpoints of their Services are written",
@@ -53,7 +53,7 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
 
 /// The definition of the Endpoints loop, which owns the field `subsets` of Endpoints.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
-    .with_client_and_component("endpoint-controller", decide::ENDPOINT_CONTROLLER)
+    .with_user_agent_and_component("endpoint-controller", decide::ENDPOINT_CONTROLLER_NAME)
     .with_owned_writes(&[OwnedWrites { field_text: "f:subsets", ..OwnedWrites::of_object("", "endpoints") }]);
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
@@ -65,15 +65,15 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 
 /// The controller that creates, patches and deletes the Endpoints objects of Services with a selector.
 pub struct EndpointsController {
-    members: Arc<SharedMembership>,
+    service_pod_index: Arc<SharedServicePodIndex>,
     endpoints: Arc<SharedInformer<Endpoints>>,
     watch: Arc<EventHandlers>,
 }
 
 impl EndpointsController {
     /// Registers event handlers that add the keys of Services to `queue`. The informers are shared with the other loops.
-    pub fn new(context: &LoopContext, queue: Queue<Key>) -> Self {
-        let members = SharedMembership::get_or_create(context);
+    pub fn new(context: &LoopContext, queue: Queue<NamespacedName>) -> Self {
+        let members = SharedServicePodIndex::get_or_create(context);
         let endpoints = context.shared_informer::<Endpoints>();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
@@ -82,20 +82,20 @@ impl EndpointsController {
             ledger: context.new_ledger(),
             cache: Arc::clone(endpoints.store()),
         });
-        members.services.add_handler(method_handler(&watch, EventHandlers::on_service));
-        members.add_queue(queue, context.settings.tuned_duration(&UPDATES_BATCH_PERIOD));
-        endpoints.add_handler(method_handler(&watch, EventHandlers::on_endpoints));
-        Self { members, endpoints, watch }
+        members.services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
+        members.add_queue_for_affected_services(queue, context.settings.tuned_duration(&UPDATES_BATCH_PERIOD));
+        endpoints.add_handler(handler_from_method(&watch, EventHandlers::on_endpoints));
+        Self { service_pod_index: members, endpoints, watch }
     }
 }
 
 impl Controller for EndpointsController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key)
     }
 
@@ -111,12 +111,14 @@ impl Controller for EndpointsController {
         (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let key = &snapshot.key;
         match note {
             Note::ReplaceMemory(memory) => {
                 let is_there = |meta: &Meta| meta.uid == memory.uid;
-                if self.members.services.store().with_metadata(&key.namespace, &key.name, is_there) == Some(true) {
+                if self.service_pod_index.services.store().with_metadata(&key.namespace, &key.name, is_there)
+                    == Some(true)
+                {
                     self.watch.memories.remember(key, memory);
                 }
             }
@@ -127,9 +129,9 @@ impl Controller for EndpointsController {
     }
 
     fn after_sync(&self, snapshot: &Snapshot) {
-        if snapshot.members.is_none() {
+        if snapshot.service_with_pods.is_none() {
             // Without a Service, this may be the last sync of the key, so the record of own writes for the key is removed now.
-            drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.endpoints.store());
+            drop_satisfied_ledger_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.endpoints.store());
         }
     }
 
@@ -138,11 +140,11 @@ impl Controller for EndpointsController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let SharedMembership { services, pods, .. } = &*self.members;
+        let SharedServicePodIndex { services, pods, .. } = &*self.service_pod_index;
         vec![services.informer(), pods.informer(), self.endpoints.informer()]
     }
 
-    fn on_waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &NamespacedName) {
         self.watch.waiting_keys.add_waiting_key(key);
     }
 }

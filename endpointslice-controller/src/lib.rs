@@ -96,10 +96,10 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS],
     feature_gates: &[PREFER_SAME_TRAFFIC_DISTRIBUTION],
-    tunes: &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_TO_REMEMBER_PACKING],
-    value_flags: &[
+    tunables: &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_TO_RECORD_SLICES],
+    single_value_flags: &[
         slices::MAX_ENDPOINTS_PER_SLICE,
-        slices::UPDATES_BATCH_PERIOD,
+        slices::ENDPOINT_SLICE_UPDATES_BATCH_PERIOD,
         mirroring::MAX_ENDPOINTS_PER_SUBSET,
         mirroring::UPDATES_BATCH_PERIOD,
         endpoints::UPDATES_BATCH_PERIOD,

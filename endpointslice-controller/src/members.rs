@@ -6,7 +6,7 @@ use common::{
     informer::SharedInformer,
     intern::Text,
     map::HashSet,
-    meta::Key,
+    meta::NamespacedName,
     object::UnreadableObject,
     queue::Queue,
     runtime::LoopContext,
@@ -16,22 +16,22 @@ use parking_lot::Mutex;
 
 use crate::{
     by_name::Pods,
-    membership::{MembershipIndex, ServiceNames},
+    membership::{ServiceNames, ServicePodIndex},
     objects::{Pod, Service},
 };
 
 /// The index of the Pods that each Service selects, with the informers that fill it.
-pub(crate) struct SharedMembership {
+pub(crate) struct SharedServicePodIndex {
     pub(crate) services: Arc<SharedInformer<Service>>,
     pub(crate) pods: Arc<SharedInformer<Pod>>,
-    index: Arc<Mutex<MembershipIndex>>,
+    index: Arc<Mutex<ServicePodIndex>>,
     queues: Arc<Mutex<Queues>>,
 }
 
 /// The queues that receive the Services affected by a change of a Pod, each with its debounce period.
-type Queues = Vec<(Queue<Key>, Duration)>;
+type Queues = Vec<(Queue<NamespacedName>, Duration)>;
 
-impl SharedMembership {
+impl SharedServicePodIndex {
     /// Returns the index of this process. The first call creates the index and the informers of Services and Pods.
     pub(crate) fn get_or_create(context: &LoopContext) -> Arc<Self> {
         // The informers are created first, because `get_or_insert_with` must not be called recursively.
@@ -41,7 +41,7 @@ impl SharedMembership {
     }
 
     fn new(services: Arc<SharedInformer<Service>>, pods: Arc<SharedInformer<Pod>>) -> Self {
-        let (index, queues): (Arc<Mutex<MembershipIndex>>, Arc<Mutex<Queues>>) = Default::default();
+        let (index, queues): (Arc<Mutex<ServicePodIndex>>, Arc<Mutex<Queues>>) = Default::default();
         let of_services = Arc::clone(&index);
         services.add_handler(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
         let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
@@ -60,12 +60,12 @@ impl SharedMembership {
     }
 
     /// Adds a queue to which every later change of a Pod adds the affected Services, with the debounce period `batch`.
-    pub(crate) fn add_queue(&self, queue: Queue<Key>, batch: Duration) {
+    pub(crate) fn add_queue_for_affected_services(&self, queue: Queue<NamespacedName>, batch: Duration) {
         self.queues.lock().push((queue, batch));
     }
 
     /// Returns the Services that select a Pod on one of these Nodes.
-    pub(crate) fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+    pub(crate) fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<NamespacedName> {
         self.index.lock().services_on_nodes(nodes)
     }
 
@@ -79,7 +79,7 @@ impl SharedMembership {
     }
 }
 
-fn on_service(index: &mut MembershipIndex, event: &CacheEvent<Service>) {
+fn on_service(index: &mut ServicePodIndex, event: &CacheEvent<Service>) {
     match event {
         CacheEvent::Added(service) | CacheEvent::Updated { new: service, .. } => index.put_service(service),
         CacheEvent::Deleted(service) => index.remove_service(&service.metadata.namespace, &service.metadata.name),
@@ -90,13 +90,13 @@ fn on_service(index: &mut MembershipIndex, event: &CacheEvent<Service>) {
 /// Updates the index after an event of a Pod, and returns the affected Services.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
-fn on_pod(index: &mut MembershipIndex, store: &Store<Pod>, event: &CacheEvent<Pod>) -> BTreeSet<Key> {
+fn on_pod(index: &mut ServicePodIndex, store: &Store<Pod>, event: &CacheEvent<Pod>) -> BTreeSet<NamespacedName> {
     let names = match event {
         CacheEvent::Added(pod) => index.put_pod(None, pod).1,
         CacheEvent::Deleted(pod) => index.remove_pod(pod),
         CacheEvent::Unreadable(pod) => {
             let is_gone = matches!(store.get(&pod.meta.namespace, &pod.meta.name), Ok(None));
-            index.put_unreadable_pod(pod, is_gone)
+            index.apply_unreadable_pod_event(pod, is_gone)
         }
         CacheEvent::Updated { old, new } => {
             let (before, after) = index.put_pod(Some(old), new);
@@ -104,7 +104,7 @@ fn on_pod(index: &mut MembershipIndex, store: &Store<Pod>, event: &CacheEvent<Po
         }
     };
     let namespace = &event.meta().namespace;
-    names.into_iter().map(|name| Key { namespace: namespace.clone(), name }).collect()
+    names.into_iter().map(|name| NamespacedName { namespace: namespace.clone(), name }).collect()
 }
 
 fn affected_services(old: &Pod, new: &Pod, before: ServiceNames, after: &ServiceNames) -> ServiceNames {

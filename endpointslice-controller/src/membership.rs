@@ -21,7 +21,7 @@ use std::{
 use common::{
     intern::{Labels, Text},
     map::{HashMap, HashSet},
-    meta::Key,
+    meta::NamespacedName,
     object::{MalformedObject, Object as _, UnreadableObject},
 };
 
@@ -37,21 +37,21 @@ type LabelSetId = u64;
 
 /// Counts operations of the index, for tests that bound their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkCounters {
+pub struct IndexOperationCounts {
     /// How often a selector was compared with a label set.
-    pub selector_tests: u64,
+    pub selector_comparison_count: u64,
     /// How often a label was looked up in one of the two indexes by label.
-    pub label_lookups: u64,
+    pub label_lookup_count: u64,
     /// How often a Pod was inserted into the list of a Service, replaced in it, or removed from it.
-    pub changed_pod_lists: u64,
+    pub pod_list_change_count: u64,
 }
 
 /// Finds the Pods of each Service and the Services of each Pod, in all namespaces.
 #[derive(Debug, Default)]
-pub struct MembershipIndex {
+pub struct ServicePodIndex {
     namespaces: HashMap<Text, Namespace>,
     next_set: LabelSetId,
-    work: WorkCounters,
+    work: IndexOperationCounts,
 }
 
 #[derive(Debug, Default)]
@@ -88,9 +88,9 @@ struct LabelSet {
 /// The names of Services that select a Pod, sorted.
 pub type ServiceNames = BTreeSet<Arc<str>>;
 
-impl MembershipIndex {
+impl ServicePodIndex {
     /// Returns the counters, which start at 0 when the index is created.
-    pub fn work_counters(&self) -> WorkCounters {
+    pub fn operation_counts(&self) -> IndexOperationCounts {
         self.work
     }
 
@@ -143,7 +143,7 @@ impl MembershipIndex {
 
     /// Stores a Pod that cannot be decoded except for its metadata, or removes the Pod if `is_gone` is true. Returns the
     /// Services that selected the Pod before, and the Services that select the Pod now.
-    pub fn put_unreadable_pod(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
+    pub fn apply_unreadable_pod_event(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
         let mut services = namespace.find_and_remove_pod(&meta.name, &mut self.work);
@@ -180,7 +180,7 @@ impl MembershipIndex {
     }
 
     /// Returns the Services that select a Pod on one of these Nodes. The cost grows with the number of all Pods.
-    pub fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+    pub fn services_on_nodes(&self, nodes: &HashSet<Text>) -> BTreeSet<NamespacedName> {
         let mut keys = BTreeSet::new();
         if nodes.is_empty() {
             return keys;
@@ -188,7 +188,7 @@ impl MembershipIndex {
         for (namespace, known) in &self.namespaces {
             let is_on = |set: &&LabelSet| set.pods.iter().any(|pod| nodes.contains(&pod.node_name));
             for set in known.sets.values().filter(|set| !set.services.is_empty()).filter(is_on) {
-                let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: Arc::clone(name) };
+                let key = |name: &Arc<str>| NamespacedName { namespace: namespace.clone(), name: Arc::clone(name) };
                 keys.extend(set.services.iter().map(key));
             }
         }
@@ -206,16 +206,16 @@ impl MembershipIndex {
 }
 
 impl Namespace {
-    fn add_service(&mut self, name: &Arc<str>, selector: Labels, work: &mut WorkCounters) {
+    fn add_service(&mut self, name: &Arc<str>, selector: Labels, work: &mut IndexOperationCounts) {
         let labels = selector.as_slice();
-        work.label_lookups += 2 * labels.len() as u64;
+        work.label_lookup_count += 2 * labels.len() as u64;
         let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
         let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
         // If no Pod has some label of the selector, `rarest` is `None` and no label set is tested.
         let with = |label: &Label| self.sets_with.get(label);
         let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
         let selects = |set: &&LabelSetId| {
-            work.selector_tests += 1;
+            work.selector_comparison_count += 1;
             self.sets.get(*set).is_some_and(|set| set.labels.contains_all(&selector))
         };
         let sets: BTreeSet<LabelSetId> = rarest.into_iter().flatten().filter(selects).copied().collect();
@@ -248,7 +248,7 @@ impl Namespace {
         labels: &Labels,
         pod: &Arc<Pod>,
         next: &mut LabelSetId,
-        work: &mut WorkCounters,
+        work: &mut IndexOperationCounts,
     ) -> ServiceNames {
         self.unreadable.remove(&pod.metadata.name);
         if labels.is_empty() {
@@ -266,20 +266,20 @@ impl Namespace {
         set.pods.put(Arc::clone(pod));
         for name in &set.services {
             if let Some(service) = self.services.get_mut(name) {
-                work.changed_pod_lists += 1;
+                work.pod_list_change_count += 1;
                 service.pods.put(Arc::clone(pod));
             }
         }
         set.services.clone()
     }
 
-    fn add_set(&mut self, id: LabelSetId, labels: &Labels, work: &mut WorkCounters) {
+    fn add_set(&mut self, id: LabelSetId, labels: &Labels, work: &mut IndexOperationCounts) {
         let mut services = ServiceNames::new();
         for label in labels.as_slice() {
-            work.label_lookups += 2;
+            work.label_lookup_count += 2;
             self.sets_with.entry(label.clone()).or_default().insert(id);
             for name in self.filed_under.get(label).into_iter().flatten() {
-                work.selector_tests += 1;
+                work.selector_comparison_count += 1;
                 if let Some(service) = self.services.get_mut(name)
                     && labels.contains_all(&service.selector)
                 {
@@ -292,14 +292,14 @@ impl Namespace {
         self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Pods::default(), services });
     }
 
-    fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut WorkCounters) -> ServiceNames {
+    fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut IndexOperationCounts) -> ServiceNames {
         let Some(id) = self.set_of.get(labels).copied() else { return ServiceNames::new() };
         let Some(set) = self.sets.get_mut(&id) else { return ServiceNames::new() };
         set.pods.remove(name);
         let services = set.services.clone();
         for service in &services {
             if let Some(service) = self.services.get_mut(service) {
-                work.changed_pod_lists += 1;
+                work.pod_list_change_count += 1;
                 service.pods.remove(name);
             }
         }
@@ -324,7 +324,7 @@ impl Namespace {
 
     /// Finds a Pod by linear search, and removes it. Only a Pod that has become unreadable needs this, because its old labels
     /// are unknown.
-    fn find_and_remove_pod(&mut self, name: &str, work: &mut WorkCounters) -> ServiceNames {
+    fn find_and_remove_pod(&mut self, name: &str, work: &mut IndexOperationCounts) -> ServiceNames {
         let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
         labels.map(|labels| self.remove_pod(&labels, name, work)).unwrap_or_default()

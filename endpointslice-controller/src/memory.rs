@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, ResourceVersion, Uid},
+    meta::{Meta, NamespacedName, ResourceVersion, Uid},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::{
     by_name::Pods,
     objects::{AddressType, Endpoints, Service},
-    packing::Packing,
+    packing::PodsInSlices,
     zones::EndpointsPerZone,
 };
 
@@ -25,26 +25,26 @@ pub struct ServiceMemory {
     /// `metadata.uid` of the Service.
     pub uid: Uid,
     /// The state of the Service and its Pods in the last sync; `None` before the first sync.
-    pub synced_state: Option<Arc<SyncedState>>,
+    pub synced_state: Option<Arc<SyncedServiceState>>,
     /// The slice that listed each Pod after the last sync; `None` for a small Service, or if the next sync must read all Pods.
-    pub packing: Option<Arc<Packing>>,
+    pub pods_in_slices: Option<Arc<PodsInSlices>>,
     /// For each address type, the number of endpoints with a hint for each zone; empty without hints by CPU capacity.
     pub hint_counts: HintCounts,
     /// Whether this process has emitted the Event `TopologyAwareHintsEnabled` since hints by CPU capacity were enabled.
-    pub has_announced_hints: bool,
+    pub has_emitted_hints_enabled_event: bool,
     /// The versions in the last sync of the Endpoints loop; `None` if that sync needed a write. Unused by the other loops.
-    pub settled_versions: Option<SettledVersions>,
+    pub in_sync_versions: Option<InSyncVersions>,
 }
 
 /// The versions of a Service and its Endpoints in a sync that needed no write. The next sync needs no write if these versions
 /// and the Pods in [`ServiceMemory::synced_state`] have not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettledVersions {
+pub struct InSyncVersions {
     service: ResourceVersion,
     endpoints: (Uid, ResourceVersion),
 }
 
-impl SettledVersions {
+impl InSyncVersions {
     /// Takes the versions from the metadata of the cached objects.
     pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
         let Meta { uid, resource_version, .. } = &endpoints.metadata;
@@ -54,30 +54,30 @@ impl SettledVersions {
 
 /// The state of a Service and its Pods in the last sync.
 #[derive(Clone, Debug)]
-pub struct SyncedState {
+pub struct SyncedServiceState {
     /// The creation timestamp of the Service.
-    pub service_created: Timestamp,
+    pub service_creation_time: Timestamp,
     /// Selected Pods, sorted by name; a cheap copy of the list in the index of Pods.
     pub pods: Pods,
 }
 
 /// The memories of all Services by namespace and name; lost when the process ends.
 #[derive(Debug, Default)]
-pub(crate) struct ServiceMemories(Mutex<HashMap<Key, ServiceMemory>>);
+pub(crate) struct ServiceMemories(Mutex<HashMap<NamespacedName, ServiceMemory>>);
 
 impl ServiceMemories {
     /// Returns the memory of a Service; an empty memory if none is stored, or if the stored one is of another UID.
-    pub(crate) fn memory_of(&self, key: &Key, uid: &Uid) -> ServiceMemory {
+    pub(crate) fn memory_of(&self, key: &NamespacedName, uid: &Uid) -> ServiceMemory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
         known.unwrap_or_else(|| ServiceMemory { uid: uid.clone(), ..ServiceMemory::default() })
     }
 
-    pub(crate) fn remember(&self, key: &Key, memory: ServiceMemory) {
+    pub(crate) fn remember(&self, key: &NamespacedName, memory: ServiceMemory) {
         self.0.lock().insert(key.clone(), memory);
     }
 
     /// Removes the memory of the Service with this UID. Does not remove the memory of a newer Service with the same name.
-    pub(crate) fn forget(&self, key: &Key, uid: &Uid) {
+    pub(crate) fn forget(&self, key: &NamespacedName, uid: &Uid) {
         let mut memories = self.0.lock();
         if memories.get(key).is_some_and(|memory| memory.uid == *uid) {
             memories.remove(key);
@@ -85,7 +85,7 @@ impl ServiceMemories {
     }
 
     /// Returns the hint counts of all Services that have hints by CPU capacity, sorted by namespace and name.
-    pub(crate) fn hint_counts_by_service(&self) -> Vec<(Key, HintCounts)> {
+    pub(crate) fn hint_counts_by_service(&self) -> Vec<(NamespacedName, HintCounts)> {
         let memories = self.0.lock();
         let hinted = memories.iter().filter(|(_, memory)| !memory.hint_counts.is_empty());
         let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hint_counts.clone())).collect();

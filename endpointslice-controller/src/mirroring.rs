@@ -10,13 +10,13 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer, method_handler},
+    informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{Tune, WorkersFlag},
+    settings::{Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 
@@ -24,7 +24,7 @@ use crate::{
     objects::{
         Endpoints, MANAGED_BY_LABEL, MANAGED_BY_MIRRORING, OWNED_SLICE_WRITES, Service, Slice, endpoints_object_ref,
     },
-    observe::{drop_satisfied_record, ledger_owner},
+    observe::{drop_satisfied_ledger_record, ledger_owner},
     watch::SliceEventHandlers,
 };
 use act::Note;
@@ -46,13 +46,13 @@ mod watch;
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "Number of Endpoints mirrored at the same time");
 /// `--mirroring-max-endpoints-per-subset`: the maximal number of addresses that are mirrored from each subset, 1000 by default.
-pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::of_count(
+pub const MAX_ENDPOINTS_PER_SUBSET: Tunable = Tunable::of_count(
     "mirroring-max-endpoints-per-subset",
     1000,
     "The maximum number of addresses that are mirrored for each subset of Endpoints",
 );
 /// `--mirroring-endpointslice-updates-batch-period`: the debounce period for changes of mirrored slices, 0 by default.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const UPDATES_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "mirroring-endpointslice-updates-batch-period",
     Duration::ZERO,
     "How long to debounce changes of mirrored EndpointSlices by others before they are corrected",
@@ -67,7 +67,7 @@ const BACKOFF: BackoffSettings = BackoffSettings {
 /// The definition of the mirroring loop, which owns the field `endpoints` of the slices that it manages.
 pub const ENDPOINT_SLICE_MIRRORING_LOOP: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
-        .with_client_and_component("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
+        .with_user_agent_and_component("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
         .with_owned_writes(&[OwnedWrites {
             label: Some((MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)),
             ..OWNED_SLICE_WRITES
@@ -92,7 +92,7 @@ pub struct MirroringController {
 
 impl MirroringController {
     /// Registers event handlers that add the keys of Endpoints to `queue`. The informers are shared with the other loops.
-    pub fn new(context: &LoopContext, queue: &Queue<Key>) -> Self {
+    pub fn new(context: &LoopContext, queue: &Queue<NamespacedName>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
         let slices = context.shared_informer::<Slice>();
@@ -103,21 +103,21 @@ impl MirroringController {
             cache: Arc::clone(slices.store()),
             slice_handlers: SliceEventHandlers::new(queue, MANAGED_BY_MIRRORING, delay, &metrics.slice_changes),
         });
-        services.add_handler(method_handler(&watch, EventHandlers::on_service));
-        endpoints.add_handler(method_handler(&watch, EventHandlers::on_endpoints));
-        slices.add_handler(method_handler(&watch, EventHandlers::on_slice));
+        services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
+        endpoints.add_handler(handler_from_method(&watch, EventHandlers::on_endpoints));
+        slices.add_handler(handler_from_method(&watch, EventHandlers::on_slice));
         let max_endpoints_per_subset = context.settings.tuned_size(&MAX_ENDPOINTS_PER_SUBSET);
         Self { services, endpoints, slices, watch, metrics, max_endpoints_per_subset }
     }
 }
 
 impl Controller for MirroringController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key)
     }
 
@@ -133,11 +133,11 @@ impl Controller for MirroringController {
         (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         match note {
-            Note::RecordPlan(totals) => self.metrics.record_plan(&snapshot.key, totals.as_ref()),
+            Note::RecordPlan(totals) => self.metrics.record_sync_counts(&snapshot.key, totals.as_ref()),
             Note::Write(note) => self.watch.slice_handlers.record_write_progress(&snapshot.key, &note),
-            Note::SyncEnded(took) => self.metrics.sync_duration.observe(took),
+            Note::SyncEnded(took) => self.metrics.sync_duration_seconds.observe(took),
         }
     }
 
@@ -146,7 +146,7 @@ impl Controller for MirroringController {
         if snapshot.mirrored_endpoints().is_none() {
             // Without mirrored Endpoints, this may be the last sync of the key, so the record of own writes for the key is
             // removed now.
-            drop_satisfied_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.slices.store());
+            drop_satisfied_ledger_record(&self.watch.ledger, &ledger_owner(&snapshot.key), &**self.slices.store());
         }
     }
 
@@ -158,7 +158,7 @@ impl Controller for MirroringController {
         vec![self.services.informer(), self.endpoints.informer(), self.slices.informer()]
     }
 
-    fn on_waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &NamespacedName) {
         self.watch.slice_handlers.waiting_keys.add_waiting_key(key);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::{Ledger, LedgerCache},
     controller::Observation,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     object::UnreadableObject,
     store::Store,
 };
@@ -15,7 +15,7 @@ use crate::objects::{Slice, SlicesByService, service_index_value};
 /// Returns the slices of a Service, sorted by name: those with the label `managed-by: <managed_by>` that are not terminating.
 pub(crate) fn slices_of_service(
     store: &Store<Slice>,
-    key: &Key,
+    key: &NamespacedName,
     managed_by: &str,
 ) -> Result<Vec<Arc<Slice>>, UnreadableObject> {
     let mut slices =
@@ -28,18 +28,18 @@ pub(crate) fn slices_of_service(
 
 /// Returns the identifier under which the ledger records the writes of a key. The identifier is the key instead of the UID of
 /// the source object, because the written objects can outlive the source object.
-pub(crate) fn ledger_owner(key: &Key) -> Uid {
+pub(crate) fn ledger_owner(key: &NamespacedName) -> Uid {
     Uid::new(&key.to_string())
 }
 
 /// Removes the ledger's record of `owner` if the cache shows all recorded writes. Each sync does the same; this function is for
 /// an `owner` that may have no further sync.
-pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn LedgerCache) {
+pub(crate) fn drop_satisfied_ledger_record(ledger: &Ledger, owner: &Uid, cache: &dyn LedgerCache) {
     let _ = ledger.unseen_write(owner, &[cache], Default::default);
 }
 
 /// Delays the sync by 10 ms, because the event handler of Services has not updated the index of Pods yet.
-pub(crate) fn wait_for_index<S>() -> Observation<S> {
+pub(crate) fn wait_for_pod_index<S>() -> Observation<S> {
     Observation::waiting_because(
         "the index of Pods does not contain this state of the Service yet",
         Duration::from_millis(10),

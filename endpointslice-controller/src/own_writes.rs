@@ -2,7 +2,7 @@
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, ResourceVersion, Uid},
+    meta::{Meta, NamespacedName, ResourceVersion, Uid},
 };
 use parking_lot::Mutex;
 
@@ -31,7 +31,7 @@ pub(crate) enum EventAuthor {
 /// Event handlers use these records to ignore events of this process's writes. The ledger records whether a cache shows them.
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `EndpointSliceTracker`.
 #[derive(Debug, Default)]
-pub(crate) struct OwnWrites(Mutex<HashMap<Key, ServiceWrites>>);
+pub(crate) struct OwnWrites(Mutex<HashMap<NamespacedName, ServiceWrites>>);
 
 #[derive(Debug, Default)]
 struct ServiceWrites {
@@ -46,13 +46,13 @@ struct ServiceWrites {
 impl OwnWrites {
     /// Records that a request for a Service is being sent. Each Service has at most one request in flight, and events of the
     /// write may arrive before the answer.
-    pub(crate) fn begin_request(&self, service: &Key) {
+    pub(crate) fn begin_request(&self, service: &NamespacedName) {
         self.0.lock().entry(service.clone()).or_default().is_sending = true;
     }
 
     /// Records the answer to a request: `wrote` has the slice and the write; `None` if the request failed. Returns whether
     /// another writer changed a slice of the Service while the request was in flight.
-    pub(crate) fn finish_request(&self, service: &Key, wrote: Option<(&Uid, RecordedWrite)>) -> bool {
+    pub(crate) fn finish_request(&self, service: &NamespacedName, wrote: Option<(&Uid, RecordedWrite)>) -> bool {
         let mut all = self.0.lock();
         // If `forget_service` was called while the request was in flight, nothing is recorded.
         let Some(slices) = all.get_mut(service) else { return false };
@@ -80,7 +80,7 @@ impl OwnWrites {
     }
 
     /// Returns the writer that added or changed a slice.
-    pub(crate) fn author_of_change(&self, service: &Key, slice: &Meta) -> EventAuthor {
+    pub(crate) fn author_of_change(&self, service: &NamespacedName, slice: &Meta) -> EventAuthor {
         let mut all = self.0.lock();
         let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
         let version = slice.resource_version;
@@ -95,7 +95,7 @@ impl OwnWrites {
     }
 
     /// Returns the writer that deleted a slice.
-    pub(crate) fn author_of_deletion(&self, service: &Key, slice: &Meta) -> EventAuthor {
+    pub(crate) fn author_of_deletion(&self, service: &NamespacedName, slice: &Meta) -> EventAuthor {
         let mut all = self.0.lock();
         let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
         let last = slices.last.remove(&slice.uid);
@@ -111,7 +111,7 @@ impl OwnWrites {
     }
 
     /// Removes the records of a deleted Service.
-    pub(crate) fn forget_service(&self, service: &Key) {
+    pub(crate) fn forget_service(&self, service: &NamespacedName) {
         self.0.lock().remove(service);
     }
 }

@@ -11,29 +11,29 @@ use crate::{
 
 /// A record of each Pod's slice after a sync of a Service, with the inputs of that sync.
 #[derive(Clone, Debug)]
-pub struct Packing {
+pub struct PodsInSlices {
     pub(crate) service: Arc<Service>,
-    pub(crate) zones: Arc<ZonesByNode>,
+    pub(crate) zones_by_node: Arc<ZonesByNode>,
     pub(crate) max_endpoints_per_slice: usize,
     pub(crate) pods: Pods,
-    pub(crate) by_address_type: BTreeMap<AddressType, AddressTypePacking>,
+    pub(crate) pods_in_slices_by_address_type: BTreeMap<AddressType, AddressTypePodsInSlices>,
 }
 
 /// The part of the record of Pods in slices for one address type.
 #[derive(Clone, Debug)]
-pub struct AddressTypePacking {
+pub struct AddressTypePodsInSlices {
     /// Slices with endpoints that need no write, sorted by name.
     pub(crate) up_to_date_slices: Vec<UpToDateSlice>,
     /// All Pods that have an address and have not finished, each with its slice, sorted by the name of the Pod.
-    pub(crate) pod_places: NameSortedList<PodPlace>,
+    pub(crate) pods_with_slices: NameSortedList<PodWithSlice>,
     /// The names of the Pods with an endpoint in a slice that the sync creates or updates.
-    pub(crate) pending_pod_names: Vec<Arc<str>>,
-    pub(crate) group_sizes: PortGroupSizes,
+    pub(crate) pod_names_in_written_slices: Vec<Arc<str>>,
+    pub(crate) port_group_sizes: PortGroupSizes,
 }
 
 /// A Pod, with the slice that holds its endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct PodPlace {
+pub(crate) struct PodWithSlice {
     pub(crate) pod: Arc<Pod>,
     /// The numbers of the Service's named target ports on this Pod. All Pods of the group have the same numbers.
     pub(crate) port_numbers: Arc<NamedPortNumbers>,
@@ -41,14 +41,14 @@ pub(crate) struct PodPlace {
     pub(crate) slice_name: Option<Arc<str>>,
 }
 
-impl NamedEntry for PodPlace {
+impl NamedEntry for PodWithSlice {
     fn name(&self) -> &str {
         self.pod.name()
     }
 }
 
-impl PodPlace {
-    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+impl PodWithSlice {
+    pub(crate) fn is_same_pod_and_slice(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.pod, &other.pod)
             && self.port_numbers == other.port_numbers
             && self.slice_name == other.slice_name
@@ -68,9 +68,9 @@ pub struct UpToDateSlice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortGroupSize {
     /// The number of Pods that have an address and have not finished.
-    pub eligible_pods: usize,
+    pub eligible_pod_count: usize,
     /// The number of eligible Pods that should have an endpoint of the address type.
-    pub candidate_pods: usize,
+    pub candidate_pod_count: usize,
 }
 
 /// The size of each group of Pods, by the port numbers of the group.

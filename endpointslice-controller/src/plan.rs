@@ -61,7 +61,7 @@ pub struct SliceMetadata {
     /// The annotations of mirrored slices, copied from the Endpoints; empty for slices of a Service with a selector.
     pub annotations: Annotations,
     /// The owner reference of new slices.
-    pub owner: OwnerRef,
+    pub owner_reference: OwnerRef,
     /// The time of the change that caused this sync, for the annotation with the trigger time; `None` if unknown.
     pub trigger_time: Option<String>,
 }
@@ -77,49 +77,49 @@ pub struct SliceWrites {
     /// The address type of the slices.
     pub address_type: AddressType,
     /// Slices to create; `existing_slice` is `None` in each draft.
-    pub create: Vec<SliceDraft>,
+    pub slices_to_create: Vec<SliceDraft>,
     /// Slices to update; each draft has its `existing_slice`.
-    pub update: Vec<SliceDraft>,
+    pub slices_to_update: Vec<SliceDraft>,
     /// Slices to delete, sorted by name.
-    pub delete: Vec<Arc<Slice>>,
+    pub slices_to_delete: Vec<Arc<Slice>>,
     /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
     /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_ports`].
-    pub deferred: Deferred,
+    pub deferred_counts: DeferredCounts,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,
     /// Counts of endpoints and slices, for metrics and explanations.
-    pub counts: SyncCounts,
+    pub sync_counts: SyncCounts,
 }
 
 /// Counts of endpoints and slices that a sync defers to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deferred {
+pub struct DeferredCounts {
     /// The count of endpoints that still need a new slice.
-    pub wanted_endpoints: usize,
+    pub endpoint_count: usize,
     /// The count of slices that keep their endpoints, because these endpoints are in no new slice yet.
-    pub wanted_slices: usize,
+    pub slice_count: usize,
 }
 
 /// Counts of endpoints and slices of one address type, for metrics and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
     /// The count of endpoints that this sync adds to slices.
-    pub endpoints_added: usize,
+    pub added_endpoint_count: usize,
     /// The count of endpoints that this sync removes from slices.
-    pub endpoints_removed: usize,
+    pub removed_endpoint_count: usize,
     /// The count of endpoints that the slices should have in total.
-    pub wanted_endpoints: usize,
+    pub wanted_endpoint_count: usize,
     /// The count of slices that remain after the sync, including slices with deferred changes.
-    pub wanted_slices: usize,
+    pub wanted_slice_count: usize,
     /// The smallest count of slices that can hold the wanted endpoints.
-    pub min_slices: usize,
+    pub min_slice_count: usize,
 }
 
 impl SliceWrites {
     /// Returns the count of requests to send: creations, updates and deletions together.
     pub fn len(&self) -> usize {
-        self.create.len() + self.update.len() + self.delete.len()
+        self.slices_to_create.len() + self.slices_to_update.len() + self.slices_to_delete.len()
     }
 
     /// Whether the slices need no write.
@@ -129,8 +129,8 @@ impl SliceWrites {
 
     /// Iterates over the writes in the order in which they are sent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SliceWrite<'_>> {
-        let puts = self.create.iter().chain(&self.update).map(SliceWrite::Put);
-        puts.chain(self.delete.iter().map(SliceWrite::Delete))
+        let puts = self.slices_to_create.iter().chain(&self.slices_to_update).map(SliceWrite::Put);
+        puts.chain(self.slices_to_delete.iter().map(SliceWrite::Delete))
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) enum SliceWrite<'a> {
 pub(crate) fn describe_wanted_counts(writes: &[SliceWrites]) -> String {
     let one = |SliceWrites {
                    address_type: kind,
-                   counts: SyncCounts { wanted_endpoints: endpoints, wanted_slices: slices, .. },
+                   sync_counts: SyncCounts { wanted_endpoint_count: endpoints, wanted_slice_count: slices, .. },
                    ..
                }: &SliceWrites| { format!("{endpoints} {kind} endpoints in {slices} slices") };
     writes.iter().map(one).collect::<Vec<_>>().join(", ")

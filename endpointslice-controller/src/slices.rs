@@ -6,22 +6,22 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer, method_handler},
+    informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{Tune, WorkersFlag},
+    settings::{Tunable, WorkersFlag},
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    members::SharedMembership,
+    members::SharedServicePodIndex,
     memory::ServiceMemories,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, OWNED_SLICE_WRITES, SERVICES, Slice},
-    topology::Topology,
+    topology::NodeTopology,
     watch::SliceEventHandlers,
 };
 use act::Note;
@@ -40,20 +40,20 @@ mod observe;
 mod watch;
 
 /// `--max-endpoints-per-slice`: the count of endpoints at which a slice is full, 100 by default.
-pub const MAX_ENDPOINTS_PER_SLICE: Tune = Tune::of_count(
+pub const MAX_ENDPOINTS_PER_SLICE: Tunable = Tunable::of_count(
     "max-endpoints-per-slice",
     100,
     "The maximum number of endpoints that are added to an EndpointSlice",
 );
 /// The minimal count of Pods for which a sync remembers the slice of each Pod, 200 by default. With fewer Pods, computing all
 /// slices again takes less time than sending one slice.
-pub const MIN_PODS_TO_REMEMBER_PACKING: Tune = Tune::of_count(
+pub const MIN_PODS_TO_RECORD_SLICES: Tunable = Tunable::of_count(
     "endpointslice-min-pods-of-packing",
     200,
     "The number of Pods of a Service from which a sync considers only the Pods that have changed",
 );
 /// `--endpointslice-updates-batch-period`: the debounce period for changes of Pods, 0 by default.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const ENDPOINT_SLICE_UPDATES_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "endpointslice-updates-batch-period",
     Duration::ZERO,
     "How long to debounce changes of Pods before the EndpointSlices of their Services are written",
@@ -75,7 +75,7 @@ const BACKOFF: BackoffSettings = BackoffSettings {
 
 /// The definition of the loop `endpointslice-controller`. The loop owns the field `endpoints` of the slices that it manages.
 pub const ENDPOINT_SLICE_LOOP: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
-    .with_client_and_component("endpointslice-controller", "endpoint-slice-controller")
+    .with_user_agent_and_component("endpointslice-controller", "endpoint-slice-controller")
     .with_owned_writes(&[OwnedWrites {
         label: Some((MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER)),
         ..OWNED_SLICE_WRITES
@@ -83,7 +83,7 @@ pub const ENDPOINT_SLICE_LOOP: LoopDefinition = LoopDefinition::new("endpointsli
 
 /// The controller that creates, updates and deletes the slices of Services with a selector.
 pub struct SliceController {
-    members: Arc<SharedMembership>,
+    members: Arc<SharedServicePodIndex>,
     nodes: Arc<SharedInformer<Node>>,
     slices: Arc<SharedInformer<Slice>>,
     watch: Arc<EventHandlers>,
@@ -102,15 +102,15 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 
 impl SliceController {
     /// Creates the controller, registers event handlers that add keys to `queue`, and starts the task for changes of Nodes.
-    pub fn new(context: &LoopContext, queue: Queue<Key>) -> Self {
+    pub fn new(context: &LoopContext, queue: Queue<NamespacedName>) -> Self {
         let settings = &context.settings;
-        let batch = settings.tuned_duration(&UPDATES_BATCH_PERIOD);
-        let members = SharedMembership::get_or_create(context);
+        let batch = settings.tuned_duration(&ENDPOINT_SLICE_UPDATES_BATCH_PERIOD);
+        let members = SharedServicePodIndex::get_or_create(context);
         let nodes = context.shared_informer::<Node>();
         let slices = context.shared_informer::<Slice>();
         let metrics = SliceMetrics::new(&context.metrics);
         let watch = Arc::new(EventHandlers {
-            topology: Topology::new(Arc::clone(nodes.store())),
+            topology: NodeTopology::new(Arc::clone(nodes.store())),
             memories: ServiceMemories::default(),
             ledger: context.new_ledger(),
             slice_handlers: SliceEventHandlers::new(
@@ -121,18 +121,20 @@ impl SliceController {
             ),
             metrics,
         });
-        members.services.add_handler(method_handler(&watch, EventHandlers::on_service));
-        members.add_queue(queue, batch);
-        nodes.add_handler(method_handler(&watch, |watch: &EventHandlers, event, origin| {
+        members.services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
+        members.add_queue_for_affected_services(queue, batch);
+        nodes.add_handler(handler_from_method(&watch, |watch: &EventHandlers, event, origin| {
             watch.topology.on_node(event, origin);
         }));
-        slices.add_handler(method_handler(&watch, |watch: &EventHandlers, event, origin| {
+        slices.add_handler(handler_from_method(&watch, |watch: &EventHandlers, event, origin| {
             watch.slice_handlers.on_slice(event, origin);
         }));
         let mut recheck = JoinSet::new();
         recheck.spawn({
             let (clock, watch, members) = (context.clock.clone(), Arc::clone(&watch), Arc::clone(&members));
-            async move { watch.topology.recheck_after_changes(&clock, || watch.enqueue_after_node_changes(&members)).await }
+            async move {
+                watch.topology.recheck_after_node_changes(&clock, || watch.enqueue_after_node_changes(&members)).await
+            }
         });
         Self {
             members,
@@ -140,19 +142,19 @@ impl SliceController {
             slices,
             watch,
             max_endpoints_per_slice: settings.tuned_size(&MAX_ENDPOINTS_PER_SLICE),
-            min_pods_of_packing: settings.tuned_size(&MIN_PODS_TO_REMEMBER_PACKING),
+            min_pods_of_packing: settings.tuned_size(&MIN_PODS_TO_RECORD_SLICES),
             _recheck: recheck,
         }
     }
 }
 
 impl Controller for SliceController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key)
     }
 
@@ -169,7 +171,7 @@ impl Controller for SliceController {
         (ObjectRef::new(SERVICES, service), service.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let service = &snapshot.service.metadata;
         let key = service.key();
         match note {
@@ -177,12 +179,12 @@ impl Controller for SliceController {
                 if self.members.services.store().contains_object(service) {
                     self.watch.memories.remember(&key, memory);
                     if let Some(totals) = totals {
-                        self.watch.metrics.record_plan(&key, &totals);
+                        self.watch.metrics.record_sync_counts(&key, &totals);
                     }
                 }
             }
             Note::Write(note) => self.watch.slice_handlers.record_write_progress(&key, &note),
-            Note::AddressTypeWritten(spread, writes) => self.watch.metrics.record_writes(spread, writes),
+            Note::AddressTypeWritten(spread, writes) => self.watch.metrics.record_write_count(spread, writes),
             Note::SyncEnded(false) => drop(self.watch.metrics.succeeded_syncs.inc()),
             Note::SyncEnded(true) => drop(self.watch.metrics.failed_syncs.inc()),
         }
@@ -210,11 +212,11 @@ impl Controller for SliceController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let SharedMembership { services, pods, .. } = &*self.members;
+        let SharedServicePodIndex { services, pods, .. } = &*self.members;
         vec![services.informer(), pods.informer(), self.nodes.informer(), self.slices.informer()]
     }
 
-    fn on_waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &NamespacedName) {
         self.watch.metrics.stale_syncs.inc();
         self.watch.slice_handlers.waiting_keys.add_waiting_key(key);
     }

@@ -6,7 +6,7 @@ use common::{
     clock::Clock,
     intern::Text,
     map::{HashMap, HashSet},
-    meta::Key,
+    meta::NamespacedName,
     store::{CacheEvent, ChangeOrigin, Store},
 };
 use parking_lot::Mutex;
@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 use crate::{
     memory::{HintCounts, ServiceMemories},
     objects::Node,
-    zones::{ZoneCapacity, ZoneShares, ZonesByNode, has_overloaded_zone},
+    zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode, has_overloaded_zone},
 };
 
 /// The debounce period for changes of Nodes, so that the failure of a whole zone causes one check.
 const NODE_CHANGE_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// The zones and capacity of the Nodes in the cache.
-pub(crate) struct Topology {
+pub(crate) struct NodeTopology {
     nodes: Arc<Store<Node>>,
     state: Mutex<State>,
     changed: Notify,
@@ -33,7 +33,7 @@ struct State {
     known: HashMap<Arc<str>, Arc<Node>>,
     zones: Arc<ZonesByNode>,
     capacity: ZoneCapacity,
-    /// New Nodes, and Nodes with a new zone, since the last [`Topology::take_moved_nodes`].
+    /// New Nodes, and Nodes with a new zone, since the last [`NodeTopology::take_nodes_with_new_zone`].
     moved: HashSet<Text>,
     /// The number of changes so far that can affect hints.
     changes: u64,
@@ -42,13 +42,13 @@ struct State {
 impl State {
     fn remove(&mut self, name: &str) -> Option<Arc<Node>> {
         let old = self.known.remove(name)?;
-        self.capacity.remove(&old);
+        self.capacity.remove_node(&old);
         Some(old)
     }
 
     fn put(&mut self, node: &Arc<Node>, origin: ChangeOrigin) {
         let old = self.remove(&node.metadata.name);
-        self.capacity.add(node);
+        self.capacity.add_node(node);
         if old.is_none_or(|old| old.zone != node.zone) {
             let name = Text::new(&node.metadata.name);
             Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-impl Topology {
+impl NodeTopology {
     pub(crate) fn new(nodes: Arc<Store<Node>>) -> Self {
         Self { nodes, state: Mutex::default(), changed: Notify::new() }
     }
@@ -95,22 +95,22 @@ impl Topology {
     }
 
     /// Returns the zone of each Node.
-    pub(crate) fn zones(&self) -> Arc<ZonesByNode> {
+    pub(crate) fn zones_by_node(&self) -> Arc<ZonesByNode> {
         Arc::clone(&self.state.lock().zones)
     }
 
     /// Returns and clears the new Nodes and the Nodes with a new zone. Endpoints of their Pods may have the wrong zone.
-    pub(crate) fn take_moved_nodes(&self) -> HashSet<Text> {
+    pub(crate) fn take_nodes_with_new_zone(&self) -> HashSet<Text> {
         std::mem::take(&mut self.state.lock().moved)
     }
 
     /// Returns the share of each zone in the CPU of all zones; `None` if it cannot be computed.
-    pub(crate) fn zone_shares(&self) -> Option<ZoneShares> {
-        self.state.lock().capacity.zone_shares()
+    pub(crate) fn zone_cpu_shares(&self) -> Option<ZoneCpuShares> {
+        self.state.lock().capacity.zone_cpu_shares()
     }
 
     /// Calls `recheck` one second after a change of Nodes, once for all changes within that second. Never returns.
-    pub(crate) async fn recheck_after_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
+    pub(crate) async fn recheck_after_node_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
         let mut checked = 0;
         loop {
             self.changed.notified().await;
@@ -123,12 +123,12 @@ impl Topology {
     }
 
     /// Returns the Services with hints that no longer fit the capacity of the zones.
-    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemories) -> Vec<Key> {
+    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemories) -> Vec<NamespacedName> {
         let hinted = memories.hint_counts_by_service();
         if hinted.is_empty() {
             return Vec::new();
         }
-        let ratios = self.zone_shares();
+        let ratios = self.zone_cpu_shares();
         let is_outdated =
             |hints: &HintCounts| hints.values().any(|counts| has_overloaded_zone(ratios.as_ref(), counts));
         hinted.into_iter().filter(|(_, hints)| is_outdated(hints)).map(|(key, _)| key).collect()

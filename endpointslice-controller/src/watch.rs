@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     map::HashSet,
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     metrics::Counters,
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin},
@@ -19,16 +19,16 @@ use crate::{
 
 /// Keys with a sync that waits until a cache shows an earlier write or event.
 #[derive(Debug, Default)]
-pub(crate) struct WaitingKeys(Mutex<HashSet<Key>>);
+pub(crate) struct WaitingKeys(Mutex<HashSet<NamespacedName>>);
 
 impl WaitingKeys {
     /// Records that the sync of a key waits.
-    pub(crate) fn add_waiting_key(&self, key: &Key) {
+    pub(crate) fn add_waiting_key(&self, key: &NamespacedName) {
         self.0.lock().insert(key.clone());
     }
 
     /// Removes a key after an event that its sync may have waited for. Returns whether the sync waited.
-    pub(crate) fn wake(&self, key: &Key) -> bool {
+    pub(crate) fn remove_waiting_key(&self, key: &NamespacedName) -> bool {
         self.0.lock().remove(key)
     }
 }
@@ -37,11 +37,11 @@ impl WaitingKeys {
 ///
 /// Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
 pub(crate) struct SliceEventHandlers {
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: Queue<NamespacedName>,
     /// The value of the label [`MANAGED_BY_LABEL`](crate::objects::MANAGED_BY_LABEL) on the slices that this loop writes.
     pub(crate) managed_by: &'static str,
     /// The debounce period for changes by other writers.
-    pub(crate) debounce: Duration,
+    pub(crate) debounce_period: Duration,
     /// Counter of slice changes, by operation.
     pub(crate) slice_changes: Counters,
     pub(crate) own_writes: OwnWrites,
@@ -49,19 +49,24 @@ pub(crate) struct SliceEventHandlers {
 }
 
 /// Returns the key of a slice's Service, from the label [`SERVICE_NAME_LABEL`]; `None` if the label is missing or empty.
-pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
+pub(crate) fn service_key(slice: &Meta) -> Option<NamespacedName> {
     let name = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
-    Some(Key { namespace: slice.namespace.clone(), name: Arc::from(name) })
+    Some(NamespacedName { namespace: slice.namespace.clone(), name: Arc::from(name) })
 }
 
 impl SliceEventHandlers {
     /// Creates the handlers for slices with this value of `managed-by`. Changes by other writers are debounced for `delay`.
-    pub(crate) fn new(queue: &Queue<Key>, managed_by: &'static str, delay: Duration, changes: &Counters) -> Self {
+    pub(crate) fn new(
+        queue: &Queue<NamespacedName>,
+        managed_by: &'static str,
+        delay: Duration,
+        changes: &Counters,
+    ) -> Self {
         let (queue, changes) = (queue.clone(), changes.clone());
         Self {
             queue,
             managed_by,
-            debounce: delay,
+            debounce_period: delay,
             slice_changes: changes,
             own_writes: OwnWrites::default(),
             waiting_keys: WaitingKeys::default(),
@@ -90,7 +95,7 @@ impl SliceEventHandlers {
         }
     }
 
-    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &Key, &Meta) -> EventAuthor) {
+    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &NamespacedName, &Meta) -> EventAuthor) {
         let Some(key) = service_key(slice) else { return };
         match author_of(&self.own_writes, &key, slice) {
             EventAuthor::ThisProcess => drop(self.wake(&key)),
@@ -100,8 +105,8 @@ impl SliceEventHandlers {
     }
 
     /// Enqueues the Service if its sync waits for a cache. Returns whether the sync waits.
-    fn wake(&self, key: &Key) -> bool {
-        let waits = self.waiting_keys.wake(key);
+    fn wake(&self, key: &NamespacedName) -> bool {
+        let waits = self.waiting_keys.remove_waiting_key(key);
         if waits {
             self.queue.add(key.clone(), Priority::Normal);
         }
@@ -111,12 +116,12 @@ impl SliceEventHandlers {
     fn enqueue(&self, slice: &Meta) {
         let Some(key) = service_key(slice) else { return };
         if !self.wake(&key) {
-            self.queue.add_debounced(key, self.debounce);
+            self.queue.add_debounced(key, self.debounce_period);
         }
     }
 
     /// Records the progress of a write for a Service.
-    pub(crate) fn record_write_progress(&self, key: &Key, note: &WriteProgress) {
+    pub(crate) fn record_write_progress(&self, key: &NamespacedName, note: &WriteProgress) {
         let (operation, wrote) = match note {
             WriteProgress::Begin => return self.own_writes.begin_request(key),
             WriteProgress::Fail => (None, None),
@@ -133,14 +138,14 @@ impl SliceEventHandlers {
     }
 
     /// Marks the request in flight as ended at the end of a sync, because a cancelled request gets no answer.
-    pub(crate) fn end_sync(&self, key: &Key) {
+    pub(crate) fn end_sync(&self, key: &NamespacedName) {
         self.finish_request(key, None);
     }
 
     /// Records an answer, and enqueues the Service if another writer changed a slice while the request was in flight.
-    fn finish_request(&self, key: &Key, wrote: Option<(&Uid, RecordedWrite)>) {
+    fn finish_request(&self, key: &NamespacedName, wrote: Option<(&Uid, RecordedWrite)>) {
         if self.own_writes.finish_request(key, wrote) {
-            self.queue.add_debounced(key.clone(), self.debounce);
+            self.queue.add_debounced(key.clone(), self.debounce_period);
         }
     }
 }

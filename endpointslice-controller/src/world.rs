@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use common::{intern::Text, meta::Key};
+use common::{intern::Text, meta::NamespacedName};
 use serde_json::{Value, json};
 
 use crate::{
     memory::ServiceMemory,
     mirroring,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, Pod, SERVICE_NAME_LABEL, Service, Slice},
-    slices::snapshot::{MAX_NEW_PORTS, Snapshot},
+    slices::snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
     zones::ZonesByNode,
 };
 
@@ -54,13 +54,13 @@ pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize
     Snapshot {
         service: service(&json!({})),
         pods: pods.into_iter().map(Arc::new).collect(),
-        zones: Arc::new(zones),
+        zones_by_node: Arc::new(zones),
         slices: Vec::new(),
         memory: ServiceMemory::default(),
-        zone_shares: None,
+        zone_cpu_shares: None,
         max_endpoints_per_slice: max_endpoints,
-        max_new_ports: MAX_NEW_PORTS,
-        min_pods_to_remember_packing: 0,
+        max_new_slice_ports: MAX_NEW_SLICE_PORTS,
+        min_pods_to_record_slices: 0,
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn mirroring_snapshot(subsets: &Value, slices: &[Value]) -> mirroring
     let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
     let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
     mirroring::snapshot::Snapshot {
-        key: Key::new("ns", "web"),
+        key: NamespacedName::new("ns", "web"),
         endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
         service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),
         slices: slices.iter().map(read_slice).collect(),

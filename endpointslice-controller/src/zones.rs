@@ -14,7 +14,7 @@ pub type ZonesByNode = HashMap<Text, Text>;
 
 /// The share of each zone in the CPU of all zones, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ZoneShares(pub(crate) BTreeMap<Text, f64>);
+pub struct ZoneCpuShares(pub(crate) BTreeMap<Text, f64>);
 
 /// The number of endpoints hinted to each zone.
 pub type EndpointsPerZone = BTreeMap<Text, usize>;
@@ -30,17 +30,17 @@ pub struct ZoneCapacity {
 
 impl ZoneCapacity {
     /// Adds the CPU of a Node. Nodes that are not ready, or are excluded by a label, are ignored.
-    pub fn add(&mut self, node: &Node) {
+    pub fn add_node(&mut self, node: &Node) {
         self.count(node, 1);
     }
 
     /// Subtracts the CPU of a Node. The Node must be in the same state as when it was added.
-    pub fn remove(&mut self, node: &Node) {
+    pub fn remove_node(&mut self, node: &Node) {
         self.count(node, -1);
     }
 
     fn count(&mut self, node: &Node, times: i8) {
-        if !(node.is_counted_in_capacity && node.is_ready) {
+        if !(node.is_counted_in_zone_capacity && node.is_ready) {
             return;
         }
         if node.zone.is_empty() || node.allocatable_millicores == 0 {
@@ -56,18 +56,18 @@ impl ZoneCapacity {
     }
 
     /// Returns the share of each zone; `None` if a Node lacks its zone or CPU, or if there are fewer than two zones.
-    pub fn zone_shares(&self) -> Option<ZoneShares> {
+    pub fn zone_cpu_shares(&self) -> Option<ZoneCpuShares> {
         let total: i128 = self.zones.values().map(|(cpu, _)| cpu).sum();
         if self.incomplete > 0 || self.zones.len() < 2 || total == 0 {
             return None;
         }
         let share = |(zone, (cpu, _)): (&Text, &(i128, usize))| (zone.clone(), *cpu as f64 / total as f64);
-        Some(ZoneShares(self.zones.iter().map(share).collect()))
+        Some(ZoneCpuShares(self.zones.iter().map(share).collect()))
     }
 }
 
 /// Whether hints are outdated: a zone has fewer endpoints than its minimum, or the shares of the zones are unknown.
-pub fn has_overloaded_zone(ratios: Option<&ZoneShares>, given: &EndpointsPerZone) -> bool {
+pub fn has_overloaded_zone(ratios: Option<&ZoneCpuShares>, given: &EndpointsPerZone) -> bool {
     let Some(ratios) = ratios else { return true };
     let total: usize = given.values().sum();
     ratios

@@ -9,15 +9,15 @@ use cap::Cap;
 use common::controller::Decision;
 use endpointslice_controller::{
     by_name::Pods,
-    endpoints::{self, EndpointsController, snapshot::ServiceMembers as OfService},
-    membership::MembershipIndex,
-    memory::{ServiceMemory, SettledVersions},
+    endpoints::{self, EndpointsController, snapshot::ServiceWithPods as OfService},
+    membership::ServicePodIndex,
+    memory::{InSyncVersions, ServiceMemory},
     objects::{Endpoints, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
     slices::{
         SliceController,
         decide::decide,
-        snapshot::{MAX_NEW_PORTS, Snapshot},
+        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
     },
     zones::ZonesByNode,
 };
@@ -53,7 +53,7 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn pods_of(index: &MembershipIndex, service: &Service) -> Pods {
+fn pods_of(index: &ServicePodIndex, service: &Service) -> Pods {
     index.selected_pods(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
@@ -61,7 +61,7 @@ fn pods_of(index: &MembershipIndex, service: &Service) -> Pods {
 struct World {
     service: Arc<Service>,
     zones: Arc<ZonesByNode>,
-    index: MembershipIndex,
+    index: ServicePodIndex,
     pods: Vec<Arc<Pod>>,
     slices: Vec<Arc<Slice>>,
     memory: ServiceMemory,
@@ -70,7 +70,7 @@ struct World {
 impl World {
     fn new(pods: usize) -> Self {
         let service = Arc::new(service());
-        let mut index = MembershipIndex::default();
+        let mut index = ServicePodIndex::default();
         index.put_service(&service);
         let pods: Vec<Arc<Pod>> = (0..pods).map(|n| pod(n, true)).collect();
         for pod in &pods {
@@ -90,7 +90,7 @@ impl World {
             (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
             Arc::new(slice)
         };
-        world.slices = first.writes[0].create.iter().enumerate().map(made).collect();
+        world.slices = first.writes[0].slices_to_create.iter().enumerate().map(made).collect();
         assert_eq!(world.slices.len(), world.pods.len() / 100);
         world.memory = first.memory;
         let settled = decide(&world.snapshot());
@@ -103,13 +103,13 @@ impl World {
         Snapshot {
             service: Arc::clone(&self.service),
             pods: pods_of(&self.index, &self.service),
-            zones: Arc::clone(&self.zones),
+            zones_by_node: Arc::clone(&self.zones),
             slices: self.slices.clone(),
             memory: self.memory.clone(),
-            zone_shares: None,
+            zone_cpu_shares: None,
             max_endpoints_per_slice: 100,
-            max_new_ports: MAX_NEW_PORTS,
-            min_pods_to_remember_packing: 200,
+            max_new_slice_ports: MAX_NEW_SLICE_PORTS,
+            min_pods_to_record_slices: 200,
         }
     }
 }
@@ -127,7 +127,14 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let (for_list, _) = allocated(|| pods_of(&world.index, &world.service));
     let one = world.snapshot();
     let (for_one, plan) = allocated(|| decide(&one));
-    assert_eq!((plan.writes[0].create.len(), plan.writes[0].update.len(), plan.writes[0].delete.len()), (0, 1, 0));
+    assert_eq!(
+        (
+            plan.writes[0].slices_to_create.len(),
+            plan.writes[0].slices_to_update.len(),
+            plan.writes[0].slices_to_delete.len()
+        ),
+        (0, 1, 0)
+    );
     let (with_forecast, _) = allocated(|| Decision::<SliceController>::with_forecast(&one, Timestamp::UNIX_EPOCH));
     assert!(with_forecast < for_one + 5_000, "a forecast builds no slice: {with_forecast} bytes, {for_one} without");
     let (with_forecast, _) =
@@ -159,11 +166,11 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let pods: Pods = (0..1_000).map(|n| pod(n, true)).collect();
     let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
         key: service.metadata.key(),
-        members: Some(OfService {
+        service_with_pods: Some(OfService {
             service: Arc::clone(&service),
             pods: pods.clone(),
             synced_state: seen,
-            settled_versions: settled,
+            in_sync_versions: settled,
         }),
         endpoints: Some(Arc::clone(endpoints)),
     };
@@ -181,7 +188,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let endpoints::plan::Plan::WriteIfNeeded(wanted) = plan else { panic!("there was no sync before") };
     assert!(!wanted.is_write_needed && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
-    let (seen, settled) = (Some(Arc::new(wanted.synced_state)), Some(SettledVersions::new(&service, &there)));
+    let (seen, settled) = (Some(Arc::new(wanted.synced_state)), Some(InSyncVersions::new(&service, &there)));
     let (for_nothing, plan) =
         allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
     assert!(matches!(plan, endpoints::plan::Plan::Unchanged(_)));

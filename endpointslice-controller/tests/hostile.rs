@@ -6,16 +6,16 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::{controller::Decision, meta::Key, object::Object};
+use common::{controller::Decision, meta::NamespacedName, object::Object};
 use endpointslice_controller::{
     decide::subsets::MAX_PROCESSED_ADDRESSES,
-    endpoints::{self, EndpointsController, decide::MAX_PORTS_PER_OBJECT, snapshot::ServiceMembers},
+    endpoints::{self, EndpointsController, decide::MAX_PORTS_PER_ENDPOINTS_OBJECT, snapshot::ServiceWithPods},
     memory::ServiceMemory,
     mirroring::{self, MirroringController},
     objects::{Endpoints, Pod, Service},
     slices::{
         SliceController,
-        snapshot::{MAX_NEW_PORTS, Snapshot},
+        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
     },
     zones::ZonesByNode,
 };
@@ -136,29 +136,33 @@ fn allocated_and_limit(
         bytes += pod.to_string().len();
         members.extend(read::<Pod>(&pod));
     }
-    let new_ports = (2 * ports * members.len()).min(MAX_NEW_PORTS + ports);
+    let new_ports = (2 * ports * members.len()).min(MAX_NEW_SLICE_PORTS + ports);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
     let mut zones = ZonesByNode::default();
     zones.extend((0..3).map(|n| (format!("n{n}").as_str().into(), format!("z{n}").as_str().into())));
     let snapshot = Snapshot {
         service,
         pods: members.into_iter().collect(),
-        zones: Arc::new(zones),
+        zones_by_node: Arc::new(zones),
         slices: Vec::new(),
         memory: ServiceMemory::default(),
-        zone_shares: None,
+        zone_cpu_shares: None,
         max_endpoints_per_slice,
-        max_new_ports: MAX_NEW_PORTS,
-        min_pods_to_remember_packing: 0,
+        max_new_slice_ports: MAX_NEW_SLICE_PORTS,
+        min_pods_to_record_slices: 0,
     };
     let before = ALLOCATOR.total_allocated();
     let _ = Decision::<SliceController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
-    let new_ports = (ports * pods.len()).min(MAX_PORTS_PER_OBJECT);
+    let new_ports = (ports * pods.len()).min(MAX_PORTS_PER_ENDPOINTS_OBJECT);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
-    let members = Some(ServiceMembers { service, pods, synced_state: None, settled_versions: None });
-    let snapshot = endpoints::snapshot::Snapshot { key: Key::new("ns", "web"), members, endpoints: None };
+    let members = Some(ServiceWithPods { service, pods, synced_state: None, in_sync_versions: None });
+    let snapshot = endpoints::snapshot::Snapshot {
+        key: NamespacedName::new("ns", "web"),
+        service_with_pods: members,
+        endpoints: None,
+    };
     let before = ALLOCATOR.total_allocated();
     let _ = Decision::<EndpointsController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
@@ -220,7 +224,7 @@ proptest! {
         let bytes = object.to_string().len();
         let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}});
         let snapshot = mirroring::snapshot::Snapshot {
-            key: Key::new("ns", "web"),
+            key: NamespacedName::new("ns", "web"),
             endpoints: read::<Endpoints>(&object),
             service: read::<Service>(&service),
             slices: Vec::new(),

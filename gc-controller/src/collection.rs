@@ -17,7 +17,7 @@ use crate::{
     graph::{CrossNamespaceReference, Graph, Work},
     key::ObjectKey,
     metrics::ControllerMetrics,
-    parked::{ParkCondition, Parked, QueueId},
+    parked::{ParkedObjects, QueueId, WaitCondition},
     place::object_ref,
 };
 
@@ -26,7 +26,7 @@ pub(crate) struct CollectorState {
     pub(crate) graph: Mutex<Graph>,
     pub(crate) delete_queue: Queue<ObjectKey>,
     pub(crate) orphan_queue: Queue<ObjectKey>,
-    pub(crate) parked: Parked,
+    pub(crate) parked_objects: ParkedObjects,
     /// True until this process leads. A standby drops the work that follows from changes: it has no workers, so the keys of
     /// deleted objects would remain in its queues. Changes only under the lock of `graph`.
     is_standby: AtomicBool,
@@ -42,8 +42,16 @@ impl CollectorState {
         metrics: ControllerMetrics,
         stands_by: bool,
     ) -> Self {
-        let (graph, parked, stands_by) = (Mutex::default(), Parked::default(), AtomicBool::new(stands_by));
-        Self { graph, delete_queue: delete, orphan_queue: orphan, parked, is_standby: stands_by, recorder, metrics }
+        let (graph, parked, stands_by) = (Mutex::default(), ParkedObjects::default(), AtomicBool::new(stands_by));
+        Self {
+            graph,
+            delete_queue: delete,
+            orphan_queue: orphan,
+            parked_objects: parked,
+            is_standby: stands_by,
+            recorder,
+            metrics,
+        }
     }
 
     /// Enqueues all pending work, which is derived from the graph. Called when this process becomes the leader.
@@ -66,8 +74,8 @@ impl CollectorState {
     }
 
     /// Enqueues the parked objects that wait for `awaited`. Called when this wait condition has become true.
-    pub(crate) fn enqueue_parked(&self, awaited: &ParkCondition) {
-        for (queue, key) in self.parked.take(awaited) {
+    pub(crate) fn enqueue_parked_objects(&self, awaited: &WaitCondition) {
+        for (queue, key) in self.parked_objects.take_waiting_for(awaited) {
             match queue {
                 QueueId::Delete => self.delete_queue.add(key, Priority::Low),
                 QueueId::Orphan => self.orphan_queue.add(key, Priority::Low),
@@ -83,7 +91,7 @@ impl CollectorState {
     /// Changes the graph, and enqueues the resulting work. A standby drops the work.
     pub(crate) fn apply_change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
-        self.metrics.graph_changes.count_add();
+        self.metrics.graph_changes.count_added_key();
         self.metrics.graph_changes.record_queue_time(Duration::ZERO);
         let stands_by = {
             let mut graph = self.graph.lock();
@@ -99,8 +107,8 @@ impl CollectorState {
     fn enqueue_work(&self, work: Vec<Work>, priority: Priority) {
         for work in work {
             match work {
-                Work::Judge(uid) => self.delete_queue.add(ObjectKey(uid), priority),
-                Work::JudgeAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
+                Work::CheckOwners(uid) => self.delete_queue.add(ObjectKey(uid), priority),
+                Work::CheckOwnersAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
                 Work::Orphan(uid) => self.orphan_queue.add(ObjectKey(uid), priority),
                 Work::ResetBackoff(uid) => self.delete_queue.reset_failures(&ObjectKey(uid)),
                 Work::CrossNamespaceReference(found) => self.report_wrong_namespace(&found),

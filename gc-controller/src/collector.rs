@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use crate::{
     collection::CollectorState, graph::Identity, key::ObjectKey, monitors::Monitors, parked::QueueId,
-    place::event_object,
+    place::event_reference_and_uid,
 };
 use act::{CurrentOwners, Note};
 use plan::Plan;
@@ -29,7 +29,7 @@ mod observe;
 
 /// Deletes each object that has owner references and no existing owner. Otherwise, removes the references to missing owners.
 pub struct Collector {
-    pub(crate) collection: Arc<CollectorState>,
+    pub(crate) collector_state: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
 }
 
@@ -40,7 +40,7 @@ impl Controller for Collector {
     type Note = Note;
 
     fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        let view = self.collection.graph.lock().view(&key.0);
+        let view = self.collector_state.graph.lock().node_view(&key.0);
         Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view, now))))
     }
 
@@ -53,22 +53,22 @@ impl Controller for Collector {
     }
 
     fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        event_object(&snapshot.view)
+        event_reference_and_uid(&snapshot.node)
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
-        let identity = &snapshot.view.identity;
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
+        let identity = &snapshot.node.identity;
         let key = || ObjectKey(identity.uid.clone());
         match note {
-            Note::Unparked => self.collection.parked.unpark(QueueId::Delete, &key()),
+            Note::Unparked => self.collector_state.parked_objects.unpark(QueueId::Delete, &key()),
             Note::Parked(awaited) => self.monitors.park(QueueId::Delete, key(), awaited),
             Note::Absent => {
-                self.collection.apply_change(Priority::Normal, |graph, out| graph.apply_absence(identity, out));
+                self.collector_state.apply_change(Priority::Normal, |graph, out| graph.apply_absence(identity, out));
             }
             Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
-                let mut graph = self.collection.graph.lock();
+                let mut graph = self.collector_state.graph.lock();
                 let kind = graph.kind_id(&api_version, &kind);
-                graph.remember_absent(Identity { kind, namespace, name: name.as_str().into(), uid });
+                graph.remember_absent_object(Identity { kind, namespace, name: name.as_str().into(), uid });
             }
         }
     }

@@ -29,9 +29,9 @@ pub struct DiscoveredResources {
     /// Owner references contain both forms. Unlike upstream, the kind of a list, such as `ConfigMapList`, is not included.
     pub resource_by_kind: HashMap<Kind, Resource>,
     /// Resources that can be watched and collected, each in the version that the server prefers.
-    pub collectable: BTreeSet<Resource>,
+    pub collectable_resources: BTreeSet<Resource>,
     /// Group and version pairs that the server marks as stale, because it cannot reach the extension server behind them.
-    pub stale_versions: BTreeSet<(String, String)>,
+    pub stale_group_versions: BTreeSet<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -100,9 +100,9 @@ impl DiscoveredResources {
     pub async fn read(api: &Api) -> Result<Self, Error> {
         let mut out = Self::default();
         for root in ["/api", "/apis"] {
-            out.add(&api.read(root, ACCEPT).await?)?;
+            out.add(&api.read_path(root, ACCEPT).await?)?;
         }
-        if out.collectable.is_empty() {
+        if out.collectable_resources.is_empty() {
             return Err(Error::Unsent("the API server serves nothing that can be collected".to_owned()));
         }
         Ok(out)
@@ -118,7 +118,7 @@ impl DiscoveredResources {
             for version in &group.versions {
                 // The server reports outdated resources for a stale version, so they are skipped.
                 if version.freshness == "Stale" {
-                    self.stale_versions.insert((group.metadata.name.clone(), version.version.clone()));
+                    self.stale_group_versions.insert((group.metadata.name.clone(), version.version.clone()));
                     continue;
                 }
                 // A name with a slash is a subresource, which is not collected.
@@ -144,7 +144,7 @@ impl DiscoveredResources {
         let first = preferred.insert(found.resource.clone());
         let collected = REQUIRED_VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
         if first && collected && !IGNORED_RESOURCES.contains(&(group, &*found.resource)) {
-            self.collectable.insert(resource);
+            self.collectable_resources.insert(resource);
         }
     }
 

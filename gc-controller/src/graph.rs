@@ -36,7 +36,7 @@ use common::{
 use smallvec::SmallVec;
 
 use absent::AbsentObjects;
-use kinds::Kinds;
+use kinds::KindTable;
 use slab::{NodeId, Slab};
 use source::ActiveMonitors;
 
@@ -57,9 +57,9 @@ const ABSENT_CAPACITY: usize = 20_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Decide from the state of the object's owners whether to delete the object.
-    Judge(Uid),
+    CheckOwners(Uid),
     /// Decide from the state of the object's owners whether to delete the object, after a back-off.
-    JudgeAfterBackoff(Uid),
+    CheckOwnersAfterBackoff(Uid),
     /// Remove the references to the object from all its dependents.
     Orphan(Uid),
     /// Reset the back-off of the object: its node has a new identity, and the earlier failures concern the previous identity.
@@ -93,7 +93,7 @@ impl CrossNamespaceReference {
 /// All objects of the cluster by UID, with their owners and their dependents.
 #[derive(Default)]
 pub struct Graph {
-    kinds: Kinds,
+    kinds: KindTable,
     nodes: Slab,
     sources: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
@@ -116,13 +116,13 @@ impl Graph {
     /// Registers a new monitor for objects of this kind.
     pub fn add_monitor(&mut self, api_version: &str, kind: &str) -> MonitorId {
         let kind = self.kind_id(api_version, kind);
-        self.kinds.hold(kind);
+        self.kinds.add_use(kind);
         self.sources.add(kind)
     }
 
     /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
     pub fn object_count(&self, source: MonitorId) -> usize {
-        self.sources.get(source.number).map_or(0, |census| census.objects as usize)
+        self.sources.get(source.number).map_or(0, |census| census.object_count as usize)
     }
 
     /// Returns the number of nodes, including virtual nodes.
@@ -136,7 +136,7 @@ impl Graph {
     }
 
     /// Counts the virtual nodes. Visits every node.
-    pub fn virtual_nodes(&self) -> usize {
+    pub fn virtual_node_count(&self) -> usize {
         self.nodes.iter().filter(|node| node.is_virtual()).count()
     }
 
@@ -146,7 +146,7 @@ impl Graph {
     }
 
     /// Records that no object has this identity. UIDs are never reused, so the record never becomes wrong.
-    pub fn remember_absent(&mut self, identity: Identity) {
+    pub fn remember_absent_object(&mut self, identity: Identity) {
         self.absent.insert(identity);
     }
 

@@ -6,7 +6,7 @@ mod guards;
 use std::sync::Arc;
 
 use common::{
-    informer::{Head, Sink},
+    informer::{ObjectHead, Sink},
     meta::{Meta, ResourceVersion},
     store::{ChangeOrigin, Entry},
 };
@@ -61,7 +61,7 @@ impl Sink for GraphSink {
     }
 
     /// Only advances the version. The graph needs every object, so no object is foreign (skipped by the informer).
-    fn handle_foreign(&self, head: &Head<'_>) {
+    fn handle_foreign(&self, head: &ObjectHead<'_>) {
         self.advance_version(head.version());
     }
 

@@ -80,7 +80,7 @@ use common::{
     controller::Loop,
     queue::BackoffSettings,
     runtime::{LoopContext, LoopDefinition, LoopPair, RunningLoop},
-    settings::{Tune, WorkersFlag},
+    settings::{Tunable, WorkersFlag},
 };
 use tokio::task::JoinSet;
 
@@ -94,7 +94,7 @@ use crate::{
 };
 
 /// Time between two runs of discovery. Default: 30 seconds, as upstream.
-pub const DISCOVERY_PERIOD: Tune = Tune::of_duration(
+pub const DISCOVERY_PERIOD: Tunable = Tunable::of_duration(
     "gc-discovery-period",
     Duration::from_secs(30),
     "How often the garbage collector discovers the resources of the API server",
@@ -105,7 +105,7 @@ pub const CONCURRENT_GC_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector processes concurrently");
 
 /// Turns garbage collection on or off. Default: on. Must equal the flag of the same name of the API server.
-pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::of_switch(
+pub const ENABLE_GARBAGE_COLLECTOR: Tunable = Tunable::of_switch(
     "enable-garbage-collector",
     true,
     "Whether to collect garbage; must equal the flag of the same name of the API server",
@@ -114,7 +114,7 @@ pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::of_switch(
 /// The garbage collector. Users see one loop; `start` runs two, one for deletions and one for orphaning.
 pub const GARBAGE_COLLECTOR: LoopDefinition =
     LoopDefinition::new("garbage-collector-controller", "garbagecollector", start)
-        .with_client_and_component("generic-garbage-collector", "garbage-collector-controller");
+        .with_user_agent_and_component("generic-garbage-collector", "garbage-collector-controller");
 /// Loops that the binary `gc-controller` starts.
 pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
 
@@ -126,12 +126,12 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: &[CONCURRENT_GC_SYNCS],
     feature_gates: &[],
-    tunes: &[DISCOVERY_PERIOD],
-    value_flags: &[ENABLE_GARBAGE_COLLECTOR],
+    tunables: &[DISCOVERY_PERIOD],
+    single_value_flags: &[ENABLE_GARBAGE_COLLECTOR],
 };
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    if !context.settings.is_switched_on(&ENABLE_GARBAGE_COLLECTOR) {
+    if !context.settings.is_tunable_on(&ENABLE_GARBAGE_COLLECTOR) {
         tracing::info!("The garbage collector is switched off");
         return Arc::new(DisabledCollector);
     }
@@ -161,12 +161,12 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         }
     });
     let workers = context.settings.worker_count(&CONCURRENT_GC_SYNCS);
-    let collector = Collector { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
-    let orphaner = Orphaner { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
+    let collector = Collector { collector_state: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
+    let orphaner = Orphaner { collector_state: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
     let loops = LoopPair {
         main_loop: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete, workers),
         auxiliary_loop: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
         name: "orphans",
     };
-    Arc::new(RunningCollector { loops, collection, monitors, _tasks: tasks })
+    Arc::new(RunningCollector { loops, collector_state: collection, monitors, _tasks: tasks })
 }

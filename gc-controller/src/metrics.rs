@@ -6,15 +6,15 @@ use common::metrics::{Counter, Gauge, Gauges, Metrics, QueueMetrics, Stability};
 #[derive(Clone)]
 pub struct ControllerMetrics {
     /// Number of failed runs of discovery, plus the number of timeouts of initial lists.
-    pub sync_errors: Counter,
+    pub resource_sync_errors: Counter,
     /// Counts changes of the graph. The metric has the name of upstream's queue for such changes.
     pub graph_changes: QueueMetrics,
     /// 1 for each resource with a failing watch, 0 for each other watched resource.
     pub failing_resources: Gauges,
     /// Number of nodes in the graph, including virtual nodes, which no active monitor has seen.
-    pub nodes: Gauge,
+    pub graph_nodes: Gauge,
     /// Number of objects that wait for a kind to be served or listed.
-    pub parked: Gauge,
+    pub parked_objects: Gauge,
 }
 
 impl ControllerMetrics {
@@ -30,11 +30,11 @@ impl ControllerMetrics {
             &[],
         );
         Self {
-            sync_errors: sync_errors.with_label_values(&[]),
+            resource_sync_errors: sync_errors.with_label_values(&[]),
             graph_changes: metrics.queue_metrics("garbage_collector_graph_changes"),
             failing_resources: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
-            nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with_label_values(&[]),
-            parked: gauge("nonet_gc_objects_parked", waits, &[]).with_label_values(&[]),
+            graph_nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with_label_values(&[]),
+            parked_objects: gauge("nonet_gc_objects_parked", waits, &[]).with_label_values(&[]),
         }
     }
 }

@@ -21,7 +21,7 @@ use common::{
     meta::ResourceVersion,
     object::{Object as _, Resource},
     queue::Priority,
-    succession::Succession,
+    succession::LeadershipStart,
     watched as watch,
 };
 use futures::{
@@ -41,7 +41,7 @@ use crate::{
     key::ObjectKey,
     metrics::ControllerMetrics,
     objects::PartialObject,
-    parked::{ParkCondition, QueueId},
+    parked::{QueueId, WaitCondition},
 };
 
 /// Group and plural of resources with many objects that other clients watch, too. They are watched as whole objects, and only
@@ -142,7 +142,7 @@ impl Monitors {
     /// Waits until the next run of discovery. Meanwhile enqueues parked objects as soon as their wait conditions are true.
     async fn wait_for_next_round(&self, pause: Duration, firsts: &mut InitialLists, due: &mut Option<Instant>) {
         let clock = self.api.clock();
-        let parked = &self.collection.parked;
+        let parked = &self.collection.parked_objects;
         let end = clock.monotonic_now() + pause;
         loop {
             self.wake();
@@ -168,7 +168,7 @@ impl Monitors {
 
     /// Counts and logs that initial lists have timed out.
     fn report_list_timeout(&self) {
-        self.metrics.sync_errors.inc();
+        self.metrics.resource_sync_errors.inc();
         tracing::warn!(resources = ?self.unsynced_resources(), "Timed out waiting for some resources, proceeding without them");
     }
 
@@ -177,7 +177,7 @@ impl Monitors {
         let served = match DiscoveredResources::read(&self.api).await {
             Ok(served) => served,
             Err(error) => {
-                self.metrics.sync_errors.inc();
+                self.metrics.resource_sync_errors.inc();
                 tracing::warn!(err = %error, "Discovery failed");
                 let mut known = self.error.lock();
                 let since = known.take().map_or_else(|| self.api.clock().monotonic_now(), |(_, since)| since);
@@ -186,12 +186,12 @@ impl Monitors {
             }
         };
         *self.error.lock() = None;
-        if !served.stale_versions.is_empty() {
-            tracing::info!(failed = ?served.stale_versions, "Discovery failed for some groups");
+        if !served.stale_group_versions.is_empty() {
+            tracing::info!(failed = ?served.stale_group_versions, "Discovery failed for some groups");
         }
         let changed = self.follow(served, firsts);
         let graph = self.collection.graph.lock();
-        self.collection.parked.retain(|key| graph.node(&key.0).is_some());
+        self.collection.parked_objects.retain(|key| graph.node(&key.0).is_some());
         Some(changed)
     }
 
@@ -200,9 +200,9 @@ impl Monitors {
         let mut stopped = Vec::new();
         let mut watched = self.watched.lock();
         let (monitors, kinds) = (&watched.monitors, &watched.served.resource_by_kind);
-        let failed = std::mem::take(&mut served.stale_versions);
+        let failed = std::mem::take(&mut served.stale_group_versions);
         let is_silent = |r: &Resource| failed.contains(&(r.group.to_owned(), r.version.to_owned()));
-        let mut wanted = served.collectable.clone();
+        let mut wanted = served.collectable_resources.clone();
         let stay = monitors.iter().filter(|(r, monitor)| is_silent(r) && monitor.informer.is_synced());
         wanted.extend(stay.map(|(r, _)| *r));
         // The kinds of a group with failed discovery keep their previous resources.
@@ -226,7 +226,7 @@ impl Monitors {
             });
         }
         watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
-        watched.served = DiscoveredResources { stale_versions: failed, ..served };
+        watched.served = DiscoveredResources { stale_group_versions: failed, ..served };
         drop(watched);
         for source in stopped {
             self.collection.apply_change(Priority::Low, |graph, out| graph.remove_monitor(source, out));
@@ -248,7 +248,7 @@ impl Monitors {
     }
 
     /// Returns the state of the monitor for a kind, and the resource that serves the kind; `None` if the kind is not served.
-    pub(crate) fn kind_state(&self, kind: &Kind) -> (KindState, Option<Resource>) {
+    pub(crate) fn kind_state_and_resource(&self, kind: &Kind) -> (KindState, Option<Resource>) {
         let watched = self.watched.lock();
         let Some(resource) = watched.served.resource_by_kind.get(kind).copied() else {
             return (KindState::Unknown, None);
@@ -263,24 +263,25 @@ impl Monitors {
     }
 
     /// Parks an object until `awaited` is true. If the wait condition is already true, enqueues the object immediately.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
-        self.collection.parked.park(queue, key, awaited.clone());
+    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
+        self.collection.parked_objects.park(queue, key, awaited.clone());
         if self.is_fulfilled(&awaited) {
-            self.collection.enqueue_parked(&awaited);
+            self.collection.enqueue_parked_objects(&awaited);
         }
     }
 
     /// Enqueues all parked objects with a wait condition that is true.
     fn wake(&self) {
-        let there = self.collection.parked.conditions().into_iter().filter(|awaited| self.is_fulfilled(awaited));
-        there.for_each(|awaited| self.collection.enqueue_parked(&awaited));
+        let there =
+            self.collection.parked_objects.wait_conditions().into_iter().filter(|awaited| self.is_fulfilled(awaited));
+        there.for_each(|awaited| self.collection.enqueue_parked_objects(&awaited));
     }
 
-    fn is_fulfilled(&self, awaited: &ParkCondition) -> bool {
+    fn is_fulfilled(&self, awaited: &WaitCondition) -> bool {
         match awaited {
-            ParkCondition::KindServed(kind) => self.resource_of_kind(kind).is_some(),
-            ParkCondition::KindListed(kind) => self.kind_state(kind).0 != KindState::Unsynced,
-            ParkCondition::EverythingListed => self.pending_resources().is_empty(),
+            WaitCondition::KindServed(kind) => self.resource_of_kind(kind).is_some(),
+            WaitCondition::KindListed(kind) => self.kind_state_and_resource(kind).0 != KindState::Unsynced,
+            WaitCondition::EverythingListed => self.awaited_resources().is_empty(),
         }
     }
 
@@ -297,7 +298,7 @@ impl Monitors {
 
     /// Returns the names of resources without a complete initial list, except broken ones. Foreground deletion and orphaning
     /// wait for these resources, which may contain dependents. `is_broken` defines broken resources.
-    pub(crate) fn pending_resources(&self) -> Vec<String> {
+    pub(crate) fn awaited_resources(&self) -> Vec<String> {
         let watched = self.watched.lock();
         let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
         watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
@@ -316,7 +317,7 @@ impl Monitors {
     }
 
     /// Returns a message about resources that cannot be watched. The other resources are collected nevertheless.
-    pub(crate) fn troubles(&self) -> Option<String> {
+    pub(crate) fn stale_watch_message(&self) -> Option<String> {
         summarize_messages(&self.silent_watches())
     }
 
@@ -328,8 +329,8 @@ impl Monitors {
             let value = u8::from(failing.contains(&resource));
             self.metrics.failing_resources.with_label_values(&[resource.group, resource.plural]).set(value.into());
         }
-        self.metrics.nodes.set(self.len() as _);
-        self.metrics.parked.set(self.collection.parked.len() as _);
+        self.metrics.graph_nodes.set(self.len() as _);
+        self.metrics.parked_objects.set(self.collection.parked_objects.len() as _);
     }
 
     /// Returns each resource with its number of objects, its version and the state of its informer.
@@ -393,7 +394,7 @@ impl AnyInformer for Monitors {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {
             let lost_for = self.api.clock().monotonic_now().saturating_duration_since(since);
-            if lost_for > self.reading.max_silence {
+            if lost_for > self.reading.max_watch_idle_time {
                 return Some(format!("{error} (for {}s)", lost_for.as_secs()));
             }
         }
@@ -413,7 +414,7 @@ impl AnyInformer for Monitors {
         self.informers().iter().for_each(|informer| informer.replay());
     }
 
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let synced = self.informers().into_iter().filter(|informer| informer.is_synced());
             let all = future::join_all(

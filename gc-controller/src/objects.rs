@@ -63,7 +63,7 @@ impl Object for PartialObject {
         is_namespaced: false,
     };
     type Indexes = ();
-    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::ANY_OBJECT);
+    const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::METADATA_ONLY_OBJECT);
 
     fn meta(&self) -> &Meta {
         &self.metadata

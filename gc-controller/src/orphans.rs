@@ -15,8 +15,8 @@ use crate::{
     collection::CollectorState,
     key::ObjectKey,
     monitors::Monitors,
-    parked::{ParkCondition, QueueId},
-    place::event_object,
+    parked::{QueueId, WaitCondition},
+    place::event_reference_and_uid,
 };
 use act::Note;
 use plan::Plan;
@@ -30,7 +30,7 @@ mod snapshot;
 
 /// Removes the references of dependents to an owner, and then the finalizer `orphan` of the owner.
 pub struct Orphaner {
-    pub(crate) collection: Arc<CollectorState>,
+    pub(crate) collector_state: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
 }
 
@@ -41,7 +41,7 @@ impl Controller for Orphaner {
     type Note = Note;
 
     fn observe(&self, key: &ObjectKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
-        let view = self.collection.graph.lock().view(&key.0);
+        let view = self.collector_state.graph.lock().node_view(&key.0);
         Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view))))
     }
 
@@ -54,19 +54,19 @@ impl Controller for Orphaner {
     }
 
     fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        event_object(&snapshot.view)
+        event_reference_and_uid(&snapshot.node)
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
-        let key = ObjectKey(snapshot.view.identity.uid.clone());
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
+        let key = ObjectKey(snapshot.node.identity.uid.clone());
         match note {
-            Note::Unparked => self.collection.parked.unpark(QueueId::Orphan, &key),
-            Note::Parked => self.monitors.park(QueueId::Orphan, key, ParkCondition::EverythingListed),
+            Note::Unparked => self.collector_state.parked_objects.unpark(QueueId::Orphan, &key),
+            Note::Parked => self.monitors.park(QueueId::Orphan, key, WaitCondition::EverythingListed),
         }
     }
 
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<DependentWithResource>> {
-        Some(self.dependents(&snapshot.view.identity.uid))
+        Some(self.dependents(&snapshot.node.identity.uid))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -22,7 +22,7 @@ const MAX_LISTED_KEYS: usize = 10;
 
 /// The state of one kind, or of all kinds, that a parked object waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ParkCondition {
+pub enum WaitCondition {
     /// A resource of this kind is served.
     KindServed(Kind),
     /// All objects of this kind are known: the initial list is complete.
@@ -31,7 +31,7 @@ pub enum ParkCondition {
     EverythingListed,
 }
 
-impl fmt::Display for ParkCondition {
+impl fmt::Display for WaitCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KindServed(kind) => write!(f, "kind {} of {} is not served", kind.kind, kind.api_version),
@@ -52,8 +52,8 @@ pub(crate) enum QueueId {
 
 #[derive(Default)]
 struct ParkedState {
-    keys_by_condition: BTreeMap<ParkCondition, BTreeSet<(QueueId, ObjectKey)>>,
-    condition_by_key: HashMap<(QueueId, ObjectKey), ParkCondition>,
+    keys_by_condition: BTreeMap<WaitCondition, BTreeSet<(QueueId, ObjectKey)>>,
+    condition_by_key: HashMap<(QueueId, ObjectKey), WaitCondition>,
 }
 
 impl ParkedState {
@@ -70,20 +70,20 @@ impl ParkedState {
 
 /// Objects of the two queues that wait, without retries, until a kind is served or listed.
 #[derive(Default)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedObjects {
     state: Mutex<ParkedState>,
-    /// Notified when the first object waits for [`ParkCondition::EverythingListed`], which needs a periodic check.
+    /// Notified when the first object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
     pub(crate) periodic_check_needed: Notify,
 }
 
-impl Parked {
+impl ParkedObjects {
     /// Parks an object. `awaited` replaces an earlier wait condition of the object.
-    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: ParkCondition) {
+    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
         let mut state = self.state.lock();
         let who = (queue, key);
         state.remove(&who);
         // Wait conditions other than `EverythingListed` are checked after discovery and initial lists, so they need no timer.
-        let first = awaited == ParkCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
+        let first = awaited == WaitCondition::EverythingListed && !state.keys_by_condition.contains_key(&awaited);
         state.keys_by_condition.entry(awaited.clone()).or_default().insert(who.clone());
         state.condition_by_key.insert(who, awaited);
         drop(state);
@@ -101,17 +101,17 @@ impl Parked {
     }
 
     /// Returns all wait conditions of parked objects.
-    pub(crate) fn conditions(&self) -> Vec<ParkCondition> {
+    pub(crate) fn wait_conditions(&self) -> Vec<WaitCondition> {
         self.state.lock().keys_by_condition.keys().cloned().collect()
     }
 
-    /// Returns whether an object waits for [`ParkCondition::EverythingListed`], which needs a periodic check.
+    /// Returns whether an object waits for [`WaitCondition::EverythingListed`], which needs a periodic check.
     pub(crate) fn needs_periodic_check(&self) -> bool {
-        self.state.lock().keys_by_condition.contains_key(&ParkCondition::EverythingListed)
+        self.state.lock().keys_by_condition.contains_key(&WaitCondition::EverythingListed)
     }
 
     /// Removes and returns the objects that wait for this condition.
-    pub(crate) fn take(&self, awaited: &ParkCondition) -> BTreeSet<(QueueId, ObjectKey)> {
+    pub(crate) fn take_waiting_for(&self, awaited: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
         let all = state.keys_by_condition.remove(awaited).unwrap_or_default();
         for who in &all {
@@ -137,7 +137,7 @@ impl Parked {
     /// Returns each wait condition with its number of objects and the first of their keys.
     pub(crate) fn explain(&self) -> Value {
         let state = self.state.lock();
-        let one = |(awaited, all): (&ParkCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
+        let one = |(awaited, all): (&WaitCondition, &BTreeSet<(QueueId, ObjectKey)>)| {
             let some: Vec<String> = all.iter().take(MAX_LISTED_KEYS).map(|(_, key)| key.to_string()).collect();
             json!({"waiting": awaited.to_string(), "objects": all.len(), "some": some})
         };

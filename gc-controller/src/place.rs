@@ -8,7 +8,7 @@ use common::{
     api,
     events::{EventType, ObjectRef},
     intern::Text,
-    io::{Io, Note, Precondition, Refusal, Request, RequestBody, SyncError},
+    io::{Io, MemoryNote, Precondition, Refusal, Request, RequestBody, SyncError},
     meta::{Meta, ResourceVersion, Uid},
     object::{Resource, is_valid_object_name},
 };
@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// Maximum number of attempts in one sync to change or delete an object that other clients change before each attempt.
-pub(crate) const MAX_ATTEMPTS: u32 = 4;
+pub(crate) const MAX_WRITE_ATTEMPTS: u32 = 4;
 /// Start of the error message when a write of owner references fails. The location of the object follows.
-pub(crate) const CHANGING_REFERENCES: &str = "changing the owner references of";
+pub(crate) const REFERENCE_CHANGE_ACTIVITY: &str = "changing the owner references of";
 
 /// Returns the reference for Events about the object of a sync, and the UID of the object.
-pub(crate) fn event_object(view: &NodeView) -> (ObjectRef, Uid) {
+pub(crate) fn event_reference_and_uid(view: &NodeView) -> (ObjectRef, Uid) {
     (object_ref(&view.identity, &view.kind), view.identity.uid.clone())
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct ObjectLocation {
 }
 
 /// Result of a live read of an object.
-pub(crate) enum LiveObject {
+pub(crate) enum LiveReadResult {
     /// The object is assumed to be as expected, because a forecast (a sync without requests) reads nothing.
     AsExpected,
     Existing(Meta),
@@ -70,19 +70,23 @@ impl ObjectLocation {
     }
 
     /// Reads the live metadata of the object. Sends no request if no object can have the name.
-    pub(crate) async fn read_live<N: Note>(&self, why: &'static str, io: Io<'_, N>) -> Result<LiveObject, SyncError> {
+    pub(crate) async fn read_live<N: MemoryNote>(
+        &self,
+        why: &'static str,
+        io: Io<'_, N>,
+    ) -> Result<LiveReadResult, SyncError> {
         if !self.can_exist() {
-            return Ok(LiveObject::Absent);
+            return Ok(LiveReadResult::Absent);
         }
         let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
         match io.send_and_read::<PartialObject>(request.with_reason(why)).await {
-            Ok(None) => Ok(LiveObject::AsExpected),
-            Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveObject::Existing(metadata)),
+            Ok(None) => Ok(LiveReadResult::AsExpected),
+            Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveReadResult::Existing(metadata)),
             Ok(Some(_)) => {
                 io.explain_deviation(format!("{} is another object", self.describe()));
-                Ok(LiveObject::Absent)
+                Ok(LiveReadResult::Absent)
             }
-            Err(refusal) if is_object_absent(&refusal) => Ok(LiveObject::Absent),
+            Err(refusal) if is_object_absent(&refusal) => Ok(LiveReadResult::Absent),
             Err(refusal) => Err(self.refused_error("reading", &refusal)),
         }
     }
@@ -114,7 +118,7 @@ impl ObjectLocation {
         SyncError::from_refusal(&format!("{doing} {}", self.describe()), refusal)
     }
 
-    /// Returns the error for an object that changed before each of [`MAX_ATTEMPTS`] attempts to write it.
+    /// Returns the error for an object that changed before each of [`MAX_WRITE_ATTEMPTS`] attempts to write it.
     pub(crate) fn conflict_error(&self) -> SyncError {
         SyncError::new("changing", format!("{} changed before each attempt to write it", self.describe()))
     }
@@ -122,14 +126,14 @@ impl ObjectLocation {
 
 /// Records an Event on the object of the sync if the server denied a change of owner references. The change is denied until
 /// a right is granted, or a policy or a webhook is changed.
-pub(crate) fn report_denied<N: Note>(failed: &SyncError, io: Io<'_, N>) {
+pub(crate) fn report_denied_reference_change<N: MemoryNote>(failed: &SyncError, io: Io<'_, N>) {
     if failed.is_denied() {
         io.record_event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
     }
 }
 
 /// Returns the error for a kind that no resource serves.
-pub(crate) fn unserved_error(kind: &Kind) -> SyncError {
+pub(crate) fn unserved_kind_error(kind: &Kind) -> SyncError {
     SyncError::new("unserved", format!("kind {} of {} is not served", kind.kind, kind.api_version))
 }
 

@@ -15,7 +15,7 @@ use crate::{collection::CollectorState, monitors::Monitors};
 /// The loops for deletions and for orphaning, with diagnostics of the graph and the monitors.
 pub(crate) struct RunningCollector {
     pub(crate) loops: LoopPair,
-    pub(crate) collection: Arc<CollectorState>,
+    pub(crate) collector_state: Arc<CollectorState>,
     pub(crate) monitors: Arc<Monitors>,
     /// The tasks of discovery and of the take-over.
     pub(crate) _tasks: JoinSet<()>,
@@ -27,7 +27,7 @@ impl RunningLoop for RunningCollector {
     }
 
     fn problems_besides_readiness(&self) -> Option<String> {
-        self.monitors.troubles()
+        self.monitors.stale_watch_message()
     }
 
     fn debug_queue(&self) -> Value {
@@ -38,14 +38,14 @@ impl RunningLoop for RunningCollector {
         let caches: Vec<Value> = self.monitors.monitor_states().into_iter().map(|(resource, objects, version, state)| {
             json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state})
         }).collect();
-        let graph = self.collection.graph.lock();
-        let (nodes, unseen) = (graph.len(), graph.virtual_nodes());
+        let graph = self.collector_state.graph.lock();
+        let (nodes, unseen) = (graph.len(), graph.virtual_node_count());
         json!({"name": crate::GARBAGE_COLLECTOR.name, "nodes": nodes, "virtual": unseen, "caches": caches})
     }
 
     fn debug_graph(&self, around: &[String]) -> Option<String> {
         let around: Vec<Uid> = around.iter().map(|uid| Uid::new(uid)).collect();
-        Some(self.collection.graph.lock().to_dot(&around))
+        Some(self.collector_state.graph.lock().to_dot(&around))
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
@@ -54,7 +54,7 @@ impl RunningLoop for RunningCollector {
             let failing = self.monitors.failing_resources().into_iter();
             let failing = failing.map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
-            out["parked"] = self.collection.parked.explain();
+            out["parked"] = self.collector_state.parked_objects.explain();
         }
         out
     }

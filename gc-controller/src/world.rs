@@ -84,7 +84,7 @@ impl TestObject {
     }
 
     /// Makes the object terminating, with this finalizer.
-    pub(crate) fn waiting_for(mut self, finalizer: &str) -> Self {
+    pub(crate) fn terminating_with_finalizer(mut self, finalizer: &str) -> Self {
         self.meta["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
         self.meta["finalizers"] = json!([finalizer]);
         self
@@ -97,7 +97,7 @@ impl TestObject {
 
 impl World {
     /// Returns the monitor of a kind, and registers a new one if necessary.
-    pub(crate) fn source(&mut self, kind: &str) -> MonitorId {
+    pub(crate) fn monitor(&mut self, kind: &str) -> MonitorId {
         if let Some(source) = self.sources.get(kind) {
             return *source;
         }
@@ -113,21 +113,21 @@ impl World {
     }
 
     /// Writes the object, lets its monitor see the new version, and returns the resulting work.
-    pub(crate) fn put(&mut self, thing: &TestObject) -> Vec<String> {
+    pub(crate) fn write_and_observe(&mut self, thing: &TestObject) -> Vec<String> {
         let meta = self.next_meta(thing);
-        self.see(thing, &meta)
+        self.observe_object(thing, &meta)
     }
 
     /// Lets the monitor see the object with this metadata, and returns the resulting work.
-    pub(crate) fn see(&mut self, thing: &TestObject, meta: &Meta) -> Vec<String> {
-        let source = self.source(thing.kind);
+    pub(crate) fn observe_object(&mut self, thing: &TestObject, meta: &Meta) -> Vec<String> {
+        let source = self.monitor(thing.kind);
         self.graph.apply_object(source, meta, &mut self.work);
         self.take_work()
     }
 
     /// Reads a full set (a complete list) of this kind, and completes it if `complete` is true. Returns the resulting work.
-    pub(crate) fn full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
-        let source = self.source(kind);
+    pub(crate) fn read_full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
+        let source = self.monitor(kind);
         let mut seen = self.graph.begin_full_set(source);
         for meta in set {
             self.graph.include_in_full_set(&mut seen, meta, &mut self.work);
@@ -138,8 +138,8 @@ impl World {
         self.take_work()
     }
 
-    pub(crate) fn delete_seen(&mut self, thing: &TestObject) -> Vec<String> {
-        let source = self.source(thing.kind);
+    pub(crate) fn observe_deletion(&mut self, thing: &TestObject) -> Vec<String> {
+        let source = self.monitor(thing.kind);
         self.graph.apply_deletion(source, &thing.meta(), &mut self.work);
         self.take_work()
     }
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    pub(crate) fn absent(&mut self, identity: &Identity) -> Vec<String> {
+    pub(crate) fn report_absent(&mut self, identity: &Identity) -> Vec<String> {
         self.graph.apply_absence(identity, &mut self.work);
         self.take_work()
     }
@@ -161,8 +161,8 @@ impl World {
     /// Returns the work of the last change as texts.
     pub(crate) fn take_work(&mut self) -> Vec<String> {
         let text = |work: Work| match work {
-            Work::Judge(uid) => format!("judge {uid}"),
-            Work::JudgeAfterBackoff(uid) => format!("later {uid}"),
+            Work::CheckOwners(uid) => format!("judge {uid}"),
+            Work::CheckOwnersAfterBackoff(uid) => format!("later {uid}"),
             Work::Orphan(uid) => format!("orphan {uid}"),
             Work::ResetBackoff(uid) => format!("forget {uid}"),
             Work::CrossNamespaceReference(found) => format!("event {}", found.message()),
@@ -184,21 +184,28 @@ impl World {
 }
 
 /// Returns the view of ConfigMap `c` from a graph of these objects.
-pub(crate) fn view(things: &[TestObject]) -> NodeView {
+pub(crate) fn node_view_of_c(things: &[TestObject]) -> NodeView {
     let mut world = World::default();
     for thing in things {
-        world.put(thing);
+        world.write_and_observe(thing);
     }
-    world.graph.view(&Uid::new("c")).unwrap()
+    world.graph.node_view(&Uid::new("c")).unwrap()
 }
 
 /// Returns the first owner in `view`, with this state of its kind and this state in the graph.
-pub(crate) fn owner(view: &NodeView, kind: KindState, state: OwnerState) -> Owner {
-    Owner { reference: view.owners[0].clone(), kind, resource: Some(CONFIG_MAPS), state }
+pub(crate) fn first_owner(view: &NodeView, kind: KindState, state: OwnerState) -> Owner {
+    Owner { reference: view.owners[0].clone(), kind_state: kind, resource: Some(CONFIG_MAPS), state }
 }
 
 /// Returns a snapshot in which the object has these owners and all monitors are synced.
-pub(crate) fn snapshot(view: NodeView, owners: Vec<Owner>) -> Snapshot {
+pub(crate) fn synced_snapshot(view: NodeView, owners: Vec<Owner>) -> Snapshot {
     let now = Timestamp::UNIX_EPOCH;
-    Snapshot { now, view, resource: Some(CONFIG_MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
+    Snapshot {
+        now,
+        node: view,
+        resource: Some(CONFIG_MAPS),
+        is_kind_unsynced: false,
+        owners,
+        unsynced_resources: Vec::new(),
+    }
 }

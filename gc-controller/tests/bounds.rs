@@ -15,7 +15,7 @@ use common::{
 use gc_controller::{
     collector::{
         Collector,
-        decide::{OwnerStanding, Verdict, decide, verdict},
+        decide::{CollectionDecision, OwnerLookupResult, decide, decide_by_owners},
         plan::{Plan, PropagationPolicy},
         snapshot::{KindState, Owner, Snapshot},
     },
@@ -71,16 +71,16 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
 
 /// Returns the snapshot of object `c`. The kinds of all owners are assumed to be served and synced.
 fn snapshot(graph: &mut Graph) -> Snapshot {
-    let mut view = graph.view(&Uid::new("c")).unwrap();
+    let mut view = graph.node_view(&Uid::new("c")).unwrap();
     let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
         reference,
-        kind: KindState::Synced,
+        kind_state: KindState::Synced,
         resource: Some(MAPS),
         state: *state,
     };
     let owners = std::mem::take(&mut view.owners).into_iter().zip(&view.owner_states).map(owner).collect();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    Snapshot { now, view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
+    Snapshot { now, node: view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
 }
 
 /// Applies these states of one object in order, and decides after each. Returns for each state the number of enqueued keys and
@@ -93,15 +93,15 @@ fn judge(graph: &mut Graph, source: MonitorId, states: &[Meta]) -> Vec<(usize, u
         let snapshot = snapshot(graph);
         let plan = decide(&snapshot);
         let explanation = Decision::<Collector>::with_forecast(&snapshot, snapshot.now).explain();
-        if let Plan::LookUpOwners { uncertain } = plan {
+        if let Plan::LookUpOwners { uncertain_owner_count: uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }
-        let standings: Vec<(Uid, OwnerStanding)> =
-            state.owners.iter().map(|owner| (owner.uid.clone(), OwnerStanding::Dangling)).collect();
-        match verdict(&standings, 0, || false, PropagationPolicy::Background) {
-            Verdict::Keep => assert!(standings.is_empty()),
-            Verdict::Release(_) => panic!("no owner is solid"),
-            Verdict::Delete { .. } => assert!(!standings.is_empty()),
+        let standings: Vec<(Uid, OwnerLookupResult)> =
+            state.owners.iter().map(|owner| (owner.uid.clone(), OwnerLookupResult::Dangling)).collect();
+        match decide_by_owners(&standings, 0, || false, PropagationPolicy::Background) {
+            CollectionDecision::Keep => assert!(standings.is_empty()),
+            CollectionDecision::Release(_) => panic!("no owner is solid"),
+            CollectionDecision::Delete { .. } => assert!(!standings.is_empty()),
         }
         costs.push((work.len(), explanation.waiting.len() + explanation.actions.len()));
     }
@@ -133,7 +133,7 @@ proptest! {
             work.len()
         });
         prop_assert!(left <= 2 * states[last].owners.len() + 2, "{left} keys for a deleted object");
-        prop_assert!(graph.view(&Uid::new("c")).is_none());
+        prop_assert!(graph.node_view(&Uid::new("c")).is_none());
     }
 }
 

@@ -117,7 +117,7 @@ fn texts_of_removed_references_are_not_kept() {
             "ownerReferences": [{"apiVersion": long, "kind": long, "name": long, "uid": long}]});
         let meta = serde_json::from_value(meta).unwrap();
         graph.apply_object(source, &meta, &mut Vec::new());
-        graph.view(&Uid::new("c")).unwrap();
+        graph.node_view(&Uid::new("c")).unwrap();
     };
     say(0);
     let before = ALLOCATOR.allocated();

@@ -95,7 +95,7 @@ impl CompletionIndexSet {
     }
 
     /// Returns the number of indexes that are in this set and in `other`.
-    pub fn overlap_len(&self, other: &Self) -> usize {
+    pub fn common_index_count(&self, other: &Self) -> usize {
         let (mut a, mut b, mut count) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.intervals.get(a), other.intervals.get(b)) {
             let (first, last) = (x.first.max(y.first), x.last.min(y.last));
@@ -269,7 +269,7 @@ mod tests {
             prop_assert_eq!(&CompletionIndexSet::parse(&x.to_string(), 60), &x);
             prop_assert_eq!(x.union(&y), set(&a.union(&b).copied().collect::<Vec<_>>()));
             prop_assert_eq!(x.without_indexes(&y), set(&a.difference(&b).copied().collect::<Vec<_>>()));
-            prop_assert_eq!(x.overlap_len(&y), a.intersection(&b).count());
+            prop_assert_eq!(x.common_index_count(&y), a.intersection(&b).count());
             prop_assert_eq!(x.missing_indexes(60).collect::<Vec<_>>(), (0..60).filter(|i| !a.contains(i)).collect::<Vec<_>>());
             for i in 0..60 {
                 prop_assert_eq!(x.contains(i), a.contains(&i));

@@ -18,10 +18,10 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, SharedInformer, method_handler},
+    informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     map::HashSet,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     queue::{Priority, Queue},
     runtime::LoopContext,
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings},
@@ -41,7 +41,7 @@ use crate::{
     metrics::JobMetrics,
     objects::{CachedPod, JOBS, Job},
     options::{
-        JOB_SYNC_BATCH_PERIOD, MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES,
+        JOB_SYNC_BATCH_PERIOD, MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
         POD_FAILURE_BACKOFF, POD_FAILURE_BACKOFF_MAX, STALE_CONTROLLER_CONSISTENCY_JOB, WORKLOAD_WITH_JOB,
     },
     orphans::key::OrphanKey,
@@ -50,10 +50,10 @@ use crate::{
 /// The controller that creates, deletes and counts the Pods of Jobs.
 pub struct JobController {
     context: LoopContext,
-    queue: Queue<Key>,
+    queue: Queue<NamespacedName>,
     orphans: Queue<OrphanKey>,
-    pub(crate) jobs: Arc<SharedInformer<Job>>,
-    pub(crate) pods: Informer<CachedPod>,
+    pub(crate) job_informer: Arc<SharedInformer<Job>>,
+    pub(crate) pod_informer: Informer<CachedPod>,
     pub(crate) ledger: Ledger,
     gangs: Option<GangCaches>,
     pub(crate) memory: JobMemories,
@@ -65,7 +65,7 @@ pub struct JobController {
 
 impl JobController {
     /// Builds the controller and registers its event handlers, which add keys to `queue` and `orphans`.
-    pub fn new(context: LoopContext, queue: Queue<Key>, orphans: Queue<OrphanKey>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>, orphans: Queue<OrphanKey>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
         let (memory, metrics) = (JobMemories::default(), JobMetrics::new(&context.metrics));
@@ -73,7 +73,7 @@ impl JobController {
         let jobs = context.shared_informer::<Job>();
         let pods: Arc<Store<CachedPod>> = Arc::default();
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
+            job_queue: queue.clone(),
             orphan_queue: orphans.clone(),
             job_store: Arc::clone(jobs.store()),
             pod_store: Arc::clone(&pods),
@@ -81,16 +81,16 @@ impl JobController {
             metrics: metrics.clone(),
             sync_batch_period: limits.sync_batch_period,
         });
-        jobs.add_handler(method_handler(&watch, EventHandlers::on_job));
-        let gangs = settings.is_gate_on(&WORKLOAD_WITH_JOB).then(|| GangCaches::start(&context, &watch));
-        let pods = context.start_informer(pods, method_handler(&watch, EventHandlers::on_pod));
+        jobs.add_handler(handler_from_method(&watch, EventHandlers::on_job));
+        let gangs = settings.is_feature_gate_on(&WORKLOAD_WITH_JOB).then(|| GangCaches::start(&context, &watch));
+        let pods = context.start_informer(pods, handler_from_method(&watch, EventHandlers::on_pod));
         let reads_own_writes = settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_JOB);
         Self {
             context,
             queue,
             orphans,
-            jobs,
-            pods,
+            job_informer: jobs,
+            pod_informer: pods,
             ledger,
             gangs,
             memory,
@@ -106,22 +106,22 @@ fn limits(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
         max_uncounted_pods: settings.tuned_size(&MAX_UNCOUNTED_PODS),
         max_pods_per_sync: settings.tuned_size(&MAX_PODS_PER_SYNC),
-        failure_backoff: settings.tuned_duration(&POD_FAILURE_BACKOFF),
-        failure_backoff_max: settings.tuned_duration(&POD_FAILURE_BACKOFF_MAX),
+        pod_failure_backoff: settings.tuned_duration(&POD_FAILURE_BACKOFF),
+        pod_failure_backoff_max: settings.tuned_duration(&POD_FAILURE_BACKOFF_MAX),
         sync_batch_period: settings.tuned_duration(&JOB_SYNC_BATCH_PERIOD),
-        clears_start_time_on_suspend: settings.is_gate_on(&MUTABLE_SCHEDULING_DIRECTIVES),
+        clears_start_time_on_suspend: settings.is_feature_gate_on(&MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS),
     }
 }
 
 impl Controller for JobController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("job_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -138,7 +138,7 @@ impl Controller for JobController {
         (ObjectRef::new(JOBS, &job.metadata), owner.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let Snapshot { job, owner, .. } = snapshot;
         let (metrics, memory, uid) = (&self.metrics, &self.memory, &owner.uid);
         match note {
@@ -146,12 +146,14 @@ impl Controller for JobController {
                 let key = job.metadata.key();
                 tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
             }
-            Note::PodsCreated { reason, created, refused } => metrics.record_create_requests(reason, created, refused),
-            Note::PodRefusedByNamespace => {
+            Note::PodsCreated { reason, created, refused } => {
+                metrics.record_pod_create_requests(reason, created, refused)
+            }
+            Note::PodRefusedInTerminatingNamespace => {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
                 memory.update_job(uid, |remembered| {
-                    remembered.namespace_refused_at = Some(self.context.clock.monotonic_now());
+                    remembered.namespace_termination_seen_at = Some(self.context.clock.monotonic_now());
                 });
             }
             Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
@@ -160,13 +162,13 @@ impl Controller for JobController {
             }
             Note::PolicyActionsTaken(actions) => {
                 for (action, pods) in actions {
-                    metrics.record_policy_action(action, pods);
+                    metrics.record_failure_policy_action(action, pods);
                 }
             }
             Note::RemovingFinalizers(pods) => memory.record_finalizer_removal(uid, pods),
-            Note::FinalizersKept(pods) => memory.revert_finalizer_removal(uid, &pods),
+            Note::FinalizersNotRemoved(pods) => memory.revert_finalizer_removal(uid, &pods),
             Note::JobFinished(end) => {
-                memory.update_job(uid, |remembered| remembered.has_written_end = true);
+                memory.update_job(uid, |remembered| remembered.has_written_job_end = true);
                 metrics.record_finished_job(job, &end);
             }
             Note::SyncFinished { is_ok, action, elapsed: took } => metrics.record_sync(job, is_ok, action, took),
@@ -182,16 +184,20 @@ impl Controller for JobController {
         let owner = &snapshot.owner;
         self.record_awaited_write(&owner.namespace, &owner.uid);
         if plan.sync_plan.is_ok() {
-            self.memory.store_pod_sets(&owner.uid, &snapshot.uids_untracked_by_process, &snapshot.end_first_seen_at);
+            self.memory.store_pod_observations(
+                &owner.uid,
+                &snapshot.pod_uids_with_removed_finalizer,
+                &snapshot.pod_ends_first_seen_at,
+            );
         }
     }
 
-    fn on_waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &NamespacedName) {
         let Some(uid) = self.job_uid(key) else { return };
         let awaited = self.record_awaited_write(&key.namespace, &uid);
         // The cache may have reached the awaited version before the wait was recorded. Then no event enqueues the Job.
         if self.record_awaited_write(&key.namespace, &uid) != awaited
-            || (awaited.is_none() && !self.memory.job_memory(&uid).has_written_end)
+            || (awaited.is_none() && !self.memory.job_memory(&uid).has_written_job_end)
         {
             self.queue.add(key.clone(), Priority::Normal);
         }
@@ -201,14 +207,15 @@ impl Controller for JobController {
     fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
-        let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
+        let lives =
+            self.job_informer.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
         if matches!(lives, Ok(false)) {
-            self.orphans.add(OrphanKey::job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
+            self.orphans.add(OrphanKey::for_job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
         }
     }
 
     fn child_uids(&self, snapshot: &Snapshot) -> HashSet<Uid> {
-        self.children(&snapshot.owner.namespace, &snapshot.owner.uid)
+        self.child_pod_uids(&snapshot.owner.namespace, &snapshot.owner.uid)
     }
 
     fn ledger(&self) -> Option<&Ledger> {
@@ -216,7 +223,7 @@ impl Controller for JobController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let mut all: Vec<&dyn AnyInformer> = vec![self.jobs.informer(), &self.pods];
+        let mut all: Vec<&dyn AnyInformer> = vec![self.job_informer.informer(), &self.pod_informer];
         all.extend(self.gangs.iter().flat_map(GangCaches::informers));
         all
     }

@@ -84,13 +84,13 @@ pub use options::*;
 use crate::{jobs::JobController, orphans::OrphanController};
 
 /// The loop that syncs Jobs. A status of a Job that another manager writes is reported as a write by a second writer.
-pub const JOB: LoopDefinition =
+pub const JOB_LOOP: LoopDefinition =
     LoopDefinition::new("job-controller", "job", start).with_owned_writes(&[OwnedWrites::of_status("batch", "jobs")]);
 /// The loop that deletes finished Jobs after their time to live.
-pub const TTL_AFTER_FINISHED: LoopDefinition =
+pub const TTL_AFTER_FINISHED_LOOP: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", ttl::start);
-/// The loops that this program can run: [`JOB`] and [`TTL_AFTER_FINISHED`].
-pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
+/// The loops that this program can run: [`JOB_LOOP`] and [`TTL_AFTER_FINISHED_LOOP`].
+pub const LOOPS: &[LoopDefinition] = &[JOB_LOOP, TTL_AFTER_FINISHED_LOOP];
 
 /// The description of the program for [`common::app::main`]: its loops, flags, feature gates and `--tune` values.
 pub const DEFINITION: ProgramDefinition = ProgramDefinition {
@@ -98,10 +98,10 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes Job and TTL-after-finished controllers as a service of their own",
     loops: LOOPS,
-    workers_flags: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_SYNCS],
+    workers_flags: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_AFTER_FINISHED_SYNCS],
     feature_gates: GATES,
-    tunes: TUNES,
-    value_flags: &[],
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// Returns the back-off of the queues `job` and `job_orphan_pod`: from one second to one minute.
@@ -120,7 +120,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
     let orphan_controller = Arc::new(OrphanController(Arc::clone(&controller)));
     Arc::new(LoopPair {
-        main_loop: Loop::start(JOB.name, context.clone(), controller, queue, workers),
+        main_loop: Loop::start(JOB_LOOP.name, context.clone(), controller, queue, workers),
         auxiliary_loop: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
         name: "orphans",
     })

@@ -45,7 +45,7 @@ pub enum PodCreationReason {
 impl PodCreationReason {
     /// Returns the reason for new Pods of a Job with these numbers of failed and terminating Pods.
     pub fn for_job(job: &Job, failed: usize, terminating: usize) -> Self {
-        if job.is_replacement_policy_failed && failed > 0 {
+        if job.pod_replacement_policy_is_failed && failed > 0 {
             Self::RecreateFailed
         } else if failed > 0 || terminating > 0 {
             Self::RecreateTerminatingOrFailed
@@ -170,7 +170,7 @@ impl JobMetrics {
     }
 
     /// Adds the counts of succeeded and failed requests to create Pods, with this value of the label `reason`.
-    pub fn record_create_requests(&self, reason: PodCreationReason, succeeded: usize, failed: usize) {
+    pub fn record_pod_create_requests(&self, reason: PodCreationReason, succeeded: usize, failed: usize) {
         for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
             if count > 0 {
                 self.pods_creation.with_label_values(&[reason.as_str(), status]).inc_by(count as u64);
@@ -179,13 +179,13 @@ impl JobMetrics {
     }
 
     /// Counts failed Pods by the action that the failure policy chose for them.
-    pub fn record_policy_action(&self, action: FailurePolicyAction, pods: u64) {
+    pub fn record_failure_policy_action(&self, action: FailurePolicyAction, pods: u64) {
         self.policy_actions.with_label_values(&[action.as_str()]).inc_by(pods);
     }
 
     /// Counts a Pod that becomes or ceases to be a terminated Pod with the finalizer. The flags say whether it was such a Pod
     /// before an event, and whether it is such a Pod after the event.
-    pub fn record_tracking_change(&self, before: bool, after: bool) {
+    pub fn record_tracked_terminated_pod_change(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();
         } else if before && !after {

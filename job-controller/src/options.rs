@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag};
+use common::settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Tunable, WorkersFlag};
 
 /// With this gate on, suspending a Job removes its start time. The API server then allows new scheduling directives.
-pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate = FeatureGate::on_by_default(
+pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: FeatureGate = FeatureGate::on_by_default(
     "MutableSchedulingDirectivesForSuspendedJobs",
     "Suspending a Job clears status.startTime",
 );
@@ -27,7 +27,7 @@ pub const GENERIC_WORKLOAD: FeatureGate =
     FeatureGate::off_by_default("GenericWorkload", "The API server serves Workloads and PodGroups");
 /// The gates that this program accepts in `--feature-gates`, including gates that have no effect on it.
 pub const GATES: &[FeatureGate] = &[
-    MUTABLE_SCHEDULING_DIRECTIVES,
+    MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
     STALE_CONTROLLER_CONSISTENCY_JOB,
     ATOMIC_FIFO,
     GENERIC_WORKLOAD,
@@ -47,31 +47,31 @@ pub const GATES: &[FeatureGate] = &[
 ];
 
 /// The back-off before the first replacement of a failed Pod, 10 s by default. Upstream: `DefaultJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF: Tune = Tune::of_duration(
+pub const POD_FAILURE_BACKOFF: Tunable = Tunable::of_duration(
     "job-pod-failure-backoff",
     Duration::from_secs(10),
     "Back-off before the first replacement of a failed Pod of a Job",
 );
 /// The maximal back-off before the replacement of a failed Pod, 10 min by default. Upstream: `MaxJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::of_duration(
+pub const POD_FAILURE_BACKOFF_MAX: Tunable = Tunable::of_duration(
     "job-pod-failure-backoff-max",
     Duration::from_mins(10),
     "Maximum back-off before the replacement of a failed Pod of a Job",
 );
 /// The debounce period for events of Pods, 1 s by default. Upstream: `SyncJobBatchPeriod`.
-pub const JOB_SYNC_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const JOB_SYNC_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "job-sync-batch-period",
     Duration::from_secs(1),
     "How long to debounce events of the Pods of a Job before the Job is synced",
 );
 /// The maximal number of terminated Pods that one status lists, 500 by default. Upstream: `MaxUncountedPods`.
-pub const MAX_UNCOUNTED_PODS: Tune =
-    Tune::of_count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
+pub const MAX_UNCOUNTED_PODS: Tunable =
+    Tunable::of_count("job-max-uncounted-pods", 500, "Maximum number of terminated Pods that one status lists");
 /// The maximal number of Pods that one sync creates or deletes, 500 by default. Upstream: `MaxPodCreateDeletePerSync`.
-pub const MAX_PODS_PER_SYNC: Tune =
-    Tune::of_count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
+pub const MAX_PODS_PER_SYNC: Tunable =
+    Tunable::of_count("job-max-pods-per-sync", 500, "Maximum number of Pods that one sync creates or deletes");
 /// The settings that this program accepts in `--tune`.
-pub const TUNES: &[Tune] = &[
+pub const TUNABLES: &[Tunable] = &[
     POD_FAILURE_BACKOFF,
     POD_FAILURE_BACKOFF_MAX,
     JOB_SYNC_BATCH_PERIOD,
@@ -84,9 +84,9 @@ pub const TUNES: &[Tune] = &[
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-job-syncs", 5, "Number of Jobs synced at the same time");
 /// `--concurrent-ttl-after-finished-syncs`: the number of finished Jobs deleted at the same time, 5 by default.
-pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
+pub const CONCURRENT_TTL_AFTER_FINISHED_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
-    default_workers: 5,
-    min_workers: 0,
+    default_worker_count: 5,
+    min_worker_count: 0,
     help: "Number of finished Jobs deleted at the same time",
 };

@@ -20,7 +20,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     metrics::Histogram,
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, RunningLoop},
@@ -29,10 +29,10 @@ use jiff::Timestamp;
 
 use self::{act::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
-    TTL_AFTER_FINISHED,
+    TTL_AFTER_FINISHED_LOOP,
     metrics::register_ttl_deletion_duration,
     objects::{JOBS, Job},
-    options::CONCURRENT_TTL_SYNCS,
+    options::CONCURRENT_TTL_AFTER_FINISHED_SYNCS,
 };
 
 /// The controller that deletes finished Jobs after their time to live.
@@ -43,22 +43,22 @@ pub struct TtlController {
 
 /// Starts the loop with its queue `ttl_jobs_to_delete` and its event handlers.
 pub(crate) fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue: Queue<Key> = context.new_queue("ttl_jobs_to_delete", BackoffSettings::default());
+    let queue: Queue<NamespacedName> = context.new_queue("ttl_jobs_to_delete", BackoffSettings::default());
     let jobs = context.shared_informer::<Job>();
     let keys = queue.clone();
     jobs.add_handler(Box::new(move |event, origin| watch::on_job(&keys, event, origin)));
-    let workers = context.settings.worker_count(&CONCURRENT_TTL_SYNCS);
+    let workers = context.settings.worker_count(&CONCURRENT_TTL_AFTER_FINISHED_SYNCS);
     let controller = TtlController { jobs, deletion_duration: register_ttl_deletion_duration(&context.metrics) };
-    Loop::start(TTL_AFTER_FINISHED.name, context, Arc::new(controller), queue, workers)
+    Loop::start(TTL_AFTER_FINISHED_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
 impl Controller for TtlController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(self.jobs.store(), key, now))
     }
 
@@ -74,7 +74,7 @@ impl Controller for TtlController {
         (ObjectRef::new(JOBS, &snapshot.job.metadata), snapshot.job.metadata.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let key = snapshot.job.metadata.key();
         match note {
             Note::FinishTimeInFuture => {

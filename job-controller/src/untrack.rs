@@ -2,7 +2,7 @@
 
 use common::{
     api::PatchFormat,
-    io::{Io, Note, Request},
+    io::{Io, MemoryNote, Request},
     pods::PODS,
 };
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::objects::{CachedPod, JOB_TRACKING_FINALIZER};
 ///
 /// If the Pod has been deleted, the server refuses the request with
 /// [`RefusalClass::NotFound`](common::io::RefusalClass::NotFound).
-pub(crate) fn untrack_request<N: Note>(pod: &CachedPod, why: &'static str, io: Io<'_, N>) -> Request {
+pub(crate) fn finalizer_removal_request<N: MemoryNote>(pod: &CachedPod, why: &'static str, io: Io<'_, N>) -> Request {
     let body =
         io.encode_body(|| json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING_FINALIZER]}}));
     Request::patch(PODS, pod.meta(), PatchFormat::Strategic, body)

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Returns the time that lies this many seconds after 2027-01-15T08:00:00Z, the time of every sync in tests.
-pub(crate) fn sync_time_plus(second: i64) -> Timestamp {
+pub(crate) fn sync_time_plus_seconds(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(second)
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn default_decision_settings() -> DecisionSettings {
     DecisionSettings {
         max_uncounted_pods: 500,
         max_pods_per_sync: 500,
-        failure_backoff: Duration::from_secs(10),
-        failure_backoff_max: Duration::from_mins(10),
+        pod_failure_backoff: Duration::from_secs(10),
+        pod_failure_backoff_max: Duration::from_mins(10),
         sync_batch_period: Duration::from_secs(1),
         clears_start_time_on_suspend: true,
     }
@@ -50,27 +50,27 @@ pub(crate) fn job(name: &str) -> JobBuilder {
         "metadata": {"name": name, "namespace": "shop", "uid": "u-job", "generation": 1, "resourceVersion": "5"},
         "spec": {"parallelism": 1, "completions": 1, "selector": {"matchLabels": {"job": "j"}},
             "template": {"metadata": {"labels": {"job": "j"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}},
-        "status": {"startTime": sync_time_plus(-60).to_string(), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
+        "status": {"startTime": sync_time_plus_seconds(-60).to_string(), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
     }))
 }
 
 impl JobBuilder {
-    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn spec_field(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.0["spec"][field] = value.into();
         self
     }
     pub(crate) fn completions(self, completions: Option<u32>, parallelism: u32) -> Self {
-        self.spec("completions", json!(completions)).spec("parallelism", parallelism)
+        self.spec_field("completions", json!(completions)).spec_field("parallelism", parallelism)
     }
     pub(crate) fn indexed(self, completions: u32, parallelism: u32) -> Self {
-        self.completions(Some(completions), parallelism).spec("completionMode", "Indexed")
+        self.completions(Some(completions), parallelism).spec_field("completionMode", "Indexed")
     }
-    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn status_field(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.0["status"][field] = value.into();
         self
     }
     pub(crate) fn condition(mut self, kind: &str, status: &str, reason: &str, message: &str) -> Self {
-        let time = sync_time_plus(-30).to_string();
+        let time = sync_time_plus_seconds(-30).to_string();
         let new = json!({"type": kind, "status": status, "reason": reason, "message": message,
             "lastProbeTime": time, "lastTransitionTime": time});
         let list = &mut self.0["status"]["conditions"];
@@ -81,7 +81,7 @@ impl JobBuilder {
         self
     }
     pub(crate) fn deleting(mut self) -> Self {
-        self.0["metadata"]["deletionTimestamp"] = json!(sync_time_plus(-1).to_string());
+        self.0["metadata"]["deletionTimestamp"] = json!(sync_time_plus_seconds(-1).to_string());
         self
     }
     pub(crate) fn build_job(&self) -> Job {
@@ -97,9 +97,9 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-job", "controller": true});
     PodBuilder(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", "labels": {"job": "j"},
-            "creationTimestamp": sync_time_plus(-3600).to_string(), "annotations": {}, "ownerReferences": [owner], "finalizers": [JOB_TRACKING_FINALIZER]},
+            "creationTimestamp": sync_time_plus_seconds(-3600).to_string(), "annotations": {}, "ownerReferences": [owner], "finalizers": [JOB_TRACKING_FINALIZER]},
         "spec": {"nodeName": "node-1"},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": sync_time_plus(-3000).to_string()}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": sync_time_plus_seconds(-3000).to_string()}]},
     }))
 }
 
@@ -115,7 +115,7 @@ impl PodBuilder {
     pub(crate) fn index(self, index: impl ToString) -> Self {
         self.annotate(JOB_COMPLETION_INDEX_ANNOTATION, index)
     }
-    pub(crate) fn failures(self, counted: u32, ignored: u32) -> Self {
+    pub(crate) fn index_failures(self, counted: u32, ignored: u32) -> Self {
         let this = self.annotate(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted);
         if ignored > 0 { this.annotate(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored) } else { this }
     }
@@ -126,7 +126,7 @@ impl PodBuilder {
         self.set("status", "conditions", json!([]))
     }
     fn ended(self, phase: &str, code: i32, second: i64) -> Self {
-        let terminated = json!({"exitCode": code, "finishedAt": sync_time_plus(second).to_string()});
+        let terminated = json!({"exitCode": code, "finishedAt": sync_time_plus_seconds(second).to_string()});
         self.phase(phase).unready().set(
             "status",
             "containerStatuses",
@@ -137,9 +137,9 @@ impl PodBuilder {
         self.ended("Succeeded", 0, -5)
     }
     pub(crate) fn failed(self) -> Self {
-        self.failed_at(1, -100)
+        self.failed_with_exit_code_at(1, -100)
     }
-    pub(crate) fn failed_at(self, code: i32, second: i64) -> Self {
+    pub(crate) fn failed_with_exit_code_at(self, code: i32, second: i64) -> Self {
         self.ended("Failed", code, second)
     }
     pub(crate) fn condition(mut self, kind: &str) -> Self {
@@ -147,7 +147,7 @@ impl PodBuilder {
         list.push(json!({"type": kind, "status": "True"}));
         self
     }
-    pub(crate) fn restarted(self, times: i32) -> Self {
+    pub(crate) fn container_restarts(self, times: i32) -> Self {
         let init = json!([{"name": "i", "restartCount": 1}]);
         self.set("status", "containerStatuses", json!([{"name": "c", "restartCount": times - 1}])).set(
             "status",
@@ -156,19 +156,19 @@ impl PodBuilder {
         )
     }
     pub(crate) fn deleting(self) -> Self {
-        self.set("metadata", "deletionTimestamp", json!(sync_time_plus(-100).to_string()))
+        self.set("metadata", "deletionTimestamp", json!(sync_time_plus_seconds(-100).to_string()))
     }
-    pub(crate) fn created(self, second: i64) -> Self {
-        self.set("metadata", "creationTimestamp", json!(sync_time_plus(second).to_string()))
+    pub(crate) fn created_at(self, second: i64) -> Self {
+        self.set("metadata", "creationTimestamp", json!(sync_time_plus_seconds(second).to_string()))
     }
-    pub(crate) fn unassigned(self) -> Self {
+    pub(crate) fn without_node(self) -> Self {
         self.set("spec", "nodeName", json!(null)).phase("Pending").unready()
     }
-    pub(crate) fn untracked(self) -> Self {
+    pub(crate) fn without_finalizer(self) -> Self {
         self.set("metadata", "finalizers", json!([]))
     }
     pub(crate) fn orphan(self) -> Self {
-        self.set("metadata", "ownerReferences", json!([])).untracked()
+        self.set("metadata", "ownerReferences", json!([])).without_finalizer()
     }
     pub(crate) fn labels(self, labels: Value) -> Self {
         self.set("metadata", "labels", labels)
@@ -186,11 +186,11 @@ impl PodBuilder {
 pub(crate) struct SyncFixture {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
-    pub(crate) unseen_writes: bool,
+    pub(crate) has_unseen_writes: bool,
     pub(crate) is_namespace_terminating: bool,
     pub(crate) has_stale_objects: bool,
     pub(crate) decision_settings: DecisionSettings,
-    pub(crate) uids_untracked_by_process: Vec<&'static str>,
+    pub(crate) pod_uids_with_removed_finalizer: Vec<&'static str>,
     pub(crate) failure_record: FailureRecord,
 }
 
@@ -199,11 +199,11 @@ impl JobBuilder {
         SyncFixture {
             job: self,
             pods: pods.into_iter().collect(),
-            unseen_writes: false,
+            has_unseen_writes: false,
             is_namespace_terminating: false,
             has_stale_objects: false,
             decision_settings: default_decision_settings(),
-            uids_untracked_by_process: Vec::new(),
+            pod_uids_with_removed_finalizer: Vec::new(),
             failure_record: FailureRecord::default(),
         }
     }
@@ -211,7 +211,7 @@ impl JobBuilder {
 
 impl SyncFixture {
     pub(crate) fn with_unseen_writes(mut self) -> Self {
-        self.unseen_writes = true;
+        self.has_unseen_writes = true;
         self
     }
     pub(crate) fn with_stale_cache(self) -> Self {
@@ -221,13 +221,15 @@ impl SyncFixture {
         change(&mut self.decision_settings);
         self
     }
-    pub(crate) fn with_untracked_by_process(mut self, pods: &[&'static str]) -> Self {
-        self.uids_untracked_by_process = pods.to_vec();
+    pub(crate) fn with_removed_finalizers(mut self, pods: &[&'static str]) -> Self {
+        self.pod_uids_with_removed_finalizer = pods.to_vec();
         self
     }
-    pub(crate) fn with_failures(mut self, failures: u32, last: i64) -> Self {
-        self.failure_record =
-            FailureRecord { failure_count_since_success: failures, last_failure: Some(sync_time_plus(last)) };
+    pub(crate) fn with_failure_record(mut self, failures: u32, last: i64) -> Self {
+        self.failure_record = FailureRecord {
+            failure_count_since_success: failures,
+            last_failure_at: Some(sync_time_plus_seconds(last)),
+        };
         self
     }
     pub(crate) fn explain(&self) -> Explanation {
@@ -247,18 +249,18 @@ impl SyncFixture {
         };
         let (claims, unselected) = claim_pods(&owner, &job.selector, pods, Vec::new());
         Snapshot {
-            claims,
+            pod_claims: claims,
             unselected_pods: unselected,
-            uids_untracked_by_process: Arc::new(
-                self.uids_untracked_by_process.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>(),
+            pod_uids_with_removed_finalizer: Arc::new(
+                self.pod_uids_with_removed_finalizer.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>(),
             ),
-            end_first_seen_at: Arc::default(),
+            pod_ends_first_seen_at: Arc::default(),
             failure_record: self.failure_record,
             scheduling_objects: None,
             is_namespace_terminating: self.is_namespace_terminating,
-            unseen_writes: self.unseen_writes.then_some(unseen_writes),
+            unseen_writes: self.has_unseen_writes.then_some(unseen_writes),
             decision_settings: self.decision_settings,
-            now: sync_time_plus(0),
+            now: sync_time_plus_seconds(0),
             owner,
             job,
         }
@@ -268,26 +270,30 @@ impl SyncFixture {
         decide(&self.snapshot()).sync_plan.unwrap()
     }
     /// Returns the first status that the plan writes.
-    pub(crate) fn status(&self) -> JobStatus {
+    pub(crate) fn first_status(&self) -> JobStatus {
         self.plan().first_status_write.status
     }
     /// Returns condition type, reason and message of the Job's end; `None` if the Job does not end.
-    pub(crate) fn end_text(&self) -> Option<String> {
+    pub(crate) fn job_end_text(&self) -> Option<String> {
         let end = self.plan().counts_after_scaling.end_to_write?;
         Some(format!("{} {}: {}", end.interim_condition_type(), end.reason, end.message))
     }
     /// Returns the names of counted Pods that lose their finalizer.
-    pub(crate) fn untracked_pod_names(&self) -> Vec<String> {
+    pub(crate) fn counted_pod_names_losing_finalizer(&self) -> Vec<String> {
         let plan = self.plan();
         plan.first_status_write
-            .positions_to_untrack
+            .positions_to_remove_finalizer_from
             .iter()
-            .map(|at| plan.pod_inventory.pods[*at].pod.meta().name.to_string())
+            .map(|at| plan.pod_summary.pods[*at].pod.meta().name.to_string())
             .collect()
     }
     /// Returns the names of Pods that lose their finalizer without being counted.
-    pub(crate) fn uncounted_untracked_pod_names(&self) -> Vec<String> {
-        decide(&self.snapshot()).uncounted_pods_to_untrack.iter().map(|pod| pod.meta().name.to_string()).collect()
+    pub(crate) fn uncounted_pod_names_losing_finalizer(&self) -> Vec<String> {
+        decide(&self.snapshot())
+            .uncounted_pods_to_remove_finalizer_from
+            .iter()
+            .map(|pod| pod.meta().name.to_string())
+            .collect()
     }
     /// Whether the plan creates or deletes Pods.
     pub(crate) fn creates_or_deletes_pods(&self) -> bool {
@@ -299,9 +305,10 @@ impl SyncFixture {
     /// Describes what the plan creates or deletes, for example `create 3` or `delete a b`.
     pub(crate) fn describe_scaling(&self) -> String {
         let Ok(plan) = decide(&self.snapshot()).sync_plan else { return "nothing".to_owned() };
-        let name = |at: usize| plan.pod_inventory.pods[at].pod.meta().name.to_string();
-        let names =
-            |victims: &[PodToDelete]| victims.iter().map(|victim| name(victim.position)).collect::<Vec<_>>().join(" ");
+        let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
+        let names = |victims: &[PodToDelete]| {
+            victims.iter().map(|victim| name(victim.pod_position)).collect::<Vec<_>>().join(" ")
+        };
         match &plan.scaling_decision {
             ScalingDecision::NoChange => "nothing".to_owned(),
             ScalingDecision::NotAllowed(why) => format!("not allowed: {why}"),
@@ -317,15 +324,15 @@ impl SyncFixture {
                 format!("wait {}s for {missing}", wait.as_secs_f64())
             }
             ScalingDecision::Create { pods, remaining_backoff: wait, .. }
-                if pods.iter().all(|pod| pod.index.is_none()) =>
+                if pods.iter().all(|pod| pod.completion_index.is_none()) =>
             {
                 assert!(wait.is_none());
                 format!("create {}", pods.len())
             }
             ScalingDecision::Create { pods, remaining_backoff: wait, .. } => {
                 let index = |pod: &NewPod| {
-                    let index = pod.index.unwrap();
-                    match pod.failures {
+                    let index = pod.completion_index.unwrap();
+                    match pod.index_failure_counts {
                         Some(f) if f.ignored_failures > 0 => {
                             format!("{index}/{}+{}", f.counted_failures, f.ignored_failures)
                         }

@@ -29,8 +29,8 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const LIMITS: DecisionSettings = DecisionSettings {
     max_uncounted_pods: 500,
     max_pods_per_sync: 500,
-    failure_backoff: Duration::from_secs(10),
-    failure_backoff_max: Duration::from_mins(10),
+    pod_failure_backoff: Duration::from_secs(10),
+    pod_failure_backoff_max: Duration::from_mins(10),
     sync_batch_period: Duration::from_secs(1),
     clears_start_time_on_suspend: true,
 };
@@ -167,11 +167,11 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
         pods.iter().map(|pod| Arc::new(serde_json::from_str(&pod.to_string()).unwrap())).collect();
     Snapshot {
         owner,
-        claims: Claims { keep, ..Claims::default() },
+        pod_claims: Claims { keep, ..Claims::default() },
         unselected_pods: Vec::new(),
-        uids_untracked_by_process: Arc::default(),
-        end_first_seen_at: Arc::default(),
-        failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure: Some(Timestamp::MAX) },
+        pod_uids_with_removed_finalizer: Arc::default(),
+        pod_ends_first_seen_at: Arc::default(),
+        failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure_at: Some(Timestamp::MAX) },
         scheduling_objects: None,
         is_namespace_terminating: false,
         unseen_writes: None,

@@ -19,15 +19,15 @@ pub(crate) struct Caches {
 
 impl Caches {
     /// Returns the caches of this process; the first call starts their watches.
-    pub(crate) fn shared(context: &LoopContext) -> Arc<Self> {
+    pub(crate) fn get_or_start(context: &LoopContext) -> Arc<Self> {
         context.shared_values.get_or_insert_with(|| Self {
-            nodes: SharedInformer::start(context.api.clone(), context.cache_config()),
-            pods: SharedInformer::start(context.api.clone(), context.cache_config()),
+            nodes: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
+            pods: SharedInformer::start(context.api.clone(), context.long_lived_cache_config()),
         })
     }
 
     /// Borrows the stores of both caches; no object is copied.
-    pub(crate) fn view(&self) -> CacheView<'_> {
+    pub(crate) fn cache_view(&self) -> CacheView<'_> {
         CacheView { nodes: self.nodes.store(), pods: self.pods.store() }
     }
 }

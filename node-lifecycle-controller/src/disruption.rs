@@ -157,7 +157,7 @@ pub(crate) fn zone_transitions(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::ZONE_LIMITS;
+    use crate::world::ZONE_SETTINGS;
 
     /// The specification's table of zone states and rates.
     /// NODE-32, NODE-33.
@@ -177,8 +177,8 @@ mod tests {
             (1000, 1000, FullDisruption, 0.1),
         ] {
             let count = NodeCounts { ready: size - not_ready, not_ready };
-            assert_eq!(ZONE_LIMITS.state_for_counts(count), state, "{not_ready} of {size}");
-            assert!((ZONE_LIMITS.tainting_rate(state, count) - rate).abs() < f32::EPSILON, "{not_ready} of {size}");
+            assert_eq!(ZONE_SETTINGS.state_for_counts(count), state, "{not_ready} of {size}");
+            assert!((ZONE_SETTINGS.tainting_rate(state, count) - rate).abs() < f32::EPSILON, "{not_ready} of {size}");
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
 
     /// Runs `zone_transitions`, and formats each change as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, ClusterDisruption) {
-        let (changes, disruption) = zone_transitions(&zones(list), was_total, &ZONE_LIMITS);
+        let (changes, disruption) = zone_transitions(&zones(list), was_total, &ZONE_SETTINGS);
         let one = |(name, change): (&Text, &ZoneChange)| format!("{name} {:?} {}", change.state, change.tainting_rate);
         (changes.iter().map(one).collect(), disruption)
     }

@@ -25,7 +25,7 @@ use common::{
     events::ObjectRef,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     metrics::{Counter, Histogram, Stability},
     pods::PODS,
     queue::{BackoffSettings, Queue},
@@ -76,9 +76,9 @@ struct TaintEvictionController {
 }
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
-    let queue: Queue<Key> = context.new_queue("noexec_taint_pod", BackoffSettings::default());
-    let caches = Caches::shared(&context);
-    let heartbeats = Heartbeats::shared(&context);
+    let queue: Queue<NamespacedName> = context.new_queue("noexec_taint_pod", BackoffSettings::default());
+    let caches = Caches::get_or_start(&context);
+    let heartbeats = Heartbeats::get_or_start(&context);
     let (timers, nodes) = (DeletionTimers::default(), SharedNodeReads::default());
     watch::register_handlers(&caches, &queue, &timers, &nodes);
     let deleted = context.metrics.counter(
@@ -94,7 +94,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         &[],
         [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0],
     );
-    let compares = context.settings.is_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS);
+    let compares = context.settings.is_feature_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS);
     let evictor = TaintEvictionController {
         context: context.clone(),
         timers,
@@ -109,12 +109,12 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
 }
 
 impl Controller for TaintEvictionController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = EvictionNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(self.observe(key))
     }
 
@@ -135,7 +135,7 @@ impl Controller for TaintEvictionController {
         self.timers.apply_plan(&snapshot.key, plan);
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: EvictionNote) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: EvictionNote) {
         let (key, pod) = (&snapshot.key, snapshot.pod.as_ref().map(|pod| &pod.meta.uid));
         match note {
             EvictionNote::AttemptFailed(error) => {
@@ -162,8 +162,13 @@ impl Controller for TaintEvictionController {
         let (key, pod) = (&snapshot.key, &snapshot.pod);
         let (now, node) = (self.context.clock.monotonic_now(), pod.as_ref().map_or("", |pod| &pod.node_name));
         let (view, doubt) =
-            (self.node_reads.lock().recent_view(node, now), self.heartbeats.taints_unconfirmed_for(node));
-        Some(CurrentEvictionState { timer: self.timers.get(key), now, node_view: view, taints_unconfirmed_for: doubt })
+            (self.node_reads.lock().recent_read_state(node, now), self.heartbeats.time_until_taint_confirmation(node));
+        Some(CurrentEvictionState {
+            timer: self.timers.get(key),
+            now,
+            node_read_state: view,
+            time_until_taint_confirmation: doubt,
+        })
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

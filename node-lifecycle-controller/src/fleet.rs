@@ -16,13 +16,13 @@ use crate::{
     disruption::{ClusterDisruption, ZoneSettings, zone_transitions},
     monitor::{
         rounds::{
-            plan::health::{self, Action, JudgedNode},
-            snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, WaitingZone},
+            plan::health::{self, Action, NodeDecision},
+            snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, ZoneWithWaitingNodes},
         },
         upkeep::snapshot::{ChangeFailure, NodeFacts},
     },
-    objects::{Node, NodeName, NodeReady, RenewTime},
-    sight::LiveView,
+    objects::{Node, NodeName, NodeReadyStatus, RenewTime},
+    sight::ServerContact,
     silence::{self, GracePeriods},
     taints::{self, TaintCause},
 };
@@ -33,31 +33,31 @@ use zones::{Zone, Zones};
 
 /// Records of all nodes of the cluster, which the node monitor and the taint eviction share.
 pub(crate) struct NodeRecords {
-    pub(crate) live_view: LiveView,
+    pub(crate) server_contact: ServerContact,
     grace_periods: GracePeriods,
     records: HashMap<NodeName, NodeRecord>,
     schedule: ExaminationSchedule,
-    tainted: BTreeSet<NodeName>,
+    tainted_nodes: BTreeSet<NodeName>,
     pub(crate) zones: Zones,
     /// Nodes that the next pass records as Events: added, removed, or set to `Unknown` by an unanswered write.
-    unreported: NodesToReport,
+    nodes_to_report: NodesToReport,
     /// End of the last total disruption, when all grace periods restarted; `None` before the first end.
-    grace_restart: Option<Instant>,
+    grace_period_restart: Option<Instant>,
     /// Whether the last pass found every zone fully disrupted.
     was_total_disruption: bool,
 }
 
 impl NodeRecords {
-    pub(crate) fn new(sight: LiveView, grace: GracePeriods, limits: ZoneSettings) -> Self {
+    pub(crate) fn new(sight: ServerContact, grace: GracePeriods, limits: ZoneSettings) -> Self {
         Self {
-            live_view: sight,
+            server_contact: sight,
             grace_periods: grace,
             records: HashMap::default(),
             schedule: ExaminationSchedule::default(),
-            tainted: BTreeSet::new(),
+            tainted_nodes: BTreeSet::new(),
             zones: Zones::new(limits),
-            unreported: NodesToReport::default(),
-            grace_restart: None,
+            nodes_to_report: NodesToReport::default(),
+            grace_period_restart: None,
             was_total_disruption: false,
         }
     }
@@ -73,38 +73,38 @@ impl NodeRecords {
             Some(known) if !is_of_set && known.node.metadata.resource_version > meta.resource_version => return,
             Some(known) => {
                 let mut record = known.clone();
-                if record.record_state(node, now) == Some(NodeReady::True) {
-                    self.unreported.nodes_set_unknown.push((Arc::clone(&meta.name), meta.uid.clone()));
+                if record.record_state(node, now) == Some(NodeReadyStatus::True) {
+                    self.nodes_to_report.nodes_set_unknown.push((Arc::clone(&meta.name), meta.uid.clone()));
                 }
                 record
             }
             None => {
                 self.remove_node(&meta.name);
-                self.unreported.added_nodes.insert(Arc::clone(&meta.name), meta.uid.clone());
+                self.nodes_to_report.added_nodes.insert(Arc::clone(&meta.name), meta.uid.clone());
                 NodeRecord::new(node, lease, now)
             }
         };
-        self.schedule.add_changed(&meta.name);
+        self.schedule.add_changed_node(&meta.name);
         self.store_record(record, now);
     }
 
     /// Replaces the record of a node, and updates the zones and the set of tainted nodes.
     fn store_record(&mut self, mut record: NodeRecord, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
-        self.zones.add_node(&record.zone, record.zone_counter(), now);
+        self.zones.add_node(&record.zone_key, record.zone_counter(), now);
         if let Some(old) = self.records.remove(&name) {
             // A waiting node loses its place in the queue of its zone if it moves to another zone or no longer needs its taint.
             let needs = TaintCause::for_node(&record.node)
                 .is_some_and(|cause| !taints::has_taint_of_cause(&record.node, cause));
-            if old.zone != record.zone || !needs {
-                self.zones.remove_waiting(&old.zone, &name, record.waiting_since.take());
+            if old.zone_key != record.zone_key || !needs {
+                self.zones.remove_waiting_node(&old.zone_key, &name, record.waiting_for_taint_since.take());
             }
-            self.zones.remove_node(&old.zone, old.zone_counter());
+            self.zones.remove_node(&old.zone_key, old.zone_counter());
         }
         if taints::has_monitor_taint(&record.node) {
-            self.tainted.insert(Arc::clone(&name));
+            self.tainted_nodes.insert(Arc::clone(&name));
         } else {
-            self.tainted.remove(&name);
+            self.tainted_nodes.remove(&name);
         }
         self.records.insert(name, record);
     }
@@ -112,21 +112,21 @@ impl NodeRecords {
     /// Removes the record of a node that was deleted or cannot be decoded.
     pub(crate) fn remove_node(&mut self, name: &NodeName) {
         let Some(mut record) = self.records.remove(name) else { return };
-        self.zones.remove_waiting(&record.zone, name, record.waiting_since);
-        self.zones.remove_node(&record.zone, record.zone_counter());
-        self.tainted.remove(name);
-        self.schedule.remove_changed(name);
-        self.schedule.set_deadline(name, &mut record.deadline, None);
-        self.unreported.added_nodes.remove(name);
-        if record.is_announced {
-            self.unreported.removed_nodes.push((Arc::clone(name), record.node.metadata.uid.clone()));
+        self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since);
+        self.zones.remove_node(&record.zone_key, record.zone_counter());
+        self.tainted_nodes.remove(name);
+        self.schedule.remove_changed_node(name);
+        self.schedule.set_deadline(name, &mut record.examination_deadline, None);
+        self.nodes_to_report.added_nodes.remove(name);
+        if record.is_addition_reported {
+            self.nodes_to_report.removed_nodes.push((Arc::clone(name), record.node.metadata.uid.clone()));
         }
     }
 
     /// Records a renewal of a node's Lease. A renewal time that differs from the last one is a heartbeat, even if the clock of
     /// the node is wrong.
-    pub(crate) fn record_renewal(&mut self, name: &str, renewal: RenewTime, now: Instant) {
-        if !self.is_new_renewal(name, renewal) {
+    pub(crate) fn record_lease_renewal(&mut self, name: &str, renewal: RenewTime, now: Instant) {
+        if !self.is_new_lease_renewal(name, renewal) {
             return;
         }
         self.update_record(name, |record| {
@@ -135,7 +135,7 @@ impl NodeRecords {
             record.condition_writes.record_heartbeat();
         });
         // A node without a deadline may have had no heartbeat for its grace period, so the next pass examines it.
-        if self.records.get(name).is_some_and(|record| record.deadline.is_none()) {
+        if self.records.get(name).is_some_and(|record| record.examination_deadline.is_none()) {
             self.examine_in_next_pass(name);
         }
     }
@@ -145,13 +145,13 @@ impl NodeRecords {
         let Some(record) = self.records.get_mut(name) else { return };
         let before = record.zone_counter();
         change(record);
-        self.zones.move_node_count(&record.zone, before, record.zone_counter());
+        self.zones.move_node_count(&record.zone_key, before, record.zone_counter());
     }
 
     /// Adds a node to the next pass, even if its deadline has not passed; ignores a node without a record.
     pub(crate) fn examine_in_next_pass(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
-            self.schedule.add_changed(&record.node.metadata.name);
+            self.schedule.add_changed_node(&record.node.metadata.name);
         }
     }
 
@@ -162,16 +162,18 @@ impl NodeRecords {
     /// `is_unanswered` is true if the answer to the write was lost, so that the write may have taken effect.
     pub(crate) fn restart_grace_period(&mut self, name: &str, is_unanswered: bool, now: Instant) {
         self.update_record(name, |record| {
-            record.condition_writes.record_unaccepted(is_unanswered.then(|| record.node.ready_status()), now);
+            record.condition_writes.record_unaccepted_write(is_unanswered.then(|| record.node.ready_status()), now);
         });
         self.examine_in_next_pass(name);
     }
 
     /// Records that the server denied a write of `Unknown` conditions because of its content. Other writes and heartbeats may
     /// still succeed, so the grace period does not restart. The pause before the next attempt grows up to the grace period.
-    pub(crate) fn record_denied_write(&mut self, name: &str, now: Instant) {
+    pub(crate) fn record_denied_condition_write(&mut self, name: &str, now: Instant) {
         let grace = self.grace_periods;
-        self.update_record(name, |record| record.condition_writes.record_denied(grace.for_node(&record.node), now));
+        self.update_record(name, |record| {
+            record.condition_writes.record_denied_write(grace.for_node(&record.node), now)
+        });
         self.examine_in_next_pass(name);
     }
 
@@ -181,14 +183,14 @@ impl NodeRecords {
     }
 
     /// Records the result of a change of a node: the failure, or `None` after a success.
-    pub(crate) fn record_write_result(&mut self, name: &str, failure: Option<ChangeFailure>) {
-        self.update_record(name, |record| record.last_failure = failure.map(Arc::new));
+    pub(crate) fn record_node_change_result(&mut self, name: &str, failure: Option<ChangeFailure>) {
+        self.update_record(name, |record| record.last_change_failure = failure.map(Arc::new));
     }
 
     /// Returns at most `most` nodes with a failed last change, sorted by name.
-    pub(crate) fn failed_writes(&self, most: usize) -> Vec<(NodeName, Arc<ChangeFailure>)> {
+    pub(crate) fn nodes_with_failed_change(&self, most: usize) -> Vec<(NodeName, Arc<ChangeFailure>)> {
         let failure = |(name, record): (&NodeName, &NodeRecord)| {
-            Some((Arc::clone(name), Arc::clone(record.last_failure.as_ref()?)))
+            Some((Arc::clone(name), Arc::clone(record.last_change_failure.as_ref()?)))
         };
         let mut failures: Vec<_> = self.records.iter().filter_map(failure).collect();
         failures.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -202,7 +204,7 @@ impl NodeRecords {
     }
 
     /// Whether this renewal time of the node's Lease differs from the recorded one; if so, it is a heartbeat.
-    pub(crate) fn is_new_renewal(&self, name: &str, renewal: RenewTime) -> bool {
+    pub(crate) fn is_new_lease_renewal(&self, name: &str, renewal: RenewTime) -> bool {
         self.records.get(name).is_some_and(|record| record.lease_renewal != Some(renewal))
     }
 
@@ -211,8 +213,8 @@ impl NodeRecords {
     }
 
     /// Returns the number of nodes with a `NoExecute` taint of this program.
-    pub(crate) fn tainted_count(&self) -> usize {
-        self.tainted.len()
+    pub(crate) fn tainted_node_count(&self) -> usize {
+        self.tainted_nodes.len()
     }
 
     /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch, `period` the pause between
@@ -222,22 +224,23 @@ impl NodeRecords {
         let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
             // The first pass that examines a node counts as a heartbeat, as in upstream.
-            grace_start: if record.is_announced { record.grace_start() } else { now },
-            write_denied_until: record.condition_writes.next_attempt_at(),
-            is_waiting: record.waiting_since.is_some(),
-            is_counted_by_condition: !record.node.is_excluded_from_zone_state() && !record.condition_writes.has_failed,
+            grace_period_start: if record.is_addition_reported { record.grace_period_start() } else { now },
+            condition_write_denied_until: record.condition_writes.next_attempt_at(),
+            is_waiting_for_taint: record.waiting_for_taint_since.is_some(),
+            is_counted_by_ready_condition: !record.node.is_excluded_from_zone_state()
+                && !record.condition_writes.has_failed_since_heartbeat,
         });
         HealthSnapshot {
             now,
-            live_view: self.live_view,
+            server_contact: self.server_contact,
             watch_error: trouble,
-            grace_restart: self.grace_restart,
+            grace_period_restart: self.grace_period_restart,
             grace_periods: self.grace_periods,
             examined_nodes: examined.collect(),
             zones: self.zones.zone_statuses(),
             was_total_disruption: self.was_total_disruption,
-            zone_limits: self.zones.settings,
-            nodes_to_report: self.unreported.clone(),
+            zone_settings: self.zones.settings,
+            nodes_to_report: self.nodes_to_report.clone(),
             pass_period: period,
         }
     }
@@ -245,58 +248,67 @@ impl NodeRecords {
     /// Applies the plan of a pass to the records, the schedule and the zones.
     pub(crate) fn apply_pass(&mut self, plan: &health::Plan, now: Instant) {
         // Only the reports of this pass are removed: nodes may have been added and removed since its snapshot.
-        self.unreported.remove_reported(&plan.nodes_to_report);
+        self.nodes_to_report.remove_reported(&plan.nodes_to_report);
         for (name, uid) in &plan.nodes_to_report.added_nodes {
             if let Some(record) = self.records.get_mut(name).filter(|record| record.node.metadata.uid == *uid) {
-                record.is_announced = true;
+                record.is_addition_reported = true;
                 record.last_heartbeat = now;
             }
         }
         self.zones.apply_changes(&plan.zone_changes, now);
-        for judged in &plan.judged_nodes {
-            self.apply_judgement(judged, now);
+        for judged in &plan.node_decisions {
+            self.apply_node_decision(judged, now);
         }
-        match plan.disruption {
-            ClusterDisruption::TotalBegins => self.tainted.iter().for_each(|name| self.schedule.add_changed(name)),
-            ClusterDisruption::TotalEnds => self.grace_restart = Some(now),
+        match plan.cluster_disruption {
+            ClusterDisruption::TotalBegins => {
+                self.tainted_nodes.iter().for_each(|name| self.schedule.add_changed_node(name))
+            }
+            ClusterDisruption::TotalEnds => self.grace_period_restart = Some(now),
             ClusterDisruption::NotTotal | ClusterDisruption::TotalLasts => {}
         }
-        self.was_total_disruption = plan.disruption.is_total();
+        self.was_total_disruption = plan.cluster_disruption.is_total();
     }
 
-    fn apply_judgement(&mut self, JudgedNode { node, next_examination: due, action }: &JudgedNode, now: Instant) {
+    fn apply_node_decision(
+        &mut self,
+        NodeDecision { node, next_examination_at: due, action }: &NodeDecision,
+        now: Instant,
+    ) {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        self.schedule.set_deadline(name, &mut record.deadline, *due);
+        self.schedule.set_deadline(name, &mut record.examination_deadline, *due);
         match action {
             // Every pass examines the node until the action has taken effect.
             Some(Action::SetConditionsUnknown(_) | Action::RemoveNoExecute | Action::ReplaceNoExecute(_)) => {
-                return self.schedule.add_changed(name);
+                return self.schedule.add_changed_node(name);
             }
             Some(Action::WaitForTaint(_)) => {
-                record.waiting_since = Some(now);
-                self.zones.add_waiting(&record.zone, name, now);
+                record.waiting_for_taint_since = Some(now);
+                self.zones.add_waiting_node(&record.zone_key, name, now);
             }
-            None if record.waiting_since.is_none() && !record.condition_writes.has_failed => record.last_failure = None,
+            None if record.waiting_for_taint_since.is_none() && !record.condition_writes.has_failed_since_heartbeat => {
+                record.last_change_failure = None
+            }
             None => {}
         }
-        self.schedule.remove_changed(name);
+        self.schedule.remove_changed_node(name);
     }
 
     /// Returns the zones with waiting nodes, each with the node that has waited longest.
-    pub(crate) fn waiting_zones(&self, now: Instant) -> Vec<WaitingZone> {
+    pub(crate) fn zones_with_waiting_nodes(&self, now: Instant) -> Vec<ZoneWithWaitingNodes> {
         let waiting = |(name, zone): (&Text, &Zone)| {
             let (_, first) = zone.waiting_nodes.first()?;
             let record = self.records.get(first)?;
-            let is_heard = silence::is_marked_silent(&record.node) && self.time_until_silent(record, now).is_some();
+            let is_heard = silence::is_marked_unknown_by_monitor(&record.node)
+                && self.remaining_grace_period(record, now).is_some();
             let is_over = is_heard || TaintCause::for_node(&record.node).is_none();
             let (node, count) = (Arc::clone(&record.node), zone.waiting_nodes.len());
-            Some(WaitingZone {
+            Some(ZoneWithWaitingNodes {
                 zone_key: name.clone(),
                 node,
                 is_taint_unnecessary: is_over,
-                waiting_count: count,
+                waiting_node_count: count,
                 limiter: zone.limiter,
             })
         };
@@ -304,34 +316,37 @@ impl NodeRecords {
     }
 
     /// Returns the rest of a node's grace period; `None` if the grace period has passed without a heartbeat.
-    fn time_until_silent(&self, record: &NodeRecord, now: Instant) -> Option<Duration> {
-        self.time_until_silent_since(record, record.grace_start(), now)
+    fn remaining_grace_period(&self, record: &NodeRecord, now: Instant) -> Option<Duration> {
+        self.remaining_grace_period_since(record, record.grace_period_start(), now)
     }
 
-    fn time_until_silent_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
-        let from = self.live_view.live_since(now).into_iter().chain(self.grace_restart).max().unwrap_or(now);
-        let at = self.grace_periods.silent_at(&record.node, heard, from);
+    fn remaining_grace_period_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
+        let from =
+            self.server_contact.contact_since(now).into_iter().chain(self.grace_period_restart).max().unwrap_or(now);
+        let at = self.grace_periods.grace_period_end(&record.node, heard, from);
         (at >= now).then(|| at - now)
     }
 
     /// Ends the wait of a node for its taint, and makes the next pass examine the node.
-    pub(crate) fn stop_waiting(&mut self, name: &NodeName) {
+    pub(crate) fn stop_waiting_for_taint(&mut self, name: &NodeName) {
         let Some(record) = self.records.get_mut(name) else { return };
-        self.zones.remove_waiting(&record.zone, name, record.waiting_since.take());
-        self.schedule.add_changed(name);
+        self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since.take());
+        self.schedule.add_changed_node(name);
     }
 
     /// Moves a node that could not be tainted behind the other waiting nodes of its zone. Does nothing if the node has
     /// recovered meanwhile and no longer waits.
-    pub(crate) fn move_to_queue_end(&mut self, name: &NodeName, now: Instant) {
-        let Some(record) = self.records.get_mut(name).filter(|record| record.waiting_since.is_some()) else { return };
-        self.zones.remove_waiting(&record.zone, name, record.waiting_since.replace(now));
-        self.zones.add_waiting(&record.zone, name, now);
+    pub(crate) fn move_to_end_of_taint_queue(&mut self, name: &NodeName, now: Instant) {
+        let Some(record) = self.records.get_mut(name).filter(|record| record.waiting_for_taint_since.is_some()) else {
+            return;
+        };
+        self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since.replace(now));
+        self.zones.add_waiting_node(&record.zone_key, name, now);
     }
 
     /// Whether a node has sent no heartbeat for a grace period in which this process received other events or answers.
-    pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
-        self.records.get(name).is_some_and(|record| self.time_until_silent(record, now).is_none())
+    pub(crate) fn has_exceeded_grace_period(&self, name: &str, now: Instant) -> bool {
+        self.records.get(name).is_some_and(|record| self.remaining_grace_period(record, now).is_none())
     }
 
     /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
@@ -340,36 +355,40 @@ impl NodeRecords {
     /// problem is confirmed by a report that arrived after the last gap in the received events, or if events have arrived for a
     /// whole grace period since that gap. Without a gap since its start, the process trusts the reports that it found at its
     /// start.
-    pub(crate) fn taints_unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
+    pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
         // While nothing arrives, no taint can be confirmed: events must first arrive for a whole grace period.
-        let (Some(record), Some(since)) = (self.records.get(name), self.live_view.live_since(now)) else {
+        let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_since(now)) else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };
         match record.node.ready_status() {
-            NodeReady::False | NodeReady::Unknown if !silence::is_marked_silent(&record.node) => {
-                let is_news =
-                    !self.live_view.has_been_blind() || record.last_report.is_some_and(|reported| reported >= since);
+            NodeReadyStatus::False | NodeReadyStatus::Unknown
+                if !silence::is_marked_unknown_by_monitor(&record.node) =>
+            {
+                let is_news = !self.server_contact.was_interrupted()
+                    || record.last_status_report.is_some_and(|reported| reported >= since);
                 let left = (since + self.grace_periods.for_node(&record.node)).saturating_duration_since(now);
                 Some(left).filter(|left| !is_news && !left.is_zero())
             }
             _ => {
-                let heard =
-                    record.last_report.map_or(record.last_heartbeat, |reported| reported.max(record.last_heartbeat));
-                self.time_until_silent_since(record, heard, now)
+                let heard = record
+                    .last_status_report
+                    .map_or(record.last_heartbeat, |reported| reported.max(record.last_heartbeat));
+                self.remaining_grace_period_since(record, heard, now)
             }
         }
     }
 
     /// Whether a node may be tainted now. The node, its zone and the other zones may have changed since the node was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
-        let Some(record) = self.records.get(name).filter(|_| self.live_view.live_since(now).is_some()) else {
+        let Some(record) = self.records.get(name).filter(|_| self.server_contact.contact_since(now).is_some()) else {
             return false;
         };
         let (changes, disruption) =
             zone_transitions(&self.zones.zone_statuses(), self.was_total_disruption, &self.zones.settings);
-        let rate = changes.get(&record.zone).map(|change| change.tainting_rate);
-        let rate = rate.or_else(|| Some(self.zones.get(&record.zone)?.limiter.rate())).unwrap_or_default();
-        let is_cause = !silence::is_marked_silent(&record.node) || self.time_until_silent(record, now).is_none();
+        let rate = changes.get(&record.zone_key).map(|change| change.tainting_rate);
+        let rate = rate.or_else(|| Some(self.zones.get(&record.zone_key)?.limiter.rate())).unwrap_or_default();
+        let is_cause =
+            !silence::is_marked_unknown_by_monitor(&record.node) || self.remaining_grace_period(record, now).is_none();
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
@@ -377,14 +396,14 @@ impl NodeRecords {
     pub(crate) fn node_facts(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<NodeFacts> {
         let record = self.records.get(name)?;
         Some(NodeFacts {
-            last_heartbeat_ago: now.saturating_duration_since(record.last_heartbeat),
-            time_until_silent: self
-                .time_until_silent(record, now)
-                .filter(|_| record.node.ready_status() != NodeReady::Unknown),
-            waited_for_taint: record.waiting_since.map(|since| now.saturating_duration_since(since)),
-            zone_state: self.zones.zone_state(&record.zone),
-            blind_for,
-            last_failure: record.last_failure.clone(),
+            time_since_last_heartbeat: now.saturating_duration_since(record.last_heartbeat),
+            remaining_grace_period: self
+                .remaining_grace_period(record, now)
+                .filter(|_| record.node.ready_status() != NodeReadyStatus::Unknown),
+            time_waited_for_taint: record.waiting_for_taint_since.map(|since| now.saturating_duration_since(since)),
+            zone_state: self.zones.zone_state(&record.zone_key),
+            outage_duration: blind_for,
+            last_change_failure: record.last_change_failure.clone(),
         })
     }
 }

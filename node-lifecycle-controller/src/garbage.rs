@@ -25,14 +25,14 @@ use common::{
     metrics::{Counters, Stability},
     queue::{BackoffSettings, Priority, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
-    settings::{Tune, TuneValue},
+    settings::{Tunable, TunableValue},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{caches::Caches, objects::CachedPod};
 
-use act::{NextEndedPods, PodGcNote};
+use act::{NextEndedPodsQuery, PodGcNote};
 use ended::EndedPods;
 use pass::PassKey;
 use plan::Plan;
@@ -45,24 +45,24 @@ pub use snapshot::MAX_NODES_PER_PASS;
 const MIN_PASS_PERIOD: Duration = Duration::from_millis(10);
 
 /// Pause between two passes of the Pod garbage collector. Default: 20 s, as upstream.
-pub const POD_GC_PERIOD: Tune = Tune::of_duration(
+pub const POD_GC_PERIOD: Tunable = Tunable::of_duration(
     "pod-gc-period",
     Duration::from_secs(20),
     "The pause between two passes of the Pod garbage collector, at least 10ms",
 );
 /// How long a node must be missing before its Pods are removed. Default: 40 s, as upstream.
-pub const POD_GC_QUARANTINE: Tune = Tune::of_duration(
+pub const POD_GC_NODE_QUARANTINE: Tunable = Tunable::of_duration(
     "pod-gc-quarantine",
     Duration::from_secs(40),
     "How long a node has to be missing before the Pod garbage collector removes its Pods",
 );
 /// Settings of the Pod garbage collector for the flag `--tune`.
-pub const POD_GC_TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
+pub const POD_GC_TUNABLES: &[Tunable] = &[POD_GC_PERIOD, POD_GC_NODE_QUARANTINE];
 
 /// Number of terminated Pods that are kept; 0 or less keeps all. Default: 12,500, as upstream.
-pub const TERMINATED_POD_GC_THRESHOLD: Tune = Tune {
+pub const TERMINATED_POD_GC_THRESHOLD: Tunable = Tunable {
     name: "terminated-pod-gc-threshold",
-    default_value: TuneValue::Integer(12_500),
+    default_value: TunableValue::Integer(12_500),
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
@@ -103,7 +103,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
         labels,
     );
-    let caches = Caches::shared(&context);
+    let caches = Caches::get_or_start(&context);
     let collector = PodGarbageCollector {
         context: context.clone(),
         force_deletions_total: deleted,
@@ -114,7 +114,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         settings: PodGcSettings {
             terminated_pod_threshold: context.settings.tuned_integer(&TERMINATED_POD_GC_THRESHOLD),
             pass_period: context.settings.tuned_duration(&POD_GC_PERIOD).max(MIN_PASS_PERIOD),
-            quarantine_period: context.settings.tuned_duration(&POD_GC_QUARANTINE),
+            quarantine_period: context.settings.tuned_duration(&POD_GC_NODE_QUARANTINE),
         },
     };
     queue.add(PassKey, Priority::Normal);
@@ -130,7 +130,8 @@ impl Controller for PodGarbageCollector {
     fn observe(&self, _: &PassKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let now = self.context.clock.monotonic_now();
         let quarantine = self.quarantine.lock().clone();
-        let snapshot = observe::observe(self.caches.view(), &self.ended_pods.lock(), quarantine, now, self.settings);
+        let snapshot =
+            observe::observe(self.caches.cache_view(), &self.ended_pods.lock(), quarantine, now, self.settings);
         Ok(Observation::Ready(snapshot))
     }
 
@@ -150,7 +151,7 @@ impl Controller for PodGarbageCollector {
         *self.quarantine.lock() = plan.quarantine.clone();
     }
 
-    fn apply_note(&self, _: &Snapshot, note: PodGcNote) {
+    fn apply_memory_note(&self, _: &Snapshot, note: PodGcNote) {
         match note {
             PodGcNote::RemovalStarted(pod, reason) => {
                 let (pod, reason) = (pod.meta.key(), reason.as_str());
@@ -170,7 +171,11 @@ impl Controller for PodGarbageCollector {
         }
     }
 
-    fn observe_again(&self, _: &Snapshot, NextEndedPods(last, count): NextEndedPods) -> Option<Vec<Arc<CachedPod>>> {
+    fn observe_again(
+        &self,
+        _: &Snapshot,
+        NextEndedPodsQuery(last, count): NextEndedPodsQuery,
+    ) -> Option<Vec<Arc<CachedPod>>> {
         Some(self.ended_pods.lock().pods_after(count, Some(&last)))
     }
 

@@ -21,7 +21,7 @@ use crate::{
     flags,
     fleet::NodeRecords,
     objects::{Lease, NODE_LEASE_NAMESPACE, Node, NodeName, RenewTime},
-    sight::LiveView,
+    sight::ServerContact,
     silence::GracePeriods,
 };
 
@@ -38,15 +38,15 @@ pub(crate) struct Heartbeats {
     clock: Clock,
     grace_periods: GracePeriods,
     /// Pause between two passes of the node monitor.
-    pub(crate) monitor_period: Duration,
+    pub(crate) node_monitor_period: Duration,
     /// Total time for which the machine had been suspended at the last check.
     suspended_at_check: Mutex<Duration>,
 }
 
 impl Heartbeats {
     /// Returns the shared instance of this process; the first call starts the watch of Leases.
-    pub(crate) fn shared(context: &LoopContext) -> Arc<Self> {
-        let caches = Caches::shared(context);
+    pub(crate) fn get_or_start(context: &LoopContext) -> Arc<Self> {
+        let caches = Caches::get_or_start(context);
         context.shared_values.get_or_insert_with(|| Self::start(context, caches))
     }
 
@@ -63,10 +63,12 @@ impl Heartbeats {
             eviction_rate: settings.tuned_ratio(&flags::NODE_EVICTION_RATE),
             secondary_eviction_rate: settings.tuned_ratio(&flags::SECONDARY_NODE_EVICTION_RATE),
         };
-        let sight = LiveView::new(period, grace.node_monitor_grace_period.min(grace.node_startup_grace_period));
+        let sight = ServerContact::new(period, grace.node_monitor_grace_period.min(grace.node_startup_grace_period));
         let fleet = Arc::new(Mutex::new(NodeRecords::new(sight, grace, limits)));
-        let of_leases =
-            informer::InformerConfig { namespace: NODE_LEASE_NAMESPACE.to_owned(), ..context.cache_config() };
+        let of_leases = informer::InformerConfig {
+            namespace: NODE_LEASE_NAMESPACE.to_owned(),
+            ..context.long_lived_cache_config()
+        };
         let leases: SharedInformer<Lease> = SharedInformer::start(context.api.clone(), of_leases);
         let clock = context.clock.clone();
         let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
@@ -86,13 +88,13 @@ impl Heartbeats {
             caches,
             clock,
             grace_periods: grace,
-            monitor_period: period,
+            node_monitor_period: period,
             suspended_at_check: suspended,
         }
     }
 
     /// Returns the reason why this process may miss heartbeats, a suspension or a failing watch; `None` if there is none.
-    pub(crate) fn live_view_problem(&self) -> Option<String> {
+    pub(crate) fn contact_problem(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
         }
@@ -111,29 +113,29 @@ impl Heartbeats {
     }
 
     /// Records whether a pass found a suspension or a failing watch. All grace periods restart after such a problem.
-    pub(crate) fn record_live_view_problem(&self, is_there: bool) {
+    pub(crate) fn record_contact_problem(&self, is_there: bool) {
         *self.suspended_at_check.lock() = self.clock.total_suspension();
         if is_there {
-            self.node_records.lock().live_view.invalidate();
+            self.node_records.lock().server_contact.interrupt();
         }
     }
 
     /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
-    pub(crate) fn taints_unconfirmed_for(&self, node: &str) -> Option<Duration> {
+    pub(crate) fn time_until_taint_confirmation(&self, node: &str) -> Option<Duration> {
         if self.suspended_for().is_some() {
-            self.record_live_view_problem(true);
+            self.record_contact_problem(true);
         }
-        if self.live_view_problem().is_some() {
+        if self.contact_problem().is_some() {
             return Some(self.grace_periods.node_monitor_grace_period);
         }
-        self.node_records.lock().taints_unconfirmed_for(node, self.clock.monotonic_now())
+        self.node_records.lock().time_until_taint_confirmation(node, self.clock.monotonic_now())
     }
 
     /// Records a node that was read from the server. The answer also shows that this process reaches the server.
     pub(crate) fn record_read_node(&self, node: &Arc<Node>) {
         let now = self.clock.monotonic_now();
         let mut fleet = self.node_records.lock();
-        fleet.live_view.record_evidence(now);
+        fleet.server_contact.record_contact(now);
         // A new node gets its record from an event of the watch.
         if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
             fleet.record_node(node, None, false, now);
@@ -144,25 +146,25 @@ impl Heartbeats {
     pub(crate) fn record_read_lease(&self, node: &str, lease: Option<RenewTime>) {
         let now = self.clock.monotonic_now();
         let mut fleet = self.node_records.lock();
-        fleet.live_view.record_evidence(now);
-        if let Some(renewal) = lease.filter(|renewal| fleet.is_new_renewal(node, *renewal)) {
-            fleet.record_renewal(node, renewal, now);
+        fleet.server_contact.record_contact(now);
+        if let Some(renewal) = lease.filter(|renewal| fleet.is_new_lease_renewal(node, *renewal)) {
+            fleet.record_lease_renewal(node, renewal, now);
             fleet.examine_in_next_pass(node);
         }
     }
 }
 
 /// Whether an event shows that a watch works. An event of a resync only replays the cache.
-fn is_live_view_evidence(origin: ChangeOrigin) -> bool {
+fn is_contact(origin: ChangeOrigin) -> bool {
     origin != ChangeOrigin::Resync
 }
 
 fn on_lease(fleet: &mut NodeRecords, event: &CacheEvent<Lease>, origin: ChangeOrigin, now: Instant) {
-    if is_live_view_evidence(origin) {
-        fleet.live_view.record_evidence(now);
+    if is_contact(origin) {
+        fleet.server_contact.record_contact(now);
     }
     if let CacheEvent::Added(lease) | CacheEvent::Updated { new: lease, .. } = event {
-        fleet.record_renewal(&lease.meta().name, lease.renew_time(), now);
+        fleet.record_lease_renewal(&lease.meta().name, lease.renew_time(), now);
     }
 }
 
@@ -173,8 +175,8 @@ fn on_node(
     renewal: impl Fn(&NodeName) -> Option<RenewTime>,
     now: Instant,
 ) {
-    if is_live_view_evidence(origin) {
-        fleet.live_view.record_evidence(now);
+    if is_contact(origin) {
+        fleet.server_contact.record_contact(now);
     }
     match event {
         CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => {

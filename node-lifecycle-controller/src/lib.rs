@@ -71,7 +71,7 @@ mod sight;
 #[cfg(test)]
 mod world;
 
-use common::{app::ProgramDefinition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
+use common::{app::ProgramDefinition, runtime::LoopDefinition, settings::FeatureGate, settings::Tunable};
 
 /// The node monitor, the taint eviction and the Pod garbage collector.
 pub const LOOPS: &[LoopDefinition] =
@@ -79,7 +79,7 @@ pub const LOOPS: &[LoopDefinition] =
 /// Feature gates of the taint eviction; the other loops have none.
 pub const FEATURE_GATES: &[FeatureGate] = &[eviction::TAINT_TOLERATION_COMPARISON_OPERATORS];
 /// Flags of the node monitor, and the threshold of the Pod garbage collector.
-pub const VALUE_FLAGS: &[Tune] = &[
+pub const VALUE_FLAGS: &[Tunable] = &[
     flags::NODE_MONITOR_PERIOD,
     flags::NODE_MONITOR_GRACE_PERIOD,
     flags::NODE_STARTUP_GRACE_PERIOD,
@@ -100,6 +100,6 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: &[],
     feature_gates: FEATURE_GATES,
-    tunes: garbage::POD_GC_TUNES,
-    value_flags: VALUE_FLAGS,
+    tunables: garbage::POD_GC_TUNABLES,
+    single_value_flags: VALUE_FLAGS,
 };

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use common::{
     controller::Loop,
-    meta::Key,
+    meta::NamespacedName,
     queue::{BackoffSettings, Priority, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
 };
@@ -39,14 +39,14 @@ use parking_lot::Mutex;
 
 use crate::{caches::Caches, flags, heartbeats::Heartbeats};
 
-use blindness::Blindness;
+use blindness::MonitorOutage;
 use memory::NodeMonitor;
 use metrics::MonitorMetrics;
-use nodes::CONCURRENT_NODES;
+use nodes::MAX_CONCURRENT_NODES;
 use readiness::PodReadinessController;
-use rounds::{RoundKind, RoundsController, snapshot::TaintShareLimits};
+use rounds::{NodePassController, PassKind, snapshot::TaintShareLimits};
 use running::MonitorLoops;
-use upkeep::NodeUpkeepController;
+use upkeep::NodeTaintAndLabelController;
 use watch::MonitorHandlers;
 
 /// Number of Pods for which the condition `Ready` is set to `False` concurrently.
@@ -69,37 +69,43 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         alarm_share: settings.tuned_ratio(&flags::NODE_TAINT_ALARM_SHARE),
         max_share: settings.tuned_ratio(&flags::NODE_TAINT_MAX_SHARE),
     };
-    let (caches, heartbeats) = (Caches::shared(&context), Heartbeats::shared(&context));
+    let (caches, heartbeats) = (Caches::get_or_start(&context), Heartbeats::get_or_start(&context));
     let fleet = Arc::clone(&heartbeats.node_records);
-    let nodes: Queue<Key> = context.new_queue("node_lifecycle_controller", BackoffSettings::default());
-    let pods: Queue<Key> = context.new_queue("node_lifecycle_controller_pods", BackoffSettings::default());
-    let rounds: Queue<RoundKind> = context.new_queue("node_lifecycle_controller_rounds", BackoffSettings::default());
+    let nodes: Queue<NamespacedName> = context.new_queue("node_lifecycle_controller", BackoffSettings::default());
+    let pods: Queue<NamespacedName> = context.new_queue("node_lifecycle_controller_pods", BackoffSettings::default());
+    let rounds: Queue<PassKind> = context.new_queue("node_lifecycle_controller_rounds", BackoffSettings::default());
     let watch = MonitorHandlers {
-        fleet: Arc::clone(&fleet),
+        node_records: Arc::clone(&fleet),
         caches: Arc::downgrade(&caches),
         node_queue: nodes.clone(),
         pod_queue: pods.clone(),
     };
     watch.register(&caches);
     let metrics = Arc::new(MonitorMetrics::new(&context.metrics));
-    let blindness = Arc::new(Blindness::new(context.clone(), Arc::clone(&fleet)));
-    metrics.update_blindness_on_scrape(&context, &blindness);
+    let blindness = Arc::new(MonitorOutage::new(context.clone(), Arc::clone(&fleet)));
+    metrics.update_outage_on_scrape(&context, &blindness);
     metrics.taint_alarm_share.set(f64::from(brake.alarm_share.max(0.0)));
-    let monitor =
-        Arc::new(NodeMonitor { context: context.clone(), node_records: fleet, metrics, caches, heartbeats, blindness });
-    rounds.add(RoundKind::Health, Priority::Normal);
+    let monitor = Arc::new(NodeMonitor {
+        context: context.clone(),
+        node_records: fleet,
+        metrics,
+        caches,
+        heartbeats,
+        outage: blindness,
+    });
+    rounds.add(PassKind::Health, Priority::Normal);
     let name = NODE_LIFECYCLE_LOOP.name;
-    let of_rounds = RoundsController {
+    let of_rounds = NodePassController {
         monitor: Arc::clone(&monitor),
         queue: rounds.clone(),
         share_limits: brake,
-        is_alarm_active: Mutex::default(),
+        is_taint_alarm_active: Mutex::default(),
     };
-    let of_nodes = NodeUpkeepController(Arc::clone(&monitor));
+    let of_nodes = NodeTaintAndLabelController(Arc::clone(&monitor));
     let of_pods = PodReadinessController(monitor);
     Arc::new(MonitorLoops {
-        rounds: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
-        node_upkeep: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, CONCURRENT_NODES),
+        node_passes: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
+        node_taints_and_labels: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, MAX_CONCURRENT_NODES),
         pod_readiness: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
     })
 }

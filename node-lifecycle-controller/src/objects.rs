@@ -3,7 +3,9 @@
 mod node;
 mod pod;
 
-pub use node::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node, NodeName, NodeReady, READY_CONDITION, RenewTime};
+pub use node::{
+    LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node, NodeName, NodeReadyStatus, READY_CONDITION, RenewTime,
+};
 pub use pod::{
-    CachedPod, DISRUPTION_TARGET_CONDITION, DisruptedSince, PodReadyStatus, PodsByNode, TerminatingPodsByNode,
+    CachedPod, DISRUPTION_TARGET_CONDITION, DisruptionTime, PodReadyStatus, PodsByNode, TerminatingPodsByNode,
 };

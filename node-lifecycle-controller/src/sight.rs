@@ -17,68 +17,68 @@ const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Whether this process can receive heartbeats, and since when, as shown by events and answers of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LiveView {
+pub(crate) struct ServerContact {
     /// Start of the time without a long gap between events or answers; `None` before the first one, and after a failure.
-    evidence_since: Option<Instant>,
+    uninterrupted_since: Option<Instant>,
     /// Time of the last event of a node or Lease, or answer of the server.
-    last_evidence: Option<Instant>,
+    last_contact: Option<Instant>,
     /// Whether heartbeats may have been missed since the first event or answer.
     was_lost: bool,
     check_after: Duration,
-    max_evidence_gap: Duration,
+    max_contact_gap: Duration,
 }
 
-impl LiveView {
+impl ServerContact {
     /// Creates the state before the first event or answer. `period` is the pause between two passes, `grace` the shortest grace
     /// period of a node.
     pub(crate) fn new(period: Duration, grace: Duration) -> Self {
         let check_after = CHECK_EVIDENCE_AFTER.min(grace / 4).max(period);
         Self {
-            evidence_since: None,
-            last_evidence: None,
+            uninterrupted_since: None,
+            last_contact: None,
             was_lost: false,
             check_after,
-            max_evidence_gap: check_after + period + EVIDENCE_TIMEOUT.min(grace / 10),
+            max_contact_gap: check_after + period + EVIDENCE_TIMEOUT.min(grace / 10),
         }
     }
 
     /// Records an event or an answer that arrived at `now`.
-    pub(crate) fn record_evidence(&mut self, now: Instant) {
-        let is_gap = self.last_evidence.is_none_or(|last| now.saturating_duration_since(last) > self.max_evidence_gap);
-        if is_gap || self.evidence_since.is_none() {
-            self.was_lost |= self.last_evidence.is_some();
-            self.evidence_since = Some(now);
+    pub(crate) fn record_contact(&mut self, now: Instant) {
+        let is_gap = self.last_contact.is_none_or(|last| now.saturating_duration_since(last) > self.max_contact_gap);
+        if is_gap || self.uninterrupted_since.is_none() {
+            self.was_lost |= self.last_contact.is_some();
+            self.uninterrupted_since = Some(now);
         }
-        self.last_evidence = Some(now);
+        self.last_contact = Some(now);
     }
 
     /// Records that heartbeats may have been missed: earlier events and answers no longer count.
-    pub(crate) fn invalidate(&mut self) {
-        self.evidence_since = None;
+    pub(crate) fn interrupt(&mut self) {
+        self.uninterrupted_since = None;
     }
 
     /// Returns the time since when this process can receive heartbeats; `None` if it may miss heartbeats at `now`.
-    pub(crate) fn live_since(&self, now: Instant) -> Option<Instant> {
-        let last = self.last_evidence?;
-        self.evidence_since.filter(|_| now.saturating_duration_since(last) <= self.max_evidence_gap)
+    pub(crate) fn contact_since(&self, now: Instant) -> Option<Instant> {
+        let last = self.last_contact?;
+        self.uninterrupted_since.filter(|_| now.saturating_duration_since(last) <= self.max_contact_gap)
     }
 
     /// Whether heartbeats may have been missed since the first event or answer, so that recorded reports may be outdated.
-    pub(crate) fn has_been_blind(&self) -> bool {
+    pub(crate) fn was_interrupted(&self) -> bool {
         self.was_lost
     }
 
     /// Whether the last event or answer is recent enough for decisions; otherwise a pass reads Leases first.
-    pub(crate) fn has_fresh_evidence(&self, now: Instant) -> bool {
+    pub(crate) fn has_recent_contact(&self, now: Instant) -> bool {
         let is_young = |last: Instant| now.saturating_duration_since(last) <= self.check_after;
-        self.evidence_since.is_some() && self.last_evidence.is_some_and(is_young)
+        self.uninterrupted_since.is_some() && self.last_contact.is_some_and(is_young)
     }
 
     /// Returns the age of the last event or answer, zero before the first one; `None` if this process can receive heartbeats.
-    pub(crate) fn blind_for(&self, now: Instant) -> Option<Duration> {
-        match self.live_since(now) {
+    pub(crate) fn time_without_contact(&self, now: Instant) -> Option<Duration> {
+        match self.contact_since(now) {
             Some(_) => None,
-            None => Some(self.last_evidence.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))),
+            None => Some(self.last_contact.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))),
         }
     }
 }
@@ -88,50 +88,54 @@ mod tests {
     use super::*;
     use crate::world::start_time;
 
-    fn sight() -> (LiveView, impl Fn(u64) -> Instant) {
+    fn sight() -> (ServerContact, impl Fn(u64) -> Instant) {
         let start = start_time();
         let at = move |seconds| start + Duration::from_secs(seconds);
-        (LiveView::new(Duration::from_secs(5), Duration::from_secs(50)), at)
+        (ServerContact::new(Duration::from_secs(5), Duration::from_secs(50)), at)
     }
 
     /// NODE-15.
     #[test]
     fn evidence_without_a_gap_is_one_live_view() {
         let (mut sight, at) = sight();
-        assert_eq!((sight.live_since(at(0)), sight.has_fresh_evidence(at(0))), (None, false), "a new process is blind");
+        assert_eq!(
+            (sight.contact_since(at(0)), sight.has_recent_contact(at(0))),
+            (None, false),
+            "a new process is blind"
+        );
         for second in [0, 10, 30, 50] {
-            sight.record_evidence(at(second));
+            sight.record_contact(at(second));
         }
-        assert_eq!((sight.live_since(at(70)), sight.has_been_blind()), (Some(at(0)), false));
-        assert_eq!(sight.blind_for(at(70)), None);
-        assert_eq!(sight.blind_for(at(71)), Some(Duration::from_secs(21)));
-        assert!(sight.has_fresh_evidence(at(62)) && !sight.has_fresh_evidence(at(63)));
+        assert_eq!((sight.contact_since(at(70)), sight.was_interrupted()), (Some(at(0)), false));
+        assert_eq!(sight.time_without_contact(at(70)), None);
+        assert_eq!(sight.time_without_contact(at(71)), Some(Duration::from_secs(21)));
+        assert!(sight.has_recent_contact(at(62)) && !sight.has_recent_contact(at(63)));
     }
 
     /// NODE-15, NODE-18.
     #[test]
     fn a_gap_restarts_the_live_view() {
         let (mut sight, at) = sight();
-        sight.record_evidence(at(0));
-        sight.record_evidence(at(21));
-        assert_eq!(sight.live_since(at(21)), Some(at(21)));
-        assert!(sight.has_been_blind());
-        sight.invalidate();
-        assert_eq!((sight.live_since(at(22)), sight.has_fresh_evidence(at(22))), (None, false));
-        sight.record_evidence(at(23));
-        assert_eq!(sight.live_since(at(24)), Some(at(23)));
+        sight.record_contact(at(0));
+        sight.record_contact(at(21));
+        assert_eq!(sight.contact_since(at(21)), Some(at(21)));
+        assert!(sight.was_interrupted());
+        sight.interrupt();
+        assert_eq!((sight.contact_since(at(22)), sight.has_recent_contact(at(22))), (None, false));
+        sight.record_contact(at(23));
+        assert_eq!(sight.contact_since(at(24)), Some(at(23)));
     }
 
     #[test]
     fn the_limits_are_shorter_than_the_grace_period() {
         for (period, grace) in [(5, 50), (1, 4), (2, 10), (5, 40)] {
-            let sight = LiveView::new(Duration::from_secs(period), Duration::from_secs(grace));
+            let sight = ServerContact::new(Duration::from_secs(period), Duration::from_secs(grace));
             assert!(
-                sight.max_evidence_gap < Duration::from_secs(grace),
+                sight.max_contact_gap < Duration::from_secs(grace),
                 "{period} {grace}: {:?}",
-                sight.max_evidence_gap
+                sight.max_contact_gap
             );
-            assert!(sight.check_after + Duration::from_secs(period) < sight.max_evidence_gap, "{period} {grace}");
+            assert!(sight.check_after + Duration::from_secs(period) < sight.max_contact_gap, "{period} {grace}");
         }
     }
 }

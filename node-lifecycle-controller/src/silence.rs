@@ -10,16 +10,17 @@ use common::{
     conditions::{self, UNKNOWN},
 };
 
-use crate::objects::{Node, NodeReady, READY_CONDITION};
+use crate::objects::{Node, NodeReadyStatus, READY_CONDITION};
 
 /// Conditions that become `Unknown` if heartbeats are missing, in this order. `NetworkUnavailable` is never changed.
 const KUBELET_CONDITIONS: [&str; 4] = [READY_CONDITION, "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Reason and message of a condition that becomes `Unknown` after the kubelet had reported it.
-pub(crate) const KUBELET_STOPPED_REPORTING: (&str, &str) =
+pub(crate) const KUBELET_STOPPED_REASON_AND_MESSAGE: (&str, &str) =
     ("NodeStatusUnknown", "Kubelet stopped posting node status.");
 /// Reason and message of an `Unknown` condition that the kubelet has never reported.
-pub(crate) const KUBELET_NEVER_REPORTED: (&str, &str) = ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
+pub(crate) const KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE: (&str, &str) =
+    ("NodeStatusNeverUpdated", "Kubelet never posted node status.");
 
 /// Time without a heartbeat after which the conditions of a node become `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(crate) struct GracePeriods {
 impl GracePeriods {
     /// Returns the grace period of a node, by the presence of its condition `Ready`.
     pub(crate) fn for_node(&self, node: &Node) -> Duration {
-        if node.ready_status() == NodeReady::Missing {
+        if node.ready_status() == NodeReadyStatus::Missing {
             self.node_startup_grace_period
         } else {
             self.node_monitor_grace_period
@@ -42,7 +43,7 @@ impl GracePeriods {
 
     /// Returns the end of a node's grace period. `heard` is the time of the last heartbeat; grace periods start at `from` or
     /// later.
-    pub(crate) fn silent_at(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
+    pub(crate) fn grace_period_end(&self, node: &Node, heard: Instant, from: Instant) -> Instant {
         heard.max(from) + self.for_node(node)
     }
 }
@@ -57,16 +58,17 @@ pub struct StaleCondition {
 }
 
 /// Whether the condition `Ready` is `Unknown` with a reason that only node monitors write: heartbeats were missing.
-pub(crate) fn is_marked_silent(node: &Node) -> bool {
+pub(crate) fn is_marked_unknown_by_monitor(node: &Node) -> bool {
     conditions::get(node.conditions(), READY_CONDITION).is_some_and(|ready| {
         ready.status == UNKNOWN
-            && (ready.reason == KUBELET_STOPPED_REPORTING.0 || ready.reason == KUBELET_NEVER_REPORTED.0)
+            && (ready.reason == KUBELET_STOPPED_REASON_AND_MESSAGE.0
+                || ready.reason == KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE.0)
     })
 }
 
 /// Returns the conditions that become `Unknown` if heartbeats are missing; empty if the condition `Ready` is already `Unknown`.
 pub fn conditions_to_set_unknown(node: &Node) -> Vec<StaleCondition> {
-    if node.ready_status() == NodeReady::Unknown {
+    if node.ready_status() == NodeReadyStatus::Unknown {
         return Vec::new();
     }
     let lapsed = |kind: &'static str| match conditions::get(node.conditions(), kind) {

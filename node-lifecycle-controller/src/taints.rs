@@ -6,7 +6,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use crate::objects::{Node, NodeReady};
+use crate::objects::{Node, NodeReadyStatus};
 
 /// Key of the taints of nodes with the condition `Ready` `False`.
 pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
@@ -35,9 +35,9 @@ impl TaintCause {
     /// Returns the cause for a node; `None` if the node needs no `NoExecute` taint.
     pub fn for_node(node: &Node) -> Option<Self> {
         match node.ready_status() {
-            NodeReady::False => Some(Self::NotReady),
-            NodeReady::Unknown => Some(Self::Unreachable),
-            NodeReady::Missing | NodeReady::True | NodeReady::Other => None,
+            NodeReadyStatus::False => Some(Self::NotReady),
+            NodeReadyStatus::Unknown => Some(Self::Unreachable),
+            NodeReadyStatus::Missing | NodeReadyStatus::True | NodeReadyStatus::Other => None,
         }
     }
 
@@ -102,7 +102,7 @@ impl TaintChange {
 /// Returns the change after which the `NoSchedule` taints of a node match its conditions and its spec.
 ///
 /// Upstream: `doNoScheduleTaintingPass`.
-pub fn no_schedule_change(node: &Node) -> TaintChange {
+pub fn no_schedule_taint_change(node: &Node) -> TaintChange {
     let mut wanted = Vec::new();
     let mut want = |key| {
         if !wanted.contains(&key) {
@@ -136,7 +136,7 @@ pub fn no_schedule_change(node: &Node) -> TaintChange {
 
 /// Returns the change after which the node has the `NoExecute` taint of `cause`, and no longer has the taint of the opposite
 /// cause.
-pub fn change_to_cause(node: &Node, cause: TaintCause) -> TaintChange {
+pub fn change_to_taint_of_cause(node: &Node, cause: TaintCause) -> TaintChange {
     let add = if has_taint_of_cause(node, cause) { Vec::new() } else { vec![cause.taint_key()] };
     let remove =
         if has_taint_of_cause(node, cause.opposite()) { vec![cause.opposite().taint_key()] } else { Vec::new() };
@@ -144,7 +144,7 @@ pub fn change_to_cause(node: &Node, cause: TaintCause) -> TaintChange {
 }
 
 /// Returns the change that removes the `NoExecute` taints of this program. Upstream: `markNodeAsReachable`.
-pub fn change_to_reachable(node: &Node) -> TaintChange {
+pub fn removal_of_monitor_taints(node: &Node) -> TaintChange {
     let present =
         [TaintCause::Unreachable, TaintCause::NotReady].into_iter().filter(|cause| has_taint_of_cause(node, *cause));
     TaintChange {
@@ -158,7 +158,7 @@ pub fn change_to_reachable(node: &Node) -> TaintChange {
 /// them.
 ///
 /// `since` is the time of the change in the format of the API.
-pub fn apply_change(
+pub fn apply_taint_change(
     taints: &[Value],
     TaintChange { effect, keys_to_add: add, keys_to_remove: remove }: &TaintChange,
     since: &str,
@@ -175,7 +175,7 @@ pub fn apply_change(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::node_with;
+    use crate::world::node_with_conditions_and_taints;
 
     /// Formats a change as `+added -removed`.
     fn short(change: &TaintChange) -> String {
@@ -208,8 +208,8 @@ mod tests {
             (&[("Ready", "Odd")], false, vec![], ""),
             (&[("Ready", "False"), ("Ready", "False")], false, vec![], "+not-ready"),
         ] {
-            let node = node_with(conditions, &taints, unschedulable);
-            assert_eq!(short(&no_schedule_change(&node)), expected, "{conditions:?} {taints:?}");
+            let node = node_with_conditions_and_taints(conditions, &taints, unschedulable);
+            assert_eq!(short(&no_schedule_taint_change(&node)), expected, "{conditions:?} {taints:?}");
         }
     }
 
@@ -218,13 +218,16 @@ mod tests {
     fn one_cause_replaces_the_other() {
         let with = |keys: &[&str]| {
             let taints: Vec<_> = keys.iter().map(|key| (*key, NO_EXECUTE)).collect();
-            node_with(&[("Ready", "Unknown")], &taints, false)
+            node_with_conditions_and_taints(&[("Ready", "Unknown")], &taints, false)
         };
-        assert_eq!(short(&change_to_cause(&with(&[]), TaintCause::Unreachable)), "+unreachable");
-        assert_eq!(short(&change_to_cause(&with(&["not-ready"]), TaintCause::Unreachable)), "+unreachable -not-ready");
-        assert_eq!(short(&change_to_cause(&with(&["unreachable"]), TaintCause::Unreachable)), "");
-        assert_eq!(short(&change_to_reachable(&with(&["unreachable", "not-ready"]))), "-unreachable -not-ready");
-        assert_eq!(short(&change_to_reachable(&with(&["example.com/x"]))), "");
+        assert_eq!(short(&change_to_taint_of_cause(&with(&[]), TaintCause::Unreachable)), "+unreachable");
+        assert_eq!(
+            short(&change_to_taint_of_cause(&with(&["not-ready"]), TaintCause::Unreachable)),
+            "+unreachable -not-ready"
+        );
+        assert_eq!(short(&change_to_taint_of_cause(&with(&["unreachable"]), TaintCause::Unreachable)), "");
+        assert_eq!(short(&removal_of_monitor_taints(&with(&["unreachable", "not-ready"]))), "-unreachable -not-ready");
+        assert_eq!(short(&removal_of_monitor_taints(&with(&["example.com/x"]))), "");
     }
 
     /// NODE-27.
@@ -237,7 +240,7 @@ mod tests {
             keys_to_add: vec![UNREACHABLE_TAINT],
             keys_to_remove: vec![NOT_READY_TAINT],
         };
-        let after = apply_change(&[own.clone(), foreign.clone(), own], &change, "2026-11-21T10:00:00Z");
+        let after = apply_taint_change(&[own.clone(), foreign.clone(), own], &change, "2026-11-21T10:00:00Z");
         let added = json!({"key": UNREACHABLE_TAINT, "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"});
         assert_eq!(after, [foreign, added], "both copies of a duplicate taint are removed");
     }

@@ -9,7 +9,7 @@ use std::{
 use common::{
     clock::{Clock, Instant},
     intern::Text,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     taints::Taint,
 };
 use jiff::Timestamp;
@@ -23,12 +23,14 @@ use crate::{
     garbage::{quarantine::NodeQuarantine, snapshot as garbage},
     monitor::rounds::{
         decide::health,
-        plan::health::{Action, JudgedNode, Plan},
-        snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, WaitingZone},
+        plan::health::{Action, NodeDecision, Plan},
+        snapshot::{
+            ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes,
+        },
     },
-    objects::{CachedPod, Node, NodeReady},
+    objects::{CachedPod, Node, NodeReadyStatus},
     rate::TaintRateLimiter,
-    sight::LiveView,
+    sight::ServerContact,
     silence::GracePeriods,
 };
 
@@ -37,7 +39,7 @@ pub(crate) const GRACE_PERIODS: GracePeriods = GracePeriods {
     node_monitor_grace_period: Duration::from_secs(50),
     node_startup_grace_period: Duration::from_secs(60),
 };
-pub(crate) const ZONE_LIMITS: ZoneSettings = ZoneSettings {
+pub(crate) const ZONE_SETTINGS: ZoneSettings = ZoneSettings {
     unhealthy_zone_threshold: 0.55,
     large_zone_threshold: 50,
     eviction_rate: 0.1,
@@ -76,7 +78,11 @@ pub(crate) fn pod(name: &str, fields: &Value) -> Arc<CachedPod> {
 
 /// Builds a node with conditions of these types and statuses, and taints with these keys and effects; `node.kubernetes.io/` is
 /// added to a key without a domain.
-pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Arc<Node> {
+pub(crate) fn node_with_conditions_and_taints(
+    conditions: &[(&str, &str)],
+    taints: &[(&str, &str)],
+    unschedulable: bool,
+) -> Arc<Node> {
     let condition = |(kind, status): &(&str, &str)| json!({"type": kind, "status": status});
     let taint = |(key, effect): &(&str, &str)| {
         let key = if key.contains('/') { (*key).to_owned() } else { format!("node.kubernetes.io/{key}") };
@@ -91,51 +97,57 @@ pub(crate) fn node_with(conditions: &[(&str, &str)], taints: &[(&str, &str)], un
 /// heartbeat `heard_ago` seconds ago.
 pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot {
     let now = start_time();
-    let mut sight = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+    let mut sight = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
     for ago in (0..=100).rev() {
-        sight.record_evidence(now - Duration::from_secs(ago * 10));
+        sight.record_contact(now - Duration::from_secs(ago * 10));
     }
-    let is_ready = node.ready_status() == NodeReady::True;
+    let is_ready = node.ready_status() == NodeReadyStatus::True;
     let count = NodeCounts { ready: 9 + usize::from(is_ready), not_ready: usize::from(!is_ready) };
     let heard = now - Duration::from_secs(heard_ago);
     HealthSnapshot {
         now,
-        live_view: sight,
+        server_contact: sight,
         watch_error: None,
-        grace_restart: None,
+        grace_period_restart: None,
         grace_periods: GRACE_PERIODS,
         examined_nodes: vec![ExaminedNode {
             node,
-            grace_start: heard,
-            write_denied_until: None,
-            is_waiting: false,
-            is_counted_by_condition: true,
+            grace_period_start: heard,
+            condition_write_denied_until: None,
+            is_waiting_for_taint: false,
+            is_counted_by_ready_condition: true,
         }],
         zones: [(Text::default(), ZoneStatus { state: ZoneState::Normal, node_counts: count })].into(),
         was_total_disruption: false,
-        zone_limits: ZONE_LIMITS,
+        zone_settings: ZONE_SETTINGS,
         nodes_to_report: NodesToReport::default(),
         pass_period: PASS_PERIOD,
     }
 }
 
 /// Returns a zone in which `count` nodes wait for a taint, `{name}-0` first.
-pub(crate) fn waiting_zone(name: &str, count: usize, limiter: TaintRateLimiter) -> WaitingZone {
+pub(crate) fn waiting_zone(name: &str, count: usize, limiter: TaintRateLimiter) -> ZoneWithWaitingNodes {
     let node = node(&format!("{name}-0"), json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
-    WaitingZone { zone_key: Text::new(name), node, is_taint_unnecessary: false, waiting_count: count, limiter }
+    ZoneWithWaitingNodes {
+        zone_key: Text::new(name),
+        node,
+        is_taint_unnecessary: false,
+        waiting_node_count: count,
+        limiter,
+    }
 }
 
 /// Returns the snapshot of a tainting pass in a cluster of 20 nodes.
-pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<WaitingZone>) -> TaintingSnapshot {
+pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<ZoneWithWaitingNodes>) -> TaintingSnapshot {
     let brake = TaintShareLimits { alarm_share: 0.55, max_share: 0.0 };
     TaintingSnapshot {
         now,
-        has_live_view: true,
-        waiting_zones: zones,
-        total_nodes: 20,
-        tainted_count: 0,
+        has_server_contact: true,
+        zones_with_waiting_nodes: zones,
+        total_node_count: 20,
+        tainted_node_count: 0,
         share_limits: brake,
-        is_alarm_active: false,
+        is_taint_alarm_active: false,
         pass_period: PASS_PERIOD,
     }
 }
@@ -144,12 +156,12 @@ pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<WaitingZone>) -> Tainti
 pub(crate) fn garbage_snapshot() -> garbage::Snapshot {
     let (period, quarantine_period) = (Duration::from_secs(20), Duration::from_secs(40));
     garbage::Snapshot {
-        ended_to_remove: Vec::new(),
-        ended_count: 0,
-        terminating_out_of_service: Vec::new(),
-        unscheduled: Vec::new(),
+        ended_pods_to_remove: Vec::new(),
+        ended_pod_count: 0,
+        terminating_pods_of_out_of_service_nodes: Vec::new(),
+        terminating_pods_without_node: Vec::new(),
         missing_nodes: BTreeSet::new(),
-        pods_of_due_nodes: BTreeMap::new(),
+        pods_of_nodes_after_quarantine: BTreeMap::new(),
         quarantine: NodeQuarantine::default(),
         settings: garbage::PodGcSettings { terminated_pod_threshold: 0, pass_period: period, quarantine_period },
         now: start_time(),
@@ -166,8 +178,8 @@ pub(crate) fn pod_with_tolerations(tolerations: &Value) -> CachedPod {
     object("p", &json!({"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "tolerations": tolerations}}))
 }
 
-pub(crate) fn pod_timer(uid: &str, due: Instant) -> eviction::DeletionTimer {
-    eviction::DeletionTimer { pod_uid: Uid::new(uid), due_at: due, is_put_off: false }
+pub(crate) fn deletion_timer(uid: &str, due: Instant) -> eviction::DeletionTimer {
+    eviction::DeletionTimer { pod_uid: Uid::new(uid), due_at: due, is_deletion_put_off: false }
 }
 
 /// Returns the snapshot of a Pod on a node that has taints with `keys`, or does not exist if `keys` is `None`. `of` describes
@@ -183,19 +195,19 @@ pub(crate) fn eviction_snapshot(
         if seconds < 0 { now - by } else { now + by }
     };
     eviction::Snapshot {
-        key: Key::new("shop", "p"),
+        key: NamespacedName::new("shop", "p"),
         pod: Some(Arc::new(pod_with_tolerations(tolerations))),
         no_execute_taints: keys.map(no_execute_taints),
-        taints_unconfirmed_for: None,
-        timer: of.map(|(uid, seconds)| pod_timer(uid, due(seconds))),
+        time_until_taint_confirmation: None,
+        timer: of.map(|(uid, seconds)| deletion_timer(uid, due(seconds))),
         now,
-        is_comparison_enabled: false,
+        are_comparison_operators_enabled: false,
     }
 }
 
 /// Records of ready nodes `n0`, `n1` and so on, and a time that the test advances.
 pub(crate) struct NodeRecordsFixture {
-    pub(crate) fleet: NodeRecords,
+    pub(crate) node_records: NodeRecords,
     pub(crate) now: Instant,
     version: u64,
 }
@@ -214,9 +226,9 @@ pub(crate) fn ready_node(name: &str, uid: &str, version: u64, change: impl FnOnc
 impl NodeRecordsFixture {
     pub(crate) fn new(count: usize) -> Self {
         let now = start_time();
-        let mut sight = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
-        sight.record_evidence(now);
-        let mut world = Self { fleet: NodeRecords::new(sight, GRACE_PERIODS, ZONE_LIMITS), now, version: 1 };
+        let mut sight = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+        sight.record_contact(now);
+        let mut world = Self { node_records: NodeRecords::new(sight, GRACE_PERIODS, ZONE_SETTINGS), now, version: 1 };
         for number in 0..count {
             world.update_node(&format!("n{number}"), |_| {});
         }
@@ -225,7 +237,7 @@ impl NodeRecordsFixture {
 
     pub(crate) fn update_node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         self.version += 1;
-        self.fleet.record_node(&ready_node(name, name, self.version, change), None, false, self.now);
+        self.node_records.record_node(&ready_node(name, name, self.version, change), None, false, self.now);
     }
 
     pub(crate) fn set_ready(&mut self, name: &str, status: &str, reason: &str) {
@@ -238,31 +250,31 @@ impl NodeRecordsFixture {
     pub(crate) fn advance(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
-            self.fleet.live_view.record_evidence(self.now);
+            self.node_records.server_contact.record_contact(self.now);
         }
     }
 
     pub(crate) fn renew_lease(&mut self, name: &str) {
         self.version += 1;
         let renewal = Timestamp::from_second(1_700_000_000 + self.version as i64).unwrap();
-        self.fleet.record_renewal(name, Some(renewal), self.now);
+        self.node_records.record_lease_renewal(name, Some(renewal), self.now);
     }
 
     /// Returns the nodes that the next pass reports.
-    pub(crate) fn next_reports(&self) -> NodesToReport {
-        self.fleet.pass_snapshot(self.now, None, PASS_PERIOD).nodes_to_report
+    pub(crate) fn next_nodes_to_report(&self) -> NodesToReport {
+        self.node_records.pass_snapshot(self.now, None, PASS_PERIOD).nodes_to_report
     }
 
     /// Returns the plan of the next pass.
     pub(crate) fn next_plan(&self) -> Plan {
-        health::decide(&self.fleet.pass_snapshot(self.now, None, PASS_PERIOD))
+        health::decide(&self.node_records.pass_snapshot(self.now, None, PASS_PERIOD))
     }
 
     /// Runs a pass, and returns the examined nodes with their actions.
     pub(crate) fn run_pass(&mut self) -> Vec<String> {
         let plan = self.next_plan();
-        self.fleet.apply_pass(&plan, self.now);
-        let line = |judged: &JudgedNode| {
+        self.node_records.apply_pass(&plan, self.now);
+        let line = |judged: &NodeDecision| {
             let action = judged.action.as_ref().map_or("nothing", |action| match action {
                 Action::SetConditionsUnknown(_) => "lapse",
                 Action::RemoveNoExecute => "relieve",
@@ -271,17 +283,21 @@ impl NodeRecordsFixture {
             });
             format!("{} {action}", judged.node.metadata.name)
         };
-        plan.judged_nodes.iter().map(line).collect()
+        plan.node_decisions.iter().map(line).collect()
     }
 
     /// Returns for each zone the node that has waited longest for a taint.
     pub(crate) fn longest_waiting_nodes(&self) -> Vec<String> {
-        let line = |WaitingZone {
-                        zone_key: zone, node, waiting_count: count, is_taint_unnecessary: is_over, ..
-                    }: &WaitingZone| {
+        let line = |ZoneWithWaitingNodes {
+                        zone_key: zone,
+                        node,
+                        waiting_node_count: count,
+                        is_taint_unnecessary: is_over,
+                        ..
+                    }: &ZoneWithWaitingNodes| {
             let over = if *is_over { " over" } else { "" };
             format!("{} {} of {count}{over}", zone.replace('\0', ""), node.metadata.name)
         };
-        self.fleet.waiting_zones(self.now).iter().map(line).collect()
+        self.node_records.zones_with_waiting_nodes(self.now).iter().map(line).collect()
     }
 }

@@ -85,11 +85,11 @@ proptest! {
         let Some(node) = read::<Node>(&node) else { return Ok(()) };
         limited(&ALLOCATOR, DECISIONS, || {
             prop_assert!(silence::conditions_to_set_unknown(&node).len() <= 4);
-            let mut changes = vec![taints::no_schedule_change(&node), taints::change_to_reachable(&node)];
-            changes.extend(taints::TaintCause::for_node(&node).map(|cause| taints::change_to_cause(&node, cause)));
+            let mut changes = vec![taints::no_schedule_taint_change(&node), taints::removal_of_monitor_taints(&node)];
+            changes.extend(taints::TaintCause::for_node(&node).map(|cause| taints::change_to_taint_of_cause(&node, cause)));
             for change in changes {
                 prop_assert!(change.keys_to_add.len() + change.keys_to_remove.len() <= 9, "{change:?}");
-                let after = taints::apply_change(&listed, &change, "2026-11-21T10:00:00Z");
+                let after = taints::apply_taint_change(&listed, &change, "2026-11-21T10:00:00Z");
                 let is_foreign = |taint: &&Value| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/");
                 prop_assert!(listed.iter().filter(is_foreign).eq(after.iter().filter(is_foreign)));
                 let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},

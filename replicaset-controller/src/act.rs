@@ -17,8 +17,8 @@ use serde::Deserialize;
 use crate::{
     decide::{manage, status, timer},
     objects::Status,
-    plan::{FailedOperation, Plan, PodChanges, PodChangesOutcome, Victim},
-    snapshot::{PodRef, Snapshot},
+    plan::{FailedOperation, Plan, PodChanges, PodChangesOutcome, PodDeletion},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// A change of the controller's memory, metrics or log that a sync asks for.
@@ -36,7 +36,7 @@ pub enum ReplicaSetNote {
     KeepsTerminatingReplicas(bool),
 }
 
-impl io::Note for ReplicaSetNote {
+impl io::MemoryNote for ReplicaSetNote {
     type Query = ();
     type NewState = ();
 }
@@ -49,7 +49,7 @@ const MAX_WATCH_LAG: Duration = Duration::from_millis(100);
 /// Sends the requests of a plan, and returns the time of the next sync of the set.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     if let Some(problem) = plan.set.selector.problem() {
-        io.apply_note(ReplicaSetNote::InvalidSelector(problem.to_string()));
+        io.apply_memory_note(ReplicaSetNote::InvalidSelector(problem.to_string()));
         return Ok(Requeue::AfterPlannedDelay);
     }
 
@@ -59,10 +59,10 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         return Ok(Requeue::Conflict);
     }
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
-    let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
+    let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
     // The plan assumes that every adoption succeeds. Otherwise the number of Pods to create or delete is decided again.
-    let manage = if claim.is_complete() {
+    let manage = if claim.has_adopted_all() {
         Cow::Borrowed(&plan.pod_changes)
     } else {
         Cow::Owned(manage::decide_pod_changes(snapshot, &claimed))
@@ -71,13 +71,13 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         PodChanges::NoChange => (PodChangesOutcome::Done, None),
         PodChanges::NotAllowed(_) | PodChanges::DelayedAfterFailures(_) => (PodChangesOutcome::NotAllowed, None),
         PodChanges::UnusableTemplate(problem) => creation_impossible(problem),
-        PodChanges::Create { pods_to_create: count, missing_pods: missing } => {
+        PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
             create_pods(snapshot, *count, *missing, io).await
         }
-        PodChanges::Delete { victims, age_ratios, .. } => delete_pods(victims, age_ratios, io).await,
+        PodChanges::Delete { pod_deletions: victims, age_ratios, .. } => delete_pods(victims, age_ratios, io).await,
     };
 
-    let status = if claim.is_complete() && managed == plan.expected_outcome {
+    let status = if claim.has_adopted_all() && managed == plan.expected_outcome {
         Cow::Borrowed(&plan.status)
     } else {
         Cow::Owned(status::compute_status(snapshot, &claimed, &managed, snapshot.now))
@@ -114,11 +114,11 @@ fn creation_impossible(problem: &str) -> ManageOutcome {
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return creation_impossible("no template") };
-    io.apply_note(ReplicaSetNote::CreatingPods);
-    let body = io.encode_body(|| body::pod_to_create(&owner.name, template, owner.controller_ref()));
+    io.apply_memory_note(ReplicaSetNote::CreatingPods);
+    let body = io.encode_body(|| body::new_pod_body(&owner.name, template, owner.controller_ref()));
     let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
     let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} Pods are missing").into() };
-    let request = request.generate_name(body::generate_name(&owner.name)).with_reason(why);
+    let request = request.with_generate_name(body::generate_name(&owner.name)).with_reason(why);
     let created =
         io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
 
@@ -126,7 +126,7 @@ async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'
     let (namespace_terminates, others): (Vec<_>, Vec<_>) =
         refusals.partition(|refusal| refusal.class == RefusalClass::NamespaceTerminating);
     if !namespace_terminates.is_empty() {
-        io.apply_note(ReplicaSetNote::NamespaceIsTerminating);
+        io.apply_memory_note(ReplicaSetNote::NamespaceIsTerminating);
     }
     match others.first() {
         Some(refusal) => failed_outcome(FailedOperation::Create, SyncError::from_refusal("", refusal)),
@@ -134,11 +134,12 @@ async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'
     }
 }
 
-async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> ManageOutcome {
+async fn delete_pods(victims: &[PodDeletion], age_ratios: &[u64], io: Io<'_>) -> ManageOutcome {
     let uids = victims.iter().map(|victim| victim.pod.meta().uid.clone()).collect();
-    io.apply_note(ReplicaSetNote::DeletingPods(uids, age_ratios.to_vec()));
-    let delete =
-        |Victim { pod, deletion_reason: why }: &Victim| Request::delete(PODS, pod.meta()).with_reason(why.to_string());
+    io.apply_memory_note(ReplicaSetNote::DeletingPods(uids, age_ratios.to_vec()));
+    let delete = |PodDeletion { pod, deletion_reason: why }: &PodDeletion| {
+        Request::delete(PODS, pod.meta()).with_reason(why.to_string())
+    };
     let deleted = io.run_group(GroupConcurrency::AllConcurrent, victims, |victim| delete_pod(io, delete(victim))).await;
 
     let refusals = deleted.into_iter().filter_map(Result::err);
@@ -181,7 +182,7 @@ async fn write_status(
     io: Io<'_>,
 ) -> Result<StatusWriteOutcome, SyncError> {
     let (owner, known, limits) = (&snapshot.owner, &snapshot.set.metadata, &snapshot.decision_settings);
-    if !limits.is_worth_writing(status, &snapshot.set.status) {
+    if !limits.is_status_worth_writing(status, &snapshot.set.status) {
         return Ok(StatusWriteOutcome::Done);
     }
     let first = io.send_and_read::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
@@ -199,7 +200,7 @@ async fn write_status(
         Ok(Some(live)) => live,
         answer => return process_status_answer(status, answer, io),
     };
-    let is_there = |stored: &Status| !limits.is_worth_writing(status, stored);
+    let is_there = |stored: &Status| !limits.is_status_worth_writing(status, stored);
     if live.metadata.uid != owner.uid || live.status.as_ref().is_some_and(is_there) {
         return Ok(StatusWriteOutcome::Done);
     }
@@ -216,7 +217,10 @@ fn status_request(snapshot: &Snapshot, status: &Status, version: ResourceVersion
     } else {
         ObjectRole::UntrackedObject
     };
-    Request::patch_status(owner.resource, known, body).into_strategic_patch().at_version(Some(version)).role(role)
+    Request::patch_status(owner.resource, known, body)
+        .into_strategic_patch()
+        .with_version(Some(version))
+        .with_role(role)
 }
 
 fn process_status_answer(
@@ -227,7 +231,7 @@ fn process_status_answer(
     match answer {
         Ok(Some(stored)) if status.terminating_replicas.is_some() => {
             let kept = stored.status.is_some_and(|stored| stored.terminating_replicas.is_some());
-            io.apply_note(ReplicaSetNote::KeepsTerminatingReplicas(kept));
+            io.apply_memory_note(ReplicaSetNote::KeepsTerminatingReplicas(kept));
         }
         Err(refusal) if refusal.class != RefusalClass::NotFound => {
             return Err(SyncError::from_refusal("cannot write the status", &refusal));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::{
     plan::{Plan, PodChangesOutcome},
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Maximum number of unready Pods that a plan names.
@@ -22,9 +22,9 @@ const MAX_NAMED_PODS: usize = 3;
 /// creations or deletions. Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
-    let claimed: Vec<&PodRef> = claims.keep.iter().chain(&claims.adopt).collect();
+    let claimed: Vec<&SharedPod> = claims.keep.iter().chain(&claims.adopt).collect();
     let manage = manage::decide_pod_changes(snapshot, &claimed);
-    let expected = if manage.is_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
+    let expected = if manage.is_change_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
     let status = status::compute_status(snapshot, &claimed, &expected, snapshot.now);
     let available_in = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, snapshot.now);
     Plan {
@@ -34,7 +34,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         requeue_after: timer::requeue_after(snapshot, &manage, available_in),
         pod_changes: manage,
         first_unready_pods: claims.keep.iter().filter(|pod| !pod.is_ready()).take(MAX_NAMED_PODS).cloned().collect(),
-        next_available_in: available_in,
+        time_until_next_available: available_in,
         expected_outcome: expected,
         status,
     }

@@ -15,7 +15,7 @@ pub trait SetKind: Send + Sync + Sized + 'static {
     /// Whether Pods of siblings (sets with the same owner) on a Pod's node affect its rank for deletion.
     const RANKS_BY_COLOCATION: bool;
     /// Whether the status counts terminating Pods.
-    const COUNTS_TERMINATING: bool;
+    const COUNTS_TERMINATING_PODS: bool;
     /// Whether a sync waits for the caches to show earlier writes, if the feature gate is on.
     const WAITS_FOR_OWN_WRITES: bool;
 
@@ -33,7 +33,7 @@ impl SetKind for ReplicaSets {
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-replicaset-syncs", 5, "How many ReplicaSets are synced at once");
     const RANKS_BY_COLOCATION: bool = true;
-    const COUNTS_TERMINATING: bool = true;
+    const COUNTS_TERMINATING_PODS: bool = true;
     const WAITS_FOR_OWN_WRITES: bool = true;
 
     fn compile_selector(value: &Value) -> Selector {
@@ -56,7 +56,7 @@ impl SetKind for ReplicationControllers {
     const WORKERS_FLAG: WorkersFlag =
         WorkersFlag::new("concurrent-rc-syncs", 5, "How many ReplicationControllers are synced at once");
     const RANKS_BY_COLOCATION: bool = false;
-    const COUNTS_TERMINATING: bool = false;
+    const COUNTS_TERMINATING_PODS: bool = false;
     const WAITS_FOR_OWN_WRITES: bool = false;
 
     /// The selector is a plain map of labels. Any other value compiles to a malformed selector, which is reported and matches

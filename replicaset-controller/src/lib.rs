@@ -76,14 +76,14 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, SharedInformer, method_handler},
+    informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     map::HashSet,
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     queue::{BackoffSettings, Queue},
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
     store::Store,
     terminating_namespaces::OwnersInTerminatingNamespaces,
 };
@@ -96,7 +96,7 @@ use crate::{
     metrics::ControllerMetrics,
     objects::{CachedSet, ReplicaSet},
     plan::Plan,
-    pod_backoff::PodBackoff,
+    pod_backoff::FailedPodBackoffs,
     pod_cache::CachedPod,
     snapshot::{DecisionSettings, Snapshot},
     watch::EventHandlers,
@@ -111,7 +111,7 @@ pub const POD_DELETION_COST: FeatureGate = FeatureGate::on_by_default(
 pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
     FeatureGate::always_on("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
 /// Feature gate of `status.terminatingReplicas`; on by default.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on_by_default(
+pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: FeatureGate = FeatureGate::on_by_default(
     "DeploymentReplicaSetTerminatingReplicas",
     "status.terminatingReplicas counts terminating Pods",
 );
@@ -119,57 +119,62 @@ pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on_by_default(
 ///
 /// If the gate is off, a sync claims Pods and writes the status on stale caches, as upstream does. With either value, no sync
 /// creates or deletes Pods on stale caches.
-pub const STALE_CONTROLLER_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
+pub const STALE_CONTROLLER_CONSISTENCY_REPLICA_SET: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyReplicaSet",
     "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
 );
 /// The feature gates that `--feature-gates` accepts for this crate.
-pub const FEATURE_GATES: &[FeatureGate] =
-    &[POD_DELETION_COST, LOGARITHMIC_SCALE_DOWN, TERMINATING_REPLICAS, STALE_CONTROLLER_CONSISTENCY, ATOMIC_FIFO];
+pub const FEATURE_GATES: &[FeatureGate] = &[
+    POD_DELETION_COST,
+    LOGARITHMIC_SCALE_DOWN,
+    DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
+    STALE_CONTROLLER_CONSISTENCY_REPLICA_SET,
+    ATOMIC_FIFO,
+];
 
 /// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
-pub const BURST_REPLICAS: Tune =
-    Tune::of_count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
+pub const BURST_REPLICAS: Tunable =
+    Tunable::of_count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
 /// Debounce of Pod changes that do not affect the number of active Pods, so that one status update covers many Pods that become
 /// ready together. It is 20 ms by default for a set of up to 100 Pods; for a larger set it grows in proportion, up to ten times
 /// as long. Upstream has no debounce and writes more statuses.
-pub const STATUS_DEBOUNCE_PERIOD: Tune = Tune::of_duration(
+pub const STATUS_DEBOUNCE_PERIOD: Tunable = Tunable::of_duration(
     "replicaset-sync-batch-period",
     Duration::from_millis(20),
     "How long to collect changes of Pod statuses before their ReplicaSet of up to 100 Pods is synced; for larger ones in proportion, up to ten times as long",
 );
 /// Enables the back-off of sets with Pods that fail before they are ready; off by default. Upstream has no such back-off.
-pub const FAILED_POD_BACKOFF: Tune = Tune::of_switch(
+pub const FAILED_POD_BACKOFF: Tunable = Tunable::of_switch(
     "failed-pod-backoff",
     false,
     "Back-off for a set whose Pods fail early without becoming ready: one replacement at once, later ones after 1s, doubling up to 1m0s, until a Pod is ready",
 );
 /// Maximum back-off of a set with failing syncs; 1000 s by default. Upstream: `DefaultTypedControllerRateLimiter`.
-pub const MAX_BACKOFF: Tune = Tune::of_duration(
+pub const MAX_SYNC_BACKOFF: Tunable = Tunable::of_duration(
     "max-backoff",
     Duration::from_secs(1000),
     "Maximum back-off of a sync that keeps failing, for example because of an exceeded quota",
 );
 /// Ranks the remaining Pods again after each Pod chosen for deletion; off by default, as upstream ranks only once.
-pub const RERANK_AS_PODS_ARE_CHOSEN: Tune = Tune::of_switch(
+pub const RERANK_AS_PODS_ARE_CHOSEN: Tunable = Tunable::of_switch(
     "rerank-as-pods-are-chosen",
     false,
     "Pods chosen for deletion no longer count for their node, so that a scale-down balances nodes and does not empty the fullest one",
 );
 /// Ranks Pods of sets without siblings by the number of own Pods on each node; off by default, as upstream ignores nodes for such
 /// sets.
-pub const RANK_BY_OWN_PODS: Tune = Tune::of_switch(
+pub const RANK_BY_OWN_PODS: Tunable = Tunable::of_switch(
     "rank-by-own-pods",
     false,
     "ReplicaSets without a controller, and ReplicationControllers, first delete Pods on the nodes with most of their own Pods",
 );
 /// The values that `--tune` accepts for this crate.
-pub const TUNES: &[Tune] = &[
+pub const TUNABLES: &[Tunable] = &[
     BURST_REPLICAS,
     EXPECTATIONS_TIMEOUT,
     STATUS_DEBOUNCE_PERIOD,
     FAILED_POD_BACKOFF,
-    MAX_BACKOFF,
+    MAX_SYNC_BACKOFF,
     RERANK_AS_PODS_ARE_CHOSEN,
     RANK_BY_OWN_PODS,
 ];
@@ -178,19 +183,19 @@ pub const TUNES: &[Tune] = &[
 pub const WORKERS_FLAGS: &[WorkersFlag] = &[ReplicaSets::WORKERS_FLAG, ReplicationControllers::WORKERS_FLAG];
 
 /// The loop that syncs ReplicaSets. Only this loop writes their status.
-pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
-    start_loop::<ReplicaSets>(REPLICA_SETS.name, context)
+pub const REPLICA_SET_LOOP: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
+    start_loop::<ReplicaSets>(REPLICA_SET_LOOP.name, context)
 })
 .with_owned_writes(&[OwnedWrites::of_status("apps", "replicasets")]);
 /// The loop that syncs ReplicationControllers. Only this loop writes their status.
-pub const REPLICATION_CONTROLLERS: LoopDefinition =
+pub const REPLICATION_CONTROLLER_LOOP: LoopDefinition =
     LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
-        start_loop::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
+        start_loop::<ReplicationControllers>(REPLICATION_CONTROLLER_LOOP.name, context)
     })
-    .with_client_and_component("replication-controller", "replication-controller")
+    .with_user_agent_and_component("replication-controller", "replication-controller")
     .with_owned_writes(&[OwnedWrites::of_status("", "replicationcontrollers")]);
 /// The loops that a process of this crate can run, one or both.
-pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
+pub const LOOPS: &[LoopDefinition] = &[REPLICA_SET_LOOP, REPLICATION_CONTROLLER_LOOP];
 
 /// Name, flags and loops of the binary.
 pub const DEFINITION: ProgramDefinition = ProgramDefinition {
@@ -200,8 +205,8 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: WORKERS_FLAGS,
     feature_gates: FEATURE_GATES,
-    tunes: TUNES,
-    value_flags: &[],
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
@@ -221,7 +226,7 @@ pub struct ReplicaController<K: SetKind> {
     /// The sets with Pods that the server has recently refused because the namespace is terminating.
     sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
-    backoff: Option<PodBackoff>,
+    backoff: Option<FailedPodBackoffs>,
     /// The last time at which a server dropped `status.terminatingReplicas` from a written status, because its version lacks
     /// the field or its feature gate is off. Without this time, every sync would write the field again.
     terminating_replicas_dropped_at: Mutex<Option<Instant>>,
@@ -236,28 +241,29 @@ fn start_loop<K: SetKind>(name: &'static str, context: LoopContext) -> Arc<dyn R
 
 impl<K: SetKind> ReplicaController<K> {
     /// Starts the informers; their handlers add keys to `queue`.
-    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
         let store: Arc<Store<CachedSet<K>>> = Arc::default();
-        let backoff = settings.is_switched_on(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
+        let backoff =
+            settings.is_tunable_on(&FAILED_POD_BACKOFF).then(|| FailedPodBackoffs::new(context.clock.clone()));
         let refused =
             OwnersInTerminatingNamespaces::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
         let watch = Arc::new(EventHandlers::<K> {
             queue: queue.clone(),
-            sets: Arc::clone(&store),
+            set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             sets_in_terminating_namespaces: refused.clone(),
             debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
-            backoff_of_sets: backoff.clone(),
+            failed_pod_backoffs: backoff.clone(),
         });
-        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set_event));
+        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set_event));
         let pods = context.shared_informer::<CachedPod>();
-        pods.add_handler(method_handler(&watch, EventHandlers::on_pod_event));
+        pods.add_handler(handler_from_method(&watch, EventHandlers::on_pod_event));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: decision_settings::<K>(&settings),
-            ranks_by_own_pods: settings.is_switched_on(&RANK_BY_OWN_PODS),
+            ranks_by_own_pods: settings.is_tunable_on(&RANK_BY_OWN_PODS),
             sets_in_terminating_namespaces: refused,
             backoff,
             terminating_replicas_dropped_at: Mutex::new(None),
@@ -286,29 +292,31 @@ impl<K: SetKind> ReplicaController<K> {
 fn decision_settings<K: SetKind>(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
         burst_replicas: settings.tuned_size(&BURST_REPLICAS),
-        uses_deletion_cost: settings.is_gate_on(&POD_DELETION_COST),
-        counts_terminating: K::COUNTS_TERMINATING && settings.is_gate_on(&TERMINATING_REPLICAS),
+        uses_deletion_cost: settings.is_feature_gate_on(&POD_DELETION_COST),
+        counts_terminating_pods: K::COUNTS_TERMINATING_PODS
+            && settings.is_feature_gate_on(&DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS),
         drops_terminating_replicas: false,
-        waits_for_own_writes: K::WAITS_FOR_OWN_WRITES && settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY),
-        reranks_chosen_pods: settings.is_switched_on(&RERANK_AS_PODS_ARE_CHOSEN),
+        waits_for_own_writes: K::WAITS_FOR_OWN_WRITES
+            && settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_REPLICA_SET),
+        reranks_remaining_pods: settings.is_tunable_on(&RERANK_AS_PODS_ARE_CHOSEN),
     }
 }
 
 /// Returns the back-off of failing keys; its maximum is never below its base.
 fn backoff_of_failing_keys(settings: &OperatorSettings) -> BackoffSettings {
     let usual = BackoffSettings::default();
-    BackoffSettings { max_delay: settings.tuned_duration(&MAX_BACKOFF).max(usual.base_delay), ..usual }
+    BackoffSettings { max_delay: settings.tuned_duration(&MAX_SYNC_BACKOFF).max(usual.base_delay), ..usual }
 }
 
 impl<K: SetKind> Controller for ReplicaController<K> {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = ReplicaSetNote;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("replicaset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -324,7 +332,7 @@ impl<K: SetKind> Controller for ReplicaController<K> {
         (ObjectRef::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: ReplicaSetNote) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: ReplicaSetNote) {
         let set = &snapshot.owner.uid;
         match (note, &self.backoff) {
             (ReplicaSetNote::InvalidSelector(problem), _) => {

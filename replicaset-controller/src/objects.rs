@@ -5,7 +5,7 @@ use std::{marker::PhantomData, sync::Arc};
 use common::{
     conditions::{Condition, ConditionListPatch},
     intern::Labels,
-    json::Raw,
+    json::RawJson,
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
@@ -105,7 +105,7 @@ struct SetSpecJson {
     min_ready_seconds: Option<i64>,
     #[serde(default)]
     selector: Value,
-    template: Option<Raw>,
+    template: Option<RawJson>,
 }
 
 impl<'de, K: SetKind> Deserialize<'de> for CachedSet<K> {

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     consistency::{LedgerCache, UnseenWrite},
-    controller::{Observation, RECHECK_INTERVAL},
+    controller::{Observation, STALE_CACHE_RECHECK_INTERVAL},
     intern::Text,
     io::SyncError,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     refs::{self, Claims, Owner},
     store::{ByController, IndexValue, OrphansByNamespace},
 };
@@ -17,11 +17,11 @@ use crate::{
     ReplicaController,
     kind::SetKind,
     objects::ReplicaSet,
-    snapshot::{DecisionSettings, PodRef, Snapshot, UnobservedWrite},
+    snapshot::{DecisionSettings, SharedPod, Snapshot, UnobservedWrite},
 };
 
 impl<K: SetKind> ReplicaController<K> {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let store = self.sets.store();
         let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         let blocked = match known.as_ref().and_then(|uid| self.unobserved_write(&key.namespace, uid)) {
@@ -31,9 +31,10 @@ impl<K: SetKind> ReplicaController<K> {
             Some((behind @ UnseenWrite::Conflicts { .. }, left)) => {
                 return Ok(Observation::waiting_for_own_writes((behind, left)));
             }
-            Some((behind @ UnseenWrite::VersionNotReached { .. }, left)) => {
-                Some(UnobservedWrite { write_description: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL) })
-            }
+            Some((behind @ UnseenWrite::VersionNotReached { .. }, left)) => Some(UnobservedWrite {
+                write_description: behind.to_string(),
+                max_wait: left.min(STALE_CACHE_RECHECK_INTERVAL),
+            }),
             Some((behind, at_most)) => {
                 Some(UnobservedWrite { write_description: behind.to_string(), max_wait: at_most })
             }
@@ -54,7 +55,7 @@ impl<K: SetKind> ReplicaController<K> {
         let terminating = terminating.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
         let active = owned.into_iter().chain(orphans).filter(|pod| pod.is_active());
         // A malformed selector claims nothing, and the plan reports it.
-        let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
+        let claims: Claims<SharedPod> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
         let colocated = if ranked { self.count_colocated_pods(&set, &claims) } else { BTreeMap::new() };
         let terminating_namespace = self.sets_in_terminating_namespaces.contains(uid);
@@ -65,9 +66,9 @@ impl<K: SetKind> ReplicaController<K> {
             set,
             owner,
             claims,
-            terminating_pods: terminating,
+            terminating_pod_count: terminating,
             is_namespace_terminating: terminating_namespace,
-            colocated_pods_by_node: colocated,
+            colocated_pod_counts_by_node: colocated,
             unobserved_write: blocked,
             failed_pod_backoff: failing,
             decision_settings: limits,
@@ -84,13 +85,13 @@ impl<K: SetKind> ReplicaController<K> {
     }
 
     /// Returns the Pods that a set controls, whether its selector matches them or not.
-    pub(crate) fn owned_pods(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
+    pub(crate) fn owned_pods(&self, namespace: &Text, uid: &Uid) -> Vec<SharedPod> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
         self.pods.store().list_readable_by_index(ByController, &owner)
     }
 
     /// Returns the Pods without a controller in the set's namespace. Malformed Pods are left out: they cannot be adopted.
-    fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
+    fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
         self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)
     }
@@ -100,7 +101,7 @@ impl<K: SetKind> ReplicaController<K> {
     /// If the set has no owner, or its kind has no siblings, the result is empty; with `--tune rank-by-own-pods`, it counts the
     /// claimed Pods. Upstream scans all Pods of the namespace, and so also counts Pods of other owners that one of these sets
     /// selects; this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
-    fn count_colocated_pods(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
+    fn count_colocated_pods(&self, set: &ReplicaSet, claims: &Claims<SharedPod>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
         let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {
             if self.ranks_by_own_pods {
@@ -108,7 +109,7 @@ impl<K: SetKind> ReplicaController<K> {
                     .keep
                     .iter()
                     .chain(&claims.adopt)
-                    .for_each(|pod| *count.entry(pod.node.clone()).or_insert(0) += 1);
+                    .for_each(|pod| *count.entry(pod.node_name.clone()).or_insert(0) += 1);
             }
             return count;
         };
@@ -120,7 +121,7 @@ impl<K: SetKind> ReplicaController<K> {
         for pod in owned.chain(self.adoptable_orphans(set)) {
             let selects = |sibling: &&ReplicaSet| sibling.selector.matches(&pod.meta().labels);
             if pod.is_active() && siblings.iter().any(selects) {
-                *count.entry(pod.node.clone()).or_insert(0) += 1;
+                *count.entry(pod.node_name.clone()).or_insert(0) += 1;
             }
         }
         count

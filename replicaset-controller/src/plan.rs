@@ -6,7 +6,7 @@ use common::{conditions, controller::Explain, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
-    snapshot::{FailedPodBackoff, PodRef},
+    snapshot::{FailedPodBackoff, SharedPod},
 };
 
 /// Condition type: creating or deleting Pods fails.
@@ -18,9 +18,9 @@ pub struct Plan {
     /// The set as the cache showed it.
     pub set: Arc<ReplicaSet>,
     /// Orphans that the selector matches, to be adopted.
-    pub orphans_to_adopt: Vec<PodRef>,
+    pub orphans_to_adopt: Vec<SharedPod>,
     /// Pods of the set that the selector no longer matches, to be released.
-    pub pods_to_release: Vec<PodRef>,
+    pub pods_to_release: Vec<SharedPod>,
     /// The Pods to create or delete if every adoption succeeds.
     pub pod_changes: PodChanges,
     /// The result of [`Self::pod_changes`] if every request is granted.
@@ -28,9 +28,9 @@ pub struct Plan {
     /// The status to write if the requests for Pods have the [expected](Self::expected_outcome) result.
     pub status: Status,
     /// At most three unready Pods, to be named in `/debug/explain`.
-    pub first_unready_pods: Vec<PodRef>,
+    pub first_unready_pods: Vec<SharedPod>,
     /// Time until the next ready Pod becomes available; `None` if all ready Pods are available.
-    pub next_available_in: Option<Duration>,
+    pub time_until_next_available: Option<Duration>,
     /// Time after which the decision may change without an event; `None` if only an event can change it.
     pub requeue_after: Option<Duration>,
 }
@@ -86,16 +86,16 @@ pub enum PodChanges {
     /// Pods are missing and are to be created.
     Create {
         /// Number of Pods to create in this sync; at most `burst-replicas`.
-        pods_to_create: usize,
+        pods_to_create_count: usize,
         /// Number of Pods that are missing to reach `spec.replicas`; at least the number of Pods to create in this sync.
-        missing_pods: usize,
+        missing_pod_count: usize,
     },
     /// More Pods exist than `spec.replicas`, and some are to be deleted.
     Delete {
         /// Pods to delete in this sync; at most `burst-replicas`.
-        victims: Vec<Victim>,
+        pod_deletions: Vec<PodDeletion>,
         /// Number of claimed Pods beyond `spec.replicas`; at least the number of victims.
-        surplus_pods: usize,
+        surplus_pod_count: usize,
         /// Ages of the chosen ready Pods, as multiples of the youngest ready Pod's age; empty if all Pods are deleted.
         age_ratios: Vec<u64>,
     },
@@ -103,7 +103,7 @@ pub enum PodChanges {
 
 impl PodChanges {
     /// Whether Pods may be created or deleted now.
-    pub fn is_allowed(&self) -> bool {
+    pub fn is_change_allowed(&self) -> bool {
         !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
     }
 
@@ -115,9 +115,9 @@ impl PodChanges {
 
 /// A Pod to delete, with the reason.
 #[derive(Clone, Debug)]
-pub struct Victim {
+pub struct PodDeletion {
     /// The Pod as the cache showed it. The deletion has its UID and version as preconditions.
-    pub pod: PodRef,
+    pub pod: SharedPod,
     /// The first rule that ranks this Pod before the Pods that are kept.
     pub deletion_reason: DeletionReason,
 }
@@ -173,7 +173,7 @@ impl Explain for Plan {
         match &self.pod_changes {
             PodChanges::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             PodChanges::UnusableTemplate(problem) => out.push(format!("no Pod can be created: {problem}")),
-            PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pods: pods, remaining_delay: left }) => {
+            PodChanges::DelayedAfterFailures(FailedPodBackoff { failed_pod_count: pods, remaining_delay: left }) => {
                 out.push(format!("{pods} Pods failed without ever being ready: next creation in {}", seconds(*left)));
             }
             PodChanges::NoChange | PodChanges::Create { .. } | PodChanges::Delete { .. } => {}
@@ -185,7 +185,7 @@ impl Explain for Plan {
             let names: Vec<&str> = self.first_unready_pods.iter().map(name).collect();
             out.push(format!("{unready} of {} Pods are not ready: {}{more}", s.replicas, names.join(", ")));
         }
-        if let Some(wait) = self.next_available_in {
+        if let Some(wait) = self.time_until_next_available {
             let early = s.ready_replicas - s.available_replicas;
             out.push(format!("{early} ready Pods are not available yet, the next in {}", seconds(wait)));
         }
@@ -201,7 +201,7 @@ impl Explain for Plan {
     }
 }
 
-fn name(pod: &PodRef) -> &str {
+fn name(pod: &SharedPod) -> &str {
     &pod.meta().name
 }
 

@@ -36,7 +36,7 @@ const SERIES_EXPIRY: Duration = Duration::from_mins(5);
 
 /// The sets with failing Pods, by UID. Clones share the state.
 #[derive(Clone, Debug)]
-pub(crate) struct PodBackoff {
+pub(crate) struct FailedPodBackoffs {
     sets: Arc<Mutex<HashMap<Uid, FailureSeries>>>,
     clock: Clock,
 }
@@ -82,7 +82,7 @@ impl FailureSeries {
     }
 }
 
-impl PodBackoff {
+impl FailedPodBackoffs {
     pub(crate) fn new(clock: Clock) -> Self {
         Self { sets: Arc::default(), clock }
     }
@@ -123,7 +123,7 @@ impl PodBackoff {
     }
 
     /// Removes the failures of a set, because one of its Pods became ready or the set was deleted.
-    pub(crate) fn end_series(&self, set: &Uid) {
+    pub(crate) fn end_failure_series(&self, set: &Uid) {
         self.sets.lock().remove(set);
     }
 
@@ -133,7 +133,7 @@ impl PodBackoff {
         let sets = self.sets.lock();
         let series = sets.get(set)?;
         let left = series.remaining_delay(now);
-        (!left.is_zero()).then_some(FailedPodBackoff { failed_pods: series.failed_pods, remaining_delay: left })
+        (!left.is_zero()).then_some(FailedPodBackoff { failed_pod_count: series.failed_pods, remaining_delay: left })
     }
 }
 
@@ -142,13 +142,13 @@ mod tests {
     use super::*;
 
     struct World {
-        backoff: PodBackoff,
+        backoff: FailedPodBackoffs,
         set: Uid,
     }
 
     fn world() -> World {
         let clock = Clock::simulated(crate::world::now(), 0);
-        World { backoff: PodBackoff::new(clock), set: Uid::new("set") }
+        World { backoff: FailedPodBackoffs::new(clock), set: Uid::new("set") }
     }
 
     impl World {
@@ -170,7 +170,7 @@ mod tests {
         fn wait(&self) -> Option<(usize, u64)> {
             self.backoff
                 .current_backoff(&self.set)
-                .map(|failing| (failing.failed_pods, u64::try_from(failing.remaining_delay.as_millis()).unwrap()))
+                .map(|failing| (failing.failed_pod_count, u64::try_from(failing.remaining_delay.as_millis()).unwrap()))
         }
 
         async fn pass(&self, seconds: u64) {
@@ -243,7 +243,7 @@ mod tests {
         };
         twice();
         assert_eq!(w.wait(), Some((2, 1000)));
-        w.backoff.end_series(&w.set);
+        w.backoff.end_failure_series(&w.set);
         assert_eq!(w.wait(), None);
         twice();
         assert_eq!(w.wait(), Some((2, 1000)));

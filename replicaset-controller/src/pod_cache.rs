@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use common::{
-    head::Head,
+    head::ObjectHead,
     meta::Meta,
     object::{Object, Resource},
     pods::{PODS, Pod},
@@ -46,7 +46,7 @@ impl Object for CachedPod {
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
 
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| {
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> = Some(|head| {
         let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
         head.controller_kind().is_none_or(|kind| ours.contains(&kind))
     });

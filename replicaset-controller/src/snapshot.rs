@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A cached Pod. Clones share its memory with the cache.
-pub type PodRef = Arc<CachedPod>;
+pub type SharedPod = Arc<CachedPod>;
 
 /// A set and its Pods as the caches showed them at one time, and everything else that a decision depends on.
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ pub struct Snapshot {
     /// The owner reference and deletion state of the set.
     pub owner: Owner,
     /// The active Pods to keep, to adopt and to release.
-    pub claims: Claims<PodRef>,
+    pub claims: Claims<SharedPod>,
     /// Number of terminating Pods that the set controls and selects.
-    pub terminating_pods: usize,
+    pub terminating_pod_count: usize,
     /// Whether the namespace is terminating, so that the server refuses every Pod.
     pub is_namespace_terminating: bool,
     /// Number of active Pods by node: those of all sets with the same owner, or those of this set. Empty if no Pods are ranked.
-    pub colocated_pods_by_node: BTreeMap<Text, usize>,
+    pub colocated_pod_counts_by_node: BTreeMap<Text, usize>,
     /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
     pub unobserved_write: Option<UnobservedWrite>,
     /// The back-off after failed Pods; `None` if Pods may be created.
@@ -51,7 +51,7 @@ pub struct UnobservedWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedPodBackoff {
     /// Number of Pods that have failed since a Pod of the set was last ready.
-    pub failed_pods: usize,
+    pub failed_pod_count: usize,
     /// Time until the next Pod may be created.
     pub remaining_delay: Duration,
 }
@@ -64,18 +64,18 @@ pub struct DecisionSettings {
     /// Whether the deletion cost of Pods is used (feature gate `PodDeletionCost`).
     pub uses_deletion_cost: bool,
     /// Whether the status counts terminating Pods (feature gate `DeploymentReplicaSetTerminatingReplicas`).
-    pub counts_terminating: bool,
+    pub counts_terminating_pods: bool,
     /// Whether the server drops `status.terminatingReplicas`. A change of this field alone then causes no write.
     pub drops_terminating_replicas: bool,
     /// Whether a sync waits until the caches show the statuses that this process wrote.
     pub waits_for_own_writes: bool,
     /// Whether a Pod chosen for deletion lowers the count of its node in the ranking of the Pods chosen after it.
-    pub reranks_chosen_pods: bool,
+    pub reranks_remaining_pods: bool,
 }
 
 impl DecisionSettings {
     /// Whether `status` differs from `stored` enough to be written.
-    pub fn is_worth_writing(&self, status: &Status, stored: &Status) -> bool {
+    pub fn is_status_worth_writing(&self, status: &Status, stored: &Status) -> bool {
         if self.drops_terminating_replicas && status.terminating_replicas != stored.terminating_replicas {
             let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };
             return others != *stored;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::{debounce_for_pods, priority_of_origin},
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
@@ -15,20 +15,20 @@ use common::{
 use crate::{
     kind::SetKind,
     objects::{CachedSet, ReplicaSet},
-    pod_backoff::PodBackoff,
+    pod_backoff::FailedPodBackoffs,
     pod_cache::CachedPod,
 };
 
 /// The event handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct EventHandlers<K: SetKind> {
-    pub(crate) queue: Queue<Key>,
-    pub(crate) sets: Arc<Store<CachedSet<K>>>,
+    pub(crate) queue: Queue<NamespacedName>,
+    pub(crate) set_store: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Minimum debounce of changes that do not affect the number of active Pods; see [`debounce_for_pods`] for large sets.
     pub(crate) debounce_period: Duration,
     /// The back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
-    pub(crate) backoff_of_sets: Option<PodBackoff>,
+    pub(crate) failed_pod_backoffs: Option<FailedPodBackoffs>,
 }
 
 impl<K: SetKind> EventHandlers<K> {
@@ -55,8 +55,8 @@ impl<K: SetKind> EventHandlers<K> {
     pub(crate) fn forget_set(&self, set: &Uid) {
         self.ledger.forget_owner(set);
         self.sets_in_terminating_namespaces.forget(set);
-        if let Some(backoff) = &self.backoff_of_sets {
-            backoff.end_series(set);
+        if let Some(backoff) = &self.failed_pod_backoffs {
+            backoff.end_failure_series(set);
         }
     }
 
@@ -69,7 +69,7 @@ impl<K: SetKind> EventHandlers<K> {
             return;
         }
         // The failure is recorded before the key is enqueued, so that the sync knows of the failure.
-        if let Some(backoff) = &self.backoff_of_sets {
+        if let Some(backoff) = &self.failed_pod_backoffs {
             self.record_for_backoff(backoff, event, origin);
         }
         match event {
@@ -84,18 +84,18 @@ impl<K: SetKind> EventHandlers<K> {
     /// Reports a change of a Pod to the back-off of its set.
     ///
     /// A Pod that is missing from a later list may have failed or been deleted; it does not count as failed.
-    fn record_for_backoff(&self, backoff: &PodBackoff, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
-        let Some(set) = controlling_owner(&self.sets, event.meta()) else { return };
+    fn record_for_backoff(&self, backoff: &FailedPodBackoffs, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
+        let Some(set) = controlling_owner(&self.set_store, event.meta()) else { return };
         let (set, pod) = (&set.replica_set().metadata.uid, &event.meta().uid);
         match event {
-            CacheEvent::Added(new) if new.is_ready() => backoff.end_series(set),
+            CacheEvent::Added(new) if new.is_ready() => backoff.end_failure_series(set),
             CacheEvent::Added(_) => backoff.record_new_pod(set, pod),
             CacheEvent::Updated { old, new } if new.is_ready() && !(old.is_ready() && is_same_owner(old, new)) => {
-                backoff.end_series(set);
+                backoff.end_failure_series(set);
             }
             CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => {}
             CacheEvent::Deleted(last) => {
-                let placed = last.is_active() && !last.node.is_empty();
+                let placed = last.is_active() && !last.node_name.is_empty();
                 if origin == ChangeOrigin::Watch && placed && !last.is_ready() {
                     backoff.record_failed_pod(set, pod);
                 } else {
@@ -115,7 +115,7 @@ impl<K: SetKind> EventHandlers<K> {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.sets, after) {
+            if let Some(set) = controlling_owner(&self.set_store, after) {
                 let set = set.replica_set();
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
@@ -137,13 +137,13 @@ impl<K: SetKind> EventHandlers<K> {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.sets, pod) {
+        if let Some(set) = controlling_owner(&self.set_store, pod) {
             self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }
 
     fn on_pod_deletion(&self, pod: &CachedPod) {
-        let Some(set) = controlling_owner(&self.sets, pod.meta()) else { return };
+        let Some(set) = controlling_owner(&self.set_store, pod.meta()) else { return };
         let set = set.replica_set();
         // The end of a terminating Pod is not urgent: the set was synced when the termination began.
         let delay =
@@ -152,7 +152,7 @@ impl<K: SetKind> EventHandlers<K> {
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in adopters_of(&self.sets, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels)) {
+        for set in adopters_of(&self.set_store, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels)) {
             self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }

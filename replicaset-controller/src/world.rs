@@ -14,7 +14,7 @@ use crate::{
     kind::{ReplicaSets, SetKind},
     objects::{CachedSet, ReplicaSet},
     pod_cache::CachedPod,
-    snapshot::{DecisionSettings, FailedPodBackoff, PodRef, Snapshot, UnobservedWrite},
+    snapshot::{DecisionSettings, FailedPodBackoff, SharedPod, Snapshot, UnobservedWrite},
 };
 
 /// Returns the fixed time of every sync in tests.
@@ -74,7 +74,7 @@ impl PodBuilder {
         let since = time_before_now(seconds).to_string();
         self.set("status", "conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]))
     }
-    pub(crate) fn ready_without_time(self) -> Self {
+    pub(crate) fn ready_without_transition_time(self) -> Self {
         self.set("status", "conditions", json!([{"type": "Ready", "status": "True"}]))
     }
     pub(crate) fn unready(self) -> Self {
@@ -90,13 +90,13 @@ impl PodBuilder {
         self.0["metadata"]["ownerReferences"] = json!([{"kind": kind, "name": name, "uid": uid, "controller": true}]);
         self
     }
-    pub(crate) fn deleting(self) -> Self {
+    pub(crate) fn terminating(self) -> Self {
         self.set("metadata", "deletionTimestamp", json!(time_before_now(1).to_string()))
     }
-    pub(crate) fn cost(self, cost: &str) -> Self {
+    pub(crate) fn deletion_cost(self, cost: &str) -> Self {
         self.set("metadata", "annotations", json!({common::pods::POD_DELETION_COST: cost}))
     }
-    pub(crate) fn version(self, version: u64) -> Self {
+    pub(crate) fn resource_version(self, version: u64) -> Self {
         self.set("metadata", "resourceVersion", json!(version.to_string()))
     }
     pub(crate) fn build(&self) -> CachedPod {
@@ -115,7 +115,7 @@ pub(crate) struct SnapshotBuilder {
     pub(crate) is_namespace_terminating: bool,
     pub(crate) failed_pod_backoff: Option<FailedPodBackoff>,
     pub(crate) decision_settings: DecisionSettings,
-    pub(crate) colocated_pods_by_node: BTreeMap<Text, usize>,
+    pub(crate) colocated_pod_counts_by_node: BTreeMap<Text, usize>,
 }
 
 pub(crate) fn set_with_pods(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>) -> SnapshotBuilder {
@@ -128,12 +128,12 @@ pub(crate) fn set_with_pods(replicas: usize, pods: impl IntoIterator<Item = PodB
         decision_settings: DecisionSettings {
             burst_replicas: 500,
             uses_deletion_cost: true,
-            counts_terminating: true,
+            counts_terminating_pods: true,
             drops_terminating_replicas: false,
             waits_for_own_writes: true,
-            reranks_chosen_pods: false,
+            reranks_remaining_pods: false,
         },
-        colocated_pods_by_node: BTreeMap::new(),
+        colocated_pod_counts_by_node: BTreeMap::new(),
     }
 }
 
@@ -147,7 +147,7 @@ impl SnapshotBuilder {
         self.has_unobserved_write = true;
         self
     }
-    pub(crate) fn deleting(mut self) -> Self {
+    pub(crate) fn with_terminating_set(mut self) -> Self {
         self.set["metadata"]["deletionTimestamp"] = json!(time_before_now(1).to_string());
         self
     }
@@ -162,16 +162,16 @@ impl SnapshotBuilder {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let set = decode_set(&self.set);
         let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
-        let all: Vec<PodRef> = self.pods.iter().map(|pod| Arc::new(pod.build())).collect();
-        let own = |pod: &&PodRef| pod.meta().controller().is_some_and(|c| c.uid == owner.uid);
+        let all: Vec<SharedPod> = self.pods.iter().map(|pod| Arc::new(pod.build())).collect();
+        let own = |pod: &&SharedPod| pod.meta().controller().is_some_and(|c| c.uid == owner.uid);
         let terminating =
             all.iter().filter(own).filter(|pod| pod.is_terminating() && set.selector.matches(&pod.meta().labels));
         let terminating = terminating.count();
         let active = all.into_iter().filter(|pod| pod.is_active());
         Snapshot {
             claims: refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default(),
-            terminating_pods: terminating,
-            colocated_pods_by_node: self.colocated_pods_by_node.clone(),
+            terminating_pod_count: terminating,
+            colocated_pod_counts_by_node: self.colocated_pod_counts_by_node.clone(),
             is_namespace_terminating: self.is_namespace_terminating,
             unobserved_write: self.has_unobserved_write.then(|| UnobservedWrite {
                 write_description: "2 deleted pods".to_owned(),

@@ -16,7 +16,7 @@ use replicaset_controller::{
     kind::{ReplicaSets, SetKind as _},
     objects::CachedSet,
     plan::PodChanges,
-    snapshot::{DecisionSettings, PodRef, Snapshot},
+    snapshot::{DecisionSettings, SharedPod, Snapshot},
 };
 use sandbox::memory::Limit;
 use serde_json::{Value, json};
@@ -106,25 +106,25 @@ fn pods() -> impl Strategy<Value = Vec<Value>> {
 fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
     let (set, now) = (Arc::clone(set.replica_set()), "2026-11-21T09:00:00Z".parse().unwrap());
     let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
-    let pods = pods.iter().map(|pod| -> PodRef { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
-    let pods: Vec<PodRef> = pods.filter(|pod| pod.is_active()).collect();
+    let pods = pods.iter().map(|pod| -> SharedPod { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
+    let pods: Vec<SharedPod> = pods.filter(|pod| pod.is_active()).collect();
     assert!(pods.iter().all(|pod| !pod.meta().name.is_empty()));
     let claims = refs::claim(&owner, &set.selector, pods, |_| true).unwrap_or_default();
     let limits = DecisionSettings {
         burst_replicas: BURST,
         uses_deletion_cost: true,
-        counts_terminating: true,
+        counts_terminating_pods: true,
         drops_terminating_replicas: false,
         waits_for_own_writes: true,
-        reranks_chosen_pods: true,
+        reranks_remaining_pods: true,
     };
     Snapshot {
         set,
         owner,
         claims,
-        terminating_pods: usize::MAX,
+        terminating_pod_count: usize::MAX,
         is_namespace_terminating: false,
-        colocated_pods_by_node: BTreeMap::new(),
+        colocated_pod_counts_by_node: BTreeMap::new(),
         unobserved_write: None,
         failed_pod_backoff: None,
         decision_settings: limits,
@@ -156,8 +156,8 @@ proptest! {
             return Ok(());
         };
         match &plan.pod_changes {
-            PodChanges::Create { pods_to_create, .. } => prop_assert!(*pods_to_create <= BURST),
-            PodChanges::Delete { victims, .. } => prop_assert!(victims.len() <= pods.len()),
+            PodChanges::Create { pods_to_create_count, .. } => prop_assert!(*pods_to_create_count <= BURST),
+            PodChanges::Delete { pod_deletions, .. } => prop_assert!(pod_deletions.len() <= pods.len()),
             _ => {}
         }
         prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));

@@ -11,8 +11,8 @@ use std::{borrow::Cow, time::Duration};
 use common::{
     events::EventType,
     io::{
-        Claim, GroupConcurrency, RefusalClass, Request, Requeue, RevisionChange, RevisionChangeError, StoreOutcome,
-        StoreRevision, SyncError, delete_revision,
+        Claim, GroupConcurrency, RefusalClass, Request, Requeue, RevisionChange, RevisionChangeError,
+        RevisionStoreOutcome, RevisionStoreRequest, SyncError, delete_revision,
     },
     pods::PODS,
     revision::CONTROLLER_REVISIONS,
@@ -23,7 +23,7 @@ pub(crate) use self::note::{NamesakeLookup, Note};
 use self::{
     note::Io,
     request::{request_failure, write_role},
-    templates::Templates,
+    templates::PhaseTemplates,
 };
 use crate::{
     decide::{self, history, revisions, status},
@@ -32,21 +32,21 @@ use crate::{
         Plan, PodPlan, UnmanagedReason,
         revisions::{RevisionWrite, Revisions},
     },
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Sends the requests of a plan. If an adoption fails or the revision gets another name, decides the work on Pods again.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    if let Some(problem) = &plan.problem {
+    if let Some(problem) = &plan.unmanaged_reason {
         if let UnmanagedReason::TooManyClaims { .. } = problem {
             io.record_event(EventType::Warning, "TooManyClaims", problem.to_string());
         }
-        io.apply_note(Note::UnmanagedReason(problem.clone()));
+        io.apply_memory_note(Note::UnmanagedReason(problem.clone()));
         return Ok(Requeue::AfterPlannedDelay);
     }
     for mismatch in &plan.mismatches_to_report {
         io.record_event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
-        io.apply_note(Note::MismatchReported(mismatch.difference(), io.now()));
+        io.apply_memory_note(Note::MismatchReported(mismatch.difference(), io.now()));
     }
 
     adopt_revisions(snapshot, io).await?;
@@ -63,23 +63,23 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             format!("Update Pod {pod} in StatefulSet {set} successful"),
         );
     }
-    let claimed: Vec<PodRef> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
+    let claimed: Vec<SharedPod> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
 
     let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else {
         return Ok(Requeue::AfterPlannedDelay);
     };
     // The plan assumes that every adoption succeeds and that the new revision gets its planned name.
-    let reconcile = if claim.is_complete() && revisions.update.name == plan.revisions.update.name {
-        Cow::Borrowed(&plan.reconcile)
+    let reconcile = if claim.has_adopted_all() && revisions.update.name == plan.revisions.update.name {
+        Cow::Borrowed(&plan.pod_plan)
     } else {
-        Cow::Owned(decide::reconcile(snapshot, &claimed, &revisions))
+        Cow::Owned(decide::plan_pod_work(snapshot, &claimed, &revisions))
     };
     let (lowered, worked) = work_on_pods(snapshot, &revisions, &reconcile, io).await;
 
-    if let Some(unavailable) = reconcile.unavailable {
-        io.apply_note(Note::RolloutProgress(unavailable));
+    if let Some(unavailable) = reconcile.unavailable_pods {
+        io.apply_memory_note(Note::RolloutProgress(unavailable));
     }
-    io.apply_note(Note::AwaitedClaims(reconcile.claims_to_await.clone()));
+    io.apply_memory_note(Note::AwaitedClaims(reconcile.claims_to_await.clone()));
     let status =
         status::complete_rollout(set, &status::with_lowered_current_replicas(&reconcile.counted_status, lowered));
     let status_written = write_status(snapshot, &status, io).await;
@@ -87,10 +87,10 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     worked.and(status_written).and(forgotten)?;
 
     // The next sync handles the remaining Pods. It starts only after the caches show the Pods that this sync created.
-    if reconcile.deferred_count > 0 {
+    if reconcile.deferred_pod_count > 0 {
         return Ok(Requeue::After(Duration::ZERO));
     }
-    let check = status::time_to_availability(set, &claimed, &status, snapshot.now, io.now());
+    let check = status::time_to_next_availability(set, &claimed, &status, snapshot.now, io.now());
     Ok(check.map_or(Requeue::AfterPlannedDelay, Requeue::After))
 }
 
@@ -107,7 +107,7 @@ async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
 }
 
 /// Returns the labels to add to a Pod that lacks the label by which Pods are watched; `None` if the Pod has the label.
-fn missing_labels(pod: &PodRef) -> Option<Value> {
+fn missing_labels(pod: &SharedPod) -> Option<Value> {
     pod.lacks_name_label().then(|| body::identity_labels(&pod.meta().name, pod.ordinal()))
 }
 
@@ -145,27 +145,27 @@ async fn store_revision<'p>(
     io: Io<'_>,
 ) -> Result<Option<Cow<'p, Revisions>>, SyncError> {
     let Snapshot { set, template, owner, .. } = snapshot;
-    let mut collisions = planned.collisions;
+    let mut collisions = planned.collision_count;
     loop {
-        let name = revisions::name(set, &revisions::hash(template, collisions));
-        let body = body::revision(snapshot, number, planned.collisions, &name)
+        let name = revisions::revision_name(set, &revisions::template_hash(template, collisions));
+        let body = body::revision(snapshot, number, planned.collision_count, &name)
             .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
         let why = format!("the template is new, its revision is number {number}");
-        let store = StoreRevision::new(owner, &name, template.data(), why);
+        let store = RevisionStoreRequest::new(owner, &name, template.revision_data(), why);
         let was_stored_before = set.status.observed_generation == set.metadata.generation;
         let store = if was_stored_before { store.if_owner_exists() } else { store };
         match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
             // An existing revision may have other labels. They do not matter, because Pods only name their revision.
-            Some(Ok(StoreOutcome::Created | StoreOutcome::AlreadyExists(_))) => {
+            Some(Ok(RevisionStoreOutcome::Created | RevisionStoreOutcome::AlreadyExists(_))) => {
                 let is_as_planned = *planned.update.name == *name;
                 let created = || Cow::Owned(revisions::with_created_revision(planned, template, &name, collisions));
                 return Ok(Some(if is_as_planned { Cow::Borrowed(planned) } else { created() }));
             }
-            Some(Ok(StoreOutcome::NameTaken(_))) => {
+            Some(Ok(RevisionStoreOutcome::NameTaken(_))) => {
                 let unnamed = || format!("cannot make a name for a revision of {}", set.metadata.name);
                 collisions = collisions.checked_add(1).ok_or_else(|| SyncError::new("template", unnamed()))?;
             }
-            Some(Ok(StoreOutcome::OwnerGone)) | None => return Ok(None),
+            Some(Ok(RevisionStoreOutcome::OwnerGone)) | None => return Ok(None),
             Some(Err(refusal)) => {
                 // The set cannot create Pods without this revision, so a denial is reported.
                 if refusal.class == RefusalClass::NotWritten && refusal.error.is_denied() {
@@ -187,9 +187,9 @@ async fn work_on_pods(
 ) -> (i32, Result<(), SyncError>) {
     let mut lowered = 0;
     for phase in &reconcile.phases {
-        let templates = &Templates::read_for_phase(phase, snapshot, revisions, io).await;
+        let templates = &PhaseTemplates::read_for_phase(phase, snapshot, revisions, io).await;
         let each = |work| pod::work_on_pod(snapshot, work, templates, io);
-        let done = io.run_group(phase.pace, &phase.work, each).await;
+        let done = io.run_group(phase.concurrency, &phase.work, each).await;
         let successes = phase.work.iter().zip(&done).filter(|(_, done)| done.is_ok());
         lowered += successes.filter(|(work, _)| work.lowers_current_replicas()).count() as i32;
         if let Some(failed) = done.into_iter().find_map(Result::err) {
@@ -209,7 +209,7 @@ async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Resul
         return Ok(());
     }
     let body = io.encode_body(|| json!({"status": status}));
-    match io.send(Request::patch_status(STATEFUL_SETS, &set.metadata, body).role(write_role(snapshot))).await {
+    match io.send(Request::patch_status(STATEFUL_SETS, &set.metadata, body).with_role(write_role(snapshot))).await {
         Err(refusal) if !refusal.error.is_not_found() => Err(request_failure("cannot write the status", &refusal)),
         _ => Ok(()),
     }
@@ -219,7 +219,7 @@ async fn write_status(snapshot: &Snapshot, status: &Status, io: Io<'_>) -> Resul
 async fn forget_revisions(
     snapshot: &Snapshot,
     revisions: &Revisions,
-    claimed: &[PodRef],
+    claimed: &[SharedPod],
     io: Io<'_>,
 ) -> Result<(), SyncError> {
     let (why, what) = ("the history is longer than its limit", "cannot delete ControllerRevision");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     map::HashMap,
-    meta::{Key, Meta, ResourceVersion},
+    meta::{Meta, NamespacedName, ResourceVersion},
     object::Resource,
 };
 use parking_lot::Mutex;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 /// Pods, claims and revisions have separate watches, and an event of a claim or a revision enqueues no set. Without this list,
 /// a set is not synced if the event of its claim or revision comes after the event of its Pod.
 #[derive(Debug, Default)]
-pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, ResourceVersion)>>);
+pub(crate) struct AwaitedWrites(Mutex<BTreeMap<NamespacedName, (Resource, ResourceVersion)>>);
 
 impl AwaitedWrites {
     /// Records the write that a set waits for; `None` if the set waits for no write.
-    pub(crate) fn set(&self, set: &Key, write: Option<(Resource, ResourceVersion)>) {
+    pub(crate) fn record(&self, set: &NamespacedName, write: Option<(Resource, ResourceVersion)>) {
         let mut awaited = self.0.lock();
         match write {
             Some(write) => awaited.insert(set.clone(), write),
@@ -28,12 +28,12 @@ impl AwaitedWrites {
     }
 
     /// Removes and returns the sets that wait for this or an earlier version in the resource and namespace of `object`.
-    pub(crate) fn take(&self, resource: Resource, object: &Meta) -> Vec<Key> {
+    pub(crate) fn take_reached_sets(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
         let mut awaited = self.0.lock();
-        let is_reached = |set: &Key, (of, version): &(Resource, ResourceVersion)| {
+        let is_reached = |set: &NamespacedName, (of, version): &(Resource, ResourceVersion)| {
             *of == resource && *version <= object.resource_version && set.namespace == object.namespace
         };
-        let reached: Vec<Key> =
+        let reached: Vec<NamespacedName> =
             awaited.iter().filter(|(set, write)| is_reached(set, write)).map(|(set, _)| set.clone()).collect();
         for set in &reached {
             awaited.remove(set);
@@ -51,13 +51,13 @@ pub(crate) struct AwaitedClaims(Mutex<AwaitedIndexes>);
 
 #[derive(Debug, Default)]
 struct AwaitedIndexes {
-    sets_by_claim: HashMap<Key, BTreeSet<Key>>,
-    claims_by_set: HashMap<Key, Vec<Key>>,
+    sets_by_claim: HashMap<NamespacedName, BTreeSet<NamespacedName>>,
+    claims_by_set: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
 
 impl AwaitedClaims {
     /// Replaces the claims that a set waits for.
-    pub(crate) fn replace(&self, set: &Key, claims: Vec<Key>) {
+    pub(crate) fn replace_claims_of_set(&self, set: &NamespacedName, claims: Vec<NamespacedName>) {
         let mut directions = self.0.lock();
         directions.remove(set);
         for claim in &claims {
@@ -69,12 +69,12 @@ impl AwaitedClaims {
     }
 
     /// Removes a deleted set.
-    pub(crate) fn forget(&self, set: &Key) {
+    pub(crate) fn forget_set(&self, set: &NamespacedName) {
         self.0.lock().remove(set);
     }
 
     /// Removes a deleted claim, and returns the sets that waited for it.
-    pub(crate) fn take(&self, claim: &Key) -> BTreeSet<Key> {
+    pub(crate) fn take_sets_waiting_for(&self, claim: &NamespacedName) -> BTreeSet<NamespacedName> {
         let mut directions = self.0.lock();
         let sets = directions.sets_by_claim.remove(claim).unwrap_or_default();
         for set in &sets {
@@ -90,7 +90,7 @@ impl AwaitedClaims {
 }
 
 impl AwaitedIndexes {
-    fn remove(&mut self, set: &Key) {
+    fn remove(&mut self, set: &NamespacedName) {
         for claim in self.claims_by_set.remove(set).unwrap_or_default() {
             if let Some(sets) = self.sets_by_claim.get_mut(&claim) {
                 sets.remove(set);
@@ -114,24 +114,24 @@ impl AwaitedClaims {
 mod tests {
     use super::*;
 
-    fn key(name: &str) -> Key {
-        Key::new("shop", name)
+    fn key(name: &str) -> NamespacedName {
+        NamespacedName::new("shop", name)
     }
 
     #[test]
     fn entries_of_deleted_sets_and_claims_are_removed() {
         let awaited = AwaitedClaims::default();
-        awaited.replace(&key("web"), vec![key("data-web-0"), key("data-web-1")]);
+        awaited.replace_claims_of_set(&key("web"), vec![key("data-web-0"), key("data-web-1")]);
         assert_eq!(awaited.len(), 3);
-        awaited.replace(&key("web"), vec![key("data-web-1")]);
+        awaited.replace_claims_of_set(&key("web"), vec![key("data-web-1")]);
         assert_eq!(awaited.len(), 2, "the set no longer waits for the other claim");
-        assert!(awaited.take(&key("data-web-0")).is_empty());
-        assert_eq!(awaited.take(&key("data-web-1")), BTreeSet::from([key("web")]));
+        assert!(awaited.take_sets_waiting_for(&key("data-web-0")).is_empty());
+        assert_eq!(awaited.take_sets_waiting_for(&key("data-web-1")), BTreeSet::from([key("web")]));
         assert_eq!(awaited.len(), 0);
-        awaited.replace(&key("web"), vec![key("data-web-1")]);
-        awaited.forget(&key("web"));
+        awaited.replace_claims_of_set(&key("web"), vec![key("data-web-1")]);
+        awaited.forget_set(&key("web"));
         assert_eq!(awaited.len(), 0);
-        awaited.replace(&key("web"), Vec::new());
+        awaited.replace_claims_of_set(&key("web"), Vec::new());
         assert_eq!(awaited.len(), 0);
     }
 
@@ -139,10 +139,10 @@ mod tests {
     fn a_claim_may_be_awaited_by_several_sets() {
         let awaited = AwaitedClaims::default();
         // Template `a-b` of set `c` and template `a` of set `b-c` give their claims the same name.
-        awaited.replace(&key("c"), vec![key("a-b-c-0")]);
-        awaited.replace(&key("b-c"), vec![key("a-b-c-0")]);
-        awaited.forget(&key("c"));
-        assert_eq!(awaited.take(&key("a-b-c-0")), BTreeSet::from([key("b-c")]));
+        awaited.replace_claims_of_set(&key("c"), vec![key("a-b-c-0")]);
+        awaited.replace_claims_of_set(&key("b-c"), vec![key("a-b-c-0")]);
+        awaited.forget_set(&key("c"));
+        assert_eq!(awaited.take_sets_waiting_for(&key("a-b-c-0")), BTreeSet::from([key("b-c")]));
         assert_eq!(awaited.len(), 0);
     }
 }

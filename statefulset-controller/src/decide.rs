@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::{
     objects::StatefulSet,
     plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::ClaimMismatches, revisions::Revisions},
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 use situation::PodsByOrdinal;
 
@@ -31,36 +31,37 @@ pub const MAX_CLAIMS_OF_A_SET: usize = 200_000;
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let set = &snapshot.set;
     let revisions = revisions::choose_revisions(snapshot, revisions::sorted_revisions(snapshot));
-    let claimed: Vec<PodRef> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
+    let claimed: Vec<SharedPod> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
     let mut plan = Plan {
         set: Arc::clone(set),
-        problem: problem(set, claimed.len()),
-        reconcile: PodPlan::default(),
+        unmanaged_reason: unmanaged_reason(set, claimed.len()),
+        pod_plan: PodPlan::default(),
         status: set.status.clone(),
-        mismatches: ClaimMismatches::default(),
+        claim_mismatches: ClaimMismatches::default(),
         mismatches_to_report: Vec::new(),
-        available_in: None,
+        time_to_next_availability: None,
         revisions,
     };
-    if plan.problem.is_none() && !snapshot.owner.is_deleting {
-        plan.mismatches = mismatch::find_mismatches(snapshot);
-        plan.mismatches_to_report = mismatch::unreported_mismatches(&plan.mismatches, snapshot);
+    if plan.unmanaged_reason.is_none() && !snapshot.owner.is_deleting {
+        plan.claim_mismatches = mismatch::find_mismatches(snapshot);
+        plan.mismatches_to_report = mismatch::unreported_mismatches(&plan.claim_mismatches, snapshot);
     }
-    if plan.problem.is_none() {
-        plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
-        let work = plan.reconcile.phases.iter().flat_map(|phase| &phase.work);
+    if plan.unmanaged_reason.is_none() {
+        plan.pod_plan = plan_pod_work(snapshot, &claimed, &plan.revisions);
+        let work = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work);
         let lowered = work.filter(|work| work.lowers_current_replicas()).count() as i32;
         plan.status = status::complete_rollout(
             set,
-            &status::with_lowered_current_replicas(&plan.reconcile.counted_status, lowered),
+            &status::with_lowered_current_replicas(&plan.pod_plan.counted_status, lowered),
         );
-        plan.available_in = status::time_to_availability(set, &claimed, &plan.status, snapshot.now, snapshot.now);
+        plan.time_to_next_availability =
+            status::time_to_next_availability(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
     plan
 }
 
 /// Returns the reason why a set with this number of Pods is not managed; `None` if the set is managed.
-pub fn problem(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
+pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
     let templates = set.claim_templates.len();
     let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
     let claims = too_many.then_some(UnmanagedReason::TooManyClaims { pods, templates, limit: MAX_CLAIMS_OF_A_SET });
@@ -72,14 +73,14 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
 /// A terminating set only gets a status. For any other set, the steps are: label Pods that lack the label of their name, create
 /// and repair Pods in range, delete Pods out of range, delete outdated Pods. With `OrderedReady`, each step begins after the
 /// previous step is complete. Upstream: `updateStatefulSet`.
-pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> PodPlan {
+pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Revisions) -> PodPlan {
     let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
     let mut plan = PodPlan { counted_status: status::count_pods(&situation), ..PodPlan::default() };
-    if snapshot.features.max_unavailable {
-        plan.unavailable = Some(UnavailablePods { limit: rolling::max_unavailable(&snapshot.set), now: None });
+    if snapshot.features.is_max_unavailable_enabled {
+        plan.unavailable_pods = Some(UnavailablePods { limit: rolling::max_unavailable(&snapshot.set), count: None });
     }
     if snapshot.owner.is_deleting {
-        plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
+        plan.waiting_reasons.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
     scaling::label_pods(&situation, &mut plan);

@@ -78,15 +78,15 @@ use common::{
     consistency::{Ledger, UnseenWrite},
     controller::{Controller, Loop, Observation},
     events::ObjectRef,
-    informer::{AnyInformer, FilteredInformer, Informer, method_handler},
+    informer::{AnyInformer, FilteredInformer, Informer, handler_from_method},
     io::{Io, Requeue, SyncError},
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     parsed::ParseCache,
     queue::{BackoffSettings, Priority, Queue},
     revision::template::PodTemplate,
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
-    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tune, WorkersFlag},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
     store::Store,
 };
 use jiff::Timestamp;
@@ -103,39 +103,44 @@ use crate::{
 };
 
 /// Feature gate: a rolling update may replace several Pods at once. Off by default.
-pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate::off_by_default(
+pub const MAX_UNAVAILABLE_STATEFUL_SET: FeatureGate = FeatureGate::off_by_default(
     "MaxUnavailableStatefulSet",
     "A rolling update may make up to updateStrategy.rollingUpdate.maxUnavailable Pods unavailable",
 );
 /// Feature gate: API defaults are ignored when a revision is compared with the template. On by default.
-pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate::on_by_default(
+pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: FeatureGate = FeatureGate::on_by_default(
     "StatefulSetSemanticRevisionComparison",
     "A revision equals the template if they differ only by API defaults",
 );
 /// Feature gate: a sync waits until the caches show the writes of this process. On by default.
 ///
 /// With the gate off, a sync still waits until the caches show its deletions and its writes of revisions.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on_by_default(
+pub const STALE_CONTROLLER_CONSISTENCY_STATEFUL_SET: FeatureGate = FeatureGate::on_by_default(
     "StaleControllerConsistencyStatefulSet",
     "A StatefulSet is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
 /// Feature gates that the binary `statefulset-controller` accepts.
-pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
+pub const GATES: &[FeatureGate] = &[
+    MAX_UNAVAILABLE_STATEFUL_SET,
+    STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
+    STALE_CONTROLLER_CONSISTENCY_STATEFUL_SET,
+    ATOMIC_FIFO,
+];
 
 /// Replaces outdated Pods that were never ready. Off by default; upstream leaves the deletion of such Pods to users.
-pub const REPLACE_STUCK_PODS: Tune = Tune::of_switch(
+pub const REPLACE_STUCK_PODS: Tunable = Tunable::of_switch(
     "replace-stuck-pods",
     false,
     "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
 );
 /// Settings that `--tune` accepts.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
+pub const TUNABLES: &[Tunable] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
 
 /// `--concurrent-statefulset-syncs`: the number of workers, 5 by default.
-pub const CONCURRENT_SYNCS: WorkersFlag =
+pub const CONCURRENT_STATEFUL_SET_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-statefulset-syncs", 5, "The number of StatefulSets that are synced concurrently");
 /// Flags that set a number of workers.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_STATEFUL_SET_SYNCS];
 
 /// The control loop of StatefulSets. Another process that writes the status of StatefulSets is detected.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
@@ -151,13 +156,13 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: LOOPS,
     workers_flags: WORKERS,
     feature_gates: GATES,
-    tunes: TUNES,
-    value_flags: &[],
+    tunables: TUNABLES,
+    single_value_flags: &[],
 };
 
 /// The control loop of StatefulSets, with its caches and the memory that it keeps between syncs.
 pub struct StatefulSetController {
-    queue: Queue<Key>,
+    queue: Queue<NamespacedName>,
     watch: Arc<EventHandlers>,
     sets: Informer<StatefulSet>,
     pods: FilteredInformer<CachedPod>,
@@ -174,14 +179,14 @@ pub struct StatefulSetController {
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let queue = context.new_queue("statefulset", BackoffSettings::default());
-    let workers = context.settings.worker_count(&CONCURRENT_SYNCS);
+    let workers = context.settings.worker_count(&CONCURRENT_STATEFUL_SET_SYNCS);
     let controller = StatefulSetController::new(context.clone(), queue.clone());
     Loop::start(STATEFUL_SET.name, context, Arc::new(controller), queue, workers)
 }
 
 impl StatefulSetController {
     /// Starts the informers. Their handlers enqueue keys in `queue`.
-    pub fn new(context: LoopContext, queue: Queue<Key>) -> Self {
+    pub fn new(context: LoopContext, queue: Queue<NamespacedName>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
         let metrics = ControllerMetrics::new(&context.metrics);
@@ -191,18 +196,18 @@ impl StatefulSetController {
         let store: Arc<Store<StatefulSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            sets: Arc::clone(&store),
+            set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             metrics: metrics.clone(),
             awaited_claims: Arc::clone(&awaited),
             awaited_writes: Arc::clone(&awaited_writes),
-            reports: Arc::clone(&reports),
-            templates: Arc::clone(&templates),
+            report_times: Arc::clone(&reports),
+            template_cache: Arc::clone(&templates),
         });
-        let sets = context.start_informer(store, method_handler(&watch, EventHandlers::on_set));
-        let pods = context.start_filtered_informer(POD_NAME_LABEL, method_handler(&watch, EventHandlers::on_pod));
-        let claims = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_claim));
-        let revisions = context.start_informer(Arc::default(), method_handler(&watch, EventHandlers::on_revision));
+        let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set));
+        let pods = context.start_filtered_informer(POD_NAME_LABEL, handler_from_method(&watch, EventHandlers::on_pod));
+        let claims = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_claim));
+        let revisions = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision));
         let limits = limits(&settings);
         Self {
             queue,
@@ -223,35 +228,35 @@ impl StatefulSetController {
 
     /// Registers the claims that a set waits for. The deletion of one of these claims enqueues the set.
     fn await_claims(&self, set: &Meta, claims: &[String]) {
-        let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
-        self.awaited.replace(&set.key(), claims.clone());
+        let claims: Vec<NamespacedName> = claims.iter().map(|name| NamespacedName::new(&set.namespace, name)).collect();
+        self.awaited.replace_claims_of_set(&set.key(), claims.clone());
         // If a claim was deleted before this call, the event of the deletion enqueued nothing, so the set is enqueued here.
         let is_deleted =
-            |claim: &Key| self.claims.store().with_metadata(&claim.namespace, &claim.name, |_| ()).is_none();
+            |claim: &NamespacedName| self.claims.store().with_metadata(&claim.namespace, &claim.name, |_| ()).is_none();
         for claim in claims.iter().filter(|claim| is_deleted(claim)) {
-            self.awaited.take(claim);
+            self.awaited.take_sets_waiting_for(claim);
             self.queue.add(set.key(), Priority::Normal);
         }
         // If the set was deleted before this call, that event removed nothing, so the awaited claims are removed here.
         if self.sets.store().with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
-            self.awaited.forget(&set.key());
+            self.awaited.forget_set(&set.key());
         }
     }
 
     /// Registers the write that a set waits for. The set is enqueued when the caches show this write.
-    fn await_write(&self, set: &Key) {
+    fn await_write(&self, set: &NamespacedName) {
         let write = |behind: &Option<(UnseenWrite, Duration)>| match behind {
             Some((UnseenWrite::VersionNotReached { resource, written, .. }, _)) => Some((*resource, *written)),
             _ => None,
         };
         let behind = || {
             let uid = self.sets.store().with_metadata(&set.namespace, &set.name, |meta| meta.uid.clone());
-            uid.and_then(|uid| self.behind(&uid))
+            uid.and_then(|uid| self.unseen_write_and_timeout(&uid))
         };
         loop {
             let known = behind();
             let awaited = write(&known);
-            self.awaited_writes.set(set, awaited);
+            self.awaited_writes.record(set, awaited);
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }
@@ -265,22 +270,22 @@ impl StatefulSetController {
 
 fn limits(settings: &OperatorSettings) -> FeatureSettings {
     FeatureSettings {
-        max_unavailable: settings.is_gate_on(&MAX_UNAVAILABLE),
-        compares_semantically: settings.is_gate_on(&SEMANTIC_COMPARISON),
-        replaces_stuck_pods: settings.is_switched_on(&REPLACE_STUCK_PODS),
-        reads_own_writes: settings.waits_for_own_writes(&STALE_CONSISTENCY),
+        is_max_unavailable_enabled: settings.is_feature_gate_on(&MAX_UNAVAILABLE_STATEFUL_SET),
+        compares_revisions_semantically: settings.is_feature_gate_on(&STATEFUL_SET_SEMANTIC_REVISION_COMPARISON),
+        replaces_stuck_pods: settings.is_tunable_on(&REPLACE_STUCK_PODS),
+        awaits_own_writes: settings.waits_for_own_writes(&STALE_CONTROLLER_CONSISTENCY_STATEFUL_SET),
     }
 }
 
 impl Controller for StatefulSetController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("statefulset_controller_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         self.observe(key, now)
     }
 
@@ -296,7 +301,7 @@ impl Controller for StatefulSetController {
         (ObjectRef::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: Note) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
         let set = &snapshot.set;
         let key = set.metadata.key();
         match note {
@@ -306,12 +311,12 @@ impl Controller for StatefulSetController {
             Note::UnmanagedReason(problem @ UnmanagedReason::TooManyClaims { .. }) => {
                 tracing::warn!(logger = "statefulset", key = %key, err = %problem, "StatefulSet is not managed");
             }
-            Note::RolloutProgress(unavailable) => self.metrics.record_unavailable(set, unavailable),
+            Note::RolloutProgress(unavailable) => self.metrics.record_unavailable_pods(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
             Note::MismatchReported(difference, at) => {
                 self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at);
             }
-            Note::HiddenPod(pod) => self.pods.add_hidden(*pod),
+            Note::HiddenPod(pod) => self.pods.add_hidden_object(*pod),
             Note::NameTaken { pod, at, is_reported: examined } => {
                 self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined);
             }
@@ -320,19 +325,23 @@ impl Controller for StatefulSetController {
 
     fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<NamesakeLookup> {
         let cached = self.pods.store().get_readable(&snapshot.owner.namespace, &pod);
-        Some(NamesakeLookup { cached, refused_creations: self.reports.taken_name(&snapshot.owner.uid, &pod) })
+        Some(NamesakeLookup {
+            cached_pod: cached,
+            refused_creations: self.reports.refused_creations(&snapshot.owner.uid, &pod),
+        })
     }
 
     fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
-        self.awaited_writes.set(&snapshot.set.metadata.key(), None);
-        self.reports.remove_owned_names(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
+        self.awaited_writes.record(&snapshot.set.metadata.key(), None);
+        self.reports
+            .remove_refused_creations(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
     /// Reads released Pods and Pods without the watched label again, because the watch does not show the sync's writes to them.
     ///
     /// If the set was deleted during the sync, also removes the set from the memory of the controller.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled_pods()) {
+        for pod in snapshot.pods.release.iter().chain(snapshot.pods_without_name_label()) {
             self.pods.reread_if_hidden(pod.meta());
         }
         if !self.sets.store().contains_object(&snapshot.set.metadata) {
@@ -340,7 +349,7 @@ impl Controller for StatefulSetController {
         }
     }
 
-    fn on_waiting(&self, key: &Key) {
+    fn on_waiting(&self, key: &NamespacedName) {
         self.await_write(key);
     }
 

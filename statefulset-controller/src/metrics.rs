@@ -19,7 +19,7 @@ pub struct ControllerMetrics {
 const LABEL_NAMES: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
 fn labels(set: &StatefulSet) -> [&str; 3] {
-    let policy = match set.management {
+    let policy = match set.pod_management_policy {
         PodManagementPolicy::OrderedReady => "OrderedReady",
         PodManagementPolicy::Parallel => "Parallel",
     };
@@ -46,8 +46,8 @@ impl ControllerMetrics {
     }
 
     /// Sets the limit of unavailable Pods for a set, and the number of unavailable Pods if it is known.
-    pub fn record_unavailable(&self, set: &StatefulSet, unavailable: UnavailablePods) {
-        let UnavailablePods { limit, now } = unavailable;
+    pub fn record_unavailable_pods(&self, set: &StatefulSet, unavailable: UnavailablePods) {
+        let UnavailablePods { limit, count: now } = unavailable;
         self.max_unavailable.with_label_values(&labels(set)).set(f64::from(limit));
         if let Some(now) = now {
             self.unavailable.with_label_values(&labels(set)).set(f64::from(now));
@@ -55,7 +55,7 @@ impl ControllerMetrics {
     }
 
     /// Removes the series of a deleted set.
-    pub fn forget(&self, set: &StatefulSet) {
+    pub fn forget_set(&self, set: &StatefulSet) {
         self.max_unavailable.remove(&labels(set));
         self.unavailable.remove(&labels(set));
     }

@@ -7,7 +7,7 @@ mod set;
 use std::ops::Deref;
 
 use common::{
-    head::Head,
+    head::ObjectHead,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS, NumberEncoding, RevisionData, RevisionWithData},
@@ -28,7 +28,7 @@ pub use set::{
 pub const STATEFUL_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", is_namespaced: true };
 /// The resource of claims: volumes that a Pod requests by name.
-pub const CLAIMS: Resource = Resource {
+pub const PERSISTENT_VOLUME_CLAIMS: Resource = Resource {
     group: "",
     version: "v1",
     plural: "persistentvolumeclaims",
@@ -62,7 +62,7 @@ impl ControllerRevision {
 
 impl<'de> Deserialize<'de> for ControllerRevision {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (revision, template) = RevisionWithData::deserialize(deserializer)?.into_parts();
+        let (revision, template) = RevisionWithData::deserialize(deserializer)?.into_revision_and_template();
         let defaulted = template.and_then(|mut template| {
             apply_defaults(&mut template);
             Some(RevisionData::from_value(template, NumberEncoding::Doubles)?.digest())
@@ -88,7 +88,7 @@ impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
         Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {

@@ -11,7 +11,7 @@ use common::{
     controller::Observation,
     io::SyncError,
     map::HashSet,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     object::UnreadableObject,
     refs::{self, Owner},
     revision::{NumberEncoding, template::PodTemplate},
@@ -23,14 +23,14 @@ use crate::{
     StatefulSetController,
     decide::{self, retention, situation::missing_ordinals},
     objects::{STATEFUL_SETS, StatefulSet, ordinal_of},
-    snapshot::{ClaimRef, PodRef, Snapshot},
+    snapshot::{SharedClaim, SharedPod, Snapshot},
 };
 
 impl StatefulSetController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let store = self.sets.store();
         let known = store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
-        if let Some(behind) = known.as_ref().and_then(|uid| self.behind(uid)) {
+        if let Some(behind) = known.as_ref().and_then(|uid| self.unseen_write_and_timeout(uid)) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
         // The set is read after the check of the caches, so it includes the writes of this process.
@@ -49,15 +49,15 @@ impl StatefulSetController {
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut revisions = self.revisions.store().list_by_index(ByController, &own)?;
         revisions.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
-        let mut pods: Vec<PodRef> = self.pods.store().list_by_index(ByController, &own)?;
+        let mut pods: Vec<SharedPod> = self.pods.store().list_by_index(ByController, &own)?;
         pods.extend(self.pods.store().list_readable_by_index(OrphansByNamespace, &orphan));
-        let is_member = |pod: &PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
+        let is_member = |pod: &SharedPod| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
         // With a malformed selector, nothing is claimed, and the plan reports the selector.
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
-        let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
+        let claimed: Vec<&SharedPod> = pods.keep.iter().chain(&pods.adopt).collect();
         // A set with a problem is not managed, so its claims are not read.
-        let claims = match decide::problem(&set, claimed.len()) {
+        let claims = match decide::unmanaged_reason(&set, claimed.len()) {
             None => self.claims_of(&set, &claimed)?,
             Some(_) => BTreeMap::new(),
         };
@@ -71,7 +71,7 @@ impl StatefulSetController {
             owner,
             revisions,
             pods,
-            claims,
+            volume_claims: claims,
             reported_mismatches: reported,
             features: self.limits,
             now,
@@ -80,7 +80,11 @@ impl StatefulSetController {
     }
 
     /// Returns the cached claims of all existing Pods of a set, and of the Pods that this sync may create.
-    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, UnreadableObject> {
+    fn claims_of(
+        &self,
+        set: &StatefulSet,
+        pods: &[&SharedPod],
+    ) -> Result<BTreeMap<String, SharedClaim>, UnreadableObject> {
         let mut claims = BTreeMap::new();
         if set.claim_templates.is_empty() {
             return Ok(claims);
@@ -92,7 +96,7 @@ impl StatefulSetController {
             for template in &set.claim_templates {
                 let name = set.claim_name(template, ordinal);
                 if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
-                    stale |= retention::is_claim_stale(set.retention, &claim.metadata.owners, &pod);
+                    stale |= retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &pod);
                     claims.insert(name, claim);
                 }
             }
@@ -116,7 +120,7 @@ impl StatefulSetController {
     }
 
     /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
-    pub(crate) fn behind(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
+    pub(crate) fn unseen_write_and_timeout(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let caches: [&dyn LedgerCache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
         self.ledger.unseen_write(uid, &caches, HashSet::default)

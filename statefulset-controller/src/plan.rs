@@ -10,7 +10,7 @@ use common::{explain::BoundedLines, io::GroupConcurrency, meta::OwnerRef, select
 
 use crate::{
     objects::{StatefulSet, Status},
-    snapshot::{ClaimRef, PodRef},
+    snapshot::{SharedClaim, SharedPod},
 };
 use mismatch::{ClaimMismatch, ClaimMismatches};
 use revisions::{RevisionRole, Revisions};
@@ -21,19 +21,19 @@ pub struct Plan {
     /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
     /// The reason why the set is not managed, so that nothing is written; `None` if the set is managed.
-    pub problem: Option<UnmanagedReason>,
+    pub unmanaged_reason: Option<UnmanagedReason>,
     /// The current and the update revision, and the write that precedes the work on Pods.
     pub revisions: Revisions,
     /// The work on Pods if every adoption succeeds and the new revision gets its planned name.
-    pub reconcile: PodPlan,
+    pub pod_plan: PodPlan,
     /// The status to write if the work on Pods also succeeds.
     pub status: Status,
     /// The claims of Pods in range that do not satisfy their templates.
-    pub mismatches: ClaimMismatches,
+    pub claim_mismatches: ClaimMismatches,
     /// The mismatches that this sync reports in Events.
     pub mismatches_to_report: Vec<ClaimMismatch>,
     /// Time until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
-    pub available_in: Option<Duration>,
+    pub time_to_next_availability: Option<Duration>,
 }
 
 /// The reason why a set is not managed.
@@ -58,17 +58,17 @@ pub enum UnmanagedReason {
 #[derive(Clone, Debug, Default)]
 pub struct PodPlan {
     /// Phases in their order. After a failed phase, the remaining phases are skipped.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<WorkPhase>,
     /// The status before the work begins, which counts the existing Pods.
     pub counted_status: Status,
     /// The number of unavailable Pods and its limit. `None` without the gate `MaxUnavailableStatefulSet`.
-    pub unavailable: Option<UnavailablePods>,
+    pub unavailable_pods: Option<UnavailablePods>,
     /// The reasons why the set does not progress, for `/debug/explain`.
-    pub waiting: BoundedLines,
+    pub waiting_reasons: BoundedLines,
     /// Names of the claims that must be deleted before Pods can be created.
     pub claims_to_await: Vec<String>,
     /// Number of Pods that later syncs create or complete, because this sync has reached a limit.
-    pub deferred_count: i64,
+    pub deferred_pod_count: i64,
 }
 
 /// The number of unavailable Pods and the limit on this number.
@@ -77,14 +77,14 @@ pub struct UnavailablePods {
     /// `maxUnavailable` as a number of Pods, at least 1.
     pub limit: i32,
     /// How many Pods are unavailable; `None` if the plan ended before the rolling update.
-    pub now: Option<i32>,
+    pub count: Option<i32>,
 }
 
 /// Work on several Pods. The next phase begins after all of this work has succeeded.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct WorkPhase {
     /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at once.
-    pub pace: GroupConcurrency,
+    pub concurrency: GroupConcurrency,
     /// The work, in the order in which it begins.
     pub work: Vec<PodWork>,
 }
@@ -99,7 +99,7 @@ pub enum PodWork {
         /// The claims of the Pod that are missing or terminating.
         claims: UnusableClaims,
         /// The revision that the Pod is created from.
-        role: RevisionRole,
+        revision_role: RevisionRole,
     },
     /// Creates some of the missing claims. Later syncs create the other claims, and then the Pod.
     CreateClaims {
@@ -111,25 +111,25 @@ pub enum PodWork {
     /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
         /// The Pod. Its UID and version are preconditions of the deletion.
-        pod: PodRef,
+        pod: SharedPod,
         /// The reason, as `/debug/explain` shows it.
         why: DeletionReason,
     },
     /// Creates missing claims of an existing Pod, and corrects owner references, labels and volumes.
-    Repair(Repair),
+    Repair(PodRepair),
 }
 
 /// The changes that an existing Pod and its claims need.
 #[derive(Clone, Debug)]
-pub struct Repair {
+pub struct PodRepair {
     /// The Pod as the cache showed it.
-    pub pod: PodRef,
+    pub pod: SharedPod,
     /// The ordinal in the Pod's name.
     pub ordinal: i32,
     /// The Pod's claims that are missing or terminating.
-    pub claims: UnusableClaims,
+    pub unusable_claims: UnusableClaims,
     /// The changes of owner references of the Pod's claims.
-    pub ownership: OwnershipChanges,
+    pub ownership_changes: OwnershipChanges,
     /// The errors in the Pod itself; `None` if it is correct.
     pub pod_errors: Option<PodErrors>,
     /// The reason for the repair: the state of the Pod.
@@ -140,9 +140,9 @@ pub struct Repair {
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipChanges {
     /// The claims to patch, each with its new owner references.
-    pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
+    pub new_owners_by_claim: Vec<(SharedClaim, Vec<OwnerRef>)>,
     /// Names of the claims to report because another controller manages them.
-    pub conflicting: Vec<String>,
+    pub conflicting_claims: Vec<String>,
 }
 
 /// The reason for a [`Repair`]: the state of the Pod.
@@ -160,22 +160,22 @@ pub enum RepairOccasion {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodErrors {
     /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so a wrong name is only reported.
-    pub name: bool,
+    pub has_wrong_name: bool,
     /// Whether labels with the Pod's name or ordinal are missing.
-    pub labels: bool,
+    pub lacks_identity_labels: bool,
     /// Volumes that do not mount their claims: volume name, claim name.
-    pub volumes: Vec<(String, String)>,
+    pub wrong_volumes: Vec<(String, String)>,
 }
 
 /// The claims of a Pod that are missing or terminating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnusableClaims {
     /// Claims that this sync creates: index of the template, name of the claim.
-    pub missing: Vec<(usize, String)>,
+    pub missing_claims: Vec<(usize, String)>,
     /// Number of further missing claims, which later syncs create.
-    pub deferred_count: usize,
+    pub deferred_claim_count: usize,
     /// Names of terminating claims.
-    pub terminating: Vec<String>,
+    pub terminating_claims: Vec<String>,
 }
 
 /// The reason for the deletion of a Pod.
@@ -211,7 +211,7 @@ impl fmt::Display for DeletionReason {
 impl UnusableClaims {
     /// Returns whether every claim exists and none is terminating.
     pub fn are_usable(&self) -> bool {
-        self.missing.is_empty() && self.terminating.is_empty()
+        self.missing_claims.is_empty() && self.terminating_claims.is_empty()
     }
 }
 

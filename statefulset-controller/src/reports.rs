@@ -26,7 +26,7 @@ impl ReportedMismatches {
     }
 
     /// Returns the number of mismatches that were reported within [`REPORT_INTERVAL`] before `now`.
-    pub fn recent_count(&self, now: Timestamp) -> usize {
+    pub fn recently_reported_count(&self, now: Timestamp) -> usize {
         self.0.values().filter(|then| is_recent(**then, now)).count()
     }
 
@@ -38,7 +38,7 @@ impl ReportedMismatches {
 
 /// The series of creations of one Pod that the server refused because another Pod has the name.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenName {
+pub struct RefusedCreations {
     /// Time of the first refusal in the series. A refusal after a long break begins a new series.
     first: Timestamp,
     last: Timestamp,
@@ -46,7 +46,7 @@ pub struct TakenName {
     last_report: Option<Timestamp>,
 }
 
-impl TakenName {
+impl RefusedCreations {
     /// Returns whether to report the Pod that has the name. The cache must have had time to show a Pod of the set, and the last
     /// report must be older than [`REPORT_INTERVAL`].
     pub fn is_report_due(&self, now: Timestamp) -> bool {
@@ -72,7 +72,7 @@ pub(crate) struct ReportTimes(Mutex<HashMap<Uid, SetReports>>);
 #[derive(Debug, Default)]
 struct SetReports {
     differences: ReportedMismatches,
-    taken: BTreeMap<Arc<str>, TakenName>,
+    refused_creations: BTreeMap<Arc<str>, RefusedCreations>,
 }
 
 impl ReportTimes {
@@ -87,30 +87,30 @@ impl ReportTimes {
     }
 
     /// Returns the refused creations of a Pod; `None` if no creation was refused.
-    pub(crate) fn taken_name(&self, set: &Uid, pod: &str) -> Option<TakenName> {
-        self.0.lock().get(set)?.taken.get(pod).copied()
+    pub(crate) fn refused_creations(&self, set: &Uid, pod: &str) -> Option<RefusedCreations> {
+        self.0.lock().get(set)?.refused_creations.get(pod).copied()
     }
 
     /// Records a refused creation of a Pod with a taken name. `examined` is true if an Event reports the holder of the name.
     pub(crate) fn add_refused_creation(&self, set: &Uid, pod: Arc<str>, now: Timestamp, examined: bool) {
         let mut sets = self.0.lock();
-        let taken = &mut sets.entry(set.clone()).or_default().taken;
+        let taken = &mut sets.entry(set.clone()).or_default().refused_creations;
         taken.retain(|_, name| is_recent(name.last, now));
         let known = taken.get(&pod).copied();
-        taken.insert(pod, TakenName::refused_at(known, now, examined));
+        taken.insert(pod, RefusedCreations::refused_at(known, now, examined));
     }
 
     /// Removes the refused creations of Pods that the set owns now.
-    pub(crate) fn remove_owned_names<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
+    pub(crate) fn remove_refused_creations<'p>(&self, set: &Uid, pods: impl Iterator<Item = &'p str>) {
         let mut sets = self.0.lock();
-        let Some(reports) = sets.get_mut(set).filter(|reports| !reports.taken.is_empty()) else { return };
+        let Some(reports) = sets.get_mut(set).filter(|reports| !reports.refused_creations.is_empty()) else { return };
         for pod in pods {
-            reports.taken.remove(pod);
+            reports.refused_creations.remove(pod);
         }
     }
 
     /// Removes the times of all Events about a deleted set.
-    pub(crate) fn forget(&self, set: &Uid) {
+    pub(crate) fn forget_set(&self, set: &Uid) {
         self.0.lock().remove(set);
     }
 
@@ -138,10 +138,10 @@ mod tests {
         let reported = reports.reported_mismatches(&set);
         assert!(reported.was_reported_recently("a", at(3599)) && !reported.was_reported_recently("a", at(3600)));
         assert!(!reported.was_reported_recently("b", at(1)));
-        assert_eq!((reported.recent_count(at(1)), reported.recent_count(at(3600))), (1, 0));
+        assert_eq!((reported.recently_reported_count(at(1)), reported.recently_reported_count(at(3600))), (1, 0));
         reports.add_mismatch_report(&set, "b".to_owned(), at(3600));
         assert_eq!(reports.reported_mismatches(&set).0.len(), 1, "old entries are dropped");
-        reports.forget(&set);
+        reports.forget_set(&set);
         assert_eq!(reports.len(), 0);
     }
 
@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn a_taken_name_is_examined_after_a_grace_period_and_once_an_hour() {
         let (reports, set, pod) = (ReportTimes::default(), Uid::new("SET"), Arc::<str>::from("web-0"));
-        let is_due = |seconds| reports.taken_name(&set, &pod).is_some_and(|name| name.is_report_due(at(seconds)));
+        let is_due =
+            |seconds| reports.refused_creations(&set, &pod).is_some_and(|name| name.is_report_due(at(seconds)));
         assert!(!is_due(0));
         reports.add_refused_creation(&set, pod.clone(), at(0), false);
         assert!(!is_due(9) && is_due(10));
@@ -163,7 +164,7 @@ mod tests {
         assert!(!is_due(20_000));
         reports.add_refused_creation(&set, pod.clone(), at(20_000), false);
         assert!(!is_due(20_005));
-        reports.remove_owned_names(&set, ["web-1", "web-0"].into_iter());
-        assert!(reports.taken_name(&set, &pod).is_none());
+        reports.remove_refused_creations(&set, ["web-1", "web-0"].into_iter());
+        assert!(reports.refused_creations(&set, &pod).is_none());
     }
 }

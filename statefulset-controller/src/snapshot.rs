@@ -14,11 +14,11 @@ use crate::{
 };
 
 /// A Pod, shared with the cache.
-pub type PodRef = Arc<CachedPod>;
+pub type SharedPod = Arc<CachedPod>;
 /// A revision, shared with the cache.
-pub type RevisionRef = Arc<ControllerRevision>;
+pub type SharedRevision = Arc<ControllerRevision>;
 /// A PersistentVolumeClaim, shared with the cache.
-pub type ClaimRef = Arc<CachedClaim>;
+pub type SharedClaim = Arc<CachedClaim>;
 
 /// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
@@ -30,12 +30,12 @@ pub struct Snapshot {
     /// The set in its role as an owner of Pods and revisions.
     pub owner: Owner,
     /// The revisions that the selector matches, to keep or to adopt: revisions of the set, and orphans.
-    pub revisions: Claims<RevisionRef>,
+    pub revisions: Claims<SharedRevision>,
     /// Pods to keep, to adopt and to release.
-    pub pods: Claims<PodRef>,
+    pub pods: Claims<SharedPod>,
     /// Existing claims by name: the claims of all Pods of the set, and of the Pods that this sync may create
     /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
-    pub claims: BTreeMap<String, ClaimRef>,
+    pub volume_claims: BTreeMap<String, SharedClaim>,
     /// The claim mismatches of the set that were reported in Events.
     pub reported_mismatches: ReportedMismatches,
     /// Feature gates and settings of `--tune`, constant while the process runs.
@@ -46,7 +46,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the kept and adopted Pods that lack the label of their name. The watch does not show such Pods.
-    pub fn unlabelled_pods(&self) -> impl Iterator<Item = &PodRef> {
+    pub fn pods_without_name_label(&self) -> impl Iterator<Item = &SharedPod> {
         self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.lacks_name_label())
     }
 }
@@ -55,12 +55,12 @@ impl Snapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeatureSettings {
     /// Whether a rolling update may make several Pods unavailable (gate `MaxUnavailableStatefulSet`).
-    pub max_unavailable: bool,
+    pub is_max_unavailable_enabled: bool,
     /// Whether revisions that differ only by API defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
-    pub compares_semantically: bool,
+    pub compares_revisions_semantically: bool,
     /// Whether an outdated Pod that was never ready and blocks the others is replaced (`--tune replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
     /// Whether the next sync waits for the caches to show the writes of this sync (gate
     /// `StaleControllerConsistencyStatefulSet`).
-    pub reads_own_writes: bool,
+    pub awaits_own_writes: bool,
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::priority_of_origin,
-    meta::{Key, Meta},
+    meta::{Meta, NamespacedName},
     object::Resource,
     owners::{adopters_of, controlling_owner},
     parsed::ParseCache,
@@ -17,21 +17,21 @@ use common::{
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CLAIMS, CachedClaim, CachedPod, ControllerRevision, StatefulSet},
+    objects::{CachedClaim, CachedPod, ControllerRevision, PERSISTENT_VOLUME_CLAIMS, StatefulSet},
     reports::ReportTimes,
 };
 
 /// Enqueues the sets that an event concerns. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`,
 /// `enqueueStatefulSet`.
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<Key>,
-    pub(crate) sets: Arc<Store<StatefulSet>>,
+    pub(crate) queue: Queue<NamespacedName>,
+    pub(crate) set_store: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) awaited_claims: Arc<AwaitedClaims>,
     pub(crate) awaited_writes: Arc<AwaitedWrites>,
-    pub(crate) reports: Arc<ReportTimes>,
-    pub(crate) templates: Arc<ParseCache<PodTemplate>>,
+    pub(crate) report_times: Arc<ReportTimes>,
+    pub(crate) template_cache: Arc<ParseCache<PodTemplate>>,
 }
 
 impl EventHandlers {
@@ -47,23 +47,23 @@ impl EventHandlers {
     pub(crate) fn forget_set(&self, set: &StatefulSet) {
         let meta = &set.metadata;
         self.ledger.forget_owner(&meta.uid);
-        self.templates.forget(&meta.uid);
-        self.reports.forget(&meta.uid);
-        let successor = self.sets.get_readable(&meta.namespace, &meta.name);
-        if successor.as_ref().is_none_or(|successor| successor.management != set.management) {
-            self.metrics.forget(set);
+        self.template_cache.forget(&meta.uid);
+        self.report_times.forget_set(&meta.uid);
+        let successor = self.set_store.get_readable(&meta.namespace, &meta.name);
+        if successor.as_ref().is_none_or(|successor| successor.pod_management_policy != set.pod_management_policy) {
+            self.metrics.forget_set(set);
         }
         if successor.is_none() {
-            self.awaited_claims.forget(&meta.key());
-            self.awaited_writes.set(&meta.key(), None);
+            self.awaited_claims.forget_set(&meta.key());
+            self.awaited_writes.record(&meta.key(), None);
         }
     }
 
     /// Enqueues the sets that wait for a claim. Upstream syncs such a set only at some other event.
     pub(crate) fn on_claim(&self, event: &CacheEvent<CachedClaim>, _: ChangeOrigin) {
-        self.add_waiting(CLAIMS, event.meta());
+        self.add_waiting(PERSISTENT_VOLUME_CLAIMS, event.meta());
         if let CacheEvent::Deleted(claim) = event {
-            for set in self.awaited_claims.take(&claim.metadata.key()) {
+            for set in self.awaited_claims.take_sets_waiting_for(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
             }
         }
@@ -75,7 +75,7 @@ impl EventHandlers {
     }
 
     fn add_waiting(&self, resource: Resource, object: &Meta) {
-        for set in self.awaited_writes.take(resource, object) {
+        for set in self.awaited_writes.take_reached_sets(resource, object) {
             self.queue.add(set, Priority::Normal);
         }
     }
@@ -110,7 +110,7 @@ impl EventHandlers {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.sets, after) {
+            if let Some(set) = controlling_owner(&self.set_store, after) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
@@ -123,7 +123,7 @@ impl EventHandlers {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.sets, pod) {
+        if let Some(set) = controlling_owner(&self.set_store, pod) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
@@ -131,14 +131,14 @@ impl EventHandlers {
     /// Enqueues the set that could not create a Pod because the deleted Pod had the name. Upstream waits for the back-off.
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
-        let Some(set) = self.sets.get_readable(&pod.namespace, name) else { return };
-        if self.reports.taken_name(&set.metadata.uid, &pod.name).is_some() {
+        let Some(set) = self.set_store.get_readable(&pod.namespace, name) else { return };
+        if self.report_times.refused_creations(&set.metadata.uid, &pod.name).is_some() {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in adopters_of(&self.sets, pod, |set| set.selector.matches_orphan(&pod.labels)) {
+        for set in adopters_of(&self.set_store, pod, |set| set.selector.matches_orphan(&pod.labels)) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

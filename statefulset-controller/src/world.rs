@@ -15,19 +15,19 @@ use crate::{
     StatefulSetController,
     decide::revisions,
     objects::{CachedClaim, STATEFUL_SETS, StatefulSet, ordinal_of},
-    plan::{Plan, PodPlan, PodWork, Repair},
+    plan::{Plan, PodPlan, PodRepair, PodWork},
     reports::ReportedMismatches,
-    snapshot::{FeatureSettings, PodRef, RevisionRef, Snapshot},
+    snapshot::{FeatureSettings, SharedPod, SharedRevision, Snapshot},
 };
 
 /// Returns the time of every sync in tests.
-pub(crate) fn now() -> Timestamp {
+pub(crate) fn sync_time() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
 /// Returns the time `seconds` before [`now`].
-pub(crate) fn ago(seconds: i64) -> Timestamp {
-    now() - SignedDuration::from_secs(seconds)
+pub(crate) fn seconds_ago(seconds: i64) -> Timestamp {
+    sync_time() - SignedDuration::from_secs(seconds)
 }
 
 fn read<T: Object>(value: &Value) -> Arc<T> {
@@ -55,8 +55,8 @@ pub(crate) struct World {
     pub(crate) revisions: Vec<Value>,
     pub(crate) pods: Vec<Value>,
     pub(crate) claims: Vec<Value>,
-    pub(crate) reported: ReportedMismatches,
-    pub(crate) limits: FeatureSettings,
+    pub(crate) reported_mismatches: ReportedMismatches,
+    pub(crate) features: FeatureSettings,
 }
 
 /// Builds a set named `web` with `replicas` Pods that needs no change: template `a` is stored, and all Pods exist.
@@ -76,14 +76,14 @@ pub(crate) fn empty_set(replicas: i32) -> World {
             "podManagementPolicy": "OrderedReady", "template": template("a"),
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
     });
-    let limits = FeatureSettings { compares_semantically: true, ..FeatureSettings::default() };
+    let limits = FeatureSettings { compares_revisions_semantically: true, ..FeatureSettings::default() };
     World {
         set,
         revisions: Vec::new(),
         pods: Vec::new(),
         claims: Vec::new(),
-        reported: ReportedMismatches::default(),
-        limits,
+        reported_mismatches: ReportedMismatches::default(),
+        features: limits,
     }
 }
 
@@ -102,18 +102,18 @@ pub(crate) fn pod(ordinal: i32) -> PodBuilder {
             "labels": labels, "ownerReferences": [owner]},
         "status": {"phase": "Running"},
     }))
-    .ready(3600)
+    .ready_for(3600)
 }
 
 impl PodBuilder {
-    pub(crate) fn ready(mut self, seconds: i64) -> Self {
-        let since = ago(seconds).to_string();
+    pub(crate) fn ready_for(mut self, seconds: i64) -> Self {
+        let since = seconds_ago(seconds).to_string();
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
         self
     }
     /// Makes the Pod unready for the last 30 seconds. It was ready before.
     pub(crate) fn unready(mut self) -> Self {
-        let (started, changed) = (ago(3600).to_string(), ago(30).to_string());
+        let (started, changed) = (seconds_ago(3600).to_string(), seconds_ago(30).to_string());
         self.0["status"]["startTime"] = json!(started);
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": changed}]);
         self
@@ -129,7 +129,7 @@ impl PodBuilder {
         if phase == "Running" { self } else { self.unready() }
     }
     pub(crate) fn being_deleted(mut self) -> Self {
-        self.0["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+        self.0["metadata"]["deletionTimestamp"] = json!(seconds_ago(1).to_string());
         self
     }
     pub(crate) fn of_revision(mut self, template: &str) -> Self {
@@ -144,7 +144,7 @@ impl PodBuilder {
         self.0["metadata"]["name"] = json!(name);
         self
     }
-    pub(crate) fn unlabelled(mut self) -> Self {
+    pub(crate) fn without_name_label(mut self) -> Self {
         self.0["metadata"]["labels"].as_object_mut().unwrap().remove("statefulset.kubernetes.io/pod-name");
         self
     }
@@ -223,12 +223,12 @@ impl World {
         self.claims.retain(|claim| claim["metadata"]["name"] != format!("data-web-{ordinal}"));
         self
     }
-    pub(crate) fn deleting(mut self) -> Self {
-        self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+    pub(crate) fn being_deleted(mut self) -> Self {
+        self.set["metadata"]["deletionTimestamp"] = json!(seconds_ago(1).to_string());
         self
     }
     pub(crate) fn max_unavailable(mut self, limit: Value) -> Self {
-        self.limits.max_unavailable = true;
+        self.features.is_max_unavailable_enabled = true;
         self.set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = limit;
         self
     }
@@ -236,9 +236,9 @@ impl World {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let set: Arc<StatefulSet> = read(&self.set);
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
-        let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
-        let revisions: Vec<RevisionRef> = self.revisions.iter().map(read).collect();
-        let is_member = |pod: &PodRef| ordinal_of("web", &pod.meta().name).is_some();
+        let pods: Vec<SharedPod> = self.pods.iter().map(read).collect();
+        let revisions: Vec<SharedRevision> = self.revisions.iter().map(read).collect();
+        let is_member = |pod: &SharedPod| ordinal_of("web", &pod.meta().name).is_some();
         let claims: BTreeMap<_, _> = self
             .claims
             .iter()
@@ -247,10 +247,10 @@ impl World {
         Snapshot {
             revisions: refs::claim(&owner, &set.selector, revisions, |_| true).unwrap(),
             pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
-            claims,
-            reported_mismatches: self.reported.clone(),
-            features: self.limits,
-            now: now(),
+            volume_claims: claims,
+            reported_mismatches: self.reported_mismatches.clone(),
+            features: self.features,
+            now: sync_time(),
             template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).unwrap()),
             owner,
             set,
@@ -270,16 +270,16 @@ impl World {
     /// Returns the work on Pods, abbreviated: `+1` creates, `-1` deletes, `~1` corrects the Pod itself, `pvc 1` creates claims,
     /// `own 1` writes the owner references of claims.
     pub(crate) fn abbreviated_work(&self) -> Vec<String> {
-        abbreviate_work(&self.plan().reconcile)
+        abbreviate_work(&self.plan().pod_plan)
     }
 
     /// Returns the hash in the name of the template's revision after this number of collisions.
-    pub(crate) fn hash(&self, collisions: i32) -> String {
-        revisions::hash(&self.snapshot().template, collisions)
+    pub(crate) fn template_hash(&self, collisions: i32) -> String {
+        revisions::template_hash(&self.snapshot().template, collisions)
     }
 }
 
-fn number(pod: &PodRef) -> String {
+fn number(pod: &SharedPod) -> String {
     pod.meta().name.trim_start_matches("web-").to_owned()
 }
 
@@ -288,15 +288,21 @@ pub(crate) fn abbreviate_work(plan: &PodPlan) -> Vec<String> {
     for work in plan.phases.iter().flat_map(|phase| &phase.work) {
         match work {
             PodWork::Create { ordinal, claims, .. } => {
-                out.extend((!claims.missing.is_empty()).then(|| format!("pvc {ordinal}")));
+                out.extend((!claims.missing_claims.is_empty()).then(|| format!("pvc {ordinal}")));
                 out.push(format!("+{ordinal}"));
             }
             PodWork::CreateClaims { ordinal, .. } => out.push(format!("pvc {ordinal}")),
             PodWork::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
-            PodWork::Repair(Repair { pod, claims, ownership, pod_errors: wrong, .. }) => {
+            PodWork::Repair(PodRepair {
+                pod,
+                unusable_claims: claims,
+                ownership_changes: ownership,
+                pod_errors: wrong,
+                ..
+            }) => {
                 let n = number(pod);
-                out.extend((!claims.missing.is_empty()).then(|| format!("pvc {n}")));
-                out.extend((!ownership.owners.is_empty()).then(|| format!("own {n}")));
+                out.extend((!claims.missing_claims.is_empty()).then(|| format!("pvc {n}")));
+                out.extend((!ownership.new_owners_by_claim.is_empty()).then(|| format!("own {n}")));
                 out.extend(wrong.is_some().then(|| format!("~{n}")));
             }
         }

@@ -13,7 +13,7 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc};
 use cap::Cap;
 use common::{
     controller::Decision,
-    meta::Key,
+    meta::NamespacedName,
     object::Object,
     refs::{self, Owner},
     revision::{NumberEncoding, template::PodTemplate},
@@ -27,8 +27,8 @@ use statefulset_controller::{
     StatefulSetController,
     decide::{
         decide,
-        scaling::MAX_CLAIM_WRITES,
-        situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
+        scaling::MAX_CLAIM_WRITES_PER_POD,
+        situation::{MAX_CLAIM_LOOKUPS_PER_SYNC, MAX_CREATIONS_PER_SYNC, missing_ordinals},
     },
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, PodWork},
@@ -76,7 +76,7 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: FeatureSettings) -> Op
         template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).ok()?),
         revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
         pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
-        claims: BTreeMap::new(),
+        volume_claims: BTreeMap::new(),
         reported_mismatches: ReportedMismatches::default(),
         features: limits,
         now: Timestamp::from_second(1_800_000_000).unwrap(),
@@ -123,7 +123,7 @@ fn any_set() -> impl Strategy<Value = Value> {
 }
 
 fn count(plan: &Plan, is_counted: fn(&PodWork) -> bool) -> usize {
-    plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
+    plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
 /// Maximum memory of a cached revision, in bytes, regardless of the size of its data.
@@ -158,19 +158,19 @@ proptest! {
     ) {
         let _alone = ALONE.lock();
         let pods: Vec<(i32, bool)> = pods.into_iter().collect();
-        let limits = FeatureSettings { max_unavailable, replaces_stuck_pods, compares_semantically: true, reads_own_writes: true };
+        let limits = FeatureSettings { is_max_unavailable_enabled: max_unavailable, replaces_stuck_pods, compares_revisions_semantically: true, awaits_own_writes: true };
         let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
         let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
             let explanation = Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
-        let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
+        let work: usize = plan.pod_plan.phases.iter().map(|phase| phase.work.len()).sum();
         let creates = count(&plan, |work| matches!(work, PodWork::Create { .. }));
         let prepares = count(&plan, |work| matches!(work, PodWork::CreateClaims { .. }));
         let begun = creates + prepares;
-        prop_assert!(begun <= MAX_CREATES_PER_SYNC);
-        prop_assert!(begun <= 1 || begun * snapshot.set.claim_templates.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claim_templates.len());
+        prop_assert!(begun <= MAX_CREATIONS_PER_SYNC);
+        prop_assert!(begun <= 1 || begun * snapshot.set.claim_templates.len() < MAX_CLAIM_LOOKUPS_PER_SYNC + snapshot.set.claim_templates.len());
         prop_assert!(work - begun <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
         if snapshot.set.is_ordered_ready() {
@@ -182,7 +182,7 @@ proptest! {
             let missing = i64::from(last) - i64::from(first) + 1 - there as i64;
             let wanted = if snapshot.owner.is_deleting { 0 } else { missing };
             // An existing Pod also counts as deferred if not all of its claims are created now.
-            let counted = creates as i64 + plan.reconcile.deferred_count;
+            let counted = creates as i64 + plan.pod_plan.deferred_pod_count;
             prop_assert!((wanted..=wanted + there as i64).contains(&counted), "{counted} of {wanted}");
         }
     }
@@ -195,10 +195,10 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}, "volumeClaimTemplates": claims}});
     let pods: Vec<(i32, bool)> = (0..pods).map(|ordinal| (ordinal, true)).collect();
     let limits = FeatureSettings {
-        max_unavailable: false,
+        is_max_unavailable_enabled: false,
         replaces_stuck_pods: false,
-        compares_semantically: true,
-        reads_own_writes: true,
+        compares_revisions_semantically: true,
+        awaits_own_writes: true,
     };
     snapshot(&object, &pods, limits).unwrap()
 }
@@ -208,21 +208,23 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
 fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
     let _alone = ALONE.lock();
     for policy in ["OrderedReady", "Parallel"] {
-        for (templates, left) in [(MAX_CLAIM_WRITES, 0), (MAX_CLAIM_WRITES + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES)] {
+        for (templates, left) in
+            [(MAX_CLAIM_WRITES_PER_POD, 0), (MAX_CLAIM_WRITES_PER_POD + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES_PER_POD)]
+        {
             let snapshot = with_claims(0, templates, policy);
             let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
-            let work: Vec<&PodWork> = plan.reconcile.phases.iter().flat_map(|phase| &phase.work).collect();
+            let work: Vec<&PodWork> = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).collect();
             let (claims, creates) = match work[..] {
                 [PodWork::Create { claims, .. }] => (claims, true),
                 [PodWork::CreateClaims { claims, .. }] => (claims, false),
                 _ => panic!("{work:?}"),
             };
             assert_eq!(
-                (claims.missing.len(), claims.deferred_count, creates),
-                (MAX_CLAIM_WRITES, left, left == 0),
+                (claims.missing_claims.len(), claims.deferred_claim_count, creates),
+                (MAX_CLAIM_WRITES_PER_POD, left, left == 0),
                 "{policy}"
             );
-            assert_eq!(plan.reconcile.deferred_count, i64::from(left > 0), "the set is synced again immediately");
+            assert_eq!(plan.pod_plan.deferred_pod_count, i64::from(left > 0), "the set is synced again immediately");
         }
     }
 }
@@ -239,8 +241,8 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
             Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain()
         });
         assert_eq!(explanation.waiting, [problem]);
-        assert!(explanation.actions.is_empty() && plan.problem.is_some());
-        assert!(decide(&with_claims(1000, 200, policy)).problem.is_none());
+        assert!(explanation.actions.is_empty() && plan.unmanaged_reason.is_some());
+        assert!(decide(&with_claims(1000, 200, policy)).unmanaged_reason.is_none());
     }
 }
 
@@ -255,9 +257,9 @@ fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
     for (policy, present, stale, visited, missing) in [
         ("OrderedReady", 5, 0, 6, 1),
         ("OrderedReady", 5, 3, 6, 1),
-        ("Parallel", 5, 0, 5 + MAX_CREATES_PER_SYNC, MAX_CREATES_PER_SYNC),
+        ("Parallel", 5, 0, 5 + MAX_CREATIONS_PER_SYNC, MAX_CREATIONS_PER_SYNC),
         // Ordinals that wait for a claim do not prevent the creation of Pods for later ordinals.
-        ("Parallel", 5, 3, 5 + 3 + MAX_CREATES_PER_SYNC, 3 + MAX_CREATES_PER_SYNC),
+        ("Parallel", 5, 3, 5 + 3 + MAX_CREATIONS_PER_SYNC, 3 + MAX_CREATIONS_PER_SYNC),
     ] {
         let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
         let visits = std::cell::Cell::new(0);
@@ -334,7 +336,7 @@ async fn neighbours() {
         // The explanation of a hostile set is short.
         if hostile {
             for name in ["ordered", "parallel"] {
-                let key = Key::new("hostile", name).to_string();
+                let key = NamespacedName::new("hostile", name).to_string();
                 let explained = world.loops.as_ref().unwrap().explain(Some(&key))[0].to_string();
                 assert!(explained.len() < 4000, "{explained}");
             }

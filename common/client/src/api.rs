@@ -20,7 +20,7 @@ use serde::Serialize;
 
 pub use crate::object::RequestTarget;
 use crate::{
-    clock::Clock, gate::Gate, meta::ResourceVersion, meta::Uid, object::Resource, pace::Pace, succession::WriteLog,
+    clock::Clock, gate::WriteGate, meta::ResourceVersion, meta::Uid, object::Resource, pace::Pace, succession::WriteLog,
 };
 
 use answer::Answer;
@@ -54,7 +54,7 @@ pub struct AttemptMeasurement<'a> {
     /// Size of the request body in bytes.
     pub sent_bytes: usize,
     /// Index of the attempt: 0 for the first attempt, one more for each retry.
-    pub attempt: u32,
+    pub attempt_index: u32,
     /// Whether the request opened a watch.
     pub is_watch: bool,
 }
@@ -123,7 +123,7 @@ pub struct Api {
 struct Inner {
     client: kube::Client,
     clock: Clock,
-    gate: Gate,
+    gate: WriteGate,
     user_agent: String,
     throttle: Option<Throttle>,
     observer: Arc<dyn RequestObserver>,
@@ -134,7 +134,7 @@ struct Inner {
 
 impl Api {
     /// Creates a client that writes only while `gate` is open.
-    pub fn new(client: kube::Client, clock: Clock, gate: Gate, user_agent: &str) -> Self {
+    pub fn new(client: kube::Client, clock: Clock, gate: WriteGate, user_agent: &str) -> Self {
         let inner = Inner {
             client,
             clock,
@@ -181,7 +181,7 @@ impl Api {
 
     /// Replaces the gate that all writes pass.
     #[must_use]
-    pub fn with_gate(self, gate: Gate) -> Self {
+    pub fn with_gate(self, gate: WriteGate) -> Self {
         self.with(|inner| inner.gate = gate)
     }
 
@@ -202,7 +202,7 @@ impl Api {
     }
 
     /// Returns the gate that all writes pass.
-    pub fn gate(&self) -> &Gate {
+    pub fn gate(&self) -> &WriteGate {
         &self.inner.gate
     }
 
@@ -218,11 +218,11 @@ impl Api {
 
     /// Reads one object from the server, as JSON.
     pub async fn get(&self, target: RequestTarget<'_>) -> Result<Bytes, Error> {
-        self.read(&target.path(), "application/json").await
+        self.read_path(&target.path(), "application/json").await
     }
 
     /// Reads any path. `accept` is the `Accept` header.
-    pub async fn read(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+    pub async fn read_path(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
         self.call(Call::get(path.to_owned(), accept)).await
     }
 
@@ -251,7 +251,7 @@ impl Api {
             method: "GET",
             status_code: code,
             sent_bytes: 0,
-            attempt: 0,
+            attempt_index: 0,
             is_watch: true,
         });
         let response = answer.map_err(Error::from_transport)?;
@@ -321,7 +321,7 @@ impl Api {
         }
         match (call.write_target, &result) {
             (Some(target), Ok((_, object))) => self.inner.writes.record_answer(target, object, now),
-            (Some(_), Err(error)) if error.may_have_happened() => self.inner.writes.record_lost_answer(now),
+            (Some(_), Err(error)) if error.write_may_have_taken_effect() => self.inner.writes.record_lost_answer(now),
             _ => {}
         }
         result
@@ -371,7 +371,7 @@ impl Api {
             method: call.method.as_str(),
             status_code: answer.as_ref().ok().map(|(code, _)| *code),
             sent_bytes: sent,
-            attempt,
+            attempt_index: attempt,
             is_watch: false,
         });
         drop(in_flight);

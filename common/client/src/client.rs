@@ -28,7 +28,7 @@ pub use connections::ReloadingClients;
 
 /// The command-line options that determine the API server and the credentials.
 #[derive(Clone, Debug, Default)]
-pub struct ServerOptions {
+pub struct ApiServerOptions {
     /// `--kubeconfig`: path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: URL of the server, which overrides the one in the kubeconfig.
@@ -42,12 +42,12 @@ pub struct Error(String);
 
 impl Error {
     fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
-        Self(with_causes(format!("{what}: {cause}"), cause).replace('\n', " "))
+        Self(append_error_causes(format!("{what}: {cause}"), cause).replace('\n', " "))
     }
 }
 
 /// Appends the causes of `error` to `text`, except causes that `text` already contains.
-pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn append_error_causes(mut text: String, error: &(dyn std::error::Error + 'static)) -> String {
     for cause in std::iter::successors(error.source(), |cause| cause.source()) {
         let part = cause.to_string();
         if !text.contains(&part) {
@@ -58,7 +58,7 @@ pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'st
 }
 
 /// Loads the configuration from the kubeconfig, from the URL of the server alone, or from the environment of a Pod.
-pub async fn load_config(options: &ServerOptions) -> Result<Config, Error> {
+pub async fn load_config(options: &ApiServerOptions) -> Result<Config, Error> {
     let master = options.master.as_deref().filter(|m| !m.is_empty()).map(parse_server_url).transpose()?;
     let mut config = match (&options.kubeconfig, &master) {
         (Some(path), _) => {
@@ -175,7 +175,7 @@ pub fn user_agent(client_name: &str) -> String {
     let program = program.rsplit('/').next().filter(|p| !p.is_empty()).unwrap_or("unknown");
     // A header value contains only printable ASCII characters, so other characters are replaced.
     let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
-    let v = version::VERSION;
+    let v = version::KUBERNETES_VERSION;
     let number = version::program_version();
     let number = number.split('-').next().unwrap_or(number);
     let commit = v.commit.get(..7).unwrap_or(v.commit);
@@ -229,7 +229,7 @@ mod tests {
             (None, Some("https://".to_owned()), "--master https://"),
             (None, None, "give --kubeconfig or --master"),
         ] {
-            let error = load_config(&ServerOptions { kubeconfig, master }).await.unwrap_err().to_string();
+            let error = load_config(&ApiServerOptions { kubeconfig, master }).await.unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");
         }
         std::fs::remove_dir_all(directory).unwrap();
@@ -255,7 +255,7 @@ mod tests {
             );
             let path = directory.join("kubeconfig");
             std::fs::write(&path, text).unwrap();
-            let config = load_config(&ServerOptions { kubeconfig: Some(path), master: None }).await.unwrap();
+            let config = load_config(&ApiServerOptions { kubeconfig: Some(path), master: None }).await.unwrap();
             assert_eq!(config.root_cert_file, followed, "{authority}");
         }
         std::fs::remove_dir_all(directory).unwrap();
@@ -263,9 +263,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_server_named_on_the_command_line_wins() {
-        let options = ServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        let options = ApiServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
         assert_eq!(host_and_port(&load_config(&options).await.unwrap()), "127.0.0.1:8080");
-        let options = ServerOptions { kubeconfig: None, master: Some("https://api.example".to_owned()) };
+        let options = ApiServerOptions { kubeconfig: None, master: Some("https://api.example".to_owned()) };
         assert_eq!(host_and_port(&load_config(&options).await.unwrap()), "api.example:443");
     }
 }

@@ -17,13 +17,13 @@ use crate::{
     clock::{Clock, Instant},
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Key, Meta, ResourceVersion, Uid},
+    meta::{Meta, NamespacedName, ResourceVersion, Uid},
     object::{Object, Resource},
     store::Store,
 };
 
 /// Time for which a creation may still take effect after its answer was lost: a server ends requests after a minute.
-const LOST_CREATE: Duration = Duration::from_secs(65);
+const UNANSWERED_CREATION_TIMEOUT: Duration = Duration::from_secs(65);
 /// Maximum wait of a sync for the newer version of a child after the server refused a write with a conflict. The version
 /// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ pub enum UnseenWrite {
     },
     /// Children may still appear, because the answers to create requests were lost.
     #[error("{count} {resource} may have been created by requests that were not answered")]
-    LostCreates {
+    UnansweredCreations {
         /// Resource of the children that may still appear.
         resource: Resource,
         /// Number of children that may still appear.
@@ -119,7 +119,7 @@ struct Record {
     conflicts: Vec<(StaleObject, Instant)>,
     deleted: Vec<StaleObject>,
     created: Vec<Uid>,
-    lost: Option<LostCreateRecord>,
+    lost: Option<UnansweredCreationRecord>,
     at: Option<Instant>,
 }
 
@@ -154,7 +154,7 @@ fn count_first<'a>(shown: impl Iterator<Item = &'a StaleObject> + Clone) -> Opti
     Some((resource, shown.filter(|shown| shown.resource == resource).count()))
 }
 
-struct LostCreateRecord {
+struct UnansweredCreationRecord {
     resource: Resource,
     count: usize,
     known: HashSet<Uid>,
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Records the creation or adoption of a child, which produced `version`.
-    pub fn record_create(&self, owner: &Uid, resource: Resource, child: &Uid, version: ResourceVersion) {
+    pub fn record_creation(&self, owner: &Uid, resource: Resource, child: &Uid, version: ResourceVersion) {
         self.record(owner, |record| {
             raise_written_version(record, resource, version);
             record.created.push(child.clone());
@@ -188,34 +188,38 @@ impl Ledger {
     }
 
     /// Returns the time for which a creation may take effect after its answer was lost; at most the timeout of the ledger.
-    pub fn lost_create_timeout(&self) -> Duration {
-        LOST_CREATE.min(self.timeout)
+    pub fn unanswered_creation_timeout(&self) -> Duration {
+        UNANSWERED_CREATION_TIMEOUT.min(self.timeout)
     }
 
     /// Records that a creation was not answered, so that an unknown child may appear.
     ///
     /// `before` returns the UIDs of the children in the cache at the beginning of the sync. A new child is neither among these
     /// children nor among the children recorded as created.
-    pub fn record_lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
-        let until = self.clock.monotonic_now() + self.lost_create_timeout();
+    pub fn record_unanswered_creation(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
+        let until = self.clock.monotonic_now() + self.unanswered_creation_timeout();
         self.record(owner, |record| {
-            let lost =
-                record.lost.get_or_insert_with(|| LostCreateRecord { resource, count: 0, known: before(), until });
+            let lost = record.lost.get_or_insert_with(|| UnansweredCreationRecord {
+                resource,
+                count: 0,
+                known: before(),
+                until,
+            });
             lost.count += 1;
             lost.until = until;
         });
     }
 
     /// Records the deletion of a child, before or after the request. A failed deletion must be undone with
-    /// [`Ledger::cancel_delete`].
-    pub fn record_delete(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
-        let Key { namespace, name } = Key::new(namespace, name);
+    /// [`Ledger::cancel_deletion`].
+    pub fn record_deletion(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
+        let NamespacedName { namespace, name } = NamespacedName::new(namespace, name);
         let deleted = StaleObject { resource, namespace, name, uid: child.clone(), version: None };
         self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Removes the record of a deletion that failed.
-    pub fn cancel_delete(&self, owner: &Uid, child: &Uid) {
+    pub fn cancel_deletion(&self, owner: &Uid, child: &Uid) {
         if let Some(record) = self.records.lock().get_mut(owner) {
             record.deleted.retain(|d| d.uid != *child);
         }
@@ -226,7 +230,7 @@ impl Ledger {
     /// The syncs of the owner wait until the cache shows another version of the child, or no child. An earlier sync would
     /// decide on the same state, and its write would be refused.
     pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) {
-        let Key { namespace, name } = child.key();
+        let NamespacedName { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT);
     }
@@ -298,7 +302,7 @@ impl Ledger {
             let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
             let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
             if count > 0 {
-                return Some((UnseenWrite::LostCreates { resource: lost.resource, count }, lost.until - now));
+                return Some((UnseenWrite::UnansweredCreations { resource: lost.resource, count }, lost.until - now));
             }
         }
         record.lost = None;
@@ -397,11 +401,11 @@ mod tests {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("5", &["a"]);
         for pod in ["a", "b"] {
-            ledger.record_delete(&owner, PODS, "ns", pod, &Uid::new(pod));
+            ledger.record_deletion(&owner, PODS, "ns", pod, &Uid::new(pod));
         }
         let behind = ledger.unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind, UnseenWrite::DeletionsNotShown { resource: PODS, count: 1 });
-        ledger.cancel_delete(&owner, &Uid::new("a"));
+        ledger.cancel_deletion(&owner, &Uid::new("a"));
         assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 
@@ -410,14 +414,14 @@ mod tests {
     async fn a_lost_create_counts_until_an_unknown_child_appears_or_its_time_has_passed() {
         let (ledger, clock, owner) = ledger();
         let cache = Fake::at("20", &["old"]);
-        ledger.record_create(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
-        ledger.record_lost_create(&owner, PODS, || cache.children());
+        ledger.record_creation(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
+        ledger.record_unanswered_creation(&owner, PODS, || cache.children());
         cache.live.borrow_mut().push(Uid::new("new"));
         let behind = |l: &Ledger| l.unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
-        assert_eq!(behind(&ledger), Some(UnseenWrite::LostCreates { resource: PODS, count: 1 }));
+        assert_eq!(behind(&ledger), Some(UnseenWrite::UnansweredCreations { resource: PODS, count: 1 }));
         cache.live.borrow_mut().push(Uid::new("stranger"));
         assert_eq!(behind(&ledger), None);
-        ledger.record_lost_create(&owner, PODS, || cache.children());
+        ledger.record_unanswered_creation(&owner, PODS, || cache.children());
         assert!(behind(&ledger).is_some());
         clock.sleep(Duration::from_secs(66)).await;
         assert_eq!(behind(&ledger), None);

@@ -29,7 +29,7 @@ use crate::{
 
 use sender::QueueItem;
 
-pub use sender::{EVENTS, EventSender, SentEvents};
+pub use sender::{EVENTS, EventSender, SentEventNames};
 
 /// Capacity of the queue of Events to send; further Events are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
@@ -163,18 +163,18 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates a recorder that discards all Events.
-    pub fn discarding(component: &'static str, clock: Clock) -> Self {
+    pub fn discarding_events(component: &'static str, clock: Clock) -> Self {
         let source = ReportingLoop { component, client_name: component };
         Self { source, clock, stamp: Arc::default(), queue: None, tap: None }
     }
 
     /// Creates a recorder that passes every Event to `tap` and sends no Event, for tests and shadow mode.
-    pub fn forwarding_to(
+    pub fn forwarding_events_to(
         component: &'static str,
         clock: Clock,
         tap: impl Fn(&ObjectRef, EventType, &str, &str) + Send + Sync + 'static,
     ) -> Self {
-        Self { tap: Some(Arc::new(tap)), ..Self::discarding(component, clock) }
+        Self { tap: Some(Arc::new(tap)), ..Self::discarding_events(component, clock) }
     }
 
     /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.

@@ -5,7 +5,7 @@
 //! deadline passes.
 //!
 //! A process that shuts down finishes its current work while the gate is still open. It must no longer wait for retries and
-//! rate limits, however: [`GateKeeper::end_waits`] ends all such waits.
+//! rate limits, however: [`WriteGateKeeper::end_waits`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
-    succession::{Succession, WrittenVersions},
+    succession::{LeadershipStart, WrittenVersions},
     watched as watch,
 };
 
@@ -58,30 +58,30 @@ struct GateOpening {
 
 /// Read side of the gate, which reports whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct WriteGate {
     state: watch::Receiver<GateState>,
     draining: watch::Receiver<bool>,
     opened: Arc<Mutex<GateOpening>>,
     clock: Clock,
 }
 
-/// Write side of a [`Gate`]: opens and closes the gate, and ends waits for retries and rate limits.
+/// Write side of a [`WriteGate`]: opens and closes the gate, and ends waits for retries and rate limits.
 #[derive(Debug)]
-pub struct GateKeeper {
+pub struct WriteGateKeeper {
     state: watch::Sender<GateState>,
     draining: watch::Sender<bool>,
-    gate: Gate,
+    gate: WriteGate,
 }
 
-/// Creates a closed gate, and the [`GateKeeper`] that opens and closes it.
-pub fn closed_gate(clock: Clock) -> (GateKeeper, Gate) {
+/// Creates a closed gate, and the [`WriteGateKeeper`] that opens and closes it.
+pub fn closed_write_gate(clock: Clock) -> (WriteGateKeeper, WriteGate) {
     let (open, state) = watch::channel(GateState::Closed);
     let (drain, draining) = watch::channel(false);
-    let gate = Gate { state, draining, opened: Arc::default(), clock };
-    (GateKeeper { state: open, draining: drain, gate: gate.clone() }, gate)
+    let gate = WriteGate { state, draining, opened: Arc::default(), clock };
+    (WriteGateKeeper { state: open, draining: drain, gate: gate.clone() }, gate)
 }
 
-impl GateKeeper {
+impl WriteGateKeeper {
     /// Opens the gate without a deadline, for a process without leader election.
     pub fn open_without_deadline(&self) {
         self.note_opening();
@@ -123,7 +123,7 @@ impl GateKeeper {
     }
 }
 
-impl Gate {
+impl WriteGate {
     /// Whether a write may be sent now.
     pub fn is_open(&self) -> bool {
         self.state.borrow().is_open(&self.clock)
@@ -135,13 +135,16 @@ impl Gate {
     }
 
     /// Waits until the gate is open, and returns the start of the term with the versions that the predecessor wrote.
-    pub async fn wait_until_open(&self) -> Succession {
+    pub async fn wait_until_open(&self) -> LeadershipStart {
         if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
             // The keeper was dropped, so the gate can never open again.
             std::future::pending::<()>().await;
         }
         let GateOpening { since, left } = self.opened.lock().clone();
-        Succession { leading_since: since.unwrap_or_else(|| self.clock.monotonic_now()), predecessor_versions: left }
+        LeadershipStart {
+            leading_since: since.unwrap_or_else(|| self.clock.monotonic_now()),
+            predecessor_versions: left,
+        }
     }
 
     /// Waits until the keeper closes the gate or the deadline passes.
@@ -160,7 +163,7 @@ impl Gate {
         }
     }
 
-    /// Waits for [`GateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
+    /// Waits for [`WriteGateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
     pub async fn wait_until_draining(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
             // The keeper was dropped without a call of `end_waits`. Then `wait_until_closed` ends the waits of writes.
@@ -183,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_open_gate_closes_by_itself_at_its_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         assert_eq!((gate.is_open(), gate.open_since()), (false, None));
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         gate.wait_until_open().await;
@@ -198,7 +201,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_moved_deadline_keeps_the_gate_open() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         let waiting = tokio::spawn({
             let gate = gate.clone();
@@ -216,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_suspension_of_the_machine_counts_towards_the_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         clock.suspend(Duration::from_hours(1));
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         assert!(gate.is_open(), "a suspension before the opening does not count");

@@ -8,7 +8,7 @@
 //!   handlers have received the first full set, too.
 //! - A watch that ends is resumed without a list, after a pause if the connection broke in the middle of a line. An invalid
 //!   event, or a version that the server no longer keeps, leads to a new full set. A watch that delivers nothing, not even a
-//!   bookmark, for [`InformerConfig::max_silence`] is resumed.
+//!   bookmark, for [`InformerConfig::max_watch_idle_time`] is resumed.
 //! - Repeated failures are retried with a growing back-off, and never earlier than the server asks for.
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
@@ -33,16 +33,16 @@ use crate::{
     object::{Object, Resource},
     sampler::WriteSampler,
     store::Store,
-    succession::Succession,
+    succession::LeadershipStart,
     watched as watch,
 };
 
-pub use crate::head::Head;
+pub use crate::head::ObjectHead;
 pub use filtered::{FilteredInformer, LabelFilterSink, StoreSink};
 pub use frames::apply_frame;
 pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA};
 pub use shared::SharedInformer;
-pub use sink::{Handler, Sink, StoreAndHandlers, method_handler};
+pub use sink::{Handler, Sink, StoreAndHandlers, handler_from_method};
 
 /// Options of an informer: the objects to watch, and how to list and watch them.
 #[derive(Clone, Debug)]
@@ -54,18 +54,18 @@ pub struct InformerConfig {
     /// Field selector of the objects; empty for [`Object::FIELD_SELECTOR`] of the decoded type.
     pub field_selector: String,
     /// Whether to try a streaming list before a list in pages.
-    pub is_streaming_enabled: bool,
+    pub is_streaming_list_enabled: bool,
     /// Number of objects per page of a list, if streaming lists are disabled or unsupported.
     pub page_size: u32,
     /// Size limit in bytes of a full set as it is received; room for several million Pods. The limit ends the list of a broken
     /// server that never stops sending.
-    pub max_set_bytes: usize,
+    pub max_full_set_bytes: usize,
     /// Time without an event or a bookmark after which a watch is resumed, once the server has shown that it sends bookmarks.
     ///
     /// A server sends a bookmark about once a minute, but not while the resource is unchanged since the watch began. A watch
     /// that delivers nothing is therefore no failure. It is resumed from the same version, which costs one request, and the
     /// time doubles until the next event.
-    pub max_silence: Duration,
+    pub max_watch_idle_time: Duration,
     /// Time for which all lists and watches must fail before the cache counts as stale ([`AnyInformer::stale_error`]).
     pub stale_after: Duration,
     /// Interval between replays of the whole cache to the handlers; `None` for no replays.
@@ -77,7 +77,7 @@ pub struct InformerConfig {
     /// Registry for the metrics of the cache; `None` for no metrics.
     pub metrics: Option<Metrics>,
     /// Detector of another process that runs the same loops as this process; `None` for no detection.
-    pub sampler: Option<Arc<WriteSampler>>,
+    pub write_sampler: Option<Arc<WriteSampler>>,
 }
 
 impl Default for InformerConfig {
@@ -86,17 +86,17 @@ impl Default for InformerConfig {
             namespace: String::new(),
             label_selector: String::new(),
             field_selector: String::new(),
-            is_streaming_enabled: true,
+            is_streaming_list_enabled: true,
             page_size: 500,
-            max_set_bytes: 8 << 30,
+            max_full_set_bytes: 8 << 30,
             // Two and a half times the usual interval between bookmarks.
-            max_silence: Duration::from_secs(150),
+            max_watch_idle_time: Duration::from_secs(150),
             stale_after: Duration::from_secs(90),
             resync_interval: None,
             resource: None,
             is_metadata_only: false,
             metrics: None,
-            sampler: None,
+            write_sampler: None,
         }
     }
 }
@@ -218,7 +218,7 @@ pub trait AnyInformer: Send + Sync {
     fn replay(&self);
     /// Waits until the cache shows the predecessor's writes, or, if these writes are unknown, until the cache is as new as the
     /// server was at the start of the term.
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
@@ -322,7 +322,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
         self.shared.replay.notify_one();
     }
 
-    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()> {
+    fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
             let until = succession
                 .predecessor_versions

@@ -130,7 +130,7 @@ impl WriteSampler {
         frame: &[u8],
         now: Instant,
     ) {
-        if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
+        if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written_version(version) {
             return;
         }
         self.state.lock().samples += 1;
@@ -161,7 +161,7 @@ impl WriteSampler {
     ///
     /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`]
     /// after it, are attributed to the predecessor.
-    pub fn take_second_writer_loops(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
+    pub fn take_second_writer_loop_indexes(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
         let is_another = |Candidate { seen, version, namespace, name, .. }: &&Candidate| {
@@ -290,7 +290,7 @@ mod tests {
 
         async fn confirmed(&self) -> usize {
             self.clock.sleep(Duration::from_secs(15)).await;
-            self.sampler.take_second_writer_loops(self.clock.monotonic_now(), self.since).len()
+            self.sampler.take_second_writer_loop_indexes(self.clock.monotonic_now(), self.since).len()
         }
     }
 

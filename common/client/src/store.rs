@@ -14,7 +14,7 @@ pub use crate::index::{
 
 use crate::{
     map::{HashMap, SeededHashState},
-    meta::{Key, Meta, ResourceVersion},
+    meta::{Meta, NamespacedName, ResourceVersion},
     object::{MalformedObject, Object, UnreadableObject},
 };
 
@@ -343,7 +343,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Adds or updates an object, and appends the changes to `out`. An object that is not newer than the cached one is ignored.
-    pub fn apply(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
+    pub fn put_entry(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
@@ -357,7 +357,7 @@ impl<K: Object> Store<K> {
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
-    pub fn apply_outside_watch(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
+    pub fn put_entry_outside_watch(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| new.meta().resource_version > known) {
@@ -366,7 +366,13 @@ impl<K: Object> Store<K> {
     }
 
     /// Removes an object that does not concern this controller as of `version`, unless the cache holds a newer version of it.
-    pub fn remove_foreign(&self, namespace: &str, name: &str, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
+    pub fn remove_foreign_object(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: ResourceVersion,
+        out: &mut Vec<CacheEvent<K>>,
+    ) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
@@ -391,9 +397,9 @@ impl<K: Object> Store<K> {
     /// Makes the cache equal to a full set read at `version`. Unchanged objects cause no event.
     pub fn replace_all(&self, set: Vec<Entry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
-        let mut keys: Vec<Key> = set.iter().map(|e| e.meta().key()).collect();
+        let mut keys: Vec<NamespacedName> = set.iter().map(|e| e.meta().key()).collect();
         keys.sort();
-        let mut gone: Vec<Key> = inner.objects.iter().map(|e| e.meta().key()).collect();
+        let mut gone: Vec<NamespacedName> = inner.objects.iter().map(|e| e.meta().key()).collect();
         gone.retain(|key| keys.binary_search(key).is_err());
         gone.sort();
         for key in gone {
@@ -471,14 +477,14 @@ mod tests {
     fn indexes_follow_their_objects() {
         let (store, mut out) = (store(), Vec::new());
         for (name, owner) in [("b", "u1"), ("a", "u1"), ("c", "")] {
-            store.apply(thing(name, name, 1, owner), &mut out);
+            store.put_entry(thing(name, name, 1, owner), &mut out);
         }
         let of = |uid: &str| store.list_by_index(ByController, &controller("ns", uid)).unwrap();
         let orphans = || store.list_by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))).unwrap();
         assert_eq!(names(&of("u1")), ["a", "b"]);
         assert_eq!(names(&orphans()), ["c"]);
-        store.apply(thing("c", "c", 2, "u1"), &mut out);
-        store.apply(thing("a", "a", 2, "u2"), &mut out);
+        store.put_entry(thing("c", "c", 2, "u1"), &mut out);
+        store.put_entry(thing("a", "a", 2, "u2"), &mut out);
         assert_eq!((names(&of("u1")), names(&of("u2"))), (vec!["b", "c"], vec!["a"]));
         assert!(orphans().is_empty());
         assert_eq!(store.count_by_index(ByController, &controller("ns", "u1")), 2);
@@ -497,8 +503,8 @@ mod tests {
     #[test]
     fn an_older_version_never_replaces_a_newer_one() {
         let (store, mut out) = (store(), Vec::new());
-        store.apply(thing("a", "a", 5, ""), &mut out);
-        store.apply(thing("a", "a", 4, ""), &mut out);
+        store.put_entry(thing("a", "a", 5, ""), &mut out);
+        store.put_entry(thing("a", "a", 4, ""), &mut out);
         assert_eq!(describe(&out), ["+a"]);
         assert_eq!(store.get("ns", "a").unwrap().unwrap().metadata.resource_version, ResourceVersion::parse("5"));
     }
@@ -507,8 +513,8 @@ mod tests {
     #[test]
     fn a_recreated_object_is_a_deletion_and_an_addition() {
         let (store, mut out) = (store(), Vec::new());
-        store.apply(thing("a", "u1", 1, ""), &mut out);
-        store.apply(thing("a", "u2", 2, ""), &mut out);
+        store.put_entry(thing("a", "u1", 1, ""), &mut out);
+        store.put_entry(thing("a", "u2", 2, ""), &mut out);
         assert_eq!(describe(&out), ["+a", "-a", "+a"]);
     }
 
@@ -517,7 +523,7 @@ mod tests {
     fn a_full_set_reports_each_difference_once() {
         let (store, mut out) = (store(), Vec::new());
         for (name, version) in [("a", 1), ("b", 2), ("c", 3)] {
-            store.apply(thing(name, name, version, ""), &mut out);
+            store.put_entry(thing(name, name, version, ""), &mut out);
         }
         out.clear();
         let set = vec![thing("b", "b", 2, ""), thing("c", "c", 9, ""), thing("d", "d", 8, "")];
@@ -531,16 +537,16 @@ mod tests {
     #[test]
     fn an_unreadable_child_fails_the_lookup_of_its_owner_and_no_other() {
         let (store, mut out) = (store(), Vec::new());
-        store.apply(thing("a", "a", 1, "u1"), &mut out);
-        store.apply(thing("b", "b", 1, "u2"), &mut out);
+        store.put_entry(thing("a", "a", 1, "u1"), &mut out);
+        store.put_entry(thing("b", "b", 1, "u2"), &mut out);
         let Entry::Decoded(good) = thing("a", "a", 2, "u1") else { unreachable!() };
         let bad = MalformedObject { meta: good.metadata.clone(), error: "spec is a number".into() };
-        store.apply(Entry::Undecodable(Arc::new(bad)), &mut out);
+        store.put_entry(Entry::Undecodable(Arc::new(bad)), &mut out);
         assert_eq!(describe(&out), ["+a", "+b", "?a"]);
         let error = store.list_by_index(ByController, &controller("ns", "u1")).unwrap_err();
         assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
         assert_eq!(store.list_by_index(ByController, &controller("ns", "u2")).unwrap().len(), 1);
-        store.apply(thing("a", "a", 3, "u1"), &mut out);
+        store.put_entry(thing("a", "a", 3, "u1"), &mut out);
         assert_eq!(store.list_by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
     }
 
@@ -548,12 +554,12 @@ mod tests {
     #[test]
     fn an_object_that_does_not_concern_the_controller_is_not_cached_but_raises_the_version() {
         let (store, mut out) = (store(), Vec::new());
-        store.apply(thing("a", "a", 1, ""), &mut out);
+        store.put_entry(thing("a", "a", 1, ""), &mut out);
         let other: Thing = serde_json::from_str(
             r#"{"metadata":{"name":"a","namespace":"ns","uid":"a","resourceVersion":"7"},"keep":false}"#,
         )
         .unwrap();
-        store.apply(Entry::Decoded(Arc::new(other)), &mut out);
+        store.put_entry(Entry::Decoded(Arc::new(other)), &mut out);
         assert_eq!(describe(&out), ["+a", "-a"]);
         assert_eq!((store.len(), store.version()), (0, ResourceVersion::parse("7")));
     }

@@ -93,7 +93,7 @@ impl WriteLog {
     }
 
     /// Whether one of the remembered writes produced `version`.
-    pub fn has_written(&self, version: ResourceVersion) -> bool {
+    pub fn has_written_version(&self, version: ResourceVersion) -> bool {
         let noted = self.0.lock();
         noted.recent.as_ref().is_some_and(|recent| recent.writes.iter().any(|write| write.version == version))
     }
@@ -185,7 +185,7 @@ impl WrittenVersions {
 
 /// The start of this process's term as the leader.
 #[derive(Clone, Debug)]
-pub struct Succession {
+pub struct LeadershipStart {
     /// Time at which the gate for writes was opened.
     pub leading_since: Instant,
     /// Versions that the predecessor wrote; `None` if they are unknown.

@@ -22,7 +22,7 @@ use crate::{
     consistency::{Ledger, UnseenWrite},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Io, Note, Requeue, SyncError},
+    io::{Io, MemoryNote, Requeue, SyncError},
     map::HashSet,
     meta::Uid,
     object::Resource,
@@ -34,7 +34,7 @@ use crate::{
 const PLAN_TEXT_LIMITS: (usize, usize) = (20, 500);
 
 /// The longest delay between two checks of the caches by a sync that waits for them to show this process's writes.
-pub const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
+pub const STALE_CACHE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of reading the caches for one key.
 pub enum Observation<S> {
@@ -64,7 +64,11 @@ impl<S> Observation<S> {
     /// result of [`Ledger::unseen_write`](crate::consistency::Ledger::unseen_write).
     pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
         let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
-        Self::Waiting { why: behind.to_string(), max_wait: left.min(RECHECK_INTERVAL), stale_resource: stale }
+        Self::Waiting {
+            why: behind.to_string(),
+            max_wait: left.min(STALE_CACHE_RECHECK_INTERVAL),
+            stale_resource: stale,
+        }
     }
 }
 
@@ -139,7 +143,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     type Plan: Explain + Send + Sync;
     /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs ask for
     /// none.
-    type Note: Note;
+    type Note: MemoryNote;
     /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these syncs are not counted.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
@@ -159,13 +163,13 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn synced_object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
 
     /// Changes the controller's memory as a sync asks. The default does nothing.
-    fn apply_note(&self, _: &Self::Snapshot, _: Self::Note) {}
+    fn apply_memory_note(&self, _: &Self::Snapshot, _: Self::Note) {}
     /// Reads caches and memory again for a sync that has waited; `None` if nothing differs from the snapshot.
     fn observe_again(
         &self,
         _: &Self::Snapshot,
-        _: <Self::Note as Note>::Query,
-    ) -> Option<<Self::Note as Note>::NewState> {
+        _: <Self::Note as MemoryNote>::Query,
+    ) -> Option<<Self::Note as MemoryNote>::NewState> {
         None
     }
     /// Updates the state in memory that later snapshots use, such as the time at which a Pod has to leave its node.

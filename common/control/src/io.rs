@@ -1,8 +1,8 @@
 //! The requests of one sync.
 //!
 //! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. The sync runs twice: [`forecast`] runs it
-//! against a server that grants every request at once, and [`Executor`] runs it against the API server. `/debug/explain` and
-//! shadow mode show the forecast. The [`Account`] states why the real run differs from the forecast.
+//! against a server that grants every request at once, and [`SyncExecutor`] runs it against the API server. `/debug/explain` and
+//! shadow mode show the forecast. The [`RequestAccount`] states why the real run differs from the forecast.
 //!
 //! The executor does the work that all controllers have in common. It sends a write only while this process leads, adds
 //! preconditions, and updates the version in a precondition after an earlier write of the same sync. It limits the concurrency
@@ -22,14 +22,15 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, AccountEntry, AccountObserver, Action};
+pub use account::{Action, RequestAccount, RequestAccountEntry, RequestAccountObserver};
 pub use claim::{Claim, ClaimResults};
-pub use effect::Note;
+pub use effect::MemoryNote;
 pub use group::GroupConcurrency;
 pub use outcome::{Requeue, RetryPolicy, SyncError};
 pub use pods::{create_pod, create_pod_with_answer, delete_pod};
 pub use request::{AnswerMetadata, ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody, Verb};
 pub use revisions::{
-    RawRevisionMembers, RevisionChange, RevisionChangeError, StoreOutcome, StoreRevision, delete_revision,
+    RawRevisionMembers, RevisionChange, RevisionChangeError, RevisionStoreOutcome, RevisionStoreRequest,
+    delete_revision,
 };
-pub use run::{Answer, Executor, Forecast, Io, SyncSubject, forecast};
+pub use run::{Answer, Io, SyncExecutor, SyncForecast, SyncSubject, forecast_sync};

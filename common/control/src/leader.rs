@@ -40,20 +40,20 @@ use crate::{
     clock::{Clock, Instant},
     duration,
     events::{EventType, Recorder},
-    gate::GateKeeper,
+    gate::WriteGateKeeper,
     metrics::Metrics,
     object::Resource,
     succession::WriteLog,
 };
 use counted::ElectionMetrics;
 use orders::ElectionOrder;
-use probation::{Applicant, ProbationSettings};
+use probation::{ProbationSettings, RequestingStandby};
 use settings::JITTER_FACTOR;
 use step::{AttemptOutcome, CandidateMemory, CurrentTime, ElectionAttempt, ElectionReply, ElectionRequest};
 use watch::LeaseWatch;
 
-pub use lease::HOLD_IDENTITY;
-pub use orders::{ElectionStop, StandbyRequest};
+pub use lease::HOLD_HOLDER_IDENTITY;
+pub use orders::{ElectionStopHandle, StandbyRequestReceiver};
 pub use settings::{ElectionSettings, new_holder_identity};
 pub use status::ElectionStatus;
 
@@ -62,7 +62,7 @@ pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
 
 /// Annotation of a Lease with the time until which an operator expects kube-controller-manager to run the same loops. RFC 3339.
-pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
+pub const SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION: &str = "nonet/second-writer-expected-until";
 
 /// The reason why [`Election::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,17 +85,17 @@ pub struct Election {
     settings: ElectionSettings,
     api: Api,
     clock: Clock,
-    keeper: Arc<GateKeeper>,
+    keeper: Arc<WriteGateKeeper>,
     writes: WriteLog,
     recorder: Recorder,
     status: ElectionStatus,
     memory: CandidateMemory,
     order: channel::Receiver<ElectionOrder>,
-    stop: ElectionStop,
+    stop: ElectionStopHandle,
     metrics: ElectionMetrics,
     is_warm: WarmCheck,
     /// The standby that gets the Lease when this leader releases it; `None` until a standby has asked.
-    chosen_standby: Option<Applicant>,
+    chosen_standby: Option<RequestingStandby>,
     standby_asked: channel::Sender<bool>,
     /// The last failed request since the last successful attempt; `None` if no request has failed.
     last_failure: Option<String>,
@@ -109,7 +109,7 @@ impl Election {
     pub fn new(
         settings: ElectionSettings,
         api: Api,
-        keeper: Arc<GateKeeper>,
+        keeper: Arc<WriteGateKeeper>,
         writes: WriteLog,
         recorder: Recorder,
         metrics: &Metrics,
@@ -130,7 +130,7 @@ impl Election {
             status,
             memory,
             order,
-            stop: ElectionStop(sender),
+            stop: ElectionStopHandle(sender),
             metrics,
             is_warm: Box::new(|| true),
             chosen_standby: None,
@@ -143,14 +143,14 @@ impl Election {
     /// Sets the function that reports whether the loops of this process can lead at once. The candidate asks the leader for the
     /// Lease only while `warm` returns `true`. `warm` must not block.
     #[must_use]
-    pub fn ask_only_if_warm(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn ask_for_lease_only_if_caches_filled(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.is_warm = Box::new(warm);
         self
     }
 
     /// Returns a handle that reports when a standby asks for the Lease.
-    pub fn standby_request(&self) -> StandbyRequest {
-        StandbyRequest(self.standby_asked.subscribe())
+    pub fn standby_request_receiver(&self) -> StandbyRequestReceiver {
+        StandbyRequestReceiver(self.standby_asked.subscribe())
     }
 
     /// Returns a handle to the state of this election.
@@ -159,7 +159,7 @@ impl Election {
     }
 
     /// Returns a handle that ends this election.
-    pub fn stop_handle(&self) -> ElectionStop {
+    pub fn stop_handle(&self) -> ElectionStopHandle {
         self.stop.clone()
     }
 
@@ -215,16 +215,16 @@ impl Election {
             if *self.order.borrow_and_update() != ElectionOrder::Lead {
                 return None;
             }
-            self.memory.is_warm = (self.is_warm)();
+            self.memory.has_filled_caches = (self.is_warm)();
             self.memory.deleted_lease_reserved_until =
-                self.memory.deleted_lease_reserved_until.max(*watch.observations.deleted_lease_expires.lock());
+                self.memory.deleted_lease_reserved_until.max(*watch.observations.deleted_lease_expires_at.lock());
             let mut pause = self.clock.jitter(self.settings.retry_period, JITTER_FACTOR);
             match self.attempt().await {
                 AttemptOutcome::HoldsLease { sent_at: since } => {
-                    if let Some(left) = &self.memory.inherited_versions {
+                    if let Some(left) = &self.memory.predecessor_written_versions {
                         self.writes.inherit_versions(left);
                     }
-                    self.keeper.set_predecessor_versions(self.memory.inherited_versions.clone());
+                    self.keeper.set_predecessor_versions(self.memory.predecessor_written_versions.clone());
                     if self.memory.term.as_ref().is_some_and(|term| term.is_on_probation) {
                         self.status.state.lock().probation_began = Some(self.clock.monotonic_now());
                     }
@@ -290,8 +290,8 @@ impl Election {
                         self.end_probation();
                     }
                     // This standby gets the Lease next: this process is notified, ends, and releases the Lease.
-                    if let Some(applicant) = self.memory.applicant.take() {
-                        let Applicant { identity, version } = &applicant;
+                    if let Some(applicant) = self.memory.permitted_standby.take() {
+                        let RequestingStandby { identity, version } = &applicant;
                         let lock = self.lease_path();
                         tracing::info!(lock, identity, version, "A standby of another version asks for the lease");
                         self.chosen_standby = Some(applicant);
@@ -309,19 +309,19 @@ impl Election {
     fn begin_term(&mut self) {
         let condemned = self.memory.newly_failed_version.take();
         let (Some(probation), Some(probations), Some(term)) =
-            (&self.settings.probation, &self.metrics.probations, &self.memory.term)
+            (&self.settings.probation, &self.metrics.probation_counters, &self.memory.term)
         else {
             return;
         };
         if let Some(version) = condemned {
-            probations.failed.inc();
+            probations.failed_probations.inc();
             let lock = self.lease_path();
             tracing::error!(lock, version, "A version has failed its probation, and does not get the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
         if term.is_on_probation {
-            probations.begun.inc();
+            probations.begun_probations.inc();
             let time = duration::format(probation.probation_time);
             tracing::info!(lock = self.lease_path(), version = term.version, time, "Leading on probation");
             let message = format!("version {} leads on probation for {time}", term.version);
@@ -344,8 +344,8 @@ impl Election {
         tracing::info!(lock = self.lease_path(), version, "Passed probation");
         let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
         self.event(EventType::Normal, "ProbationPassed", message);
-        if let Some(probations) = &self.metrics.probations {
-            probations.passed.inc();
+        if let Some(probations) = &self.metrics.probation_counters {
+            probations.passed_probations.inc();
         }
     }
 
@@ -391,8 +391,9 @@ impl Election {
             self.last_failure = None;
         }
         let lease = self.memory.lease().cloned();
-        let (is_held, was_held) = (lease.as_ref().is_some_and(|lease| lease.record.is_hold()), self.status.is_held());
-        self.metrics.held_gauge.set(f64::from(is_held));
+        let (is_held, was_held) =
+            (lease.as_ref().is_some_and(|lease| lease.record.is_hold()), self.status.is_held_for_hand_over());
+        self.metrics.lease_held_gauge.set(f64::from(is_held));
         let lock = self.lease_path();
         if is_held && !was_held {
             tracing::info!(lock, "The lease is held for a hand-over: standing by until the hold is deleted");

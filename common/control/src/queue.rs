@@ -20,7 +20,7 @@ use crate::{
     api::Throttle,
     clock::{Clock, Instant},
     map::HashMap,
-    meta::Key,
+    meta::NamespacedName,
 };
 
 /// A hundred years, used instead of a delay that overflows the clock.
@@ -80,7 +80,7 @@ pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
     fn tenant(&self) -> &str;
 }
 
-impl QueueKey for Key {
+impl QueueKey for NamespacedName {
     fn parse(text: &str) -> Option<Self> {
         match text.split_once('/') {
             Some((namespace, name)) if !name.is_empty() => Some(Self::new(namespace, name)),
@@ -523,7 +523,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Returns the processing times of the keys in progress: their sum and their maximum.
-    pub fn processing_times(&self) -> (Duration, Duration) {
+    pub fn total_and_longest_processing_time(&self) -> (Duration, Duration) {
         let state = self.inner.state.lock();
         let now = self.inner.clock.monotonic_now();
         let ages = state.processing.values().map(|since| now.saturating_duration_since(*since));

@@ -15,9 +15,9 @@ use crate::{
     clock::Clock,
     consistency::Ledger,
     events::Recorder,
-    gate::Gate,
+    gate::WriteGate,
     informer::{self, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer, StoreAndHandlers},
-    io::AccountObserver,
+    io::RequestAccountObserver,
     metrics::Metrics,
     object::Object,
     sampler::{OwnedWrites, WriteSampler},
@@ -50,7 +50,7 @@ impl LoopDefinition {
 
     /// Sets the suffix of the user agent, and the `source.component` of Events.
     #[must_use]
-    pub const fn with_client_and_component(self, client: &'static str, component: &'static str) -> Self {
+    pub const fn with_user_agent_and_component(self, client: &'static str, component: &'static str) -> Self {
         Self { user_agent_suffix: client, event_component: component, ..self }
     }
 
@@ -69,7 +69,7 @@ pub struct LoopContext {
     /// Source of time and randomness.
     pub clock: Clock,
     /// The permission to write: open while this process leads.
-    pub gate: Gate,
+    pub gate: WriteGate,
     /// Flags, feature gates and tuned values.
     pub settings: Arc<OperatorSettings>,
     /// Registry to which the loop adds its metrics.
@@ -77,7 +77,7 @@ pub struct LoopContext {
     /// Recorder of Events with the component of the loop.
     pub recorder: Recorder,
     /// Observer of the syncs that send requests; `None` outside of simulation and tests.
-    pub account_observer: Option<Arc<dyn AccountObserver>>,
+    pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
     pub write_sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. The context of every loop has a clone of the same `SharedValues`.
@@ -88,36 +88,37 @@ impl LoopContext {
     /// Returns the configuration of a short-lived cache: no resync, no metrics, no search for a second writer.
     pub fn short_lived_cache_config(&self) -> informer::InformerConfig {
         informer::InformerConfig {
-            is_streaming_enabled: self.settings.is_gate_on(&WATCH_LIST_CLIENT),
+            is_streaming_list_enabled: self.settings.is_feature_gate_on(&WATCH_LIST_CLIENT),
             ..informer::InformerConfig::default()
         }
     }
 
     /// Returns the configuration of a cache that lives as long as the process: with resyncs, metrics and the search for a second
     /// writer.
-    pub fn cache_config(&self) -> informer::InformerConfig {
+    pub fn long_lived_cache_config(&self) -> informer::InformerConfig {
         informer::InformerConfig {
             resync_interval: self.settings.random_resync_period(&self.clock),
             metrics: Some(self.metrics.clone()),
-            sampler: self.write_sampler.clone(),
+            write_sampler: self.write_sampler.clone(),
             ..self.short_lived_cache_config()
         }
     }
 
     /// Starts an informer that fills `store` as long as this process lives. `handler` is called with each change.
     pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
-        Informer::start_with_store(self.api.clone(), self.cache_config(), store, vec![handler])
+        Informer::start_with_store(self.api.clone(), self.long_lived_cache_config(), store, vec![handler])
     }
 
     /// Starts a cache of the objects with `label` as a label key. The controller sets this label on its objects.
     pub fn start_filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
-        SinkInformer::start_labelled(self.api.clone(), self.cache_config(), label, cached)
+        SinkInformer::start_with_label(self.api.clone(), self.long_lived_cache_config(), label, cached)
     }
 
     /// Returns the process-wide cache of a kind. The first call starts the informer.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
-        self.shared_values.get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.cache_config()))
+        self.shared_values
+            .get_or_insert_with(|| SharedInformer::start(self.api.clone(), self.long_lived_cache_config()))
     }
 
     /// Creates a ledger of this process's writes. Its records expire after `--tune expectations-timeout`.

@@ -42,18 +42,18 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on_by_default(
 
 /// A setting of `--tune`: a value that upstream fixes in code.
 #[derive(Clone, Copy, Debug)]
-pub struct Tune {
+pub struct Tunable {
     /// Name in `--tune NAME=VALUE`.
     pub name: &'static str,
     /// Value unless the operator sets another one; the same as upstream's.
-    pub default_value: TuneValue,
+    pub default_value: TunableValue,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
 
 /// A value for `--tune`, with its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TuneValue {
+pub enum TunableValue {
     /// A duration, in Go's notation: `1m30s`.
     Duration(Duration),
     /// A number of at least zero.
@@ -66,27 +66,27 @@ pub enum TuneValue {
     Switch(bool),
 }
 
-impl Tune {
+impl Tunable {
     /// Creates a setting with a duration in Go's notation, such as `1m30s`.
     pub const fn of_duration(name: &'static str, default: Duration, help: &'static str) -> Self {
-        Self { name, default_value: TuneValue::Duration(default), help }
+        Self { name, default_value: TunableValue::Duration(default), help }
     }
 
     /// Creates a setting with a number of at least zero.
     pub const fn of_count(name: &'static str, default: u64, help: &'static str) -> Self {
-        Self { name, default_value: TuneValue::Count(default), help }
+        Self { name, default_value: TunableValue::Count(default), help }
     }
 
     /// Creates a setting with the values `true` and `false`.
     pub const fn of_switch(name: &'static str, default: bool, help: &'static str) -> Self {
-        Self { name, default_value: TuneValue::Switch(default), help }
+        Self { name, default_value: TunableValue::Switch(default), help }
     }
 }
 
 /// The shortest interval between two syncs of a cached object that does not change. Every program has this setting.
 ///
 /// Upstream: `--min-resync-period`.
-pub const MIN_RESYNC_PERIOD: Tune = Tune::of_duration(
+pub const MIN_RESYNC_PERIOD: Tunable = Tunable::of_duration(
     "min-resync-period",
     Duration::from_hours(12),
     "How long until every object is synced again without a change, or up to twice this long; 0: never",
@@ -95,21 +95,21 @@ pub const MIN_RESYNC_PERIOD: Tune = Tune::of_duration(
 /// How long a sync waits for the caches to show a write of this process before it runs without the write.
 ///
 /// Upstream: `ExpectationsTimeout`.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune::of_duration(
+pub const EXPECTATIONS_TIMEOUT: Tunable = Tunable::of_duration(
     "expectations-timeout",
     Duration::from_mins(5),
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
 /// How often a leader searches the API server for traces of a second writer. Every program has this setting.
-pub const SECOND_WRITER_PERIOD: Tune = Tune::of_duration(
+pub const SECOND_WRITER_SEARCH_PERIOD: Tunable = Tunable::of_duration(
     "second-writer-period",
     Duration::from_mins(5),
     "How often a leader searches for a second writer of its objects, for example a kube-controller-manager with the same loops; 0: never",
 );
 
 /// How long an idle process lets the events of watches accumulate. Every program has this setting. See [`crate::pace`].
-pub const WATCH_BATCH_PERIOD: Tune = Tune::of_duration(
+pub const WATCH_BATCH_PERIOD: Tunable = Tunable::of_duration(
     "watch-batch-period",
     Duration::from_millis(20),
     "How long an idle process lets the events of watches accumulate before it handles them; 0: handles each event when it arrives",
@@ -127,9 +127,9 @@ pub struct WorkersFlag {
     /// Name without leading dashes: `concurrent-replicaset-syncs`.
     pub name: &'static str,
     /// Number of workers unless the operator sets another one; the same as upstream's.
-    pub default_workers: usize,
+    pub default_worker_count: usize,
     /// The smallest accepted value. Upstream does not check the value of some flags.
-    pub min_workers: usize,
+    pub min_worker_count: usize,
     /// Description in `--help`, one line.
     pub help: &'static str,
 }
@@ -137,7 +137,7 @@ pub struct WorkersFlag {
 impl WorkersFlag {
     /// Creates a flag that accepts one worker or more.
     pub const fn new(name: &'static str, default: usize, help: &'static str) -> Self {
-        Self { name, default_workers: default, min_workers: 1, help }
+        Self { name, default_worker_count: default, min_worker_count: 1, help }
     }
 }
 
@@ -145,7 +145,7 @@ impl WorkersFlag {
 #[derive(Clone, Debug, Default)]
 pub struct OperatorSettings {
     gates: BTreeMap<String, bool>,
-    tunes: BTreeMap<String, TuneValue>,
+    tunables: BTreeMap<String, TunableValue>,
     workers: BTreeMap<String, usize>,
     shadow: bool,
 }
@@ -158,21 +158,21 @@ impl OperatorSettings {
 
     /// Switches a feature gate on or off. A locked gate ignores the choice.
     #[must_use]
-    pub fn with_gate(mut self, name: &str, on: bool) -> Self {
+    pub fn with_feature_gate(mut self, name: &str, on: bool) -> Self {
         self.gates.insert(name.to_owned(), on);
         self
     }
 
     /// Overrides the default of a setting of `--tune`. A value of another type is ignored.
     #[must_use]
-    pub fn with_tune(mut self, name: &str, value: TuneValue) -> Self {
-        self.tunes.insert(name.to_owned(), value);
+    pub fn with_tunable(mut self, name: &str, value: TunableValue) -> Self {
+        self.tunables.insert(name.to_owned(), value);
         self
     }
 
     /// Sets the number of workers, as the command-line flag `flag` (without dashes) does.
     #[must_use]
-    pub fn with_workers(mut self, flag: &str, workers: usize) -> Self {
+    pub fn with_worker_count(mut self, flag: &str, workers: usize) -> Self {
         self.workers.insert(flag.to_owned(), workers);
         self
     }
@@ -185,7 +185,7 @@ impl OperatorSettings {
     }
 
     /// Whether a feature gate is on, by the operator's choice or by default. A locked gate ignores the choice.
-    pub fn is_gate_on(&self, gate: &FeatureGate) -> bool {
+    pub fn is_feature_gate_on(&self, gate: &FeatureGate) -> bool {
         if gate.is_locked {
             gate.is_on_by_default
         } else {
@@ -194,48 +194,48 @@ impl OperatorSettings {
     }
 
     /// Applies `read` to the operator's value, or to the default if there is no such value or `read` returns `None` for it.
-    fn tuned_value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
-        self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default_value)).unwrap_or_default()
+    fn tuned_value<T: Default>(&self, tune: &Tunable, read: impl Fn(TunableValue) -> Option<T>) -> T {
+        self.tunables.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default_value)).unwrap_or_default()
     }
 
     /// Returns the operator's duration, or the default if the operator has set no duration.
-    pub fn tuned_duration(&self, tune: &Tune) -> Duration {
-        self.tuned_value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
+    pub fn tuned_duration(&self, tune: &Tunable) -> Duration {
+        self.tuned_value(tune, |value| if let TunableValue::Duration(duration) = value { Some(duration) } else { None })
     }
 
     /// Returns the operator's count, or the default if the operator has set no count.
-    pub fn tuned_count(&self, tune: &Tune) -> u64 {
-        self.tuned_value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
+    pub fn tuned_count(&self, tune: &Tunable) -> u64 {
+        self.tuned_value(tune, |value| if let TunableValue::Count(count) = value { Some(count) } else { None })
     }
 
     /// Returns the operator's count or the default, raised to at least one.
-    pub fn tuned_size(&self, tune: &Tune) -> usize {
+    pub fn tuned_size(&self, tune: &Tunable) -> usize {
         usize::try_from(self.tuned_count(tune)).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether a sync waits until the caches show the last writes for its object: if both `gate` and [`ATOMIC_FIFO`] are on.
     pub fn waits_for_own_writes(&self, gate: &FeatureGate) -> bool {
-        self.is_gate_on(gate) && self.is_gate_on(&ATOMIC_FIFO)
+        self.is_feature_gate_on(gate) && self.is_feature_gate_on(&ATOMIC_FIFO)
     }
 
     /// Returns the operator's integer, or the default if the operator has set no integer.
-    pub fn tuned_integer(&self, tune: &Tune) -> i64 {
-        self.tuned_value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
+    pub fn tuned_integer(&self, tune: &Tunable) -> i64 {
+        self.tuned_value(tune, |value| if let TunableValue::Integer(number) = value { Some(number) } else { None })
     }
 
     /// Returns the operator's ratio, or the default if the operator has set no ratio.
-    pub fn tuned_ratio(&self, tune: &Tune) -> f32 {
-        self.tuned_value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
+    pub fn tuned_ratio(&self, tune: &Tunable) -> f32 {
+        self.tuned_value(tune, |value| if let TunableValue::Ratio(number) = value { Some(number) } else { None })
     }
 
     /// Whether the operator has switched a setting on, or its default is `true` and the operator has set no switch.
-    pub fn is_switched_on(&self, tune: &Tune) -> bool {
-        self.tuned_value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
+    pub fn is_tunable_on(&self, tune: &Tunable) -> bool {
+        self.tuned_value(tune, |value| if let TunableValue::Switch(on) = value { Some(on) } else { None })
     }
 
     /// Returns the number of workers that the operator has set with a flag, or the default of the flag.
     pub fn worker_count(&self, flag: &WorkersFlag) -> usize {
-        self.workers.get(flag.name).copied().unwrap_or(flag.default_workers)
+        self.workers.get(flag.name).copied().unwrap_or(flag.default_worker_count)
     }
 
     /// Returns a random interval between resyncs, from one to two times the minimum; `None` if resyncs are off. Each call draws

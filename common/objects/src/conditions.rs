@@ -67,7 +67,7 @@ impl Condition {
             status: Text::new(status),
             reason: Text::new(reason),
             message: message.into(),
-            last_transition_time: Some(seconds::floor(now)),
+            last_transition_time: Some(seconds::floor_to_second(now)),
             ..Self::default()
         }
     }
@@ -75,7 +75,7 @@ impl Condition {
     /// Sets `lastUpdateTime`, which conditions of Deployments have.
     #[must_use]
     pub fn with_last_update_time(mut self, time: Timestamp) -> Self {
-        self.last_update_time = Some(seconds::floor(time));
+        self.last_update_time = Some(seconds::floor_to_second(time));
         self
     }
 
@@ -144,20 +144,20 @@ pub mod seconds {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     /// Returns the whole second at or before `time`.
-    pub fn floor(time: Timestamp) -> Timestamp {
+    pub fn floor_to_second(time: Timestamp) -> Timestamp {
         let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
         Timestamp::from_second(second).unwrap_or(time)
     }
 
     /// Formats a time as the API server does, for example `2026-11-21T09:50:29Z`.
     pub fn format_rfc3339(time: Timestamp) -> String {
-        floor(time).to_string()
+        floor_to_second(time).to_string()
     }
 
     /// Writes a time, or `null` for `None`.
     pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => serializer.collect_str(&floor(*time)),
+            Some(time) => serializer.collect_str(&floor_to_second(*time)),
             None => serializer.serialize_none(),
         }
     }

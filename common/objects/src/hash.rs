@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::{
-    layout::{GoBaseType, GoType, GoTypeWrapper, Layout},
+    layout::{GoBaseType, GoType, GoTypeWrapper, PodTemplateLayout},
     quantity::Quantity,
 };
 
@@ -37,7 +37,7 @@ impl Fnv1a {
     }
 
     /// Returns the hash of all bytes added so far.
-    pub fn sum(self) -> u32 {
+    pub fn finish(self) -> u32 {
         self.0
     }
 }
@@ -71,7 +71,7 @@ pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> Stri
         hasher.update(&count.to_le_bytes());
         hasher.update(&[0; 4]);
     }
-    safe_encode(hasher.sum())
+    safe_encode(hasher.finish())
 }
 
 /// Computes the hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and suffix of the name.
@@ -87,7 +87,7 @@ pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> St
 /// Fields that the layout does not know are left out, because a 1.36 binary drops them.
 pub fn write_go_dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_str("(v1.PodTemplateSpec)")?;
-    Dump { out }.base(Layout::get().template_type(), Some(template))
+    Dump { out }.base(PodTemplateLayout::get().template_type(), Some(template))
 }
 
 struct Dump<'a, W> {
@@ -139,8 +139,8 @@ impl<W: fmt::Write> Dump<'_, W> {
     }
 
     fn structure(&mut self, id: usize, value: &Value) -> fmt::Result {
-        for (at, field) in Layout::get().fields(id).iter().enumerate() {
-            write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.kind)?;
+        for (at, field) in PodTemplateLayout::get().fields(id).iter().enumerate() {
+            write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.type_name)?;
             self.shape(field.go_type, if field.inline { Some(value) } else { value.get(field.json) })?;
         }
         self.out.write_str("}")
@@ -246,7 +246,7 @@ mod tests {
             if let Some(count) = count {
                 hasher.update(&count.to_le_bytes());
             }
-            assert_eq!((hasher.sum(), safe_encode(hasher.sum()).as_str()), (sum, label), "{input} {count:?}");
+            assert_eq!((hasher.finish(), safe_encode(hasher.finish()).as_str()), (sum, label), "{input} {count:?}");
         }
         assert_eq!(safe_encode(u32::MAX), "86f8fbc6f9");
         assert_eq!(safe_encode(0), "4");

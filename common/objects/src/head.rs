@@ -13,7 +13,7 @@ use crate::{
 /// Identity, version, controller and finalizers of an object, borrowed from the text or message that they were read from.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Head<'a> {
+pub struct ObjectHead<'a> {
     #[serde(borrow, default)]
     namespace: Option<JsonStr<'a>>,
     #[serde(borrow)]
@@ -28,7 +28,7 @@ pub struct Head<'a> {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> ObjectHead<'a> {
     /// Creates the head of an object whose metadata are already decoded.
     pub fn from_meta(meta: &'a Meta) -> Self {
         Self {

@@ -22,12 +22,12 @@ const SWEEP_FLOOR: usize = 1024;
 const MAX_INTERNED_BYTES: usize = 512;
 
 /// A table of shared values of one type.
-pub(crate) struct Table<T: ?Sized> {
+pub(crate) struct InternTable<T: ?Sized> {
     entries: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
-impl<T: ?Sized + Eq + Hash> Table<T> {
+impl<T: ?Sized + Eq + Hash> InternTable<T> {
     pub(crate) fn new() -> Self {
         Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
     }
@@ -54,8 +54,8 @@ impl<T: ?Sized + Eq + Hash> Table<T> {
 /// Labels as key and value, sorted by key.
 type Pairs = Box<[(Text, Text)]>;
 
-static TEXTS: LazyLock<Mutex<Table<str>>> = LazyLock::new(|| Mutex::new(Table::new()));
-static PAIRS: LazyLock<Mutex<Table<Pairs>>> = LazyLock::new(|| Mutex::new(Table::new()));
+static TEXTS: LazyLock<Mutex<InternTable<str>>> = LazyLock::new(|| Mutex::new(InternTable::new()));
+static PAIRS: LazyLock<Mutex<InternTable<Pairs>>> = LazyLock::new(|| Mutex::new(InternTable::new()));
 
 /// A shared, immutable string.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn unused_values_are_dropped() {
         // This test has a separate table, because concurrent tests hold entries of the global table.
-        let mut table: Table<str> = Table::new();
+        let mut table: InternTable<str> = InternTable::new();
         let held = table.intern("held", |value| Arc::from(value));
         for n in 0..10 * SWEEP_FLOOR {
             table.intern(format!("churn-{n}").as_str(), |value| Arc::from(value));

@@ -32,7 +32,7 @@ pub enum IntOrStringError {
 
 /// Direction in which a percentage of a total is rounded to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Round {
+pub enum Rounding {
     /// Rounds to the next larger integer, as for `maxSurge`.
     Up,
     /// Rounds to the next smaller integer, as for `maxUnavailable`.
@@ -44,7 +44,7 @@ impl IntOrString {
     ///
     /// Negative numbers and percentages over 100 are valid. Results outside the range of `i32` become its minimum or maximum.
     /// Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
-    pub fn resolve(&self, total: i32, round: Round) -> Result<i32, IntOrStringError> {
+    pub fn resolve(&self, total: i32, round: Rounding) -> Result<i32, IntOrStringError> {
         let text = match self {
             Self::Int(value) => return Ok(*value),
             Self::Text(text) => text.as_str(),
@@ -53,7 +53,7 @@ impl IntOrString {
         let percent: i64 = number.parse().map_err(|_| IntOrStringError::NotAnInteger(text.to_owned()))?;
         let product = i128::from(percent) * i128::from(total);
         let (quotient, remainder) = (product.div_euclid(100), product.rem_euclid(100));
-        let scaled = if round == Round::Up && remainder > 0 { quotient + 1 } else { quotient };
+        let scaled = if round == Rounding::Up && remainder > 0 { quotient + 1 } else { quotient };
         Ok(scaled.clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32)
     }
 }
@@ -67,8 +67,8 @@ pub fn resolve_fenceposts(
     max_unavailable: Option<&IntOrString>,
     desired: i32,
 ) -> Result<(i32, i32), IntOrStringError> {
-    let surge = max_surge.map_or(Ok(0), |v| v.resolve(desired, Round::Up))?;
-    let unavailable = max_unavailable.map_or(Ok(0), |v| v.resolve(desired, Round::Down))?;
+    let surge = max_surge.map_or(Ok(0), |v| v.resolve(desired, Rounding::Up))?;
+    let unavailable = max_unavailable.map_or(Ok(0), |v| v.resolve(desired, Rounding::Down))?;
     Ok((surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable }))
 }
 
@@ -163,8 +163,8 @@ mod tests {
         }
         for line in include_str!("../tests/data/int-or-string.jsonl").lines() {
             let case: Case = serde_json::from_str(line).unwrap();
-            let up = case.value.resolve(case.total, Round::Up).ok().map(i64::from);
-            let down = case.value.resolve(case.total, Round::Down).ok().map(i64::from);
+            let up = case.value.resolve(case.total, Rounding::Up).ok().map(i64::from);
+            let down = case.value.resolve(case.total, Rounding::Down).ok().map(i64::from);
             assert_eq!((up, down), (case.up, case.down), "{line}");
         }
     }
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn errors_name_the_problem() {
         assert_eq!(
-            value("ten").resolve(1, Round::Up).unwrap_err().to_string(),
+            value("ten").resolve(1, Rounding::Up).unwrap_err().to_string(),
             r#"invalid value for IntOrString: "ten" is not a percentage"#
         );
         assert_eq!(
-            value("x%").resolve(1, Round::Up).unwrap_err().to_string(),
+            value("x%").resolve(1, Rounding::Up).unwrap_err().to_string(),
             r#"invalid value for IntOrString: "x%" is not an integer followed by %"#
         );
         for bad in ["1.5", "4294967296", "true", "{}", "null"] {
@@ -186,15 +186,15 @@ mod tests {
 
     #[test]
     fn huge_percentages_are_limited_to_the_range_of_i32() {
-        assert_eq!(value("9999999999%").resolve(i32::MAX, Round::Up), Ok(i32::MAX));
-        assert_eq!(value("-9999999999%").resolve(i32::MAX, Round::Down), Ok(i32::MIN));
+        assert_eq!(value("9999999999%").resolve(i32::MAX, Rounding::Up), Ok(i32::MAX));
+        assert_eq!(value("-9999999999%").resolve(i32::MAX, Rounding::Down), Ok(i32::MIN));
     }
 
     proptest! {
         #[test]
         fn rounding_is_never_off_by_more_than_one(percent in 0i64..400, total in 0i32..1_000_000) {
             let value: IntOrString = format!("{percent}%").as_str().into();
-            let (up, down) = (value.resolve(total, Round::Up).unwrap(), value.resolve(total, Round::Down).unwrap());
+            let (up, down) = (value.resolve(total, Rounding::Up).unwrap(), value.resolve(total, Rounding::Down).unwrap());
             prop_assert!(i64::from(down) * 100 <= percent * i64::from(total));
             prop_assert!(i64::from(up) * 100 >= percent * i64::from(total));
             prop_assert!((0..=1).contains(&(up - down)));

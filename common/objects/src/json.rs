@@ -14,9 +14,9 @@ use serde_json::{Map, Value, value::RawValue};
 /// version survive.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Raw(Arc<RawValue>);
+pub struct RawJson(Arc<RawValue>);
 
-impl Raw {
+impl RawJson {
     /// Returns the text as it was received or serialized.
     pub fn text(&self) -> &str {
         self.0.get()
@@ -33,13 +33,13 @@ impl Raw {
     }
 }
 
-impl PartialEq for Raw {
+impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.get() == other.0.get()
     }
 }
 
-impl fmt::Debug for Raw {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.get())
     }
@@ -132,7 +132,7 @@ pub fn insert_default(map: &mut Map<String, Value>, key: &str, value: impl Into<
 }
 
 /// Calls `change` with each object of the list in field `key`.
-pub fn for_each_object(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
+pub fn update_objects_in_list(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
     let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
     elements.filter_map(Value::as_object_mut).for_each(change);
 }

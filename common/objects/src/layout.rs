@@ -9,14 +9,15 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde::Deserialize;
 
 /// The layout of Kubernetes 1.36, parsed at the first use.
-static LAYOUT: LazyLock<Layout> =
-    LazyLock::new(|| Layout::new(serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
+static LAYOUT: LazyLock<PodTemplateLayout> = LazyLock::new(|| {
+    PodTemplateLayout::new(serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default())
+});
 
 /// Name of the Go type of a whole Pod template.
 const TEMPLATE: &str = "v1.PodTemplateSpec";
 
 #[derive(Default)]
-pub(crate) struct Layout {
+pub(crate) struct PodTemplateLayout {
     structs: Vec<GoStruct>,
     template: usize,
 }
@@ -39,7 +40,7 @@ pub(crate) struct GoField {
     pub(crate) json: &'static str,
     /// Type in Go, which the hashed text contains, for example `*int64`.
     #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
+    pub(crate) type_name: &'static str,
     /// Parsed form of `kind`. Set after all types of the layout are read.
     #[serde(skip)]
     pub(crate) go_type: GoType,
@@ -90,7 +91,7 @@ impl GoType {
     }
 }
 
-impl Layout {
+impl PodTemplateLayout {
     /// Returns the layout of Kubernetes 1.36.
     pub(crate) fn get() -> &'static Self {
         &LAYOUT
@@ -116,7 +117,7 @@ impl Layout {
     fn new(LayoutFile { mut types, named }: LayoutFile) -> Self {
         let ids: BTreeMap<&str, usize> = types.keys().enumerate().map(|(id, name)| (*name, id)).collect();
         for field in types.values_mut().flatten() {
-            field.go_type = parse_go_type(field.kind, &ids, &named);
+            field.go_type = parse_go_type(field.type_name, &ids, &named);
         }
         let mut structs: Vec<GoStruct> =
             types.into_values().map(|fields| GoStruct { fields, members: Vec::new() }).collect();
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     fn find(path: &[&str]) -> GoType {
-        let layout = Layout::get();
+        let layout = PodTemplateLayout::get();
         path.iter().fold(GoType::single_value(layout.template_type()), |shape, name| match shape.base {
             GoBaseType::Struct(id) => layout.member_type(id, name).unwrap_or_else(|| panic!("no {name}")),
             other => panic!("{other:?} has no {name}"),

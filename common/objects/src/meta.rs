@@ -11,33 +11,33 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    intern::{Labels, Table, Text},
+    intern::{InternTable, Labels, Text},
     json::{StrVisitor, null_as_default},
 };
 
 /// Namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct NamespacedName {
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: Text,
     /// `metadata.name`, unique within the namespace for each kind.
     pub name: Arc<str>,
 }
 
-impl Key {
+impl NamespacedName {
     /// Creates a key. `namespace` is empty for a cluster-scoped object.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Text::new(namespace), name: Arc::from(name) }
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -233,7 +233,7 @@ impl OwnerRef {
     }
 }
 
-static OWNERS: LazyLock<Mutex<Table<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex::new(Table::new()));
+static OWNERS: LazyLock<Mutex<InternTable<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex::new(InternTable::new()));
 
 /// Maximum number of owner references in a list that objects share. Most objects have one owner; a list with thousands of
 /// owners is unlikely to occur a second time.
@@ -313,8 +313,8 @@ pub struct Meta {
 
 impl Meta {
     /// Returns namespace and name, which identify the object within its kind.
-    pub fn key(&self) -> Key {
-        Key { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
+    pub fn key(&self) -> NamespacedName {
+        NamespacedName { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
     }
 
     /// Returns the first owner reference with `controller: true`, which refers to the managing controller.

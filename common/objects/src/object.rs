@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    head::Head,
+    head::ObjectHead,
     index::StoreIndexes,
     meta::Meta,
     wire::{self, MessageSchema},
@@ -132,9 +132,9 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// fields that only a newer server knows.
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = None;
 
-    /// Decides from the [`Head`] of an object whether the object can concern the controller, before the rest is decoded. `None`
+    /// Decides from the [`ObjectHead`] of an object whether the object can concern the controller, before the rest is decoded. `None`
     /// means that every object can. [`is_cached`](Object::is_cached) must reject every object that this function rejects.
-    const HEAD_FILTER: Option<fn(head: &Head<'_>) -> bool> = None;
+    const HEAD_FILTER: Option<fn(head: &ObjectHead<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
     ///
@@ -153,7 +153,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// Whether the decoded object can concern the controller, by [`HEAD_FILTER`](Object::HEAD_FILTER).
     fn can_concern_controller(&self) -> bool {
-        Self::HEAD_FILTER.is_none_or(|concerns| concerns(&Head::from_meta(self.meta())))
+        Self::HEAD_FILTER.is_none_or(|concerns| concerns(&ObjectHead::from_meta(self.meta())))
     }
 }
 
@@ -188,15 +188,15 @@ pub enum EncodedObject<'a> {
 }
 
 impl<'a> EncodedObject<'a> {
-    /// Returns the [`Head`] of an object that cannot concern a controller that reads `K`. Returns `None` if the object can
+    /// Returns the [`ObjectHead`] of an object that cannot concern a controller that reads `K`. Returns `None` if the object can
     /// concern the controller, or if its metadata cannot be found in the text.
-    pub fn foreign_head<K: Object>(self) -> Option<Head<'a>> {
+    pub fn head_if_filtered_out<K: Object>(self) -> Option<ObjectHead<'a>> {
         let concerns = K::HEAD_FILTER?;
         let head = match self {
             Self::Json(json) => {
-                Head::deserialize(&mut serde_json::Deserializer::from_str(json_from_metadata(json)?)).ok()?
+                ObjectHead::deserialize(&mut serde_json::Deserializer::from_str(json_from_metadata(json)?)).ok()?
             }
-            Self::Protobuf(_) => self.decode_metadata::<Head<'a>>().ok()?,
+            Self::Protobuf(_) => self.decode_metadata::<ObjectHead<'a>>().ok()?,
         };
         let is_foreign = !head.name().is_empty() && !concerns(&head);
         is_foreign.then_some(head)
@@ -217,7 +217,7 @@ impl<'a> EncodedObject<'a> {
                 None => serde_json::from_str::<Bare<T>>(json).map(|bare| bare.metadata),
             }
             .map_err(|error| error.to_string()),
-            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::ANY_OBJECT, message)
+            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::METADATA_ONLY_OBJECT, message)
                 .map(|bare| bare.metadata)
                 .map_err(|error| error.to_string()),
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{json::Raw, map::HashMap, meta::Uid};
+use crate::{json::RawJson, map::HashMap, meta::Uid};
 
 /// Values parsed from one text of each object, for example its Pod template, by the UID of the object.
 ///
 /// Every write of a status brings a new version of the object with the same template. Comparing the text is much cheaper than
 /// parsing, encoding and hashing it again.
 #[derive(Debug)]
-pub struct ParseCache<T>(Mutex<HashMap<Uid, (Raw, Arc<T>)>>);
+pub struct ParseCache<T>(Mutex<HashMap<Uid, (RawJson, Arc<T>)>>);
 
 impl<T> Default for ParseCache<T> {
     fn default() -> Self {
@@ -24,8 +24,8 @@ impl<T> ParseCache<T> {
     pub fn get_or_parse<E>(
         &self,
         object: &Uid,
-        raw: &Raw,
-        parse: impl FnOnce(&Raw) -> Result<T, E>,
+        raw: &RawJson,
+        parse: impl FnOnce(&RawJson) -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         if let Some((_, known)) = self.0.lock().get(object).filter(|(text, _)| text == raw) {
             return Ok(Arc::clone(known));
@@ -61,8 +61,8 @@ mod tests {
     fn a_text_is_parsed_once_for_each_object() {
         let (parsed, uid, count) = (ParseCache::default(), Uid::new("SET"), std::cell::Cell::new(0));
         let get = |value: Value| {
-            let raw = Raw::from_value(&value).unwrap();
-            let parse = |raw: &Raw| {
+            let raw = RawJson::from_value(&value).unwrap();
+            let parse = |raw: &RawJson| {
                 count.set(count.get() + 1);
                 raw.parse_value()
             };

@@ -31,13 +31,13 @@ pub struct Pod {
     /// `metadata`. [`Object::drop_unneeded_fields`] removes all annotations except [`POD_DELETION_COST`].
     pub meta: Meta,
     /// `spec.nodeName`; empty if the Pod is not assigned to a node.
-    pub node: Text,
+    pub node_name: Text,
     /// `status.phase`; [`Phase::Other`] if it is missing or unknown.
     pub phase: Phase,
     /// Whether the condition `Ready` is `True`, and since when.
     pub readiness: Readiness,
     /// Maximum restart counts of the containers. Of otherwise equal Pods, the Pod with more restarts is deleted first.
-    pub restarts: RestartCounts,
+    pub restart_counts: RestartCounts,
 }
 
 /// `status.phase` of a Pod.
@@ -103,7 +103,7 @@ pub struct RestartCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSpec {
     /// `nodeName`; empty if the Pod is not assigned to a node.
-    pub node: Text,
+    pub node_name: Text,
     /// Names of the init containers with restart policy `Always`.
     pub restartable_init_names: Box<[Box<str>]>,
 }
@@ -116,22 +116,22 @@ pub struct PodStatus {
     /// State of the condition `Ready`.
     pub readiness: Readiness,
     /// Maximum restart count of the regular containers.
-    pub restarts: i32,
+    pub max_restart_count: i32,
     /// Names and restart counts of the init containers that were restarted.
-    pub init_restarts: Box<[(Box<str>, i32)]>,
+    pub init_restart_counts: Box<[(Box<str>, i32)]>,
 }
 
 impl Pod {
     /// Combines the projections of metadata, `spec` and `status`, and computes the maximum restart counts.
     pub fn new(meta: Meta, spec: PodSpec, status: &PodStatus) -> Self {
-        let counts = status.init_restarts.iter().filter(|(name, _)| spec.restartable_init_names.contains(name));
+        let counts = status.init_restart_counts.iter().filter(|(name, _)| spec.restartable_init_names.contains(name));
         let restartable_init = counts.map(|(_, count)| *count).max().unwrap_or(0).max(0);
         Self {
             meta,
-            node: spec.node,
+            node_name: spec.node_name,
             phase: status.phase,
             readiness: status.readiness,
-            restarts: RestartCounts { regular: status.restarts.max(0), restartable_init },
+            restart_counts: RestartCounts { regular: status.max_restart_count.max(0), restartable_init },
         }
     }
 

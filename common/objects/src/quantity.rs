@@ -99,7 +99,7 @@ impl Quantity {
 
     /// Returns the value in thousandths, rounded away from zero and limited to the range of `i64`. Upstream: `MilliValue`.
     pub fn milli_value(&self) -> i64 {
-        let (negative, digits, exponent) = self.normal_form();
+        let (negative, digits, exponent) = self.sign_digits_and_exponent();
         let places = exponent + 3;
         let kept = usize::try_from(digits.len() as i64 + places.min(0)).unwrap_or(0);
         let whole = format!("0{}", &digits[..kept]).parse::<i64>().ok();
@@ -174,7 +174,7 @@ impl Quantity {
 
     /// Returns the value in normal form: whether it is negative, its digits without zeros at either end (empty for zero), and the
     /// power of ten of the last digit.
-    pub fn normal_form(&self) -> (bool, String, i64) {
+    pub fn sign_digits_and_exponent(&self) -> (bool, String, i64) {
         let (negative, digits, exponent) = match &self.amount {
             Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
             Amount::Dec { negative, unscaled, scale } => (*negative, unscaled.digits(), -i64::from(*scale)),
@@ -208,7 +208,8 @@ impl Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal_form(), other.normal_form());
+        let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) =
+            (self.sign_digits_and_exponent(), other.sign_digits_and_exponent());
         // Compares the position of the first digit, then the digits. Zero gives `None`, which is less than all other values.
         let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
         let (a, b) = (size(a, a_exponent), size(b, b_exponent));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::{
-    json::Raw,
+    json::RawJson,
     meta::Meta,
     object::{Object, Resource},
     siphash::SipHash,
@@ -121,7 +121,7 @@ pub struct RevisionWithData {
 
 impl RevisionWithData {
     /// Returns the revision and the Pod template in its data, or `None` if the data contain no template.
-    pub fn into_parts(self) -> (ControllerRevision, Option<Value>) {
+    pub fn into_revision_and_template(self) -> (ControllerRevision, Option<Value>) {
         (self.revision, self.data.and_then(take_template))
     }
 }
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for RevisionWithData {
         struct Wire {
             metadata: Meta,
             revision: Option<i64>,
-            data: Raw,
+            data: RawJson,
         }
         let Wire { metadata, revision, data } = Wire::deserialize(deserializer)?;
         let value = data.parse_value().ok();
@@ -397,9 +397,9 @@ mod tests {
     #[test]
     fn the_template_can_be_extracted() {
         let stored = serde_json::from_str(GOLDEN).unwrap();
-        assert_eq!(with_data("a", 1, 0, &stored).into_parts().1, Some(template()));
+        assert_eq!(with_data("a", 1, 0, &stored).into_revision_and_template().1, Some(template()));
         for odd in [json!({}), json!(null), json!([1])] {
-            assert_eq!(with_data("a", 1, 0, &odd).into_parts().1, None);
+            assert_eq!(with_data("a", 1, 0, &odd).into_revision_and_template().1, None);
         }
     }
 

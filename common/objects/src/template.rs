@@ -11,12 +11,12 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     hash,
     intern::{Labels, Text},
-    json::Raw,
+    json::RawJson,
     meta::Annotations,
 };
 
 /// Label that distinguishes the `ReplicaSets` of one Deployment and their Pods. The comparison of templates ignores it.
-pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 
 /// A Pod template as the server sent it, with a digest of its meaning.
 ///
@@ -35,7 +35,7 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// uses `apimachinery`'s semantic equality.
 #[derive(Clone, Debug)]
 pub struct Template {
-    raw: Option<Raw>,
+    raw: Option<RawJson>,
     digest: u128,
     labels: Labels,
     problem: Option<Arc<str>>,
@@ -43,7 +43,7 @@ pub struct Template {
 
 impl Template {
     /// Parses a template and computes its digest.
-    pub fn new(raw: Raw) -> Self {
+    pub fn new(raw: RawJson) -> Self {
         match parse_digest_and_labels(raw.text()) {
             Ok((digest, labels)) => Self { raw: Some(raw), digest, labels, problem: None },
             Err(problem) => {
@@ -55,7 +55,7 @@ impl Template {
 
     /// Serializes `value`, and parses the text as a template.
     pub fn from_value(value: &Value) -> Self {
-        Raw::from_value(value).map(Self::new).unwrap_or_default()
+        RawJson::from_value(value).map(Self::new).unwrap_or_default()
     }
 
     /// Returns the reason why this is not a valid template, or `None` if it is valid.
@@ -64,17 +64,17 @@ impl Template {
     }
 
     /// Returns the digest of the template's meaning. It is the same in every process, and equal for equal templates.
-    pub fn digest(&self) -> u128 {
+    pub fn meaning_digest(&self) -> u128 {
         self.digest
     }
 
     /// Returns the text as the server sent it; `None` if the template was missing.
-    pub fn raw(&self) -> Option<&Raw> {
+    pub fn raw_json(&self) -> Option<&RawJson> {
         self.raw.as_ref()
     }
 
     /// Parses the template into a value that can be searched and edited; `null` if it has a [`Template::problem`].
-    pub fn value(&self) -> Value {
+    pub fn parse_value(&self) -> Value {
         match (&self.raw, &self.problem) {
             (Some(raw), None) => raw.parse_value().unwrap_or_default(),
             _ => Value::Null,
@@ -102,14 +102,14 @@ impl Template {
     }
 
     /// Returns `spec` of the template as raw JSON; `None` if it is absent or the template has a [`Template::problem`].
-    pub fn spec(&self) -> Option<Raw> {
+    pub fn spec(&self) -> Option<RawJson> {
         serde_json::from_str(self.parts().spec?.get()).ok()
     }
 
     /// Returns a copy with the label `key` set to `value`; an unchanged copy if the template has a [`Template::problem`].
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
-        let mut template = self.value();
+        let mut template = self.parse_value();
         if template.is_null() {
             return self.clone();
         }
@@ -120,7 +120,7 @@ impl Template {
 
     /// Computes the hash in the name of a `ReplicaSet` (or a `DaemonSet`'s revision) of this template.
     pub fn hash(&self, collision_count: Option<i32>) -> String {
-        hash::pod_template_hash(&self.value(), collision_count)
+        hash::pod_template_hash(&self.parse_value(), collision_count)
     }
 
     fn metadata(&self) -> Value {
@@ -159,7 +159,7 @@ impl Serialize for Template {
 
 impl<'de> Deserialize<'de> for Template {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Raw::deserialize(deserializer).map(Self::new)
+        RawJson::deserialize(deserializer).map(Self::new)
     }
 }
 

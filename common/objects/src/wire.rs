@@ -52,7 +52,7 @@ impl From<serde_json::Error> for Error {
 /// # Errors
 /// The message is corrupted, or does not fit `T`.
 pub fn read<'de, T: Deserialize<'de>>(message: &'static MessageSchema, bytes: &'de [u8]) -> Result<T, Error> {
-    T::deserialize(deserializer::EncodedValue::message(message, bytes))
+    T::deserialize(deserializer::EncodedValue::from_message(message, bytes))
 }
 
 #[cfg(test)]

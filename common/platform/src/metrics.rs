@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     object::Resource,
-    version::{self, BuildVersion, VERSION},
+    version::{self, BuildVersion, KUBERNETES_VERSION},
 };
 
 pub use family::{Counters, Gauges, Histograms};
@@ -73,7 +73,7 @@ impl Stability {
 
 /// Kind, help and labels of a registered metric, with or without samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct MetricDescription {
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
     /// Level of the metric, which tells clients how far they can rely on name and labels.
@@ -85,7 +85,7 @@ pub struct Description {
 }
 
 /// The descriptions of all metrics that were registered, by name.
-pub type Catalogue = Arc<Mutex<BTreeMap<&'static str, Description>>>;
+pub type MetricCatalogue = Arc<Mutex<BTreeMap<&'static str, MetricDescription>>>;
 
 /// Registry of all metrics of a process. Cheap to clone; clones share the metrics.
 #[derive(Clone, Default)]
@@ -101,7 +101,7 @@ struct Inner {
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     /// Receives the description of every metric, for the reference pages.
-    catalogue: Option<Catalogue>,
+    catalogue: Option<MetricCatalogue>,
 }
 
 impl fmt::Debug for Metrics {
@@ -122,7 +122,7 @@ impl Metrics {
     }
 
     /// Creates an empty registry that adds a description of each registered metric to `catalogue`.
-    pub fn with_catalogue(catalogue: Catalogue) -> Self {
+    pub fn with_catalogue(catalogue: MetricCatalogue) -> Self {
         Self { inner: Arc::new(Inner { catalogue: Some(catalogue), ..Inner::default() }) }
     }
 
@@ -168,8 +168,8 @@ impl Metrics {
         let allowed = self.inner.limits.allowed_label_values(name, labels);
         let made = MetricFamily {
             label_names: labels,
-            allowed_values: allowed,
-            family: Family::new_with_constructor(constructor),
+            allowed_label_values: allowed,
+            metrics_by_labels: Family::new_with_constructor(constructor),
         };
         if let Some(catalogue) = &self.inner.catalogue {
             let kind = match M::TYPE {
@@ -178,7 +178,7 @@ impl Metrics {
                 MetricType::Histogram => "histogram",
                 MetricType::Info | MetricType::Unknown => "untyped",
             };
-            catalogue.lock().insert(name, Description { kind, stability, help: help.to_owned(), labels });
+            catalogue.lock().insert(name, MetricDescription { kind, stability, help: help.to_owned(), labels });
         }
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
@@ -186,7 +186,7 @@ impl Metrics {
                 MetricType::Counter => name.strip_suffix("_total").unwrap_or(name),
                 _ => name,
             };
-            self.inner.registry.lock().register(base, stability.help(help), made.family.clone());
+            self.inner.registry.lock().register(base, stability.help(help), made.metrics_by_labels.clone());
         }
         made
     }
@@ -208,7 +208,7 @@ impl Metrics {
 
     /// Serves `process_*`, read at every scrape. `started` is the wall-clock time at which the process started.
     pub fn serve_process_metrics(&self, started: jiff::Timestamp) {
-        process::register(self, started);
+        process::register_process_metrics(self, started);
     }
 
     /// Serves `nonet_build_info`, with the name and version of the controller that runs.
@@ -216,13 +216,14 @@ impl Metrics {
         let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it implements.";
         let labels = &["controller", "version", "commit", "kubernetes_version"];
         let info = self.gauge("nonet_build_info", Stability::Alpha, help, labels);
-        info.with_label_values(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
+        info.with_label_values(&[name, version, KUBERNETES_VERSION.commit, KUBERNETES_VERSION.git_version]).set(1.0);
     }
 
     /// Serves `kubernetes_build_info` and `version_info`.
     pub fn serve_kubernetes_build_info(&self, component: &str) {
         let platform = format!("{}/{}", version::os(), version::arch());
-        let BuildVersion { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
+        let BuildVersion { major, minor, minor_version, previous_minor_version, git_version, commit } =
+            KUBERNETES_VERSION;
         self.gauge(
             "kubernetes_build_info",
             Stability::Beta,
@@ -285,13 +286,17 @@ mod tests {
 
     #[test]
     fn a_catalogue_describes_metrics_without_samples() {
-        let catalogue = Catalogue::default();
+        let catalogue = MetricCatalogue::default();
         let metrics = Metrics::with_catalogue(Arc::clone(&catalogue));
         metrics.counter("things_total", Stability::Beta, "Things", &["kind"]);
         metrics.histogram("age_seconds", Stability::Alpha, "Age", &[], [1.0]);
         let known = catalogue.lock();
-        let things =
-            Description { kind: "counter", stability: Stability::Beta, help: "Things".to_owned(), labels: &["kind"] };
+        let things = MetricDescription {
+            kind: "counter",
+            stability: Stability::Beta,
+            help: "Things".to_owned(),
+            labels: &["kind"],
+        };
         assert_eq!(known.get("things_total"), Some(&things));
         assert_eq!(known.get("age_seconds").map(|age| age.kind), Some("histogram"));
     }

@@ -53,14 +53,14 @@ struct State {
     /// Whether a watch has received anything since the thread last waited.
     has_received: AtomicBool,
     /// One timer for each queue, from [`Pace::add_queue_timer`].
-    timers: Mutex<Vec<Timer>>,
+    timers: Mutex<Vec<QueueTimer>>,
 }
 
 /// The earliest time at which the delay of a key in one queue ends; unknown by default. Clones share the time.
 #[derive(Clone, Debug, Default)]
-pub struct Timer(Arc<Mutex<Option<Instant>>>);
+pub struct QueueTimer(Arc<Mutex<Option<Instant>>>);
 
-impl Timer {
+impl QueueTimer {
     /// Sets the time until which the queue has nothing to do.
     pub fn set(&self, due: Instant) {
         *self.0.lock() = Some(due);
@@ -102,7 +102,7 @@ impl Pace {
     }
 
     /// Whether the thread ever sleeps, which requires a period above zero.
-    pub fn is_on(&self) -> bool {
+    pub fn allows_sleep(&self) -> bool {
         self.0.is_some()
     }
 
@@ -131,8 +131,8 @@ impl Pace {
     }
 
     /// Creates the timer of a queue. Until it is set, it does not limit the sleep.
-    pub fn add_queue_timer(&self) -> Timer {
-        let timer = Timer::default();
+    pub fn add_queue_timer(&self) -> QueueTimer {
+        let timer = QueueTimer::default();
         if let Some(state) = &self.0 {
             state.timers.lock().push(timer.clone());
         }

@@ -20,7 +20,7 @@ pub struct BuildVersion {
 }
 
 /// The Kubernetes release that this build implements, with the commit of this build.
-pub const VERSION: BuildVersion = BuildVersion {
+pub const KUBERNETES_VERSION: BuildVersion = BuildVersion {
     major: "1",
     minor: "36",
     minor_version: "1.36",

@@ -22,12 +22,13 @@ use crate::{
     leader, logging, panics,
     runtime::LoopDefinition,
     settings::{
-        FeatureGate, MIN_RESYNC_PERIOD, SECOND_WRITER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag,
+        FeatureGate, MIN_RESYNC_PERIOD, SECOND_WRITER_SEARCH_PERIOD, Tunable, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT,
+        WorkersFlag,
     },
     version,
 };
 
-pub use assembly::{Leadership, RunningLoops, ShutdownResult, StartParameters, start_loops};
+pub use assembly::{LeadershipMode, RunningLoops, ShutdownResult, StartParameters, start_loops};
 pub use flags::{ParsedCommandLine, ProgramOptions, clap_command, parse_command_line};
 pub use process::register_metrics;
 
@@ -47,10 +48,10 @@ pub struct ProgramDefinition {
     /// Feature gates of the loops, in addition to the gates that every program has.
     pub feature_gates: &'static [FeatureGate],
     /// Settings of `--tune`, in addition to the settings that every program has.
-    pub tunes: &'static [Tune],
+    pub tunables: &'static [Tunable],
     /// Flags with one value each, such as `--node-monitor-period`. A loop reads the value with
     /// [`crate::settings::OperatorSettings::tuned_duration`] or a similar method.
-    pub value_flags: &'static [Tune],
+    pub single_value_flags: &'static [Tunable],
 }
 
 impl ProgramDefinition {
@@ -60,12 +61,12 @@ impl ProgramDefinition {
     }
 
     /// Returns the settings of `--tune` for the loops and for the common code.
-    pub fn all_tunes(&self) -> Vec<Tune> {
-        [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
+    pub fn all_tunables(&self) -> Vec<Tunable> {
+        [self.tunables, &[SECOND_WRITER_SEARCH_PERIOD, WATCH_BATCH_PERIOD]].concat()
     }
 
-    fn all_value_flags(&self) -> impl Iterator<Item = &Tune> {
-        self.value_flags.iter().chain([&MIN_RESYNC_PERIOD])
+    fn all_value_flags(&self) -> impl Iterator<Item = &Tunable> {
+        self.single_value_flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
 }
 
@@ -90,7 +91,7 @@ pub fn main_with_arguments(definition: &ProgramDefinition, arguments: impl IntoI
         }
         Err(error) => return exit_with_error(definition, &error),
     };
-    let log = logging::install_log(options.logging.clone());
+    let log = logging::install_log(options.log_settings.clone());
     panics::install_panic_hook();
     let pace = process::pace_from_options(&options);
     let runtime = match process::build_runtime(options.worker_threads, &pace, &clock) {

@@ -4,11 +4,11 @@ use crate::names;
 
 /// Parsed value of `--controllers`: the items of the list, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControllersFlag(pub(crate) Vec<ControllersFlagEntry>);
+pub struct ControllersFlag(pub(crate) Vec<ControllersFlagItem>);
 
 /// One item of `--controllers`, such as `*` or `-job-controller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ControllersFlagEntry {
+pub(crate) struct ControllersFlagItem {
     /// Whether the item switches the loop on; `false` if the item begins with `-`.
     pub(crate) is_on: bool,
     /// Canonical name of the loop, or `*` for all loops.
@@ -27,7 +27,7 @@ impl ControllersFlag {
     pub fn parse(value: &str) -> Self {
         let entry = |text: &str| {
             let (is_on, name) = text.strip_prefix('-').map_or((true, text), |name| (false, name));
-            ControllersFlagEntry { is_on, name: names::canonical_controller_name(name).unwrap_or(name).to_owned() }
+            ControllersFlagItem { is_on, name: names::canonical_controller_name(name).unwrap_or(name).to_owned() }
         };
         let entries = value.trim().trim_matches(['"', '\'']).split(',').map(str::trim);
         Self(entries.filter(|text| !text.is_empty()).map(entry).collect())
@@ -44,7 +44,7 @@ impl ControllersFlag {
     /// first item that names the loop decides; without such an item, `*` does.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
-    pub fn switches_on(&self, name: &str) -> bool {
+    pub fn switches_loop_on(&self, name: &str) -> bool {
         let of_all = || self.0.iter().any(|entry| entry.is_on && entry.name == "*");
         self.0.iter().find(|entry| entry.name == name).map_or_else(of_all, |entry| entry.is_on)
     }
@@ -91,7 +91,7 @@ mod tests {
             ("\"*,-job\"", "job-controller", false),
             ("", "job-controller", false),
         ] {
-            assert_eq!(ControllersFlag::parse(value).switches_on(name), expected, "{name} of {value:?}");
+            assert_eq!(ControllersFlag::parse(value).switches_loop_on(name), expected, "{name} of {value:?}");
         }
     }
 
@@ -105,13 +105,13 @@ mod tests {
             ("kube-controller-manager --controllers-other=-job", true),
         ] {
             assert_eq!(
-                ControllersFlag::from_command_line(&line(text)).switches_on("job-controller"),
+                ControllersFlag::from_command_line(&line(text)).switches_loop_on("job-controller"),
                 expected,
                 "{text}"
             );
         }
         let shell = ["sh", "-c", "exec kube-controller-manager --controllers='*,-job' 2>&1"].map(str::to_owned);
-        assert!(!ControllersFlag::from_command_line(&shell).switches_on("job-controller"));
+        assert!(!ControllersFlag::from_command_line(&shell).switches_loop_on("job-controller"));
         assert_eq!(values_of_flag(&line("x --leader-elect=false"), "leader-elect"), ["false"]);
         assert!(values_of_flag(&line("x --leader-elect"), "leader-elect").is_empty());
     }

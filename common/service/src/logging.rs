@@ -45,7 +45,7 @@ pub struct LogSettings {
 
 impl LogSettings {
     /// Parses `pattern=N,...`, the syntax of `--vmodule`.
-    pub fn parse_modules(text: &str) -> Result<Vec<(String, u8)>, String> {
+    pub fn parse_module_verbosities(text: &str) -> Result<Vec<(String, u8)>, String> {
         text.split(',')
             .filter(|part| !part.is_empty())
             .map(|part| {
@@ -296,10 +296,10 @@ mod tests {
     /// COMMON-84.
     #[test]
     fn vmodule_is_parsed_and_matched() {
-        let modules = LogSettings::parse_modules("store=5,lead*=9").unwrap();
+        let modules = LogSettings::parse_module_verbosities("store=5,lead*=9").unwrap();
         assert_eq!(modules, [("store".to_owned(), 5), ("lead*".to_owned(), 9)]);
         assert!(matches_pattern("lead*", "leader") && matches_pattern("*", "x") && !matches_pattern("lead*", "store"));
-        assert!(LogSettings::parse_modules("store").is_err());
-        assert!(LogSettings::parse_modules("store=many").is_err());
+        assert!(LogSettings::parse_module_verbosities("store").is_err());
+        assert!(LogSettings::parse_module_verbosities("store=many").is_err());
     }
 }

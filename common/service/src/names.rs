@@ -3,7 +3,7 @@
 /// Every controller of kube-controller-manager 1.36 with its alias, which is empty if there is none.
 ///
 /// A list of `--controllers` that all services of this project share may name controllers of other services.
-pub(super) const CONTROLLER_NAMES: &[(&str, &str)] = &[
+pub(super) const CONTROLLER_NAMES_AND_ALIASES: &[(&str, &str)] = &[
     ("serviceaccount-token-controller", "serviceaccount-token"),
     ("endpoints-controller", "endpoint"),
     ("endpointslice-controller", "endpointslice"),
@@ -60,7 +60,7 @@ pub(super) const CONTROLLER_NAMES: &[(&str, &str)] = &[
 
 /// Returns the canonical name of a controller by its name or alias; `None` for an unknown name.
 pub(crate) fn canonical_controller_name(name: &str) -> Option<&'static str> {
-    CONTROLLER_NAMES
+    CONTROLLER_NAMES_AND_ALIASES
         .iter()
         .find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name))
         .map(|(canonical, _)| *canonical)

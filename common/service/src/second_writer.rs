@@ -27,16 +27,16 @@ use parking_lot::Mutex;
 use crate::{
     api::Api,
     clock::{Clock, Instant},
-    events::{EventType, Recorder, SentEvents},
-    gate::Gate,
-    leader::{self, SECOND_WRITER_EXPECTED_UNTIL},
+    events::{EventType, Recorder, SentEventNames},
+    gate::WriteGate,
+    leader::{self, SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION},
     metrics::Metrics,
     runtime::LoopDefinition,
     sampler::PREDECESSOR_WRITE_GRACE,
 };
 
 pub use crate::sampler::{OwnedWrites, WriteSampler};
-use built_in::BuiltInManager;
+use built_in::KubeControllerManagerState;
 pub use evidence::Evidence;
 use evidence::EvidenceRecord;
 use metrics::SecondWriterMetrics;
@@ -56,19 +56,19 @@ pub(crate) struct SecondWriterWatch {
     /// Client for the reads of this watch, with a user agent of its own.
     pub(crate) api: Api,
     /// Gate that is open while this process leads.
-    pub(crate) gate: Gate,
+    pub(crate) gate: WriteGate,
     /// Status of the election; `None` without an election.
     pub(crate) election_status: Option<leader::ElectionStatus>,
     /// Recorder of the Events on the Lease.
-    pub(crate) recorder: Recorder,
+    pub(crate) event_recorder: Recorder,
     /// Names of the Events that this process has sent.
-    pub(crate) sent_events: SentEvents,
+    pub(crate) sent_events: SentEventNames,
     /// Sampler that picks a few watch events of the loops, to find writes that this process has not sent.
-    pub(crate) sampler: Arc<WriteSampler>,
+    pub(crate) write_sampler: Arc<WriteSampler>,
     /// Control loops of this process; evidence refers to them by their index.
     pub(crate) loops: Vec<LoopDefinition>,
     /// Pause between two searches for evidence on the API server.
-    pub(crate) period: Duration,
+    pub(crate) search_period: Duration,
 }
 
 impl SecondWriterWatch {
@@ -76,7 +76,7 @@ impl SecondWriterWatch {
     pub(crate) async fn run(self, metrics: Metrics) {
         let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
-            evidences: EvidenceRecord::new(self.period),
+            evidences: EvidenceRecord::new(self.search_period),
             announced: BTreeMap::new(),
             built_in_leads: false,
         });
@@ -84,7 +84,7 @@ impl SecondWriterWatch {
             self.gate.wait_until_open().await;
             let since = self.gate.open_since().unwrap_or_else(|| self.clock().monotonic_now());
             self.clock().sleep(PREDECESSOR_WRITE_GRACE).await;
-            self.sampler.activate();
+            self.write_sampler.activate();
             tokio::select! {
                 biased;
                 () = self.gate.wait_until_closed() => {}
@@ -103,7 +103,7 @@ impl SecondWriterWatch {
     async fn judge_samples(&self, findings: &Mutex<Findings>, since: Instant) {
         loop {
             let now = self.clock().monotonic_now();
-            for loop_index in self.sampler.take_second_writer_loops(now, since) {
+            for loop_index in self.write_sampler.take_second_writer_loop_indexes(now, since) {
                 findings.lock().evidences.record_sighting(loop_index, Evidence::Writes, now);
             }
             self.report(&mut findings.lock());
@@ -113,10 +113,10 @@ impl SecondWriterWatch {
 
     /// Reads the Lease and the Pods of kube-controller-manager and watches Events, once in each period. Never returns.
     async fn ask_server(&self, findings: &Mutex<Findings>) {
-        let mut built_in = BuiltInManager::default();
+        let mut built_in = KubeControllerManagerState::default();
         loop {
-            let is_first = !built_in.was_read();
-            built_in.read(&self.api).await;
+            let is_first = !built_in.has_read_lease();
+            built_in.read_lease_and_pods(&self.api).await;
             {
                 let (mut findings, now) = (findings.lock(), self.clock().monotonic_now());
                 findings.built_in_leads = built_in.is_leading();
@@ -140,7 +140,7 @@ impl SecondWriterWatch {
                 }
             }
             // One reading does not show whether the Lease is being renewed, so the second reading follows soon.
-            self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.period }).await;
+            self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.search_period }).await;
         }
     }
 
@@ -151,7 +151,7 @@ impl SecondWriterWatch {
             self.election_status.as_ref().and_then(leader::ElectionStatus::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
         findings.metrics.set_expected(is_expected);
-        findings.metrics.set_built_in_leads(findings.built_in_leads);
+        findings.metrics.set_kube_controller_manager_leads(findings.built_in_leads);
         let mut is_found = false;
         for (loop_index, definition) in self.loops.iter().enumerate() {
             for evidence in Evidence::ALL {
@@ -169,24 +169,24 @@ impl SecondWriterWatch {
             tracing::info!("No signs of a second writer remain");
             if let Some(lease) = self.election_status.as_ref().and_then(leader::ElectionStatus::lease_reference) {
                 let message = "no signs of a second writer remain".to_owned();
-                self.recorder.event(&lease, EventType::Normal, SECOND_WRITER_GONE, message);
+                self.event_recorder.event(&lease, EventType::Normal, SECOND_WRITER_GONE, message);
             }
         }
     }
 
     fn announce(&self, name: &str, evidence: Evidence) {
         let seen = evidence.event_clause();
-        tracing::error!(controller = name, evidence = evidence.label(), "Found a second writer");
+        tracing::error!(controller = name, evidence = evidence.metric_label(), "Found a second writer");
         let Some(election) = &self.election_status else { return };
         let Some(lease) = election.lease_reference() else { return };
         let soon = self.clock().now().checked_add(SignedDuration::from_hours(1)).unwrap_or_else(|_| self.clock().now());
         let message = format!(
             "a second writer runs {name}: {seen}. Two writers undo each other's work. Switch the loop off in \
              kube-controller-manager on every control-plane node: --controllers=*,-{name}. If this is planned for a \
-             limited time: kubectl annotate lease {} {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
-            election.lease_arguments()
+             limited time: kubectl annotate lease {} {SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION}={soon:.0}",
+            election.kubectl_lease_arguments()
         );
-        self.recorder.event(&lease, EventType::Warning, SECOND_WRITER_FOUND, message);
+        self.event_recorder.event(&lease, EventType::Warning, SECOND_WRITER_FOUND, message);
     }
 }
 

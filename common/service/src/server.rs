@@ -39,9 +39,9 @@ use crate::{clock::Clock, logging, metrics::Metrics, runtime::RunningLoop};
 use admission::ConnectionLimits;
 use health::FailureReasons;
 
-pub use access::{RequestReviews, ReviewOptions};
+pub use access::{RequestAuthorizer, ReviewOptions};
 pub use health::HealthChecks;
-pub use tls::{CertificateFiles, CertificateSource, TlsSettings, supported_suites_and_groups};
+pub use tls::{CertificateFiles, CertificateSource, TlsSettings, supported_cipher_suites_and_key_exchange_groups};
 
 /// Default limit of concurrent requests on one HTTP/2 connection.
 const DEFAULT_MAX_STREAMS: u32 = 16;
@@ -170,9 +170,9 @@ impl ServerState {
             .route("/readyz", routing::get(ready))
             .route("/metrics", routing::get(metrics))
             .route("/metrics/slis", routing::get(slis).delete(reset))
-            .route("/debug/queue", debug::loops_page(|running, _| running.debug_queue()))
-            .route("/debug/cache", debug::loops_page(|running, _| running.debug_cache()))
-            .route("/debug/explain", debug::loops_page(|running, key| running.explain(key)))
+            .route("/debug/queue", debug::loop_values_page(|running, _| running.debug_queue()))
+            .route("/debug/cache", debug::loop_values_page(|running, _| running.debug_cache()))
+            .route("/debug/explain", debug::loop_values_page(|running, key| running.explain(key)))
             .route("/debug/graph", routing::get(debug::graph_page))
             .route("/debug/controllers/{name}/graph", routing::any(debug::graph_page))
             .route("/debug/flags/v", routing::get(debug::get_verbosity).put(debug::set_verbosity))
@@ -220,7 +220,7 @@ pub struct Server {
 pub fn start(
     settings: &ServerSettings,
     state: &ServerState,
-    access: Option<RequestReviews>,
+    access: Option<RequestAuthorizer>,
     clock: &Clock,
 ) -> Result<Server, Error> {
     let mut tasks = JoinSet::new();

@@ -6,7 +6,7 @@ use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::runs::{job_name, search_start};
+use super::runs::{job_name, run_search_start};
 use crate::{
     due::{self, DueRun},
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, ConcurrencyPolicy, CronJobSpec},
@@ -36,7 +36,7 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         );
         plan.actions.push(Action::RecordEvent(Event::warning("UnsupportedSchedule", message)));
     }
-    let schedule = match effective_schedule(spec) {
+    let schedule = match parse_effective_schedule(spec) {
         Ok(schedule) => schedule,
         Err(error) => {
             let message = format!("unparseable schedule: {:?} : {error}", spec.schedule);
@@ -44,21 +44,22 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         }
     };
     // `plan.status` already includes the unrecorded runs that were found, so the search begins after them.
-    let anchor = plan.status.last_schedule_time.map(due::SearchStart::LastRun).or_else(|| search_start(cron));
+    let anchor = plan.status.last_schedule_time.map(due::RunSearchStart::LastRun).or_else(|| run_search_start(cron));
     let Some(anchor) = anchor else {
         return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
     };
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-    let DueRun { run, has_many_missed_runs: many_missed } = match due::find_due_run(&schedule, anchor, deadline, now) {
-        Ok(due) => due,
-        Err(error) => {
-            return report_unusable_spec(
-                plan,
-                "InvalidSchedule",
-                format!("invalid schedule: {} : {error}", spec.schedule),
-            );
-        }
-    };
+    let DueRun { scheduled_time: run, has_many_missed_runs: many_missed } =
+        match due::find_due_run(&schedule, anchor, deadline, now) {
+            Ok(due) => due,
+            Err(error) => {
+                return report_unusable_spec(
+                    plan,
+                    "InvalidSchedule",
+                    format!("invalid schedule: {} : {error}", spec.schedule),
+                );
+            }
+        };
     if let Some(next) = due::next_firing(&schedule, anchor, now) {
         plan.requeue_after = delay(next, now);
         plan.waiting.push(format!("the next run is at {next}"));
@@ -107,8 +108,8 @@ pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
     if cron.metadata.is_deleting() || cron.spec.suspend {
         return None;
     }
-    let schedule = effective_schedule(&cron.spec).ok()?;
-    delay(due::next_firing(&schedule, search_start(cron)?, snapshot.now)?, snapshot.now)
+    let schedule = parse_effective_schedule(&cron.spec).ok()?;
+    delay(due::next_firing(&schedule, run_search_start(cron)?, snapshot.now)?, snapshot.now)
 }
 
 fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
@@ -123,7 +124,7 @@ fn report_unusable_spec(plan: &mut Plan, reason: &'static str, message: String) 
 }
 
 /// Parses the schedule in the time zone of the spec, unless the schedule itself names a time zone.
-pub fn effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
+pub fn parse_effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
     match &spec.time_zone {
         Some(zone) if !spec.schedule.contains("TZ") => Schedule::parse(&format!("TZ={zone} {}", spec.schedule)),
         _ => Schedule::parse(&spec.schedule),
@@ -133,10 +134,10 @@ pub fn effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
 /// Parses the schedule after a change of the schedule or the time zone, to find the time of the next sync.
 ///
 /// Ignores an unknown time zone, because the sync reports it.
-pub fn schedule_after_change(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
+pub fn parse_changed_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
     match spec.time_zone.as_deref().map(ZoneRules::find_by_name) {
         Some(Err(_)) => Schedule::parse(&spec.schedule),
-        _ => effective_schedule(spec),
+        _ => parse_effective_schedule(spec),
     }
 }
 

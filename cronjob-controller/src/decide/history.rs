@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::intern::Text;
 
-use super::runs::{saw_completed_event, unrecorded_run};
+use super::runs::{saw_completed_job_event, unrecorded_run};
 use crate::{
     objects::{Job, JobOutcome},
     plan::{Action, DeletionReason},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the finished Jobs to delete: the oldest complete ones and the oldest failed ones beyond their limits.
-pub(super) fn surplus_jobs(snapshot: &Snapshot) -> Vec<&Job> {
+pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
     let spec = &snapshot.cron_job.spec;
     let limits = [
         (JobOutcome::Complete, spec.successful_jobs_history_limit),
@@ -45,6 +45,6 @@ pub(super) fn plan_history_deletion(job: &Job, is_active: bool) -> Action {
         uid: job.metadata.uid.clone(),
         version: Some(job.metadata.resource_version),
         reason: DeletionReason::BeyondHistoryLimit,
-        event_if_refused: job.outcome().filter(|_| is_active).map(|end| saw_completed_event(job, end)),
+        event_if_refused: job.outcome().filter(|_| is_active).map(|end| saw_completed_job_event(job, end)),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::meta::Uid;
 
-use super::runs::{saw_completed_event, unrecorded_run};
+use super::runs::{saw_completed_job_event, unrecorded_run};
 use crate::{
     objects::JobReference,
     plan::{Action, Event, LiveRead, Plan},
@@ -34,7 +34,7 @@ pub(super) fn plan_status(
         let unrecorded = unrecorded_run(snapshot, job);
         match job.outcome() {
             None if active.contains(uid) => {}
-            None if !snapshot.is_cron_job_live => {
+            None if !snapshot.was_cron_job_read_live => {
                 plan.live_reads.push(LiveRead::CronJob);
                 continue;
             }
@@ -46,7 +46,7 @@ pub(super) fn plan_status(
             }
             Some(end) => {
                 if active.contains(uid) && finished.insert(uid) && !surplus.contains(uid) {
-                    plan.actions.push(Action::RecordEvent(saw_completed_event(job, end)));
+                    plan.actions.push(Action::RecordEvent(saw_completed_job_event(job, end)));
                 }
                 let completed = job.completion_time();
                 plan.status.last_successful_time = plan.status.last_successful_time.max(completed);

@@ -4,17 +4,17 @@ use common::object::Object as _;
 use jiff::Timestamp;
 
 use crate::{
-    due::SearchStart,
+    due::RunSearchStart,
     objects::{CronJob, Job, JobOutcome},
     plan::Event,
     snapshot::Snapshot,
 };
 
 /// Returns the time after which the next run is searched; `None` if there is neither a last run nor a creation time.
-pub fn search_start(cron: &CronJob) -> Option<SearchStart> {
+pub fn run_search_start(cron: &CronJob) -> Option<RunSearchStart> {
     match cron.status.last_schedule_time {
-        Some(last) => Some(SearchStart::LastRun(last)),
-        None => cron.meta().creation_timestamp.map(SearchStart::Creation),
+        Some(last) => Some(RunSearchStart::LastRun(last)),
+        None => cron.meta().creation_timestamp.map(RunSearchStart::Creation),
     }
 }
 
@@ -28,7 +28,8 @@ pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
 /// Returns `None` for every manually created Job, regardless of its name.
 pub(super) fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
     let cron = &snapshot.cron_job;
-    let is_new = |run: &Timestamp| *run <= snapshot.now && search_start(cron).is_none_or(|anchor| *run > anchor.time());
+    let is_new =
+        |run: &Timestamp| *run <= snapshot.now && run_search_start(cron).is_none_or(|anchor| *run > anchor.time());
     let run = job.scheduled_time.filter(is_new)?;
     (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
 }
@@ -44,7 +45,7 @@ pub fn run_of_existing_job(snapshot: &Snapshot, existing: &Job, wanted: Timestam
     existing.scheduled_time.filter(|run| is_owned && !is_recorded && is_same_minute(run))
 }
 
-pub(super) fn saw_completed_event(job: &Job, end: JobOutcome) -> Event {
+pub(super) fn saw_completed_job_event(job: &Job, end: JobOutcome) -> Event {
     let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.as_str());
     Event::normal("SawCompletedJob", message)
 }

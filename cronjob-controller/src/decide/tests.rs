@@ -15,7 +15,7 @@ use crate::{
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, Job},
     plan::{Action, DeletionReason, Event, LiveRead},
     schedule::{Schedule, ZoneRules},
-    world::{job_json, job_of_run, manual_job, parse_timestamp, snapshot_with, status_with_active},
+    world::{job_json, job_of_run, manual_job, parse_timestamp, snapshot_with, status_with_active_jobs},
 };
 
 /// Returns the deletions that a sync of the snapshot requests, each with its reason.
@@ -139,10 +139,10 @@ fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_only() {
     let spec = |zone: &str, schedule: &str| {
         snapshot_with(json!({"timeZone": zone, "schedule": schedule}), json!({}), &[]).cron_job.spec.clone()
     };
-    assert!(effective_schedule(&spec("Mars/Base", "*/5 * * * *")).is_err());
-    assert!(schedule_after_change(&spec("Mars/Base", "*/5 * * * *")).is_ok());
-    assert!(schedule_after_change(&spec("Mars/Base", "nonsense")).is_err());
-    let in_zone = schedule_after_change(&spec("Asia/Kathmandu", "0 0 * * *"))
+    assert!(parse_effective_schedule(&spec("Mars/Base", "*/5 * * * *")).is_err());
+    assert!(parse_changed_schedule(&spec("Mars/Base", "*/5 * * * *")).is_ok());
+    assert!(parse_changed_schedule(&spec("Mars/Base", "nonsense")).is_err());
+    let in_zone = parse_changed_schedule(&spec("Asia/Kathmandu", "0 0 * * *"))
         .unwrap()
         .next_firing_after(parse_timestamp("2026-03-01T00:00:00Z"));
     assert_eq!(in_zone, Some(parse_timestamp("2026-03-01T18:15:00Z")));
@@ -162,10 +162,11 @@ fn a_zone_in_the_schedule_works_and_causes_a_warning() {
 /// CRONJOB-43, CRONJOB-48, CRONJOB-71.
 #[test]
 fn live_reads_settle_what_the_caches_cannot_answer() {
-    let plan = decide(&snapshot_with(json!({}), status_with_active(&["gone"]), &[job_json("stray", Some(1), None)]));
+    let plan =
+        decide(&snapshot_with(json!({}), status_with_active_jobs(&["gone"]), &[job_json("stray", Some(1), None)]));
     assert_eq!(plan.live_reads, [LiveRead::CronJob, LiveRead::Job("gone".into())]);
     assert!(plan.actions.is_empty() && !plan.is_status_changed);
-    let snapshot = snapshot_with(json!({}), status_with_active(&["gone"]), &[]);
+    let snapshot = snapshot_with(json!({}), status_with_active_jobs(&["gone"]), &[]);
     let explained = Decision::<CronJobController>::with_forecast(&snapshot, snapshot.now).explain();
     assert_eq!(
         explained.situation,
@@ -178,9 +179,12 @@ fn live_reads_settle_what_the_caches_cannot_answer() {
             "write the status: Active job went missing: gone",
         ]
     );
-    let mut answered =
-        snapshot_with(json!({"suspend": true}), status_with_active(&["gone"]), &[job_json("stray", Some(1), None)]);
-    answered.is_cron_job_live = true;
+    let mut answered = snapshot_with(
+        json!({"suspend": true}),
+        status_with_active_jobs(&["gone"]),
+        &[job_json("stray", Some(1), None)],
+    );
+    answered.was_cron_job_read_live = true;
     answered.live_jobs.insert("gone".into(), None);
     let plan = decide(&answered);
     let told: Vec<&str> = plan
@@ -197,7 +201,7 @@ fn live_reads_settle_what_the_caches_cannot_answer() {
 fn a_terminating_cron_job_starts_nothing_and_still_updates_its_status() {
     let mut snapshot = snapshot_with(
         json!({"successfulJobsHistoryLimit": 0}),
-        status_with_active(&["a"]),
+        status_with_active_jobs(&["a"]),
         &[job_json("a", Some(1), Some("Complete"))],
     );
     Arc::make_mut(&mut snapshot.cron_job).metadata.deletion_timestamp = Some(snapshot.now);
@@ -233,7 +237,7 @@ fn a_manually_created_job_never_changes_the_schedule() {
                     let spec = json!({"concurrencyPolicy": policy});
                     let mut snapshot =
                         snapshot_with(spec.clone(), json!({}), &[manual_job(name, annotations.clone(), end)]);
-                    snapshot.is_cron_job_live = true;
+                    snapshot.was_cron_job_read_live = true;
                     let plan = decide(&snapshot);
                     let without = decide(&snapshot_with(spec, json!({}), &[]));
                     assert_eq!(plan.status.active, []);
@@ -276,7 +280,7 @@ fn an_interval_keeps_its_phase_after_a_crash_before_the_record() {
     // The CronJob was created at 00:02:00, so its first run is at 00:05:20.
     let spec = json!({"schedule": "@every 200s"});
     let mut snapshot = snapshot_with(spec, json!({}), &[job_of_run("2026-03-01T00:05:20Z", Some(1), None)]);
-    snapshot.is_cron_job_live = true;
+    snapshot.was_cron_job_read_live = true;
     let plan = decide(&snapshot);
     assert_eq!(plan.status.last_schedule_time, Some(parse_timestamp("2026-03-01T00:05:20Z")));
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(70)), "the next run is at 00:08:40");
@@ -289,7 +293,7 @@ fn an_existing_job_counts_as_the_run_only_if_it_was_created_for_it() {
     let owned = |mut job: Value, owner: &str| {
         job["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
             "uid": owner, "controller": true}]);
-        let snapshot = snapshot_with(json!({}), status_with_active(&["recorded"]), &[]);
+        let snapshot = snapshot_with(json!({}), status_with_active_jobs(&["recorded"]), &[]);
         let job: Job = serde_json::from_str(&job.to_string()).unwrap();
         run_of_existing_job(&snapshot, &job, wanted)
     };
@@ -309,7 +313,7 @@ fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
     let jobs = [job_json("a", Some(1), Some("Complete"))];
     let plan = decide(&snapshot_with(
         json!({"successfulJobsHistoryLimit": 0, "suspend": true}),
-        status_with_active(&["a"]),
+        status_with_active_jobs(&["a"]),
         &jobs,
     ));
     let [Action::DeleteJob { event_if_refused: Some(event), .. }] = &plan.actions[..] else {
@@ -333,7 +337,7 @@ fn negative_and_huge_history_limits_delete_nothing() {
 fn thousands_of_active_jobs_are_read_live_in_several_syncs() {
     let names: Vec<String> = (0..5_000).map(|at| format!("j{at:04}")).collect();
     let mut snapshot =
-        snapshot_with(json!({}), status_with_active(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
+        snapshot_with(json!({}), status_with_active_jobs(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
     let mut syncs = 0;
     while !snapshot.cron_job.status.active.is_empty() {
         snapshot.live_jobs.clear();
@@ -528,12 +532,12 @@ proptest! {
         let names: Vec<String> = recorded.iter().map(|at| format!("j{at}")).collect();
         let by_hand: Vec<Uid> = manual.iter().map(|job| Uid::new(job["metadata"]["uid"].as_str().unwrap())).collect();
         jobs.extend(manual);
-        let mut status = status_with_active(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut status = status_with_active_jobs(&names.iter().map(String::as_str).collect::<Vec<_>>());
         status["lastScheduleTime"] = json!(last.map(|minute| format!("2026-03-01T00:0{minute}:00Z")));
         let spec = json!({"concurrencyPolicy": policy, "suspend": suspend, "successfulJobsHistoryLimit": limit,
             "failedJobsHistoryLimit": limit, "startingDeadlineSeconds": deadline});
         let mut snapshot = snapshot_with(spec, status, &jobs);
-        snapshot.is_cron_job_live = true;
+        snapshot.was_cron_job_read_live = true;
         for name in &names {
             snapshot.live_jobs.insert(Text::new(name), None);
         }

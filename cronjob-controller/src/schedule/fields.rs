@@ -16,14 +16,14 @@ use super::error::ParseError;
 /// The values that each field allows: bit `n` is set if the value `n` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FieldValues {
-    pub(super) minutes: u64,
-    pub(super) hours: u64,
-    pub(super) days_of_month: u64,
-    pub(super) months: u64,
+    pub(super) minute_bits: u64,
+    pub(super) hour_bits: u64,
+    pub(super) day_of_month_bits: u64,
+    pub(super) month_bits: u64,
     /// Days of the week, counted from Sunday as 0.
-    pub(super) days_of_week: u64,
+    pub(super) day_of_week_bits: u64,
     /// Whether at least one day field is unrestricted. A date then has to match both day fields.
-    pub(super) has_unrestricted_day: bool,
+    pub(super) has_unrestricted_day_field: bool,
 }
 
 /// The wall-clock times at which a schedule fires.
@@ -38,14 +38,14 @@ const EVERY_DAY_OF_WEEK: u64 = 0x7f;
 
 impl CronFields {
     pub(super) fn new(sets: &FieldValues) -> Result<Self, ParseError> {
-        let days: &[(u64, u64)] = if sets.has_unrestricted_day {
-            &[(sets.days_of_month, sets.days_of_week)]
+        let days: &[(u64, u64)] = if sets.has_unrestricted_day_field {
+            &[(sets.day_of_month_bits, sets.day_of_week_bits)]
         } else {
-            &[(sets.days_of_month, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, sets.days_of_week)]
+            &[(sets.day_of_month_bits, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, sets.day_of_week_bits)]
         };
         let mut rules = Vec::with_capacity(days.len());
         for (days_of_month, days_of_week) in days {
-            let values = [sets.minutes, sets.hours, *days_of_month, sets.months, *days_of_week];
+            let values = [sets.minute_bits, sets.hour_bits, *days_of_month, sets.month_bits, *days_of_week];
             if values.contains(&0) {
                 continue;
             }
@@ -65,7 +65,7 @@ impl CronFields {
     }
 
     /// Whether a field is empty, so that no time is allowed.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn never_matches(&self) -> bool {
         self.rules.is_empty()
     }
 

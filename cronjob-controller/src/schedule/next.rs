@@ -30,7 +30,7 @@ struct Moment {
 
 /// Returns the first Unix second after `after` at which the fields fire; `None` without a firing within five years.
 pub(super) fn next_firing_second(fields: &CronFields, zone: &ZoneRules, after: i64) -> Option<i64> {
-    if fields.is_empty() {
+    if fields.never_matches() {
         return None;
     }
     let clock = WallClock(zone);
@@ -56,10 +56,10 @@ fn next_in_steady_time(fields: &CronFields, clock: &WallClock<'_>, start: Moment
 
 /// Searches only with [`walk`], and never with [`next_in_steady_time`].
 #[cfg(test)]
-pub(super) fn next_by_walk(fields: &CronFields, zone: &ZoneRules, after: i64) -> Option<i64> {
+pub(super) fn next_firing_second_by_walk(fields: &CronFields, zone: &ZoneRules, after: i64) -> Option<i64> {
     let clock = WallClock(zone);
     let start = clock.at(after.checked_add(1)?)?;
-    if fields.is_empty() { None } else { walk(fields, &clock, start) }
+    if fields.never_matches() { None } else { walk(fields, &clock, start) }
 }
 
 /// Searches for the next firing step by step, as robfig/cron does.
@@ -138,27 +138,27 @@ struct WallClock<'a>(&'a ZoneRules);
 impl WallClock<'_> {
     /// Returns the wall-clock time at an instant.
     fn at(&self, at: i64) -> Option<Moment> {
-        let shown = at.checked_add(self.0.utc_offset_at(at)?)?;
+        let shown = at.checked_add(self.0.utc_offset_seconds_at(at)?)?;
         Some(Moment { at, wall: DateTime::from_timestamp(shown, 0)?.naive_utc() })
     }
 
     /// Returns the instant of a wall-clock time. For a time that does not exist, or exists twice, the result equals Go's.
     fn date(&self, date: NaiveDate, time: NaiveTime) -> Option<Moment> {
         let utc = date.and_time(time).and_utc().timestamp();
-        let at = match self.0.utc_offset_at(utc)? {
+        let at = match self.0.utc_offset_seconds_at(utc)? {
             0 => utc,
-            offset => utc - self.0.utc_offset_at(utc - offset)?,
+            offset => utc - self.0.utc_offset_seconds_at(utc - offset)?,
         };
         self.at(at)
     }
 
     /// Whether the zone has one constant offset from UTC between two instants.
     fn is_steady(&self, from: i64, to: i64) -> bool {
-        let offset = self.0.utc_offset_at(from);
+        let offset = self.0.utc_offset_seconds_at(from);
         let mut at = from;
         while at < to {
             at = to.min(at + MIN_SECONDS_BETWEEN_CLOCK_CHANGES);
-            if self.0.utc_offset_at(at) != offset {
+            if self.0.utc_offset_seconds_at(at) != offset {
                 return false;
             }
         }

@@ -63,12 +63,12 @@ impl Schedule {
         let month = field(month, &MONTH)?;
         let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
         let fields = CronFields::new(&FieldValues {
-            minutes: minute.values,
-            hours: hour.values,
-            days_of_month: day_of_month.values,
-            months: month.values,
-            days_of_week: day_of_week.values,
-            has_unrestricted_day: day_of_month.is_star || day_of_week.is_star,
+            minute_bits: minute.values,
+            hour_bits: hour.values,
+            day_of_month_bits: day_of_month.values,
+            month_bits: month.values,
+            day_of_week_bits: day_of_week.values,
+            has_unrestricted_day_field: day_of_month.is_star || day_of_week.is_star,
         })?;
         Ok(Schedule::Cron { fields, zone: zone.unwrap_or_else(ZoneRules::process_zone) })
     }

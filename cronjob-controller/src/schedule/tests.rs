@@ -41,7 +41,7 @@ fn parse(schedule: &str, zone: &str) -> Result<Schedule, ParseError> {
 fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
     match schedule {
         Schedule::Cron { fields, .. } if !matches!(name, "" | "Local") => {
-            Schedule::Cron { fields, zone: ZoneRules::find_bundled(name).unwrap() }
+            Schedule::Cron { fields, zone: ZoneRules::find_bundled_rules(name).unwrap() }
         }
         other => other,
     }
@@ -112,7 +112,7 @@ const KINDS_FROM: &str = "2024-01-01T00:00:00Z";
 /// Returns the clock changes between two Unix seconds. Each has the first second after the change.
 fn clock_changes(zone: &ZoneRules, from: i64, until: i64) -> Vec<(i64, Kind)> {
     const DAY: i64 = 86_400;
-    let offset = |at: i64| zone.utc_offset_at(at).unwrap();
+    let offset = |at: i64| zone.utc_offset_seconds_at(at).unwrap();
     let mut changes = Vec::new();
     // Clocks do not change twice within a day.
     for start in (from..until).step_by(DAY as usize) {
@@ -154,7 +154,7 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
         };
         let Some(last) = firings.split(' ').rfind(|firing| *firing != "never") else { continue };
         let (after, last) = (at(after).as_second(), at(last).as_second());
-        for (_, kind) in clock_changes(&ZoneRules::find_bundled(zone).unwrap(), after, last.min(after + AHEAD)) {
+        for (_, kind) in clock_changes(&ZoneRules::find_bundled_rules(zone).unwrap(), after, last.min(after + AHEAD)) {
             held.entry(kind).or_default().insert(walked_by);
         }
     }
@@ -175,13 +175,13 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
 fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
     let all = chrono_tz::TZ_VARIANTS.iter().flat_map(|zone| kinds(&ZoneRules::Bundled(*zone)));
     let named = [PLAIN_ZONES, ODD_ZONES].concat();
-    let named = named.into_iter().flat_map(|name| kinds(&ZoneRules::find_bundled(name).unwrap()));
+    let named = named.into_iter().flat_map(|name| kinds(&ZoneRules::find_bundled_rules(name).unwrap()));
     assert_eq!(named.collect::<BTreeSet<Kind>>(), all.collect::<BTreeSet<Kind>>());
     for zone in PLAIN_ZONES {
         let is_plain = |(shift, second): &Kind| {
             shift.abs() == 3600 && (3600..=23 * 3600).contains(second) && (3600..86_400).contains(&(second + shift))
         };
-        assert!(kinds(&ZoneRules::find_bundled(zone).unwrap()).iter().all(is_plain), "{zone}");
+        assert!(kinds(&ZoneRules::find_bundled_rules(zone).unwrap()).iter().all(is_plain), "{zone}");
     }
 }
 
@@ -189,8 +189,8 @@ fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
 #[test]
 fn legacy_zone_names_are_known_without_the_rules_of_the_system() {
     for (name, offset) in [("US/Eastern", -5), ("EST5EDT", -5), ("Etc/GMT+5", -5), ("Asia/Calcutta", 5), ("GB", 0)] {
-        let zone = ZoneRules::find_bundled(name).unwrap();
-        assert_eq!(zone.utc_offset_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
+        let zone = ZoneRules::find_bundled_rules(name).unwrap();
+        assert_eq!(zone.utc_offset_seconds_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
         assert!(ZoneRules::find_by_name(name).is_ok(), "{name}");
     }
     for name in ["us/eastern", "Nowhere", "EASTERN"] {
@@ -207,9 +207,9 @@ fn clocks_of_a_zone_do_not_change_twice_within_days() {
     for zone in &chrono_tz::TZ_VARIANTS {
         let rules = ZoneRules::Bundled(*zone);
         let mut last_change = None;
-        let mut offset = rules.utc_offset_at(0);
+        let mut offset = rules.utc_offset_seconds_at(0);
         for day in (0..end).step_by(DAY as usize) {
-            let next = rules.utc_offset_at(day);
+            let next = rules.utc_offset_seconds_at(day);
             if next != offset {
                 let since = last_change.map_or(i64::MAX, |last| day - last);
                 assert!(since > next::MIN_SECONDS_BETWEEN_CLOCK_CHANGES, "{zone}: {since} s before {day}");
@@ -269,7 +269,7 @@ impl Wanted {
     fn next(&self, zone: &ZoneRules, after: i64, until: i64) -> Option<i64> {
         let first = (after.div_euclid(60) + 1) * 60;
         (first..until).step_by(60).find(|minute| {
-            let shown = minute + zone.utc_offset_at(*minute).unwrap();
+            let shown = minute + zone.utc_offset_seconds_at(*minute).unwrap();
             self.allows(DateTime::from_timestamp(shown, 0).unwrap().naive_utc())
         })
     }
@@ -318,8 +318,9 @@ fn instant(zone: &ZoneRules, year: i64, near: bool) -> i64 {
     if !near {
         return start;
     }
-    let changed =
-        (0..400).map(|day| start + day * DAY).find(|day| zone.utc_offset_at(*day) != zone.utc_offset_at(day + DAY));
+    let changed = (0..400)
+        .map(|day| start + day * DAY)
+        .find(|day| zone.utc_offset_seconds_at(*day) != zone.utc_offset_seconds_at(day + DAY));
     changed.map_or(start, |day| day - 2 * DAY + year % 7 * 40_000)
 }
 
@@ -363,7 +364,7 @@ proptest! {
         wanted in wanted(), zone in prop::sample::select(PLAIN_ZONES), year in 0i64..115, near in any::<bool>(),
         seconds in 0i64..3_000_000,
     ) {
-        let zone = ZoneRules::find_bundled(zone).unwrap();
+        let zone = ZoneRules::find_bundled_rules(zone).unwrap();
         let after = instant(&zone, year, near) + seconds;
         // The reference implementation checks every minute, so the test compares only the firings within 40 days.
         let until = after + 40 * 86_400;
@@ -377,12 +378,12 @@ proptest! {
     fn without_clock_changes_odd_zones_fire_at_allowed_times(
         wanted in wanted(), zone in prop::sample::select(ODD_ZONES), year in 0i64..115, seconds in 0i64..3_000_000,
     ) {
-        let zone = ZoneRules::find_bundled(zone).unwrap();
+        let zone = ZoneRules::find_bundled_rules(zone).unwrap();
         let after = instant(&zone, year, false) + seconds;
         let until = after + 20 * 86_400;
         // A search may begin at the first day of the month, so earlier clock changes in the month matter, too.
         let changes = (after - 33 * 86_400..until + 86_400).step_by(86_400)
-            .any(|at| zone.utc_offset_at(at) != zone.utc_offset_at(after));
+            .any(|at| zone.utc_offset_seconds_at(at) != zone.utc_offset_seconds_at(after));
         prop_assume!(!changes);
         let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
         let found = next::next_firing_second(&fields, &zone, after);
@@ -396,12 +397,12 @@ proptest! {
         wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
         near in any::<bool>(), seconds in 0i64..3_000_000,
     ) {
-        let zone = ZoneRules::find_bundled(zone).unwrap();
+        let zone = ZoneRules::find_bundled_rules(zone).unwrap();
         let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
         let mut after = instant(&zone, year, near) + seconds;
         for _ in 0..5 {
             let found = next::next_firing_second(&fields, &zone, after);
-            prop_assert_eq!(found, next::next_by_walk(&fields, &zone, after), "{} after {}", wanted.text(), after);
+            prop_assert_eq!(found, next::next_firing_second_by_walk(&fields, &zone, after), "{} after {}", wanted.text(), after);
             let Some(found) = found else { break };
             after = found;
         }
@@ -415,7 +416,7 @@ proptest! {
         after in -200_000_000_000i64..253_000_000_000, span in 0i64..200_000_000_000,
     ) {
         let Schedule::Cron { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
-        let schedule = Schedule::Cron { fields, zone: ZoneRules::find_bundled(zone).unwrap() };
+        let schedule = Schedule::Cron { fields, zone: ZoneRules::find_bundled_rules(zone).unwrap() };
         let after = Timestamp::from_second(after).unwrap();
         let now = Timestamp::from_second(after.as_second().saturating_add(span).min(253_000_000_000)).unwrap();
         let (_, steps) = lookups(|| schedule.next_firing_after(after));

@@ -41,7 +41,7 @@ impl ZoneRules {
             "Local" => Ok(Self::process_zone()),
             _ if name.contains("..") || name.starts_with(['/', '\\']) => Err(UnknownTimeZone::InvalidName),
             _ => Self::find_installed(name)
-                .or_else(|| Self::find_bundled(name))
+                .or_else(|| Self::find_bundled_rules(name))
                 .ok_or_else(|| UnknownTimeZone::NoRules(name.to_owned())),
         }
     }
@@ -54,7 +54,7 @@ impl ZoneRules {
     }
 
     /// Finds a zone in the rules of the binary.
-    pub(super) fn find_bundled(name: &str) -> Option<Self> {
+    pub(super) fn find_bundled_rules(name: &str) -> Option<Self> {
         name.parse().ok().map(Self::Bundled)
     }
 
@@ -66,7 +66,7 @@ impl ZoneRules {
     /// Formats a time in RFC 3339, in whole seconds, with the offset of the zone.
     pub fn format_rfc3339(&self, at: Timestamp) -> String {
         let second = unix_second(at);
-        let offset = self.utc_offset_at(second).and_then(|offset| FixedOffset::east_opt(offset as i32));
+        let offset = self.utc_offset_seconds_at(second).and_then(|offset| FixedOffset::east_opt(offset as i32));
         match (DateTime::from_timestamp(second, 0), offset) {
             (Some(utc), Some(offset)) => utc.with_timezone(&offset).to_rfc3339_opts(SecondsFormat::Secs, true),
             // A time outside of chrono's calendar is formatted in UTC.
@@ -75,7 +75,7 @@ impl ZoneRules {
     }
 
     /// Returns the offset from UTC in seconds at a Unix second; `None` for a time outside of the calendar.
-    pub fn utc_offset_at(&self, at: i64) -> Option<i64> {
+    pub fn utc_offset_seconds_at(&self, at: i64) -> Option<i64> {
         #[cfg(test)]
         super::tests::count_offset_lookup();
         let seconds = match self {

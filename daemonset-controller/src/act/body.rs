@@ -33,7 +33,7 @@ pub(super) struct PodBodyTemplate {
 /// The JSON of a new Pod that is pinned to one node.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NewPod<'a> {
+pub(super) struct NewPodBody<'a> {
     api_version: &'a str,
     kind: &'a str,
     metadata: &'a RawValue,
@@ -106,7 +106,7 @@ impl PodBodyTemplate {
     }
 
     /// Returns a Pod with a required node affinity that matches only the node with this name.
-    pub(super) fn pod_for_node(&self, node: &str) -> NewPod<'_> {
+    pub(super) fn pod_body_for_node(&self, node: &str) -> NewPodBody<'_> {
         let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
         let node_affinity = NodeAffinity {
             others: &self.node_affinity,
@@ -114,7 +114,7 @@ impl PodBodyTemplate {
         };
         let affinity = Affinity { others: &self.affinity, node_affinity };
         let spec = Spec { others: &self.spec, affinity };
-        NewPod { api_version: PODS.version, kind: PODS.kind, metadata: &self.metadata, spec }
+        NewPodBody { api_version: PODS.version, kind: PODS.kind, metadata: &self.metadata, spec }
     }
 }
 

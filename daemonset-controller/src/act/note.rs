@@ -1,6 +1,6 @@
 use common::{intern::Text, io, meta::Meta};
 
-use crate::objects::{CachedPod, PodRef};
+use crate::objects::{CachedPod, SharedPod};
 
 /// A change of the controller's memory that a sync requests.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub enum Note {
     /// The server has refused to delete a Pod on the node with this name. The next sync begins with the nodes after this node.
     PodDeletionRefused(Text),
     /// The answer to the deletion of this Pod was lost, and the Pod is deleted. The next sync waits until the cache shows this.
-    DeletionAnswerLost(PodRef),
+    DeletionAnswerLost(SharedPod),
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = ();
 }

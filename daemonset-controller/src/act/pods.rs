@@ -17,8 +17,8 @@ use super::{
     refusals::{failure_of_refusal, is_likely_permanent, report_denied_change},
 };
 use crate::{
-    decide::recheck::deletion_still_applies,
-    objects::{CachedPod, PodRef, REVISION_HASH_LABEL},
+    decide::recheck::deletion_reason_still_applies,
+    objects::{CachedPod, REVISION_HASH_LABEL, SharedPod},
     plan::{DeletionReason, Plan, PodCreation, PodDeletion},
     snapshot::Snapshot,
 };
@@ -32,7 +32,7 @@ const MAX_DELETE_ATTEMPTS: usize = 5;
 #[derive(Default)]
 pub(super) struct RelabelOutcome<'s> {
     /// Number of Pods that the server stored with the new hash.
-    pub(super) relabelled_pods: usize,
+    pub(super) relabelled_pod_count: usize,
     /// The hashes that are still in the labels of some Pods, because the server has denied the new label.
     pub(super) kept_hashes: BTreeSet<&'s str>,
 }
@@ -44,16 +44,16 @@ pub(super) async fn relabel<'s>(
     denied: &mut Option<SyncError>,
     io: Io<'_>,
 ) -> Result<RelabelOutcome<'s>, SyncError> {
-    let Snapshot { pods_to_relabel: relabel, unlabelled_pods: unlabelled, revisions, .. } = snapshot;
+    let Snapshot { pods_to_relabel: relabel, pods_without_hash_label: unlabelled, revisions, .. } = snapshot;
     let with_hashes = relabel.iter().map(|pod| (pod, revisions.current_hash.as_str()));
-    let changes: Vec<(&PodRef, &str)> = with_hashes.chain(unlabelled.iter().map(|pod| (pod, ""))).collect();
+    let changes: Vec<(&SharedPod, &str)> = with_hashes.chain(unlabelled.iter().map(|pod| (pod, ""))).collect();
     let results = io
         .run_group(GroupConcurrency::AllConcurrent, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io))
         .await;
     let mut relabelled = RelabelOutcome::default();
     for ((pod, _), result) in changes.into_iter().zip(results) {
         match result {
-            Ok(is_done) => relabelled.relabelled_pods += usize::from(is_done),
+            Ok(is_done) => relabelled.relabelled_pod_count += usize::from(is_done),
             Err(refusal) => {
                 let meta = pod.meta();
                 let failed = report_denied_change(io, "relabel Pod", meta, Note::PodChangeDenied, &refusal)
@@ -67,10 +67,11 @@ pub(super) async fn relabel<'s>(
 }
 
 /// Sets the hash label of a Pod, with the Pod's version as a precondition. Returns whether the Pod exists and has the label.
-async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
+async fn relabel_pod(pod: &SharedPod, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
     let body = io.encode_body(|| json!({"metadata": {"labels": {REVISION_HASH_LABEL: hash}}}));
-    let request =
-        Request::patch(PODS, pod.meta(), PatchFormat::Merge, body).role(ObjectRole::Child).with_verb_text("relabel");
+    let request = Request::patch(PODS, pod.meta(), PatchFormat::Merge, body)
+        .with_role(ObjectRole::Child)
+        .with_verb_text("relabel");
     let why = match hash {
         "" => Cow::Borrowed("it lacks the label by which Pods are watched"),
         hash => format!("its revision is kept under the hash {hash}").into(),
@@ -84,7 +85,7 @@ async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refus
                 .flatten()
                 .filter(|stored| stored.labels.get(REVISION_HASH_LABEL).is_none());
             let Some(stored) = stored else { return Ok(true) };
-            io.apply_note(Note::PodChangeDenied(Box::new(stored)));
+            io.apply_memory_note(Note::PodChangeDenied(Box::new(stored)));
             Ok(false)
         }
         Err(refusal) if refusal.error.is_not_found() => Ok(false),
@@ -100,8 +101,10 @@ pub(super) async fn claim(
     io: Io<'_>,
 ) -> Result<usize, SyncError> {
     let claim = Claim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_release);
-    let mut claim =
-        claim.with_adoption_labels(|pod| pod.is_unlabelled().then(|| json!({REVISION_HASH_LABEL: ""}))).send(io).await;
+    let mut claim = claim
+        .with_adoption_labels(|pod| pod.lacks_revision_hash_label().then(|| json!({REVISION_HASH_LABEL: ""})))
+        .send(io)
+        .await;
     for (pod, refusal) in claim.take_failed_releases(|refusal| refusal.error.is_denied()) {
         let failed = report_denied_change(io, "release Pod", pod.meta(), Note::PodChangeDenied, &refusal);
         *denied = denied.take().or(failed);
@@ -110,7 +113,7 @@ pub(super) async fn claim(
         report_denied_change(io, &format!("{verb} Pod"), pod.meta(), Note::PodChangeDenied, refusal);
     }
     if claim.has_lost_owner() {
-        io.apply_note(Note::OwnerDeletedOrReplaced);
+        io.apply_memory_note(Note::OwnerDeletedOrReplaced);
     }
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     Ok(claim.adopted().count())
@@ -135,14 +138,14 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     let failures: Vec<(&PodCreation, Refusal)> =
         refusals.filter(|(_, refusal)| refusal.class != RefusalClass::NamespaceTerminating).collect();
     if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
-        io.apply_note(Note::PodCreationRefused(creation.node.clone()));
+        io.apply_memory_note(Note::PodCreationRefused(creation.node_name.clone()));
     }
     failures.first().map_or(Ok(count), |(_, refusal)| Err(failure_of_refusal("cannot create Pods", refusal)))
 }
 
 /// Records an Event for each failed or succeeded Pod that the plan deletes. Upstream: `podsShouldBeOnNode`.
 fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
-    for PodDeletion { pod, node, deletion_reason: why } in &plan.deletions {
+    for PodDeletion { pod, node_name: node, deletion_reason: why } in &plan.deletions {
         let (kind, reason, phase, verb) = match why {
             DeletionReason::PodFailed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
             DeletionReason::PodSucceeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
@@ -156,25 +159,30 @@ fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
 /// Creates the Pod for one node. The body is made just before the request, because the bodies for all nodes take much memory.
 async fn create_for_node(
     snapshot: &Snapshot,
-    PodCreation { node, creation_reason: lack }: &PodCreation,
+    PodCreation { node_name: node, creation_reason: lack }: &PodCreation,
     source: &PodBodyTemplate,
     io: Io<'_>,
 ) -> Result<(), Refusal> {
-    let body = io.encode_body(|| source.pod_for_node(node));
+    let body = io.encode_body(|| source.pod_body_for_node(node));
     let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
     // After a lost answer, no other Pod is created for this node for some time. Other nodes of the DaemonSet still get Pods.
-    let request = request.generate_name(Arc::clone(source.generate_name())).role(ObjectRole::AwaitedObject);
+    let request = request.with_generate_name(Arc::clone(source.generate_name())).with_role(ObjectRole::AwaitedObject);
     let created = create_pod_with_answer(io, request.with_reason(format!("node {node}: {lack}"))).await;
     match &created {
         // A webhook may have removed the hash label of the Pod, so that the watch does not show the Pod. Without the note, each
         // sync would create another Pod.
         Ok(answer) => {
-            if let Some(pod) = answer.decode::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
-                io.apply_note(Note::PodStoredWithoutLabel(Box::new(pod)));
+            if let Some(pod) = answer.decode::<CachedPod>().ok().flatten().filter(CachedPod::lacks_revision_hash_label)
+            {
+                io.apply_memory_note(Note::PodStoredWithoutLabel(Box::new(pod)));
             }
         }
-        Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => io.apply_note(Note::CreationAnswerLost(node.clone())),
-        Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => io.apply_note(Note::NamespaceTerminates),
+        Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => {
+            io.apply_memory_note(Note::CreationAnswerLost(node.clone()))
+        }
+        Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => {
+            io.apply_memory_note(Note::NamespaceTerminates)
+        }
         Err(_) => {}
     }
     created.map(drop)
@@ -192,7 +200,7 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     let failures: Vec<(&PodDeletion, Refusal)> =
         plan.deletions.iter().zip(deleted).filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
     if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
-        io.apply_note(Note::PodDeletionRefused(deletion.node.clone()));
+        io.apply_memory_note(Note::PodDeletionRefused(deletion.node_name.clone()));
     }
     failures.first().map_or(Ok(count), |(deletion, refusal)| {
         Err(failure_of_refusal(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
@@ -205,7 +213,7 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 /// was read as a precondition, so even a Pod that other clients change all the time can be deleted. After a lost answer, the
 /// read shows whether the Pod itself still exists, because another Pod may have its name by then.
 async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io<'_>) -> Result<bool, Refusal> {
-    let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
+    let (set, criteria, name) = (&snapshot.set, &snapshot.actionable_nodes.criteria, &deletion.pod.meta().name);
     let report_deleted = || io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
     let mut request = Request::delete(PODS, deletion.pod.meta()).with_reason(deletion.deletion_reason.to_string());
     let mut attempts = MAX_DELETE_ATTEMPTS;
@@ -221,16 +229,16 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io
                 // The request with the lost answer has probably deleted the Pod. The note makes the next sync wait until the
                 // cache shows the deletion.
                 Some(None) if is_unknown => {
-                    io.apply_note(Note::DeletionAnswerLost(Arc::clone(&deletion.pod)));
+                    io.apply_memory_note(Note::DeletionAnswerLost(Arc::clone(&deletion.pod)));
                     report_deleted();
                     return Ok(true);
                 }
                 Some(None) => return Ok(false),
                 Some(Some(live))
                     if !is_unknown
-                        && deletion_still_applies(deletion, &live, set, criteria, snapshot.now, io.now()) =>
+                        && deletion_reason_still_applies(deletion, &live, set, criteria, snapshot.now, io.now()) =>
                 {
-                    request = request.at_version(Some(live.meta().resource_version));
+                    request = request.with_version(Some(live.meta().resource_version));
                     continue;
                 }
                 // The Pod must not be deleted, its deletion is uncertain, or the read has failed. The next sync decides again.
@@ -254,7 +262,7 @@ struct PodListAnswer {
 }
 
 /// Reads the Pod to delete from the server: `Some(None)` if it is deleted or terminating, `None` if the read fails.
-async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Option<Option<PodRef>> {
+async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Option<Option<SharedPod>> {
     // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
     let PodListAnswer { items } =

@@ -34,7 +34,7 @@ pub(super) fn report_denied_change(
     if !refusal.error.is_denied() {
         return None;
     }
-    io.apply_note(note(Box::new(object.clone())));
+    io.apply_memory_note(note(Box::new(object.clone())));
     let message = format!("cannot {doing} {}", object.name);
     let reason = if doing.starts_with("delete") { "FailedDelete" } else { "FailedUpdate" };
     io.record_event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));

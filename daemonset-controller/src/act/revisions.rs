@@ -7,7 +7,7 @@ use common::{
     intern::Text,
     io::{
         Claim, GroupConcurrency, ObjectRole, RawRevisionMembers, RefusalClass, Request, RevisionChange,
-        RevisionChangeError, StoreOutcome, StoreRevision, SyncError,
+        RevisionChangeError, RevisionStoreOutcome, RevisionStoreRequest, SyncError,
     },
     meta::Meta,
     revision::{CONTROLLER_REVISIONS, body::NewRevision},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     decide::revisions::revision_name,
-    objects::{DAEMON_SETS, DaemonSetStatus, REVISION_HASH_LABEL, RevisionRef},
+    objects::{DAEMON_SETS, DaemonSetStatus, REVISION_HASH_LABEL, SharedRevision},
     snapshot::{
         Snapshot,
         revisions::{CurrentRevision, revision_hash_or_name},
@@ -31,7 +31,7 @@ use crate::{
 const REVISIONS_FAILURE: &str = "failed to construct revisions of DaemonSet";
 
 /// Adopts, releases and labels revisions. Returns `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
-/// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current`].
+/// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current_revision`].
 pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, io: Io<'_>) -> Result<bool, SyncError> {
     let Snapshot { owner, revisions, .. } = snapshot;
     let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.revisions_to_release).send(io).await;
@@ -57,14 +57,14 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
         return Err(failure_of_deleted_revision(&gone.meta.name));
     }
 
-    let labelled = io.run_group(GroupConcurrency::Sequential, &revisions.unlabelled_revisions, |revision| {
+    let labelled = io.run_group(GroupConcurrency::Sequential, &revisions.revisions_without_hash_label, |revision| {
         let revision = &revision.meta;
         RevisionChange::new(owner, revision, "label", "it has no hash")
             .send(|members| add_label(members, &revision.name), io)
     });
     let labelled = labelled.await;
-    let is_ending = labelled.len() < revisions.unlabelled_revisions.len();
-    for (revision, result) in revisions.unlabelled_revisions.iter().zip(labelled) {
+    let is_ending = labelled.len() < revisions.revisions_without_hash_label.len();
+    for (revision, result) in revisions.revisions_without_hash_label.iter().zip(labelled) {
         result.map_err(|refused| failure_of_revision_change("label", &revision.meta, refused, io))?;
     }
     Ok(!is_ending)
@@ -77,19 +77,22 @@ pub(super) async fn delete_duplicates(
     denied: &mut Option<SyncError>,
     io: Io<'_>,
 ) -> Result<(), SyncError> {
-    let unused =
-        snapshot.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(revision_hash_or_name(revision)));
+    let unused = snapshot
+        .revisions
+        .duplicate_revisions
+        .iter()
+        .filter(|revision| !kept_hashes.contains(revision_hash_or_name(revision)));
     delete(unused, "another revision holds the same template", denied, io).await
 }
 
 /// Deletes revisions one after the other. If the server denies a deletion, the sync continues, and `denied` holds the failure.
 pub(super) async fn delete<'r>(
-    revisions: impl Iterator<Item = &'r RevisionRef>,
+    revisions: impl Iterator<Item = &'r SharedRevision>,
     why: &'static str,
     denied: &mut Option<SyncError>,
     io: Io<'_>,
 ) -> Result<(), SyncError> {
-    let delete = |revision: &'r RevisionRef| async move {
+    let delete = |revision: &'r SharedRevision| async move {
         match io.send(Request::delete(CONTROLLER_REVISIONS, &revision.meta).with_reason(why)).await {
             Err(refusal) if !refusal.error.is_not_found() => Err((&revision.meta, refusal)),
             _ => Ok(()),
@@ -104,7 +107,7 @@ pub(super) async fn delete<'r>(
 }
 
 /// Stores or renumbers the current revision if needed; `false` if the DaemonSet was deleted or the process is shutting down.
-pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, SyncError> {
+pub(super) async fn write_current_revision(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, SyncError> {
     match &snapshot.revisions.current {
         CurrentRevision::Stored(_) => Ok(true),
         CurrentRevision::Renumber(revision, number) => {
@@ -150,7 +153,7 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
     let name = revision_name(set, hash);
     let new = NewRevision {
         name: &name,
-        number,
+        revision: number,
         hash_label: (REVISION_HASH_LABEL, hash),
         annotations: &set.metadata.annotations,
     };
@@ -158,20 +161,20 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
         .body(owner, template)
         .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
     let why = format!("the template is new, its revision is number {number}");
-    let store = StoreRevision::new(owner, &name, template.data(), why);
+    let store = RevisionStoreRequest::new(owner, &name, template.revision_data(), why);
     let was_stored_before = set.status.observed_generation == set.metadata.generation;
     let store = if was_stored_before { store.if_owner_exists() } else { store };
     let (stored, taken) = match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
-        Some(Ok(StoreOutcome::Created)) => (hash.clone(), None),
-        Some(Ok(StoreOutcome::AlreadyExists(there))) => {
+        Some(Ok(RevisionStoreOutcome::Created)) => (hash.clone(), None),
+        Some(Ok(RevisionStoreOutcome::AlreadyExists(there))) => {
             let stored = Text::new(there.meta.labels.get(REVISION_HASH_LABEL).unwrap_or(&there.meta.name));
             (stored.clone(), Some((name, stored)))
         }
-        Some(Ok(StoreOutcome::NameTaken(refusal))) => {
+        Some(Ok(RevisionStoreOutcome::NameTaken(refusal))) => {
             count_collision(snapshot, io).await?;
             return Err(SyncError::new("collision", format!("{REVISIONS_FAILURE}: {}", refusal.error)));
         }
-        Some(Ok(StoreOutcome::OwnerGone)) | None => return Ok(false),
+        Some(Ok(RevisionStoreOutcome::OwnerGone)) | None => return Ok(false),
         Some(Err(refusal)) => {
             // Without this revision, the DaemonSet gets no Pods and no status, so users get an Event. A conflict is resolved by
             // a retry, and a terminating namespace needs no revision.
@@ -186,7 +189,7 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
     if stored == *planned {
         return Ok(true);
     }
-    io.apply_note(Note::RevisionNameTaken(taken));
+    io.apply_memory_note(Note::RevisionNameTaken(taken));
     let text = format!("{REVISIONS_FAILURE}: the revision is stored with hash {stored} instead of {planned}");
     Err(SyncError::new("other_hash", text))
 }
@@ -221,8 +224,9 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     let count = live_count.unwrap_or(0).saturating_add(1);
     let body = io.encode_body(|| json!({"status": {"collisionCount": count}}));
     let version = Some(live.metadata.resource_version);
-    let request =
-        Request::patch_status(DAEMON_SETS, &set.metadata, body).at_version(version).role(ObjectRole::AwaitedObject);
+    let request = Request::patch_status(DAEMON_SETS, &set.metadata, body)
+        .with_version(version)
+        .with_role(ObjectRole::AwaitedObject);
     io.send(request.with_reason(WHY)).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
     Ok(())
 }

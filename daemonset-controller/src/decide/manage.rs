@@ -4,7 +4,7 @@ use common::pods::Phase;
 use jiff::Timestamp;
 
 use crate::{
-    objects::PodRef,
+    objects::SharedPod,
     plan::{CreationReason, DeletionReason},
     snapshot::nodes::{Eligibility, NodeView, PodCriteria},
 };
@@ -15,7 +15,7 @@ pub struct NodeActions<'a> {
     /// The reason for the creation of a Pod; `None` if no Pod is created.
     pub creation_reason: Option<CreationReason>,
     /// The Pods to delete, each with the reason.
-    pub pods_to_delete: Vec<(&'a PodRef, DeletionReason)>,
+    pub pods_to_delete: Vec<(&'a SharedPod, DeletionReason)>,
 }
 
 /// Decides which Pods to create and delete on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
@@ -71,7 +71,12 @@ fn decide_existing_pods<'a>(
 
 /// Keeps one Pod of the current revision and one Pod of another revision, and deletes further Pods. Also deletes the Pod of the
 /// other revision if it is not ready, or once the Pod of the current revision is available.
-fn prune_with_surge<'a>(running: &[&'a PodRef], criteria: &PodCriteria, now: Timestamp, actions: &mut NodeActions<'a>) {
+fn prune_with_surge<'a>(
+    running: &[&'a SharedPod],
+    criteria: &PodCriteria,
+    now: Timestamp,
+    actions: &mut NodeActions<'a>,
+) {
     if running.len() < 2 {
         return;
     }

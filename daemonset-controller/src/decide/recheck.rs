@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    objects::{DaemonSet, PodRef},
+    objects::{DaemonSet, SharedPod},
     plan::{DeletionReason, PodDeletion},
     snapshot::nodes::PodCriteria,
 };
@@ -12,15 +12,15 @@ use crate::{
 ///
 /// Only the fields that led to the deletion are compared, so clients that write annotations or conditions all the time do not
 /// prevent the deletion. A Pod that has recovered, or now has another owner or node, is left to the next sync.
-pub fn deletion_still_applies(
+pub fn deletion_reason_still_applies(
     deletion: &PodDeletion,
-    live: &PodRef,
+    live: &SharedPod,
     set: &DaemonSet,
     criteria: &PodCriteria,
     decided: Timestamp,
     now: Timestamp,
 ) -> bool {
-    let PodDeletion { pod: judged, node, deletion_reason: why } = deletion;
+    let PodDeletion { pod: judged, node_name: node, deletion_reason: why } = deletion;
     let is_same = live.meta().uid == judged.meta().uid
         && live.is_controlled_by(&set.metadata.name, &set.metadata.uid)
         && set.selector.matches(&live.meta().labels)
@@ -55,9 +55,9 @@ mod tests {
     fn holds(why: DeletionReason, judged: PodBuilder, live: PodBuilder) -> bool {
         let set: Arc<DaemonSet> = decode_trimmed(&set_with_pods(0).set);
         let on_node = |pod: PodBuilder| decode_trimmed(&pod.build_named("p1", "n1"));
-        let deletion = PodDeletion { pod: on_node(judged), node: "n1".into(), deletion_reason: why };
+        let deletion = PodDeletion { pod: on_node(judged), node_name: "n1".into(), deletion_reason: why };
         let criteria = pod_criteria(&set, "b", &BTreeSet::new(), 1);
-        deletion_still_applies(&deletion, &on_node(live), &set, &criteria, now(), now())
+        deletion_reason_still_applies(&deletion, &on_node(live), &set, &criteria, now(), now())
     }
 
     /// DAEMONSET-65.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{intern::Text, refs::Claims, revision};
 
 use crate::{
-    objects::{DaemonSet, ParsedPodTemplate, RevisionRef},
+    objects::{DaemonSet, ParsedPodTemplate, SharedRevision},
     snapshot::revisions::{CurrentRevision, Revisions, revision_hash_or_name},
 };
 
@@ -21,13 +21,14 @@ pub fn revision_name(set: &DaemonSet, hash: &str) -> String {
 pub fn choose_current_revision(
     set: &DaemonSet,
     template: &ParsedPodTemplate,
-    claims: Claims<RevisionRef>,
+    claims: Claims<SharedRevision>,
 ) -> Revisions {
-    let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
+    let mut all: Vec<SharedRevision> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
     revision::sort(&mut all);
     let unlabelled = all.iter().filter(|revision| revision.revision_hash().is_none()).cloned().collect();
-    let data = template.pod_template.data();
-    let (mut equal, old): (Vec<RevisionRef>, Vec<RevisionRef>) = all.into_iter().partition(|one| one.has_data(data));
+    let data = template.pod_template.revision_data();
+    let (mut equal, old): (Vec<SharedRevision>, Vec<SharedRevision>) =
+        all.into_iter().partition(|one| one.has_data(data));
     let number = revision::next_revision(old.iter().map(|one| &***one));
     let (current, hash) = match equal.pop() {
         None => {
@@ -45,10 +46,10 @@ pub fn choose_current_revision(
     Revisions {
         revisions_to_adopt: adopt,
         revisions_to_release: release,
-        unlabelled_revisions: unlabelled,
+        revisions_without_hash_label: unlabelled,
         earlier_revisions: old,
         current,
-        duplicates: equal,
+        duplicate_revisions: equal,
         current_hash: hash,
         duplicate_hashes: same_hashes,
     }
@@ -58,7 +59,7 @@ pub fn choose_current_revision(
 ///
 /// `is_live` returns whether any Pod has the given hash. If an old revision is in use, a newer unused revision is deleted in
 /// its place. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
-pub fn surplus_revisions(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
+pub fn surplus_revisions(old: &[SharedRevision], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<SharedRevision> {
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     if surplus == 0 {
         return Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::{
     intern::Text,
-    intstr::{IntOrString, Round},
+    intstr::{IntOrString, Rounding},
 };
 
 use crate::{
@@ -26,20 +26,20 @@ pub fn pod_criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, d
         template_generation: set.template_generation().map(|generation| Text::new(&generation.to_string())),
         min_ready_seconds: set.min_ready_seconds,
         allows_surge: set.allows_surge(),
-        replacement_order: RollingLimits::replacement_order(set, desired),
+        replacement_order: RollingUpdateLimits::replacement_order(set, desired),
     }
 }
 
 /// The limits of a rolling update as numbers of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RollingLimits {
+pub struct RollingUpdateLimits {
     /// Greatest number of nodes without an available Pod; 0 with `OnDelete`.
     pub max_unavailable: i32,
     /// Greatest number of nodes with a new Pod beside the outdated one; 0 with `OnDelete`.
     pub max_surge: i32,
 }
 
-impl RollingLimits {
+impl RollingUpdateLimits {
     /// Converts the limits in the spec to numbers of nodes. A percentage is relative to `desired`, the number of nodes on which
     /// a Pod should run, and is rounded up. The error names a value that the API server's validation refuses.
     ///
@@ -50,7 +50,7 @@ impl RollingLimits {
         };
         let resolve = |field: &str, value: &Option<IntOrString>, absent: i32| match value {
             Some(value) => value
-                .resolve(desired, Round::Up)
+                .resolve(desired, Rounding::Up)
                 .map(|n| n.max(0))
                 .map_err(|error| format!("spec.updateStrategy.rollingUpdate.{field}: {error}")),
             None => Ok(absent),
@@ -72,7 +72,7 @@ impl RollingLimits {
     }
 
     /// Returns the number of further nodes on which an available outdated Pod may be replaced now.
-    pub fn remaining_replacements(&self, tally: &NodeCounts, replacement: ReplacementOrder) -> usize {
+    pub fn remaining_replacement_count(&self, tally: &NodeCounts, replacement: ReplacementOrder) -> usize {
         let limit = match replacement {
             ReplacementOrder::OnDelete => 0,
             ReplacementOrder::DeleteFirst => self.max_unavailable,
@@ -84,86 +84,92 @@ impl RollingLimits {
 
 /// Returns the number of available Pods that may be deleted on nodes on which no Pod should run: the number of existing nodes
 /// with an available Pod, minus the number of nodes on which a Pod should run.
-pub fn max_ineligible_deletions(tally: &NodeCounts) -> usize {
-    usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
+pub fn max_deletions_on_ineligible_nodes(tally: &NodeCounts) -> usize {
+    usize::try_from(tally.with_available_pod.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
 /// Adds the replacements of outdated Pods to the plan. Nodes that get no Pod now are skipped in favour of other nodes.
 ///
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn decide_rolling_update(snapshot: &Snapshot, plan: &mut Plan) {
-    let nodes = &snapshot.nodes;
+    let nodes = &snapshot.actionable_nodes;
     let (tally, criteria) = (&nodes.node_counts, &nodes.criteria);
     if criteria.replacement_order == ReplacementOrder::OnDelete {
         if tally.updated < tally.current {
             let outdated = tally.current - tally.updated;
-            plan.waiting.push(|| format!("{outdated} outdated Pods are replaced when users delete them (OnDelete)"));
+            plan.waiting_reasons
+                .push(|| format!("{outdated} outdated Pods are replaced when users delete them (OnDelete)"));
         }
         return;
     }
-    let limits = match RollingLimits::new(&snapshot.set, tally.desired) {
+    let limits = match RollingUpdateLimits::new(&snapshot.set, tally.desired) {
         Ok(limits) => limits,
         Err(error) => {
-            plan.waiting.push(|| format!("outdated Pods are not replaced: {error}"));
+            plan.waiting_reasons.push(|| format!("outdated Pods are not replaced: {error}"));
             return;
         }
     };
-    let unseen =
-        if criteria.replacement_order == ReplacementOrder::CreateFirst { snapshot.unseen_second_pods } else { 0 };
-    let room = limits.remaining_replacements(tally, criteria.replacement_order).saturating_sub(unseen);
+    let unseen = if criteria.replacement_order == ReplacementOrder::CreateFirst {
+        snapshot.possible_second_pod_count
+    } else {
+        0
+    };
+    let room = limits.remaining_replacement_count(tally, criteria.replacement_order).saturating_sub(unseen);
     explain_waiting_pods(snapshot, limits, room, plan);
-    let deferred =
-        room.min(nodes.replace_within_limit_on.total_count).saturating_sub(nodes.replace_within_limit_on.nodes.len());
-    let deferred = deferred + nodes.replace_unavailable_on.unlisted_count();
-    plan.deferred.deletion_nodes += nodes.delete_outdated_on.unlisted_count();
+    let deferred = room
+        .min(nodes.nodes_with_available_outdated_pod.total_count)
+        .saturating_sub(nodes.nodes_with_available_outdated_pod.nodes.len());
+    let deferred = deferred + nodes.nodes_with_unavailable_outdated_pod.unlisted_count();
+    plan.deferred_node_counts.deletion_node_count += nodes.nodes_with_unneeded_outdated_pod.unlisted_count();
     match criteria.replacement_order {
         ReplacementOrder::OnDelete => {}
         ReplacementOrder::DeleteFirst => {
-            plan.deferred.deletion_nodes += deferred;
+            plan.deferred_node_counts.deletion_node_count += deferred;
             plan.deletions.extend(
-                nodes.replace_unavailable_on.nodes.iter().filter_map(|node| {
+                nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter_map(|node| {
                     deletion_of_outdated_pod(node, criteria, DeletionReason::OutdatedAndUnavailable)
                 }),
             );
-            let chosen = nodes.replace_within_limit_on.nodes.iter().take(room);
+            let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().take(room);
             plan.deletions
                 .extend(chosen.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::Outdated)));
         }
         ReplacementOrder::CreateFirst => {
-            plan.deferred.creation_nodes += deferred;
+            plan.deferred_node_counts.creation_node_count += deferred;
             plan.deletions.extend(
                 nodes
-                    .delete_outdated_on
+                    .nodes_with_unneeded_outdated_pod
                     .nodes
                     .iter()
                     .filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::Replaced)),
             );
-            let sunset = nodes.delete_when_others_serve_on.nodes.iter().take(max_ineligible_deletions(tally));
+            let sunset =
+                nodes.ineligible_nodes_with_available_pod.nodes.iter().take(max_deletions_on_ineligible_nodes(tally));
             plan.deletions.extend(
                 sunset.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::NodeNotEligible)),
             );
-            let create = |node: &NodePods, lack| PodCreation { node: node.name.clone(), creation_reason: lack };
-            let is_free = |node: &&NodePods| !snapshot.held_back_nodes.contains(&node.name);
-            let unavailable = nodes.replace_unavailable_on.nodes.iter().filter(is_free);
+            let create = |node: &NodePods, lack| PodCreation { node_name: node.name.clone(), creation_reason: lack };
+            let is_free = |node: &&NodePods| !snapshot.nodes_with_delayed_creation.contains(&node.name);
+            let unavailable = nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter(is_free);
             plan.creations.extend(unavailable.map(|node| create(node, CreationReason::OutdatedAndUnavailable)));
-            let chosen = nodes.replace_within_limit_on.nodes.iter().filter(is_free).take(room);
+            let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().filter(is_free).take(room);
             plan.creations.extend(chosen.map(|node| create(node, CreationReason::Outdated)));
         }
     }
 }
 
 fn deletion_of_outdated_pod(node: &NodePods, criteria: &PodCriteria, why: DeletionReason) -> Option<PodDeletion> {
-    let pod = node.view().outdated_pod(criteria)?;
-    Some(PodDeletion { pod: pod.clone(), node: node.name.clone(), deletion_reason: why })
+    let pod = node.as_node_view().only_outdated_pod(criteria)?;
+    Some(PodDeletion { pod: pod.clone(), node_name: node.name.clone(), deletion_reason: why })
 }
 
 /// Adds to the explanation the reasons why outdated Pods are not replaced now.
-fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingLimits, room: usize, plan: &mut Plan) {
-    let (nodes, tally) = (&snapshot.nodes, &snapshot.nodes.node_counts);
-    let waiting = nodes.replace_within_limit_on.total_count.saturating_sub(room);
+fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingUpdateLimits, room: usize, plan: &mut Plan) {
+    let (nodes, tally) = (&snapshot.actionable_nodes, &snapshot.actionable_nodes.node_counts);
+    let waiting = nodes.nodes_with_available_outdated_pod.total_count.saturating_sub(room);
     if waiting > 0 {
         let blocking = tally.blocking_rollout;
-        plan.waiting.push(|| match nodes.criteria.replacement_order {
+        plan.waiting_reasons.push(|| match nodes.criteria.replacement_order {
             ReplacementOrder::CreateFirst => format!(
                 "{waiting} outdated Pods wait: maxSurge is {}, and on {blocking} nodes a new Pod is not available yet",
                 limits.max_surge
@@ -174,9 +180,10 @@ fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingLimits, room: usize,
             ),
         });
     }
-    let sunset = nodes.delete_when_others_serve_on.total_count.saturating_sub(max_ineligible_deletions(tally));
+    let sunset =
+        nodes.ineligible_nodes_with_available_pod.total_count.saturating_sub(max_deletions_on_ineligible_nodes(tally));
     if sunset > 0 {
-        plan.waiting.push(|| {
+        plan.waiting_reasons.push(|| {
             format!(
                 "{sunset} Pods stay on nodes where no Pod should run until enough other nodes have an available Pod"
             )
@@ -184,7 +191,7 @@ fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingLimits, room: usize,
     }
     if waiting > 0 || tally.blocking_rollout > 0 {
         for node in &nodes.blocking_nodes.nodes {
-            plan.waiting.push(|| describe_blocking_node(node));
+            plan.waiting_reasons.push(|| describe_blocking_node(node));
         }
     }
 }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::manage;
 use crate::{
-    objects::PodRef,
+    objects::SharedPod,
     snapshot::nodes::{Eligibility, NodeCounts, NodeView, PodCriteria, ReplacementOrder},
 };
 
@@ -20,7 +20,7 @@ pub enum RolloutRole {
     #[default]
     NoAction,
     /// The node counts against the limit: it has no available Pod or, with surge, an outdated and a new unavailable Pod.
-    Blocking,
+    BlocksRollout,
     /// The outdated Pod is not available and is replaced without waiting. Without surge, the node counts against the limit.
     ReplaceUnavailable,
     /// The outdated Pod is available, and is replaced if the limit of the rolling update allows it.
@@ -30,7 +30,7 @@ pub enum RolloutRole {
     DeleteOutdated,
     /// The outdated Pod is available and no Pod should run on the node. The Pod is deleted once enough other nodes have
     /// available Pods.
-    DeleteWhenOthersServe,
+    DeleteWhenOthersAvailable,
 }
 
 /// The contribution of one node to the counts and the rollout of its DaemonSet.
@@ -45,7 +45,7 @@ pub struct NodeContribution {
     /// The role of the node in the replacement of outdated Pods.
     pub rollout_role: RolloutRole,
     /// The time at which the contribution changes without an event; `None` if only an event changes it.
-    pub due_at: Option<Timestamp>,
+    pub next_change_at: Option<Timestamp>,
 }
 
 /// Computes the counts of one node, and the actions and the rollout role that the node needs.
@@ -55,7 +55,7 @@ pub fn node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Times
         node_counts: counts_of_node(view, criteria, now),
         needs_pod: actions.creation_reason.is_some(),
         has_pods_to_delete: !actions.pods_to_delete.is_empty(),
-        due_at: node_due_at(view, criteria, now),
+        next_change_at: node_due_at(view, criteria, now),
         ..NodeContribution::default()
     };
     match criteria.replacement_order {
@@ -88,7 +88,7 @@ fn counts_of_node(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -
 
 /// Returns the first time at which a Pod of the node becomes available or a failed Pod may be deleted.
 fn node_due_at(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> Option<Timestamp> {
-    let available = |pod: &PodRef| {
+    let available = |pod: &SharedPod| {
         let since = pod.ready_since().filter(|_| criteria.min_ready_seconds > 0)?;
         since.checked_add(SignedDuration::from_secs(criteria.min_ready_seconds.into())).ok()
     };
@@ -106,30 +106,30 @@ fn set_role_without_surge(
     if !view.eligibility.should_run() && view.present_pods().next().is_none() {
         return;
     }
-    let (new, old) = view.pods_by_template(criteria);
+    let (new, old) = view.current_and_outdated_pods(criteria);
     standing.rollout_role = match (&new[..], &old[..]) {
         ([new], []) if criteria.is_available(new, now) => RolloutRole::NoAction,
         ([], [old]) if criteria.is_available(old, now) => RolloutRole::ReplaceWithinLimit,
         ([], [_]) => RolloutRole::ReplaceUnavailable,
         // The node has only terminating Pods, or several Pods: earlier deletions or creations are not finished.
-        _ => RolloutRole::Blocking,
+        _ => RolloutRole::BlocksRollout,
     };
     standing.node_counts.blocking_rollout =
-        i32::from(matches!(standing.rollout_role, RolloutRole::Blocking | RolloutRole::ReplaceUnavailable));
+        i32::from(matches!(standing.rollout_role, RolloutRole::BlocksRollout | RolloutRole::ReplaceUnavailable));
 }
 
 /// Decides the role of a node in a rolling update with surge. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 fn set_role_with_surge(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp, standing: &mut NodeContribution) {
-    let (new, old) = view.pods_by_template(criteria);
-    let is_available = |pod: &PodRef| criteria.is_available(pod, now);
+    let (new, old) = view.current_and_outdated_pods(criteria);
+    let is_available = |pod: &SharedPod| criteria.is_available(pod, now);
     if new.len() > 1 || old.len() > 1 {
-        standing.rollout_role = RolloutRole::Blocking;
+        standing.rollout_role = RolloutRole::BlocksRollout;
         standing.node_counts.blocking_rollout = 1;
         return;
     }
     let (new, old) = (new.first(), old.first());
     let exists = view.eligibility != Eligibility::NodeDeleted;
-    standing.node_counts.serving = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
+    standing.node_counts.with_available_pod = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
     let runs = view.eligibility.should_run();
     standing.rollout_role = match (new, old) {
         (_, None) => RolloutRole::NoAction,
@@ -138,13 +138,13 @@ fn set_role_with_surge(view: &NodeView<'_>, criteria: &PodCriteria, now: Timesta
         (None, Some(old)) => match (is_available(old), runs) {
             (false, false) => RolloutRole::DeleteOutdated,
             (false, true) => RolloutRole::ReplaceUnavailable,
-            (true, false) => RolloutRole::DeleteWhenOthersServe,
+            (true, false) => RolloutRole::DeleteWhenOthersAvailable,
             (true, true) => RolloutRole::ReplaceWithinLimit,
         },
         (Some(new), Some(_)) if is_available(new) => RolloutRole::DeleteOutdated,
-        (Some(_), Some(_)) => RolloutRole::Blocking,
+        (Some(_), Some(_)) => RolloutRole::BlocksRollout,
     };
-    standing.node_counts.blocking_rollout = i32::from(standing.rollout_role == RolloutRole::Blocking);
+    standing.node_counts.blocking_rollout = i32::from(standing.rollout_role == RolloutRole::BlocksRollout);
 }
 
 #[cfg(test)]

@@ -28,8 +28,11 @@ fn a_set_that_selects_everything_is_only_reported() {
 /// DAEMONSET-6.
 #[test]
 fn a_terminating_set_does_nothing() {
-    let world =
-        set_without_pods(2).roll_out_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting();
+    let world = set_without_pods(2)
+        .roll_out_to("b")
+        .pod(0, pod().orphan())
+        .pod(1, pod().label("app", "other"))
+        .with_terminating_set();
     assert_eq!(world.plan().scope, SyncScope::Nothing);
     assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
@@ -38,8 +41,8 @@ fn a_terminating_set_does_nothing() {
 #[test]
 fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_generation() {
     let mut world = set_with_pods(2).roll_out_to("b").without_pod(1).with_status(json!({"observedGeneration": 2}));
-    world.blocked = Some(StaleCache {
-        unobserved_write: "1 deleted pods are not terminating yet".to_owned(),
+    world.stale_cache = Some(StaleCache {
+        unobserved_write_description: "1 deleted pods are not terminating yet".to_owned(),
         max_wait: Duration::from_secs(2),
     });
     let plan = world.plan();
@@ -107,7 +110,7 @@ fn a_settled_set_needs_no_request() {
     let world = set_with_pods(2).with_status(settled);
     assert!(world.actions().is_empty(), "{:?}", world.actions());
     let plan = world.plan();
-    assert!(plan.wait_reasons().is_empty() && plan.due_after.is_none());
+    assert!(plan.wait_reasons().is_empty() && plan.requeue_after.is_none());
 }
 
 /// DAEMONSET-70.
@@ -116,27 +119,27 @@ fn work_begins_after_the_refused_node_and_wraps_around() {
     let refused = |node: &str| NodeCursor(Some(Text::new(node)));
     let mut missing = set_without_pods(4);
     assert_eq!(missing.pod_actions(), ["+n0", "+n1", "+n2", "+n3"]);
-    missing.cursors.creation_cursor = refused("n1");
+    missing.refused_node_cursors.creation_cursor = refused("n1");
     assert_eq!(missing.pod_actions(), ["+n2", "+n3", "+n0", "+n1"]);
-    missing.cursors.creation_cursor = refused("n3");
+    missing.refused_node_cursors.creation_cursor = refused("n3");
     assert_eq!(missing.pod_actions(), ["+n0", "+n1", "+n2", "+n3"]);
     // Each sync deletes one Pod, on the node after the last refused deletion. In this way, the Pods of all nodes are reached.
     let mut outdated = set_with_pods(3).roll_out_to("b");
     for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
-        outdated.cursors.deletion_cursor = refused(after);
+        outdated.refused_node_cursors.deletion_cursor = refused(after);
         assert_eq!(outdated.pod_actions(), [deleted]);
     }
     // With surge, nodes without an available Pod get Pods first, but a node with a refused creation gets one last.
     let mut surge = set_with_pods(3).roll_out_to("b").pod(2, pod().unready()).rolling_limits(json!(0), json!(2));
     assert_eq!(surge.pod_actions(), ["+n2", "+n0", "+n1"]);
-    surge.cursors.creation_cursor = refused("n2");
+    surge.refused_node_cursors.creation_cursor = refused("n2");
     assert_eq!(surge.pod_actions(), ["+n0", "+n1", "+n2"]);
 }
 
 /// DAEMONSET-68.
 #[test]
 fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
-    let lost = set_with_pods(3).roll_out_to("b").without_pod(0).lost_create(0);
+    let lost = set_with_pods(3).roll_out_to("b").without_pod(0).unanswered_creation(0);
     let orphan = set_with_pods(3).roll_out_to("b").pod(0, pod().orphan()).manages_pods_next();
     for world in [lost, orphan] {
         // With `maxSurge` 0, a node without a Pod counts against `maxUnavailable`.
@@ -158,7 +161,7 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_do_not_delay_other_nodes() {
 fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     // The limit is two creations. The first three nodes get no Pod now, and do not count against the limit.
     let mut missing =
-        set_without_pods(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages_pods_next();
+        set_without_pods(5).pod(0, pod().orphan()).pod(1, pod().orphan()).unanswered_creation(2).manages_pods_next();
     missing.decision_settings.burst_replicas = 2;
     assert_eq!(missing.pod_actions(), ["+n3", "+n4"]);
     let orphans =
@@ -169,7 +172,7 @@ fn nodes_that_are_held_back_take_no_place_of_other_nodes() {
     unready.decision_settings.burst_replicas = 2;
     assert_eq!(unready.pod_actions(), ["+n2", "+n3"]);
     // The only remaining nodes wait for the adoption of an orphan, so no work is left to later syncs.
-    assert_eq!(unready.plan().deferred.total(), 0);
+    assert_eq!(unready.plan().deferred_node_counts.total(), 0);
 }
 
 /// DAEMONSET-75.
@@ -182,7 +185,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
             .pod(2, pod().revision_hash("z"))
     };
     let snapshot = twins(set_with_pods(3)).snapshot();
-    assert_eq!((snapshot.revisions.current_hash.as_str(), snapshot.nodes.node_counts.updated), ("twin", 2));
+    assert_eq!((snapshot.revisions.current_hash.as_str(), snapshot.actionable_nodes.node_counts.updated), ("twin", 2));
     assert_eq!(snapshot.pods_to_relabel.len(), 1);
     // An empty `pods_to_relabel` stands for a denied relabelling. The Pod keeps its hash, and is not outdated.
     let unchanged = |world: SnapshotBuilder| {
@@ -199,12 +202,13 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
 /// DAEMONSET-68.
 #[test]
 fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
-    let surge = |max: i32| set_with_pods(4).roll_out_to("b").lost_create(0).rolling_limits(json!(0), json!(max));
+    let surge =
+        |max: i32| set_with_pods(4).roll_out_to("b").unanswered_creation(0).rolling_limits(json!(0), json!(max));
     assert!(surge(1).pod_actions().is_empty());
     assert_eq!(surge(2).pod_actions(), ["+n1"]);
     assert_eq!(surge(4).pod_actions(), ["+n1", "+n2", "+n3"]);
     // An outdated Pod that is not available is replaced regardless of `maxSurge`, even if its node is the last in order.
     let mut unavailable = surge(1).pod(2, pod().unready());
-    unavailable.cursors.creation_cursor = NodeCursor(Some(Text::new("n0")));
+    unavailable.refused_node_cursors.creation_cursor = NodeCursor(Some(Text::new("n0")));
     assert_eq!(unavailable.pod_actions(), ["+n2"]);
 }

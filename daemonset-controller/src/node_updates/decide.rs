@@ -4,7 +4,7 @@ use crate::snapshot::nodes::Eligibility;
 /// Returns the DaemonSets that must be synced after a change of a node.
 pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
     let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set_key.clone()).collect();
-    AffectedDaemonSets { set_keys: sets, considered_sets: concerns.len() }
+    AffectedDaemonSets { set_keys: sets, considered_set_count: concerns.len() }
 }
 
 impl NodeChangeForSet {
@@ -25,7 +25,7 @@ impl NodeChangeForSet {
 
 #[cfg(test)]
 mod tests {
-    use common::meta::Key;
+    use common::meta::NamespacedName;
 
     use super::*;
     use Eligibility::{KeepsPods, NodeDeleted, RemovesPods, RunsPods};
@@ -52,7 +52,7 @@ mod tests {
             (None, KeepsPods, false, false, false),
         ] {
             let concern = NodeChangeForSet {
-                set_key: Key::new("shop", "agent"),
+                set_key: NamespacedName::new("shop", "agent"),
                 eligibility_before: before,
                 eligibility_now: Some(now),
                 has_pods_on_node: scheduled,

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use common::{intern::Text, meta::Key};
+use common::{intern::Text, meta::NamespacedName};
 
 use super::{NodeUpdateLoop, snapshot::NodeChangeForSet};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// The state of a changed node for one DaemonSet, before the node is compared with the placement.
-struct RosterState {
-    set: Key,
+struct NodeIndexState {
+    set: NamespacedName,
     template: Arc<ParsedPodTemplate>,
     before: Option<Eligibility>,
     scheduled: bool,
@@ -23,13 +23,13 @@ struct RosterState {
 /// A comparison blocks its thread, and all nodes may change at the same time. The time for one node is therefore limited, even
 /// if users make placements very large.
 fn compare_placements(
-    mut known: Vec<RosterState>,
+    mut known: Vec<NodeIndexState>,
     at_most: usize,
     eligibility: impl Fn(&NodePlacement) -> Eligibility,
-) -> Vec<(RosterState, Option<Eligibility>)> {
+) -> Vec<(NodeIndexState, Option<Eligibility>)> {
     known.sort_by_key(|known| known.template.placement.comparison_cost());
     let mut left = at_most;
-    let compare = |known: RosterState| {
+    let compare = |known: NodeIndexState| {
         let rest = left.checked_sub(known.template.placement.comparison_cost());
         left = rest.unwrap_or(0);
         let now = rest.map(|_| eligibility(&known.template.placement));
@@ -39,17 +39,17 @@ fn compare_placements(
 }
 
 impl NodeUpdateLoop {
-    pub(crate) fn daemon_sets_for_node(&self, node: &Key) -> Vec<NodeChangeForSet> {
+    pub(crate) fn node_changes_for_sets(&self, node: &NamespacedName) -> Vec<NodeChangeForSet> {
         let controller = &self.0;
         let name = Text::new(&node.name);
         // Users decide the size of a placement, so the comparison with it must not hold the lock of the DaemonSet's memory.
-        let known = controller.rosters.map_rosters(|set, roster| RosterState {
+        let known = controller.node_indexes.map_node_indexes(|set, roster| NodeIndexState {
             set: set.clone(),
             template: Arc::clone(&roster.template),
             before: roster.decided_eligibility(&name),
             scheduled: roster.has_pods_on(&name),
         });
-        let concern = |(known, now): (RosterState, Option<Eligibility>)| {
+        let concern = |(known, now): (NodeIndexState, Option<Eligibility>)| {
             let stored = controller.sets.store().get_readable(&known.set.namespace, &known.set.name);
             NodeChangeForSet {
                 eligibility_before: known.before,
@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     /// A DaemonSet that had a Pod on the node before the change, and has `values` values in its node affinity.
-    fn known(name: &str, values: usize) -> RosterState {
+    fn known(name: &str, values: usize) -> NodeIndexState {
         let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}]);
         let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         let template = json!({"spec": {"affinity": {"nodeAffinity": required}}});
         let set: Arc<DaemonSet> = decode_trimmed(&set_without_pods(0).spec("template", template).set);
-        RosterState {
-            set: Key::new("shop", name),
+        NodeIndexState {
+            set: NamespacedName::new("shop", name),
             template: Arc::new(ParsedPodTemplate::new(&set.template).unwrap()),
             before: Some(Eligibility::RunsPods),
             scheduled: true,
@@ -118,7 +118,7 @@ mod tests {
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
         // The node is compared with three usual and three hostile DaemonSets. Nothing has changed for these six.
-        assert_eq!((count, affected.set_keys.len(), affected.considered_sets), (6, 47, 53));
+        assert_eq!((count, affected.set_keys.len(), affected.considered_set_count), (6, 47, 53));
         assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }
 }

@@ -1,16 +1,16 @@
-use common::{controller::Explain, explain::BoundedLines, meta::Key};
+use common::{controller::Explain, explain::BoundedLines, meta::NamespacedName};
 
 /// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
 pub(crate) struct AffectedDaemonSets {
-    pub(crate) set_keys: Vec<Key>,
+    pub(crate) set_keys: Vec<NamespacedName>,
     /// Number of DaemonSets that the loop considered, for the explanation.
-    pub(crate) considered_sets: usize,
+    pub(crate) considered_set_count: usize,
 }
 
 impl Explain for AffectedDaemonSets {
     fn situation(&self) -> String {
-        format!("the node concerns {} of {} DaemonSets", self.set_keys.len(), self.considered_sets)
+        format!("the node concerns {} of {} DaemonSets", self.set_keys.len(), self.considered_set_count)
     }
 
     fn actions(&self) -> Vec<String> {

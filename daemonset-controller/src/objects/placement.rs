@@ -154,7 +154,7 @@ impl NodePlacement {
     }
 
     /// Returns the number of nodes that can be decided with this number of comparisons; at least one.
-    pub(crate) fn nodes_within_comparisons(&self, comparisons: usize) -> usize {
+    pub(crate) fn node_count_within_comparisons(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Deref};
 
 use common::{
     conditions::seconds,
-    head::Head,
+    head::ObjectHead,
     intern::Text,
     json::JsonStr,
     meta::{Annotations, Meta, Uid},
@@ -60,7 +60,7 @@ impl CachedPod {
 
     /// Whether `spec.nodeName` names a node.
     pub fn is_bound(&self) -> bool {
-        !self.pod.node.is_empty()
+        !self.pod.node_name.is_empty()
     }
 
     /// Returns the value of the label `controller-revision-hash`; empty without the label.
@@ -70,7 +70,7 @@ impl CachedPod {
 
     /// Whether the Pod lacks the label `controller-revision-hash`, which the watch of Pods selects. A label with an empty value
     /// counts as present.
-    pub fn is_unlabelled(&self) -> bool {
+    pub fn lacks_revision_hash_label(&self) -> bool {
         self.pod.meta.labels.get(REVISION_HASH_LABEL).is_none()
     }
 
@@ -90,7 +90,7 @@ impl Object for CachedPod {
     type Indexes = (ByController, OrphansByNamespace);
 
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
         Some(|head| head.controller_kind().is_none_or(|kind| kind == DAEMON_SETS.kind));
 
     fn meta(&self) -> &Meta {
@@ -212,7 +212,10 @@ impl<'de> Deserialize<'de> for CachedPod {
         let target = spec.target();
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
         let status = PodStatus { phase, readiness: status.readiness(), ..PodStatus::default() };
-        Ok(Self { pod: Pod::new(metadata, PodSpec { node: spec.node_name, ..PodSpec::default() }, &status), target })
+        Ok(Self {
+            pod: Pod::new(metadata, PodSpec { node_name: spec.node_name, ..PodSpec::default() }, &status),
+            target,
+        })
     }
 }
 

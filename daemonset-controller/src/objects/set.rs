@@ -1,7 +1,7 @@
 use common::{
     intern::Text,
-    intstr::{IntOrString, Round},
-    json::Raw,
+    intstr::{IntOrString, Rounding},
+    json::RawJson,
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
@@ -24,7 +24,7 @@ pub struct DaemonSet {
     /// `spec.selector`. If it is empty or invalid, the plan has a `selector_problem`, and no Pods are managed.
     pub selector: Selector,
     /// `spec.template` as the server sent it.
-    pub template: Raw,
+    pub template: RawJson,
     /// `spec.updateStrategy`. An unknown type counts as `OnDelete`.
     pub update_strategy: UpdateStrategy,
     /// Greatest number of earlier revisions without Pods that are kept (`spec.revisionHistoryLimit`); 10 by default.
@@ -102,7 +102,7 @@ impl DaemonSet {
     pub fn allows_surge(&self) -> bool {
         match &self.update_strategy {
             UpdateStrategy::RollingUpdate { max_surge: Some(surge), .. } => {
-                surge.resolve(1, Round::Up).is_ok_and(|surge| surge > 0)
+                surge.resolve(1, Rounding::Up).is_ok_and(|surge| surge > 0)
             }
             UpdateStrategy::RollingUpdate { max_surge: None, .. } | UpdateStrategy::OnDelete => false,
         }
@@ -137,7 +137,7 @@ struct WireSpec {
     min_ready_seconds: Option<i64>,
     #[serde(default)]
     selector: Value,
-    template: Option<Raw>,
+    template: Option<RawJson>,
     #[serde(default)]
     update_strategy: Option<WireUpdate>,
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use common::{
     hash::pod_template_hash,
-    json::Raw,
+    json::RawJson,
     revision::{NumberEncoding, template::PodTemplate},
 };
 
@@ -19,7 +19,7 @@ pub struct ParsedPodTemplate {
 
 impl ParsedPodTemplate {
     /// Parses `spec.template`. The error names a value that the API server's validation refuses.
-    pub fn new(raw: &Raw) -> Result<Self, String> {
+    pub fn new(raw: &RawJson) -> Result<Self, String> {
         let template = PodTemplate::new(raw.clone(), NumberEncoding::Exact)?;
         let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         let placement = NodePlacement::new(&value["spec"])?;
@@ -28,6 +28,6 @@ impl ParsedPodTemplate {
 
     /// Returns the hash for a new revision of this template. `collisions` is `status.collisionCount`.
     pub fn new_revision_hash(&self, collisions: Option<i32>) -> String {
-        pod_template_hash(&self.pod_template.raw().parse_value().unwrap_or_default(), collisions)
+        pod_template_hash(&self.pod_template.raw_json().parse_value().unwrap_or_default(), collisions)
     }
 }

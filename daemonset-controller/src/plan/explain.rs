@@ -26,12 +26,12 @@ impl Explain for Plan {
         if let Some(problem) = &self.selector_problem {
             return vec![problem.to_string()];
         }
-        let mut waiting = self.waiting.clone().into_vec();
-        let deferred = self.deferred.total();
+        let mut waiting = self.waiting_reasons.clone().into_vec();
+        let deferred = self.deferred_node_counts.total();
         if deferred > 0 {
             waiting.push(format!("{deferred} more nodes are left to the next syncs"));
         }
-        if let Some(due) = self.due_after.filter(|_| self.scope != SyncScope::StatusOnly) {
+        if let Some(due) = self.requeue_after.filter(|_| self.scope != SyncScope::StatusOnly) {
             let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
             waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
         }
@@ -39,6 +39,6 @@ impl Explain for Plan {
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.due_after
+        self.requeue_after
     }
 }

@@ -1,18 +1,19 @@
-use common::{intern::Text, meta::Key};
+use common::{intern::Text, meta::NamespacedName};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    rosters::Rosters,
+    rosters::NodeIndexes,
     world::{SnapshotBuilder, decode_trimmed, pod, set_with_pods, set_without_pods},
 };
 
 /// Formats everything in a node index that syncs depend on, so that two node indexes can be compared.
-fn format_roster(roster: &Roster, world: &SnapshotBuilder) -> String {
+fn format_node_index(roster: &NodeIndex, world: &SnapshotBuilder) -> String {
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
-    let nodes = roster.actionable_nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.roster_inputs());
+    let nodes =
+        roster.actionable_nodes(&set, 100, &world.refused_node_cursors, &BTreeSet::new(), &world.node_index_inputs());
     format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected_pods(), roster.pod_hashes)
 }
 
@@ -62,10 +63,10 @@ proptest! {
         let mut world = set_with_pods(3).spec("minReadySeconds", json!(20));
         let mut hash = "a";
         let uid = &decode_trimmed::<DaemonSet>(&world.set).metadata.uid.clone();
-        let key = Key::new("shop", "agent");
-        let rosters = Rosters::default();
-        let with = |work: &mut dyn FnMut(&mut Roster)| rosters.with_record(&key, uid, |record| record.roster.as_mut().map(work));
-        rosters.with_record(&key, uid, |record| record.roster = Some(world.roster(hash)));
+        let key = NamespacedName::new("shop", "agent");
+        let rosters = NodeIndexes::default();
+        let with = |work: &mut dyn FnMut(&mut NodeIndex)| rosters.with_record(&key, uid, |record| record.node_index.as_mut().map(work));
+        rosters.with_record(&key, uid, |record| record.node_index = Some(world.node_index(hash)));
         for step in steps {
             match step {
                 Step::Pod { node, second, state: n } => {
@@ -73,7 +74,7 @@ proptest! {
                     let old = world.pods.iter().position(|pod| pod["metadata"]["name"] == *name).map(|at| world.pods.remove(at));
                     let new = pod_in_state(n).map(|pod| pod.build_named(&name, &format!("n{node}")));
                     let cached = |pod: &Option<Value>| pod.as_ref().map(decode_trimmed);
-                    rosters.pod_changed(cached(&old).as_ref(), cached(&new).as_ref());
+                    rosters.record_pod_change(cached(&old).as_ref(), cached(&new).as_ref());
                     world.pods.extend(new);
                 }
                 Step::Node { node, state } => {
@@ -84,7 +85,7 @@ proptest! {
                         2 => world.taint(node, "NoExecute"),
                         _ => world.node(json!({"metadata": {"name": name}})),
                     };
-                    rosters.node_changed(&Text::new(&name));
+                    rosters.record_node_change(&Text::new(&name));
                 }
                 Step::Template(n) => hash = ["a", "b"][n],
                 Step::Limits(n) => {
@@ -92,18 +93,18 @@ proptest! {
                     world = world.rolling_limits(unavailable, surge);
                 }
                 Step::Failed { node, seconds } => {
-                    world = world.failed_pods_until(node, seconds);
-                    with(&mut |roster| roster.mark_node_changed(&Text::new(&format!("n{node}"))));
+                    world = world.delay_failed_pods_until(node, seconds);
+                    with(&mut |roster| roster.mark_contribution_undecided(&Text::new(&format!("n{node}"))));
                 }
                 Step::Time(seconds) => world.now += SignedDuration::from_secs(seconds),
             }
             let set: Arc<DaemonSet> = decode_trimmed(&world.set);
             let mut kept = String::new();
             with(&mut |roster| {
-                world.roster_inputs().update(roster, &set, hash, world.now);
-                kept = format_roster(roster, &world);
+                world.node_index_inputs().update(roster, &set, hash, world.now);
+                kept = format_node_index(roster, &world);
             });
-            prop_assert_eq!(kept, format_roster(&world.roster(hash), &world));
+            prop_assert_eq!(kept, format_node_index(&world.node_index(hash), &world));
         }
     }
 }
@@ -113,9 +114,9 @@ proptest! {
 fn a_sync_decides_only_the_changed_nodes() {
     let mut world = set_with_pods(5000).spec("minReadySeconds", json!(60));
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
-    let mut roster = world.roster("a");
+    let mut roster = world.node_index("a");
     assert_eq!(roster.take_decision_count(), 5000);
-    let around = world.roster_inputs();
+    let around = world.node_index_inputs();
     // Without an event, no contribution is decided again.
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 0);
@@ -126,7 +127,7 @@ fn a_sync_decides_only_the_changed_nodes() {
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 1);
     // After a change of one node, the contribution of one node is decided.
-    roster.mark_node_undecided(&Text::new("n9"));
+    roster.mark_eligibility_undecided(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decision_count(), 1);
     // After one Pod has become available, the contribution of one node is decided.
@@ -136,16 +137,19 @@ fn a_sync_decides_only_the_changed_nodes() {
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decision_count(), 5000);
     // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.
-    let nodes = roster.actionable_nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
-    assert_eq!((nodes.replace_within_limit_on.nodes.len(), nodes.replace_within_limit_on.total_count), (1, 5000));
+    let nodes = roster.actionable_nodes(&set, 250, &world.refused_node_cursors, &BTreeSet::new(), &around);
+    assert_eq!(
+        (nodes.nodes_with_available_outdated_pod.nodes.len(), nodes.nodes_with_available_outdated_pod.total_count),
+        (1, 5000)
+    );
     assert_eq!(nodes.blocking_nodes.nodes.len(), 0);
     drop(around);
     world = world.rolling_limits(json!("100%"), json!(0));
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
     assert_eq!(
         roster
-            .actionable_nodes(&set, 250, &world.cursors, &BTreeSet::new(), &world.roster_inputs())
-            .replace_within_limit_on
+            .actionable_nodes(&set, 250, &world.refused_node_cursors, &BTreeSet::new(), &world.node_index_inputs())
+            .nodes_with_available_outdated_pod
             .nodes
             .len(),
         250
@@ -160,10 +164,10 @@ fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
         .spec("template", placed)
         .node(json!({"metadata": {"name": "n5", "labels": {"disk": "ssd"}}}))
         .pod(8, pod());
-    let mut roster = world.roster("a");
+    let mut roster = world.node_index("a");
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
     let removed: Value = world.pods[0].clone();
     roster.remove_pod(&decode_trimmed(&removed));
-    world.roster_inputs().update(&mut roster, &decode_trimmed::<DaemonSet>(&world.set), "a", world.now);
+    world.node_index_inputs().update(&mut roster, &decode_trimmed::<DaemonSet>(&world.set), "a", world.now);
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
 }

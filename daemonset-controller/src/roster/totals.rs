@@ -10,7 +10,7 @@ use crate::{
 
 /// The sums over the contributions of all nodes of a DaemonSet.
 #[derive(Default)]
-pub(super) struct RosterTotals {
+pub(super) struct NodeIndexTotals {
     /// The sum of the counts of all nodes.
     pub(super) node_counts: NodeCounts,
     /// The nodes that need an action or block a rollout.
@@ -22,38 +22,38 @@ pub(super) struct RosterTotals {
 /// The nodes that need an action or block a rollout, by kind of action. A node may be in several lists.
 #[derive(Default)]
 pub(super) struct NodeLists {
-    pub(super) create_pod_on: BTreeSet<Text>,
-    pub(super) delete_pods_on: BTreeSet<Text>,
+    pub(super) nodes_needing_pod: BTreeSet<Text>,
+    pub(super) nodes_with_pods_to_delete: BTreeSet<Text>,
     pub(super) blocking_nodes: BTreeSet<Text>,
-    pub(super) replace_unavailable_on: BTreeSet<Text>,
-    pub(super) replace_within_limit_on: BTreeSet<Text>,
-    pub(super) delete_outdated_on: BTreeSet<Text>,
-    pub(super) delete_when_others_serve_on: BTreeSet<Text>,
+    pub(super) nodes_with_unavailable_outdated_pod: BTreeSet<Text>,
+    pub(super) nodes_with_available_outdated_pod: BTreeSet<Text>,
+    pub(super) nodes_with_unneeded_outdated_pod: BTreeSet<Text>,
+    pub(super) ineligible_nodes_with_available_pod: BTreeSet<Text>,
 }
 
-impl RosterTotals {
+impl NodeIndexTotals {
     /// Adds the contribution of a node to the counts, the lists and the timers.
-    pub(super) fn add(&mut self, node: &Text, standing: &NodeContribution) {
+    pub(super) fn add_contribution(&mut self, node: &Text, standing: &NodeContribution) {
         self.node_counts += standing.node_counts;
         for list in self.node_lists.lists_for(standing) {
             list.insert(node.clone());
         }
-        self.timers.extend(standing.due_at.map(|due| (due, node.clone())));
+        self.timers.extend(standing.next_change_at.map(|due| (due, node.clone())));
     }
 
     /// Subtracts the contribution of a node from all sums. `standing` must be the value that was added.
-    pub(super) fn subtract(&mut self, node: &Text, standing: &NodeContribution) {
+    pub(super) fn subtract_contribution(&mut self, node: &Text, standing: &NodeContribution) {
         self.node_counts -= standing.node_counts;
         for list in self.node_lists.lists_for(standing) {
             list.remove(node);
         }
-        if let Some(due) = standing.due_at {
+        if let Some(due) = standing.next_change_at {
             self.timers.remove(&(due, node.clone()));
         }
     }
 
     /// Removes the timers that have expired, and returns their nodes.
-    pub(super) fn take_expired_nodes(&mut self, now: Timestamp) -> impl Iterator<Item = Text> {
+    pub(super) fn take_nodes_with_expired_timer(&mut self, now: Timestamp) -> impl Iterator<Item = Text> {
         std::iter::from_fn(move || {
             self.timers.first().filter(|(due, _)| *due <= now)?;
             self.timers.pop_first().map(|(_, node)| node)
@@ -61,7 +61,7 @@ impl RosterTotals {
     }
 
     /// Returns the first time at which the contribution of a node changes without an event; `None` if there is none.
-    pub(super) fn first_due_at(&self) -> Option<Timestamp> {
+    pub(super) fn first_change_at(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }
 }
@@ -71,14 +71,14 @@ impl NodeLists {
     fn lists_for(&mut self, standing: &NodeContribution) -> impl Iterator<Item = &mut BTreeSet<Text>> {
         let rollout = match standing.rollout_role {
             RolloutRole::NoAction => None,
-            RolloutRole::Blocking => Some(&mut self.blocking_nodes),
-            RolloutRole::ReplaceUnavailable => Some(&mut self.replace_unavailable_on),
-            RolloutRole::ReplaceWithinLimit => Some(&mut self.replace_within_limit_on),
-            RolloutRole::DeleteOutdated => Some(&mut self.delete_outdated_on),
-            RolloutRole::DeleteWhenOthersServe => Some(&mut self.delete_when_others_serve_on),
+            RolloutRole::BlocksRollout => Some(&mut self.blocking_nodes),
+            RolloutRole::ReplaceUnavailable => Some(&mut self.nodes_with_unavailable_outdated_pod),
+            RolloutRole::ReplaceWithinLimit => Some(&mut self.nodes_with_available_outdated_pod),
+            RolloutRole::DeleteOutdated => Some(&mut self.nodes_with_unneeded_outdated_pod),
+            RolloutRole::DeleteWhenOthersAvailable => Some(&mut self.ineligible_nodes_with_available_pod),
         };
-        let create = standing.needs_pod.then_some(&mut self.create_pod_on);
-        let delete = standing.has_pods_to_delete.then_some(&mut self.delete_pods_on);
+        let create = standing.needs_pod.then_some(&mut self.nodes_needing_pod);
+        let delete = standing.has_pods_to_delete.then_some(&mut self.nodes_with_pods_to_delete);
         [create, delete, rollout].into_iter().flatten()
     }
 }

@@ -8,12 +8,12 @@ pub(crate) struct ChangeNumber(u64);
 
 /// The nodes with an undecided eligibility, each with the number of its last change.
 #[derive(Default)]
-pub(crate) struct UndecidedNodes {
+pub(crate) struct NodesWithUndecidedEligibility {
     nodes: BTreeMap<Text, ChangeNumber>,
     last: ChangeNumber,
 }
 
-impl UndecidedNodes {
+impl NodesWithUndecidedEligibility {
     /// Adds a node, or gives it the number of a new change.
     pub(crate) fn add(&mut self, node: &Text) {
         self.last.0 += 1;

@@ -9,7 +9,7 @@ use std::{
 use common::intern::Text;
 use jiff::Timestamp;
 
-use crate::objects::PodRef;
+use crate::objects::SharedPod;
 
 /// The counts of a DaemonSet's nodes, and the nodes that need an action.
 ///
@@ -20,27 +20,27 @@ pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
     pub criteria: PodCriteria,
     /// The nodes of the last refused requests. The lists of creations and deletions begin after these nodes.
-    pub cursors: RefusedNodeCursors,
+    pub refused_node_cursors: RefusedNodeCursors,
     /// The sum of the counts of all nodes.
     pub node_counts: NodeCounts,
     /// Nodes that need a Pod regardless of the update strategy.
-    pub create_pod_on: NodeList,
+    pub nodes_needing_pod: NodeList,
     /// Nodes on which Pods must be deleted regardless of the update strategy.
-    pub delete_pods_on: NodeList,
+    pub nodes_with_pods_to_delete: NodeList,
     /// Nodes with an outdated Pod that is not available. It is replaced regardless of the limit of the rolling update.
-    pub replace_unavailable_on: NodeList,
+    pub nodes_with_unavailable_outdated_pod: NodeList,
     /// Nodes with an outdated Pod that is deleted without waiting; only with surge.
-    pub delete_outdated_on: NodeList,
+    pub nodes_with_unneeded_outdated_pod: NodeList,
     /// Nodes on which no Pod should run and that have an available outdated Pod; only with surge.
-    pub delete_when_others_serve_on: NodeList,
+    pub ineligible_nodes_with_available_pod: NodeList,
     /// Nodes with an available outdated Pod that is replaced within the limit of the rolling update.
-    pub replace_within_limit_on: NodeList,
+    pub nodes_with_available_outdated_pod: NodeList,
     /// At most three of the nodes that block the rolling update, for the explanation.
     pub blocking_nodes: NodeList,
     /// Number of Pods that are neither bound nor pinned to a node.
-    pub untargeted_pods: usize,
+    pub pods_without_node_count: usize,
     /// The first time at which the contribution of a node changes without an event; `None` if there is none.
-    pub due_at: Option<Timestamp>,
+    pub next_change_at: Option<Timestamp>,
 }
 
 /// The nodes of the last refused requests. Creations and deletions begin with the nodes after them.
@@ -93,7 +93,7 @@ pub struct NodePods {
     /// Whether a Pod of the DaemonSet should run on the node.
     pub eligibility: Eligibility,
     /// The Pods of the node, ordered by [`pod_sort_key`].
-    pub pods: Vec<PodRef>,
+    pub pods: Vec<SharedPod>,
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_pods_delayed_until: Option<Timestamp>,
     /// The delay that would follow if a failed Pod on the node were deleted in this sync.
@@ -102,7 +102,7 @@ pub struct NodePods {
 
 impl NodePods {
     /// Returns the node in the form that decisions use, without a copy of the Pods.
-    pub fn view(&self) -> NodeView<'_> {
+    pub fn as_node_view(&self) -> NodeView<'_> {
         NodeView {
             eligibility: self.eligibility,
             pods: &self.pods,
@@ -166,7 +166,7 @@ pub enum ReplacementOrder {
 
 impl PodCriteria {
     /// Whether a Pod has the hash of a revision of the current template.
-    pub fn has_current_hash(&self, pod: &PodRef) -> bool {
+    pub fn has_current_hash(&self, pod: &SharedPod) -> bool {
         !self.current_hash.is_empty()
             && (pod.revision_hash() == self.current_hash.as_str()
                 || self.duplicate_hashes.contains(pod.revision_hash()))
@@ -175,13 +175,13 @@ impl PodCriteria {
     /// Whether a Pod has the current template, according to the hash of the revision or the generation of the template.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `IsPodUpdated`.
-    pub fn is_updated(&self, pod: &PodRef) -> bool {
+    pub fn is_updated(&self, pod: &SharedPod) -> bool {
         self.has_current_hash(pod)
             || (self.template_generation.is_some() && pod.template_generation() == self.template_generation.as_deref())
     }
 
     /// Whether a Pod is ready at `now`, and has been ready for `min_ready_seconds`.
-    pub fn is_available(&self, pod: &PodRef, now: Timestamp) -> bool {
+    pub fn is_available(&self, pod: &SharedPod, now: Timestamp) -> bool {
         pod.is_available(self.min_ready_seconds, now)
     }
 }
@@ -193,25 +193,25 @@ pub struct NodeView<'a> {
     pub eligibility: Eligibility,
     /// The Pods of the node, ordered by [`pod_sort_key`]. They include Pods that have [finished and are
     /// terminating](crate::objects::CachedPod::is_finished_and_terminating).
-    pub pods: &'a [PodRef],
+    pub pods: &'a [SharedPod],
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
     pub failed_pods_delayed_until: Option<Timestamp>,
 }
 
 impl<'a> NodeView<'a> {
     /// Returns the Pods of the node, except for Pods that have finished and are terminating.
-    pub fn present_pods(&self) -> impl Iterator<Item = &'a PodRef> + use<'a> {
+    pub fn present_pods(&self) -> impl Iterator<Item = &'a SharedPod> + use<'a> {
         self.pods.iter().filter(|pod| !pod.is_finished_and_terminating())
     }
 
     /// Returns the Pods that are not terminating: first the Pods of the current template, then the outdated Pods.
-    pub(crate) fn pods_by_template(&self, criteria: &PodCriteria) -> (Vec<&'a PodRef>, Vec<&'a PodRef>) {
+    pub(crate) fn current_and_outdated_pods(&self, criteria: &PodCriteria) -> (Vec<&'a SharedPod>, Vec<&'a SharedPod>) {
         self.present_pods().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
     }
 
     /// Returns the outdated Pod of the node; `None` if there is none or more than one.
-    pub fn outdated_pod(&self, criteria: &PodCriteria) -> Option<&'a PodRef> {
-        match self.pods_by_template(criteria).1[..] {
+    pub fn only_outdated_pod(&self, criteria: &PodCriteria) -> Option<&'a SharedPod> {
+        match self.current_and_outdated_pods(criteria).1[..] {
             [old] => Some(old),
             _ => None,
         }
@@ -221,7 +221,7 @@ impl<'a> NodeView<'a> {
 /// Returns the sort key of a Pod among the Pods of its node: bound Pods come first, then older Pods, then names in order.
 ///
 /// Upstream: `pkg/controller/daemon`, `podByCreationTimestampAndPhase`.
-pub fn pod_sort_key(pod: &PodRef) -> impl Ord + use<'_> {
+pub fn pod_sort_key(pod: &SharedPod) -> impl Ord + use<'_> {
     let meta = pod.meta();
     (!pod.is_bound(), meta.creation_timestamp, &*meta.name)
 }
@@ -244,7 +244,7 @@ pub struct NodeCounts {
     /// Nodes that count against the limit of the rolling update.
     pub blocking_rollout: i32,
     /// Existing nodes with an available Pod, desired or not. Counted only with surge.
-    pub serving: i32,
+    pub with_available_pod: i32,
 }
 
 impl NodeCounts {
@@ -256,7 +256,7 @@ impl NodeCounts {
         change(&mut self.updated, other.updated);
         change(&mut self.misscheduled, other.misscheduled);
         change(&mut self.blocking_rollout, other.blocking_rollout);
-        change(&mut self.serving, other.serving);
+        change(&mut self.with_available_pod, other.with_available_pod);
     }
 }
 

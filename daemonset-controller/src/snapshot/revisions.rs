@@ -4,23 +4,23 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use common::intern::Text;
 
-use crate::objects::RevisionRef;
+use crate::objects::SharedRevision;
 
 /// The revisions of a DaemonSet, divided by the changes that they need.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// Revisions without a controller that the selector matches.
-    pub revisions_to_adopt: Vec<RevisionRef>,
+    pub revisions_to_adopt: Vec<SharedRevision>,
     /// Revisions of the DaemonSet that the selector no longer matches.
-    pub revisions_to_release: Vec<RevisionRef>,
+    pub revisions_to_release: Vec<SharedRevision>,
     /// Revisions without the hash label. The sync labels them with their own name.
-    pub unlabelled_revisions: Vec<RevisionRef>,
+    pub revisions_without_hash_label: Vec<SharedRevision>,
     /// Revisions of earlier templates, oldest first.
-    pub earlier_revisions: Vec<RevisionRef>,
+    pub earlier_revisions: Vec<SharedRevision>,
     /// The revision of the present template, and the write that it needs.
     pub current: CurrentRevision,
     /// Other revisions of the present template. The sync deletes them.
-    pub duplicates: Vec<RevisionRef>,
+    pub duplicate_revisions: Vec<SharedRevision>,
     /// The hash of the current revision, which new Pods get as a label.
     pub current_hash: Text,
     /// The other hashes under which the present template is stored. A Pod with such a hash is not outdated.
@@ -31,9 +31,9 @@ pub struct Revisions {
 #[derive(Clone, Debug)]
 pub enum CurrentRevision {
     /// The revision is stored, and has the highest number.
-    Stored(RevisionRef),
+    Stored(SharedRevision),
     /// The revision is stored, and must get this number, the highest of all: users have returned to an earlier template.
-    Renumber(RevisionRef, i64),
+    Renumber(SharedRevision, i64),
     /// The revision is not stored yet.
     Create {
         /// The value of the field `revision` of the new revision.
@@ -45,9 +45,9 @@ pub enum CurrentRevision {
 
 impl Revisions {
     /// Drops the planned changes of a revision if `is_refused` returns true for it.
-    pub(crate) fn drop_refused_changes(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
-        self.unlabelled_revisions.retain(|revision| !is_refused(revision));
-        self.duplicates.retain(|revision| !is_refused(revision));
+    pub(crate) fn drop_refused_changes(&mut self, is_refused: impl Fn(&SharedRevision) -> bool) {
+        self.revisions_without_hash_label.retain(|revision| !is_refused(revision));
+        self.duplicate_revisions.retain(|revision| !is_refused(revision));
         if let CurrentRevision::Renumber(revision, _) = &self.current
             && is_refused(revision)
         {
@@ -56,12 +56,12 @@ impl Revisions {
     }
 
     /// Removes the duplicates with these hashes from the deletions: the server has denied the relabelling of their Pods.
-    pub(crate) fn keep_duplicates(&mut self, hashes: &BTreeSet<&str>) {
-        self.duplicates.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
+    pub(crate) fn keep_duplicates_with_hashes(&mut self, hashes: &BTreeSet<&str>) {
+        self.duplicate_revisions.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
     }
 }
 
 /// Returns the value of the hash label of a revision; without the label, the name of the revision, which becomes the label.
-pub fn revision_hash_or_name(revision: &RevisionRef) -> &str {
+pub fn revision_hash_or_name(revision: &SharedRevision) -> &str {
     revision.revision_hash().unwrap_or(&revision.meta.name)
 }

@@ -24,12 +24,12 @@ fn watch() -> EventHandlers {
     );
     EventHandlers {
         queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
-        node_updates: Queue::new(clock.clone(), BackoffSettings::default(), None),
+        node_update_queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock, Duration::from_secs(300)),
-        rosters: Arc::default(),
-        templates: Arc::default(),
+        node_indexes: Arc::default(),
+        parsed_templates: Arc::default(),
     }
 }
 
@@ -132,7 +132,7 @@ async fn only_changes_of_labels_and_taints_enqueue_a_node() {
     ] {
         let watch = watch();
         watch.on_node(&event, origin);
-        assert_eq!((watch.node_updates.len(), watch.queue.len()), (count, 0));
+        assert_eq!((watch.node_update_queue.len(), watch.queue.len()), (count, 0));
     }
 }
 
@@ -141,7 +141,7 @@ async fn entries_of_a_deleted_set_are_removed() {
     let watch = watch();
     let set = watch.set_store.get_readable("shop", "agent").unwrap();
     let (key, uid) = (set.metadata.key(), set.metadata.uid.clone());
-    watch.rosters.with_record(&key, &uid, |record| record.roster = Some(set_with_pods(2).roster("a")));
+    watch.node_indexes.with_record(&key, &uid, |record| record.node_index = Some(set_with_pods(2).node_index("a")));
     watch.ledger.record_write(&uid, DAEMON_SETS, ResourceVersion::parse("99"));
     watch.sets_in_terminating_namespaces.insert(&uid);
     watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
@@ -149,15 +149,15 @@ async fn entries_of_a_deleted_set_are_removed() {
     watch.set_store.replace_for_tests(Vec::new(), ResourceVersion::parse("10"));
     watch.on_set(&CacheEvent::Deleted(set), ChangeOrigin::Watch);
     assert!(watch.ledger.is_empty() && !watch.sets_in_terminating_namespaces.contains(&uid));
-    assert_eq!((watch.rosters.len(), watch.queue.len()), (0, 1));
+    assert_eq!((watch.node_indexes.len(), watch.queue.len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_pod_enqueues_every_set_whose_roster_is_dropped() {
     let watch = watch();
     let set = watch.set_store.get_readable("shop", "agent").unwrap();
-    watch.rosters.with_record(&set.metadata.key(), &set.metadata.uid, |record| {
-        record.roster = Some(set_with_pods(2).roster("a"));
+    watch.node_indexes.with_record(&set.metadata.key(), &set.metadata.uid, |record| {
+        record.node_index = Some(set_with_pods(2).node_index("a"));
     });
     let unreadable = MalformedObject { meta: cached(foreign(pod()), 1).meta().clone(), error: String::new() };
     watch.on_pod(&CacheEvent::Unreadable(Arc::new(unreadable)), ChangeOrigin::Watch);

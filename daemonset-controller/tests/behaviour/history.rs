@@ -48,7 +48,7 @@ async fn a_rollback_makes_the_earlier_revision_the_newest() {
     world.wait_until_settled().await;
     assert_eq!(revision_lines(&world).await, ["1 img:1", "2 img:2"]);
     // A rollback by kubectl: it sends the data of a revision as a strategic merge patch of the DaemonSet.
-    let (keeper, gate) = common::gate::closed_gate(world.clock.clone());
+    let (keeper, gate) = common::gate::closed_write_gate(world.clock.clone());
     keeper.open_without_deadline();
     let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
     let target = RequestTarget::object(daemonset_controller::objects::DAEMON_SETS, NAMESPACE, "agent");

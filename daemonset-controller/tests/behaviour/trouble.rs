@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ async fn lost_answers_create_nothing_twice() {
 /// DAEMONSET-11, DAEMONSET-57, DAEMONSET-85.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_causes_no_second_creation_or_deletion() {
-    let off = |gate| OperatorSettings::new().with_gate(gate, false);
+    let off = |gate| OperatorSettings::new().with_feature_gate(gate, false);
     // If one of the two gates is off, syncs do not wait for the cache.
     let rounds = [
         ("none", OperatorSettings::new(), true),
@@ -126,8 +126,8 @@ async fn a_pod_that_has_become_available_is_not_deleted_on_a_stale_cache() {
 #[tokio::test(start_paused = true)]
 async fn failed_pods_are_replaced_with_growing_delays() {
     let settings = OperatorSettings::new()
-        .with_tune("daemonset-failed-pod-backoff", TuneValue::Duration(Duration::from_secs(10)))
-        .with_tune("daemonset-failed-pod-backoff-max", TuneValue::Duration(Duration::from_secs(40)));
+        .with_tunable("daemonset-failed-pod-backoff", TunableValue::Duration(Duration::from_secs(10)))
+        .with_tunable("daemonset-failed-pod-backoff-max", TunableValue::Duration(Duration::from_secs(40)));
     for (strategy, settings) in [
         (rolling_update_spec(json!(1), json!(0)), settings.clone()),
         (rolling_update_spec(json!(0), json!(1)), settings),
@@ -439,7 +439,8 @@ async fn deleted_orphans_are_adopted_with_growing_delays() {
 #[tokio::test(start_paused = true)]
 async fn deleted_pods_are_deleted_again_with_growing_delays() {
     let world =
-        TestCluster::with_settings(OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
+        TestCluster::with_settings(OperatorSettings::new().with_tunable("burst-replicas", TunableValue::Count(1)))
+            .await;
     world.create_object(daemon_set(json!({}))).await;
     world.wait_until_settled().await;
     delay_requests(&world, "delete", "pods");
@@ -582,7 +583,8 @@ async fn orphans_that_cannot_be_adopted_take_no_place_of_nodes_that_need_a_pod()
     // The server refuses the adoptions in two ways. A sync may create one Pod, for `node-2`, which has no orphan.
     for refusal in [Action::Invalid, Action::InternalError] {
         let world =
-            TestCluster::with_settings(OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
+            TestCluster::with_settings(OperatorSettings::new().with_tunable("burst-replicas", TunableValue::Count(1)))
+                .await;
         world
             .sandbox
             .faults()

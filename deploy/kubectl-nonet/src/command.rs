@@ -8,7 +8,7 @@ use common::{built_in_flags::ControllersFlag, clock::Clock};
 use crate::{
     check::{self, PlannedOperation},
     connection::Connection,
-    facts::StatedControllers,
+    facts::BuiltInControllersFlag,
     finding, gather, render,
 };
 
@@ -121,10 +121,10 @@ async fn run(check: Check) -> Result<(String, u8), String> {
     let opening = Connection::open(check.kubeconfig.as_deref(), check.context.as_deref(), check.timeout);
     let connection = opening.await.map_err(|why| why.to_string())?;
     let stated = check.built_in_controllers.map(|list| match list.trim() {
-        "none" => StatedControllers::NoManager,
-        list => StatedControllers::Controllers(ControllersFlag::parse(list)),
+        "none" => BuiltInControllersFlag::NoManager,
+        list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),
     });
-    let request = gather::GatherOptions { namespace: check.namespace, stated_controllers: stated };
+    let request = gather::GatherOptions { namespace: check.namespace, built_in_controllers_flag: stated };
     let facts = gather::gather(&connection, &Clock::system(), request).await;
     let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
     let findings = check::check(&facts, check.before.unwrap_or_default());

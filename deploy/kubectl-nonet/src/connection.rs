@@ -13,7 +13,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use x509_cert::{Certificate as X509, der::Decode as _};
 
-use crate::facts::{Certificate, FactError, FactResult, one_line};
+use crate::facts::{Certificate, FactError, FactResult, to_one_line};
 
 /// Reasons why a connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -122,5 +122,5 @@ pub(crate) fn format_error_with_causes(error: &dyn std::error::Error) -> String 
         }
         cause = inner.source();
     }
-    one_line(&text)
+    to_one_line(&text)
 }

@@ -10,12 +10,12 @@ pub struct Controller {
     /// Canonical names of the loops of kube-controller-manager that the controller replaces.
     pub loops: &'static [&'static str],
     /// The most important rights. Without any of them, the controller cannot work.
-    pub rights: &'static [Right],
+    pub rights: &'static [AccessRight],
 }
 
 /// A verb on a resource in all namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct AccessRight {
     /// API group; empty for the core group.
     pub group: &'static str,
     /// Plural name, with the subresource behind a slash: `jobs/status`.
@@ -24,8 +24,8 @@ pub struct Right {
     pub verb: &'static str,
 }
 
-const fn may(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
-    Right { group, resource, verb }
+const fn may(verb: &'static str, group: &'static str, resource: &'static str) -> AccessRight {
+    AccessRight { group, resource, verb }
 }
 
 /// All nine controllers of Nonet, each with its loops and main rights.

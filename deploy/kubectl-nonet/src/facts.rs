@@ -86,13 +86,13 @@ pub struct Facts {
     /// Lease of each controller in each of `namespaces`.
     pub leases: Vec<NamedLease>,
     /// Flags, leader and nodes of kube-controller-manager, which may run the loops of Nonet.
-    pub manager: BuiltInFacts,
+    pub kube_controller_manager: KubeControllerManagerFacts,
     /// Events about Leases. With such an Event, a controller reports that another manager runs the same loop (a second writer).
     pub lease_events: FactResult<Vec<Event>>,
     /// Roles and bindings with the labels of Nonet.
-    pub roles: RolesAndBindings,
+    pub roles_and_bindings: RolesAndBindings,
     /// Results of the access reviews, one for each installed controller and namespace.
-    pub reviews: Vec<AccessReview>,
+    pub access_reviews: Vec<AccessReview>,
     /// Client certificate of the caller; `None` with other credentials.
     pub client_certificate: FactResult<Option<Certificate>>,
     /// Serving certificate of the API server; `None` without TLS.
@@ -103,9 +103,9 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockTimes {
     /// Time of this machine.
-    pub local: Timestamp,
+    pub local_time: Timestamp,
     /// Time of the API server, from the header `Date`.
-    pub server: Timestamp,
+    pub server_time: Timestamp,
 }
 
 /// The Lease of a controller in one namespace.
@@ -148,7 +148,7 @@ pub struct FirstReading {
 
 /// Facts about kube-controller-manager, from the API and from the command line.
 #[derive(Clone, Debug)]
-pub struct BuiltInFacts {
+pub struct KubeControllerManagerFacts {
     /// Lease `kube-controller-manager` in `kube-system`.
     pub lease: FactResult<Option<LeaseReading>>,
     /// Pods of kube-controller-manager in `kube-system`.
@@ -158,12 +158,12 @@ pub struct BuiltInFacts {
     /// ConfigMap `kubeadm-config` in `kube-system`; `None` on clusters without kubeadm.
     pub kubeadm_config: FactResult<Option<ConfigMap>>,
     /// Value of `--built-in-controllers`, for a kube-controller-manager that the API does not show; `None` without the flag.
-    pub stated_controllers: Option<StatedControllers>,
+    pub built_in_controllers_flag: Option<BuiltInControllersFlag>,
 }
 
 /// Parsed value of `--built-in-controllers`, which describes a kube-controller-manager that the API does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StatedControllers {
+pub enum BuiltInControllersFlag {
     /// There is no kube-controller-manager.
     NoManager,
     /// kube-controller-manager runs with this value of `--controllers`.
@@ -187,13 +187,13 @@ pub struct RolesAndBindings {
 #[derive(Clone, Debug)]
 pub struct AccessReview {
     /// Name of an installed controller.
-    pub controller: &'static str,
+    pub controller_name: &'static str,
     /// Rights that the API server does not grant the controller, such as `create pods`.
     pub denied_rights: FactResult<Vec<String>>,
 }
 
 /// Replaces all white space in a text, line breaks included, by single spaces.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -24,8 +24,8 @@ use crate::{
     connection::Connection,
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM, NONET_LABEL_SELECTOR},
     facts::{
-        BuiltInFacts, ClockTimes, FactError, FactResult, Facts, FirstReading, LeaseReading, NamedLease,
-        RolesAndBindings, StatedControllers,
+        BuiltInControllersFlag, ClockTimes, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts,
+        LeaseReading, NamedLease, RolesAndBindings,
     },
 };
 
@@ -43,7 +43,7 @@ pub struct GatherOptions {
     /// Namespace of Nonet; `None` searches all namespaces.
     pub namespace: Option<String>,
     /// Parsed value of `--built-in-controllers`; `None` without the flag.
-    pub stated_controllers: Option<StatedControllers>,
+    pub built_in_controllers_flag: Option<BuiltInControllersFlag>,
 }
 
 /// Reads all facts. A fact that cannot be read is an `Err` inside [`Facts`].
@@ -52,7 +52,8 @@ pub struct GatherOptions {
 /// If the API server does not answer, or does not accept the credentials.
 pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptions) -> Result<Facts, FactError> {
     let (server_version, clocks) = read_version_and_time(connection, clock).await?;
-    let ahead = clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server.duration_since(clocks.local));
+    let ahead =
+        clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server_time.duration_since(clocks.local_time));
     let now = || clock.now().checked_add(ahead).unwrap_or_else(|_| clock.now());
 
     let given = request.namespace.as_deref();
@@ -79,7 +80,7 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptio
 
     let (mut leases, mut manager, second_writers) = tokio::join!(
         leases(connection, &namespaces, &now),
-        manager(connection, request.stated_controllers, &now),
+        manager(connection, request.built_in_controllers_flag, &now),
         list_in_namespaces::<Event>(connection, &namespaces, "", "involvedObject.kind=Lease")
     );
     read_doubtful_leases_again(connection, clock, &mut leases, &mut manager, &now).await;
@@ -98,10 +99,10 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptio
         pods,
         disruption_budgets: budgets,
         leases,
-        manager,
+        kube_controller_manager: manager,
         lease_events: second_writers,
-        roles,
-        reviews,
+        roles_and_bindings: roles,
+        access_reviews: reviews,
         client_certificate: connection.client_certificate(),
         serving_certificate,
     })
@@ -113,12 +114,11 @@ async fn read_version_and_time(
     clock: &Clock,
 ) -> Result<(FactResult<String>, FactResult<ClockTimes>), FactError> {
     let before = clock.now();
-    let (version, date) = connection.server_version().await?;
+    let (version, date) = connection.server_version_and_date().await?;
     let local = before.checked_add(clock.now().duration_since(before) / 2).unwrap_or(before);
     let server = date.as_deref().and_then(|date| rfc2822::parse(date).ok()).map(|zoned| zoned.timestamp());
-    let clocks = server.map(|server| ClockTimes { local, server }).ok_or_else(|| FactError::RequestFailed {
-        request: "GET /version".to_owned(),
-        why: "the answer has no header Date".to_owned(),
+    let clocks = server.map(|server| ClockTimes { local_time: local, server_time: server }).ok_or_else(|| {
+        FactError::RequestFailed { request: "GET /version".to_owned(), why: "the answer has no header Date".to_owned() }
     });
     Ok((version, clocks))
 }
@@ -158,7 +158,7 @@ async fn read_doubtful_leases_again(
     connection: &Connection,
     clock: &Clock,
     leases: &mut [NamedLease],
-    manager: &mut BuiltInFacts,
+    manager: &mut KubeControllerManagerFacts,
     now: &impl Fn() -> Timestamp,
 ) {
     fn doubtful(reading: &mut FactResult<Option<LeaseReading>>) -> Option<&mut LeaseReading> {
@@ -186,9 +186,9 @@ async fn read_doubtful_leases_again(
 
 async fn manager(
     connection: &Connection,
-    stated: Option<StatedControllers>,
+    stated: Option<BuiltInControllersFlag>,
     now: &impl Fn() -> Timestamp,
-) -> BuiltInFacts {
+) -> KubeControllerManagerFacts {
     let system = Some(KUBE_SYSTEM);
     let pods = async {
         let [first, second] = MANAGER_SELECTORS;
@@ -201,7 +201,13 @@ async fn manager(
         connection.list::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
         connection.get::<ConfigMap>(system, "kubeadm-config")
     );
-    BuiltInFacts { lease, pods, control_plane_nodes: nodes, kubeadm_config: kubeadm, stated_controllers: stated }
+    KubeControllerManagerFacts {
+        lease,
+        pods,
+        control_plane_nodes: nodes,
+        kubeadm_config: kubeadm,
+        built_in_controllers_flag: stated,
+    }
 }
 
 async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindings {

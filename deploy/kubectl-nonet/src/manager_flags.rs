@@ -11,7 +11,7 @@ pub fn disables_leader_election(command_line: &[String]) -> bool {
 /// Reads the value of `--controllers` that the next `kubeadm upgrade` will use from a `ClusterConfiguration`.
 ///
 /// `extraArgs` is a list of names and values in v1beta4, and a map in v1beta3.
-pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<ControllersFlag, String> {
+pub fn parse_kubeadm_controllers_flag(cluster_configuration: &str) -> Result<ControllersFlag, String> {
     let parsed: Value = serde_saphyr::from_str(cluster_configuration).map_err(|why| why.to_string())?;
     let value = match &parsed["controllerManager"]["extraArgs"] {
         Value::Array(list) => {
@@ -45,8 +45,12 @@ mod tests {
             ("kind: ClusterConfiguration\n", true),
             ("controllerManager:\n  extraArgs:\n  - name: v\n    value: '4'\n", true),
         ] {
-            assert_eq!(kubeadm_controllers(text).unwrap().switches_on("job-controller"), expected, "{text}");
+            assert_eq!(
+                parse_kubeadm_controllers_flag(text).unwrap().switches_loop_on("job-controller"),
+                expected,
+                "{text}"
+            );
         }
-        assert!(kubeadm_controllers("a: [").is_err());
+        assert!(parse_kubeadm_controllers_flag("a: [").is_err());
     }
 }

@@ -33,16 +33,16 @@ impl PlanRun<'_> {
         name: &Arc<str>,
         body: &Value,
     ) -> Result<(), StepStop> {
-        if !self.snapshot.has_all_predecessor_sets {
+        if !self.snapshot.are_predecessor_sets_cached {
             self.look_for_unseen_set(name).await?;
         }
         let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.encode_body(|| body));
         // With `ObjectRole::SyncedObject`, the next sync waits until the cache shows the created ReplicaSet. More is not
         // needed, because the name of the ReplicaSet prevents a second creation.
         let refusal =
-            match self.io.send(request.role(ObjectRole::SyncedObject).with_reason(step.detailed_reason())).await {
+            match self.io.send(request.with_role(ObjectRole::SyncedObject).with_reason(step.detailed_reason())).await {
                 Ok(created) => {
-                    self.created = created.fields;
+                    self.created = created.metadata;
                     return Ok(());
                 }
                 Err(refusal) => refusal,
@@ -66,12 +66,12 @@ impl PlanRun<'_> {
         let list = list.map_err(|refusal| {
             SyncError::from_refusal(&format!("cannot list ReplicaSets with the template of {name}"), &refusal)
         })?;
-        io.apply_note(DeploymentNote::SearchedForReplicaSets);
+        io.apply_memory_note(DeploymentNote::SearchedForReplicaSets);
         let is_known = |set: &ReplicaSet| snapshot.claims.keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
         let is_wanted =
             |set: &ReplicaSet| relation_to_deployment(snapshot, set) != ReplicaSetRelation::Foreign && !is_known(set);
         let Some(found) = list.and_then(|list| list.items.into_iter().find(is_wanted)) else { return Ok(()) };
-        io.apply_note(DeploymentNote::ReadReplicaSet(found.metadata.resource_version));
+        io.apply_memory_note(DeploymentNote::ReadReplicaSet(found.metadata.resource_version));
         io.explain_deviation(format!(
             "ReplicaSet {} has the template, and the cache does not hold it",
             found.metadata.name
@@ -100,7 +100,7 @@ impl PlanRun<'_> {
         };
         let kind = relation_to_deployment(self.snapshot, &live);
         if kind != ReplicaSetRelation::Foreign {
-            self.io.apply_note(DeploymentNote::ReadReplicaSet(live.metadata.resource_version));
+            self.io.apply_memory_note(DeploymentNote::ReadReplicaSet(live.metadata.resource_version));
         }
         match kind {
             ReplicaSetRelation::Controlled if is_unanswered => {

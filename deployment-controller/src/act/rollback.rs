@@ -6,13 +6,13 @@
 use common::{
     io::{AnswerMetadata, ObjectRole, Request, SyncError},
     meta::{ResourceVersion, Uid},
-    template::POD_TEMPLATE_HASH,
+    template::POD_TEMPLATE_HASH_LABEL,
 };
 use serde_json::{Map, Value};
 
 use super::{PlanRun, StepStop};
 use crate::{
-    objects::{DEPLOYMENTS, ROLLBACK_TO, is_never_copied},
+    objects::{DEPLOYMENTS, ROLLBACK_TO, is_never_copied_annotation},
     plan::{ReplicaSetRef, Step},
 };
 
@@ -42,9 +42,9 @@ impl PlanRun<'_> {
             restore(&mut deployment, &set);
         }
         let request =
-            Request::replace(DEPLOYMENTS, meta, io.encode_body(|| &deployment)).role(ObjectRole::SyncedObject);
+            Request::replace(DEPLOYMENTS, meta, io.encode_body(|| &deployment)).with_role(ObjectRole::SyncedObject);
         let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
-        Ok(answer.fields)
+        Ok(answer.metadata)
     }
 
     /// Whether the Deployment on the server has the version that this sync knows, and the ReplicaSet has the UID `uid`.
@@ -60,12 +60,13 @@ impl PlanRun<'_> {
 fn restore(deployment: &mut Value, set: &Value) {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-        labels.remove(POD_TEMPLATE_HASH);
+        labels.remove(POD_TEMPLATE_HASH_LABEL);
     }
     deployment["spec"]["template"] = template;
     let annotations = |object: &Value| object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    let own = annotations(deployment).into_iter().filter(|(key, _)| is_never_copied(key) && key != ROLLBACK_TO);
-    let restored = annotations(set).into_iter().filter(|(key, _)| !is_never_copied(key));
+    let own =
+        annotations(deployment).into_iter().filter(|(key, _)| is_never_copied_annotation(key) && key != ROLLBACK_TO);
+    let restored = annotations(set).into_iter().filter(|(key, _)| !is_never_copied_annotation(key));
     let annotations: Map<String, Value> = own.chain(restored).collect();
     deployment["metadata"]["annotations"] = Value::Object(annotations);
     if let Some(metadata) = deployment["metadata"].as_object_mut() {
@@ -90,7 +91,7 @@ mod tests {
         });
         let set = json!({
             "metadata": {"annotations": {"deployment.kubernetes.io/revision": "1", "note": "old", "other": "1"}},
-            "spec": {"template": {"metadata": {"labels": {"app": "web", POD_TEMPLATE_HASH: "x"}},
+            "spec": {"template": {"metadata": {"labels": {"app": "web", POD_TEMPLATE_HASH_LABEL: "x"}},
                 "spec": {"containers": [2], "nobodyKnows": {"a": null}}}},
         });
         restore(&mut deployment, &set);

@@ -14,7 +14,7 @@ pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
     let candidates: Vec<&DraftReplicaSet<'_>> =
         draft.old_sets().filter(|set| set.cached.is_some_and(|source| !source.metadata.is_deleting())).collect();
     let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    let steps: Vec<Step> = sorted_by_revision(candidates, |set| set.revision(), |set| set.creation_order())
+    let steps: Vec<Step> = sorted_by_revision(candidates, |set| set.revision(), |set| set.creation_sort_key())
         .into_iter()
         .take(excess)
         .filter(|set| is_idle(set))

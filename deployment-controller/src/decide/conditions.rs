@@ -15,7 +15,7 @@ pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
 /// Reason of `Available=False`: too few Pods are available.
 pub const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
 /// Reason of `Progressing=True`: the new ReplicaSet was created.
-pub const NEW_REPLICA_SET: &str = "NewReplicaSetCreated";
+pub const NEW_REPLICA_SET_CREATED: &str = "NewReplicaSetCreated";
 /// Reason of `Progressing=True`: the new ReplicaSet existed already.
 pub const FOUND_NEW_REPLICA_SET: &str = "FoundNewReplicaSet";
 /// Reason of `Progressing=True`: the counts in the status improved.
@@ -65,13 +65,13 @@ pub fn replica_failure_condition(of_set: &Condition) -> Condition {
 }
 
 /// Returns the condition `Progressing` of a status; `None` if the status lacks it.
-pub fn get_progressing(status: &DeploymentStatus) -> Option<&Condition> {
+pub fn find_progressing_condition(status: &DeploymentStatus) -> Option<&Condition> {
     conditions::get(&status.conditions, PROGRESSING)
 }
 
 /// Whether the condition `Progressing` has this reason.
 pub fn has_progressing_reason(status: &DeploymentStatus, reason: &str) -> bool {
-    get_progressing(status).is_some_and(|condition| condition.reason == reason)
+    find_progressing_condition(status).is_some_and(|condition| condition.reason == reason)
 }
 
 /// Adds or replaces a condition. Returns whether the status changed.

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     selector::with_match_label,
-    template::{POD_TEMPLATE_HASH, Template},
+    template::{POD_TEMPLATE_HASH_LABEL, Template},
 };
 use serde_json::{Value, json};
 
 use crate::{
     decide::{
-        conditions::{self, NEW_REPLICA_SET, REPLICA_SET_CREATE_ERROR},
+        conditions::{self, NEW_REPLICA_SET_CREATED, REPLICA_SET_CREATE_ERROR},
         draft::{DraftReplicaSet, PlanDraft},
         revision, scale,
     },
@@ -65,13 +65,13 @@ pub fn plan_creation(draft: &mut PlanDraft<'_>) {
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
     draft.push_step(if replicas > 0 { step.with_event(told) } else { step });
     draft.new_set_index = Some(draft.sets.len());
-    draft.sets.push(DraftReplicaSet::planned(Arc::clone(&name), replicas, annotations));
+    draft.sets.push(DraftReplicaSet::new_planned(Arc::clone(&name), replicas, annotations));
     let mut status = draft.status.clone();
-    if draft.spec().progress_deadline().is_some() {
+    if draft.spec().effective_progress_deadline_seconds().is_some() {
         let message = format!("Created new replica set {name:?}");
         conditions::set_condition(
             &mut status,
-            conditions::progressing_condition(NEW_REPLICA_SET, &message, draft.snapshot.now),
+            conditions::progressing_condition(NEW_REPLICA_SET_CREATED, &message, draft.snapshot.now),
         );
     }
     draft.push_status_write(status, Some(next), "a rollout begins");
@@ -96,7 +96,8 @@ pub fn creation_failure_steps(
             let message = refusal_message(set, why);
             let mut steps = Vec::new();
             let condition = conditions::progressing_condition(REPLICA_SET_CREATE_ERROR, &message, snapshot.now);
-            if snapshot.deployment.spec.progress_deadline().is_some() && conditions::set_condition(&mut new, condition)
+            if snapshot.deployment.spec.effective_progress_deadline_seconds().is_some()
+                && conditions::set_condition(&mut new, condition)
             {
                 let write = Action::WriteStatus { status: Box::new(new), revision: None };
                 steps.push(Step::new(write, "the rollout cannot begin").on_failure(OnFailure::Ignore));
@@ -175,7 +176,7 @@ fn replica_set_body(
     annotations: &BTreeMap<String, String>,
 ) -> Value {
     let spec = &snapshot.deployment.spec;
-    let template: Template = spec.template.with_label(POD_TEMPLATE_HASH, hash);
+    let template: Template = spec.template.with_label(POD_TEMPLATE_HASH_LABEL, hash);
     let selector = spec.selector.raw.as_ref().and_then(|raw| raw.parse_value().ok()).unwrap_or_default();
     json!({
         "apiVersion": REPLICA_SETS.api_version(),
@@ -190,8 +191,8 @@ fn replica_set_body(
         "spec": {
             "replicas": replicas,
             "minReadySeconds": spec.min_ready_seconds,
-            "selector": with_match_label(&selector, POD_TEMPLATE_HASH, hash),
-            "template": template.value(),
+            "selector": with_match_label(&selector, POD_TEMPLATE_HASH_LABEL, hash),
+            "template": template.parse_value(),
         },
     })
 }

@@ -12,7 +12,7 @@ use crate::{
     limits::RolloutLimits,
     objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION, ReplicaSet, ReplicaSetStatus},
     plan::{Action, Plan, PodCounts, ReplicaSetChange, Step, WaitReason},
-    snapshot::{Snapshot, TerminatingReplicas},
+    snapshot::{Snapshot, TerminatingReplicasSupport},
 };
 
 static UNOBSERVED: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
@@ -41,7 +41,7 @@ impl<'a> DraftReplicaSet<'a> {
     }
 
     /// Returns a ReplicaSet that this plan creates.
-    pub fn planned(name: Arc<str>, replicas: i64, annotations: BTreeMap<String, String>) -> Self {
+    pub fn new_planned(name: Arc<str>, replicas: i64, annotations: BTreeMap<String, String>) -> Self {
         Self { name, cached: None, replicas, replicas_in_status: replicas, annotations }
     }
 
@@ -51,7 +51,7 @@ impl<'a> DraftReplicaSet<'a> {
     }
 
     /// Returns an annotation as a number of replicas; `None` unless it consists of decimal digits and is at most `i32::MAX`.
-    pub fn replicas_annotation(&self, key: &str) -> Option<i64> {
+    pub fn parse_replicas_annotation(&self, key: &str) -> Option<i64> {
         let text = self.annotation(key).filter(|t| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()))?;
         text.parse().ok().filter(|n| *n <= i64::from(i32::MAX))
     }
@@ -77,12 +77,12 @@ impl<'a> DraftReplicaSet<'a> {
     }
 
     /// Returns the number of available Pods, capped at the size, because surplus Pods are about to be deleted.
-    pub fn available_within_size(&self) -> i64 {
+    pub fn available_replicas_within_size(&self) -> i64 {
         self.available_replicas().min(self.replicas)
     }
 
     /// Returns a sort key for the order of creation. The time is `None` for a ReplicaSet that this plan creates.
-    pub fn creation_order(&self) -> (Option<Timestamp>, &str) {
+    pub fn creation_sort_key(&self) -> (Option<Timestamp>, &str) {
         (self.cached.and_then(|source| source.metadata.creation_timestamp), &self.name)
     }
 
@@ -151,7 +151,7 @@ impl<'a> PlanDraft<'a> {
     }
 
     /// Returns the indexes of the old ReplicaSets, in the order of their creation.
-    pub fn old_indexes(&self) -> Vec<usize> {
+    pub fn old_set_indexes(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|at| Some(*at) != self.new_set_index).collect()
     }
 
@@ -161,8 +161,8 @@ impl<'a> PlanDraft<'a> {
     }
 
     /// Returns the number of unfinished Pods of a ReplicaSet, also terminating ones; 0 unless `Recreate` waits for old Pods.
-    pub fn running_pods(&self, set: &DraftReplicaSet<'_>) -> usize {
-        set.uid().and_then(|uid| self.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
+    pub fn unfinished_pod_count(&self, set: &DraftReplicaSet<'_>) -> usize {
+        set.uid().and_then(|uid| self.snapshot.unfinished_pod_counts.get(uid)).copied().unwrap_or(0)
     }
 
     /// Returns the sum of the sizes of all ReplicaSets.
@@ -178,7 +178,7 @@ impl<'a> PlanDraft<'a> {
     /// Appends a step that changes a ReplicaSet, and applies the change to the draft.
     pub fn push_set_change(&mut self, at: usize, change: ReplicaSetChange, step: impl FnOnce(Action) -> Step) {
         let set = &mut self.sets[at];
-        if let Some((_, to)) = change.size {
+        if let Some((_, to)) = change.size_before_and_after {
             set.replicas = to;
         }
         set.annotations.extend(change.annotations.clone());
@@ -187,7 +187,7 @@ impl<'a> PlanDraft<'a> {
     }
 
     fn is_status_changed(&self, status: &DeploymentStatus) -> bool {
-        if self.snapshot.terminating_replicas == TerminatingReplicas::DroppedByServer {
+        if self.snapshot.terminating_replicas_support == TerminatingReplicasSupport::DroppedByServer {
             let terminating_replicas = self.status.terminating_replicas;
             return DeploymentStatus { terminating_replicas, ..status.clone() } != self.status;
         }
@@ -230,6 +230,6 @@ impl<'a> PlanDraft<'a> {
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),
             (requeue, _) => requeue,
         };
-        Plan { steps: self.steps, requeue, failure: self.failure, situation, waiting }
+        Plan { steps: self.steps, requeue, failure: self.failure, pod_counts: situation, reasons_to_wait: waiting }
     }
 }

@@ -11,7 +11,9 @@ use crate::decide::{
 ///
 /// Upstream: `checkPausedConditions`.
 pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {
-    if draft.spec().progress_deadline().is_none() || has_progressing_reason(&draft.status, PROGRESS_DEADLINE_EXCEEDED) {
+    if draft.spec().effective_progress_deadline_seconds().is_none()
+        || has_progressing_reason(&draft.status, PROGRESS_DEADLINE_EXCEEDED)
+    {
         return;
     }
     let (reason, message, why) = match (draft.spec().paused, has_progressing_reason(&draft.status, PAUSED)) {
@@ -37,12 +39,12 @@ mod tests {
             .with_condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
         world.spec["paused"] = true.into();
         let plan = world.plan();
-        assert_eq!(plan.last_progress(), (PAUSED, "Unknown", "Deployment is paused"));
+        assert_eq!(plan.last_progressing_condition(), (PAUSED, "Unknown", "Deployment is paused"));
         world.apply_plan(&plan);
         assert_eq!(world.apply_until_settled(), 0);
         world.spec["paused"] = false.into();
         let plan = world.plan();
-        assert_eq!(plan.written_progress()[0].1, (RESUMED.to_owned(), "Unknown".to_owned()));
+        assert_eq!(plan.revision_and_progress_of_status_writes()[0].1, (RESUMED.to_owned(), "Unknown".to_owned()));
     }
 
     /// DEPLOYMENT-45.
@@ -53,7 +55,7 @@ mod tests {
             .with_current_template("a")
             .with_condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
         world.spec["paused"] = true.into();
-        assert_eq!(world.plan().last_progress().0, PROGRESS_DEADLINE_EXCEEDED);
+        assert_eq!(world.plan().last_progressing_condition().0, PROGRESS_DEADLINE_EXCEEDED);
     }
 
     /// DEPLOYMENT-45.
@@ -63,6 +65,6 @@ mod tests {
         world.status = serde_json::json!({});
         world.spec["paused"] = true.into();
         world.spec["progressDeadlineSeconds"] = i32::MAX.into();
-        assert_eq!(world.plan().last_progress().0, "");
+        assert_eq!(world.plan().last_progressing_condition().0, "");
     }
 }

@@ -27,7 +27,7 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// Upstream: `syncRolloutStatus`.
 pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
     let mut status = status::calculate_status(draft);
-    match draft.spec().progress_deadline() {
+    match draft.spec().effective_progress_deadline_seconds() {
         Some(deadline) => update_progressing(draft, &mut status, deadline),
         None => _ = list::remove(&mut status.conditions, PROGRESSING),
     }
@@ -36,7 +36,7 @@ pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
         None => _ = list::remove(&mut status.conditions, REPLICA_FAILURE),
     }
     let written = draft.push_status_write(status, None, "counts, availability or progress changed");
-    if let Some(deadline) = draft.spec().progress_deadline() {
+    if let Some(deadline) = draft.spec().effective_progress_deadline_seconds() {
         let requeue = next_deadline_check(draft, deadline);
         // The event of the status write enqueues the Deployment earlier; this delay only covers a missing event.
         let requeue =
@@ -48,7 +48,7 @@ pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
 /// Whether all replicas are new and available, and the status describes the current generation.
 ///
 /// Upstream: `DeploymentComplete`.
-pub fn is_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
+pub fn is_rollout_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
     let wanted = draft.limits().replicas;
     [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
         && status.observed_generation >= draft.deployment().metadata.generation
@@ -65,17 +65,20 @@ fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, dead
         Some(set) => format!("ReplicaSet {:?}", set.name),
         None => format!("Deployment {:?}", draft.deployment().metadata.name),
     };
-    if is_complete(draft, status) {
+    if is_rollout_complete(draft, status) {
         let message = format!("{subject} has successfully progressed.");
         conditions::set_condition(status, conditions::progressing_condition(NEW_REPLICA_SET_AVAILABLE, &message, now));
     } else if has_progressed(&draft.status, status) {
         let mut condition =
             conditions::progressing_condition(REPLICA_SET_UPDATED, &format!("{subject} is progressing."), now);
-        if let Some(current) = conditions::get_progressing(&draft.status).filter(|current| current.is_true()) {
+        if let Some(current) = conditions::find_progressing_condition(&draft.status).filter(|current| current.is_true())
+        {
             condition.last_transition_time = current.last_transition_time;
         }
         list::replace(&mut status.conditions, condition);
-    } else if conditions::get_progressing(status).is_some_and(|condition| has_timed_out(condition, deadline, now)) {
+    } else if conditions::find_progressing_condition(status)
+        .is_some_and(|condition| has_timed_out(condition, deadline, now))
+    {
         let message = format!("{subject} has timed out progressing.");
         conditions::set_condition(status, conditions::progressing_condition(PROGRESS_DEADLINE_EXCEEDED, &message, now));
     }
@@ -109,9 +112,11 @@ fn time_until_deadline(condition: &Condition, deadline: i64, now: Timestamp) -> 
 /// A rollout that was complete needs no check, because it cannot time out. Upstream's `requeueStuckDeployment` requeues such a
 /// rollout as fast as the queue allows if Pods are lost later.
 fn next_deadline_check(draft: &PlanDraft<'_>, deadline: i64) -> Requeue {
-    let Some(condition) = conditions::get_progressing(&draft.status) else { return Requeue::AfterPlannedDelay };
+    let Some(condition) = conditions::find_progressing_condition(&draft.status) else {
+        return Requeue::AfterPlannedDelay;
+    };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());
-    if settled || is_complete(draft, &draft.status) {
+    if settled || is_rollout_complete(draft, &draft.status) {
         return Requeue::AfterPlannedDelay;
     }
     match time_until_deadline(condition, deadline, draft.snapshot.now) {

@@ -95,7 +95,7 @@ fn happen(world: &mut DeploymentBuilder, happening: &Happening) {
         Happening::Linger { set, count } => {
             let Some(set) = pick(world, set) else { return };
             let uid = common::meta::Uid::new(set["metadata"]["uid"].as_str().unwrap());
-            world.running_pods.insert(uid, count);
+            world.unfinished_pod_counts.insert(uid, count);
         }
     }
 }
@@ -127,7 +127,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
             prop_assert!(total(&world) <= total(&was).max(limits.max_pods()), "too many replicas: {step:?}");
         }
         if let Action::ChangeReplicaSet { set, change } = &step.action
-            && let Some((from, to)) = change.size
+            && let Some((from, to)) = change.size_before_and_after
             && rolling
             && to < from
             && new.as_deref() != Some(&**set)
@@ -138,7 +138,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
                 world.sets.iter().map(each).sum::<i64>()
             };
             prop_assert!(
-                available_within_size(&world) >= limits.min_available().min(available_within_size(&was)),
+                available_within_size(&world) >= limits.min_available_pods().min(available_within_size(&was)),
                 "too few available: {step:?}"
             );
         }
@@ -146,14 +146,15 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
             Action::CreateReplicaSet { .. } => true,
             // A size that follows `spec.replicas` is not part of a rollout.
             Action::ChangeReplicaSet { change, .. } => {
-                change.size.is_some_and(|(from, to)| to > from) && step.why == "no old Pod runs any more"
+                change.size_before_and_after.is_some_and(|(from, to)| to > from)
+                    && step.why == "no old Pod runs any more"
             }
             _ => false,
         };
         if enlarges && spec.strategy.kind == StrategyType::Recreate {
             for set in &snapshot.claims.keep {
                 let old = new.as_deref() != Some(&*set.metadata.name);
-                let runs = snapshot.running_pods.get(&set.metadata.uid).is_some_and(|count| *count > 0);
+                let runs = snapshot.unfinished_pod_counts.get(&set.metadata.uid).is_some_and(|count| *count > 0);
                 prop_assert!(!(old && runs), "old Pods of {} have not finished: {step:?}", set.metadata.name);
             }
         }
@@ -184,14 +185,18 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         }
     }
     // Invariant 9: no ReplicaSet is created during a pause.
-    prop_assert!(!spec.paused || plan.created_set().is_none());
+    prop_assert!(!spec.paused || plan.created_set_name_and_body().is_none());
     // Invariant 11: every Event about a size belongs to one change of a size.
     let told = plan.event_messages().iter().filter(|event| event.starts_with("Scaled")).count();
-    let created = plan.created_set().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
+    let created = plan.created_set_name_and_body().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
     prop_assert_eq!(told, plan.size_changes().len() + usize::from(created));
     // Invariant 12: an exceeded deadline is not reported during a pause or after a complete rollout.
-    let stored = get_progressing(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
-    let exceeded = plan.written_progress().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
+    let stored =
+        find_progressing_condition(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
+    let exceeded = plan
+        .revision_and_progress_of_status_writes()
+        .iter()
+        .any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
     if exceeded && stored != PROGRESS_DEADLINE_EXCEEDED {
         prop_assert!(!spec.paused && stored != NEW_REPLICA_SET_AVAILABLE);
     }
@@ -200,7 +205,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
 
 /// Makes all Pods of every ReplicaSet available, and removes all surplus Pods.
 fn heal(world: &mut DeploymentBuilder) {
-    world.running_pods.clear();
+    world.unfinished_pod_counts.clear();
     for at in 0..world.sets.len() {
         happen(world, &Happening::Look { set: at, available: i64::MAX });
     }

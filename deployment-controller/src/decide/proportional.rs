@@ -62,7 +62,7 @@ fn size_change_in_proportion(draft: &PlanDraft<'_>, at: usize) -> i64 {
     if limits.replicas == 0 {
         return -set.replicas;
     }
-    let before = set.replicas_annotation(MAX_REPLICAS).filter(|max| *max > 0).unwrap_or(draft.status.replicas);
+    let before = set.parse_replicas_annotation(MAX_REPLICAS).filter(|max| *max > 0).unwrap_or(draft.status.replicas);
     if before <= 0 {
         return 0;
     }

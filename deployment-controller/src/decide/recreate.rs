@@ -16,8 +16,9 @@ use crate::{
 /// Upstream: `rolloutRecreate`.
 pub fn plan_recreate(draft: &mut PlanDraft<'_>) {
     let mut scaled = false;
-    for at in draft.old_indexes() {
-        scaled |= scale::resize(draft, at, 0, ResizeTrigger::Size, OnFailure::EndSync, "old Pods are removed first");
+    for at in draft.old_set_indexes() {
+        scaled |=
+            scale::plan_resize(draft, at, 0, ResizeTrigger::Size, OnFailure::EndSync, "old Pods are removed first");
     }
     if scaled || old_pods_run(draft) {
         return progress::plan_status_with_progress(draft);
@@ -30,16 +31,16 @@ pub fn plan_recreate(draft: &mut PlanDraft<'_>) {
     }
     if let Some(at) = draft.new_set_index {
         let wanted = draft.limits().replicas;
-        scale::resize(draft, at, wanted, ResizeTrigger::Size, OnFailure::EndSync, "no old Pod runs any more");
+        scale::plan_resize(draft, at, wanted, ResizeTrigger::Size, OnFailure::EndSync, "no old Pod runs any more");
     }
-    if progress::is_complete(draft, &draft.status) {
+    if progress::is_rollout_complete(draft, &draft.status) {
         cleanup::plan_history_cleanup(draft);
     }
     progress::plan_status_with_progress(draft);
 }
 
 fn old_pods_run(draft: &PlanDraft<'_>) -> bool {
-    draft.old_sets().any(|set| set.status_replicas() > 0 || draft.running_pods(set) > 0)
+    draft.old_sets().any(|set| set.status_replicas() > 0 || draft.unfinished_pod_count(set) > 0)
 }
 
 #[cfg(test)]
@@ -59,21 +60,21 @@ mod tests {
     fn all_old_sets_go_to_zero_first() {
         let plan = recreate(3).with_set("a", 2, 2).with_set("b", 3, 3).plan();
         assert_eq!(plan.size_changes(), [("a".to_owned(), 2, 0), ("b".to_owned(), 3, 0)]);
-        assert_eq!(plan.created_set(), None);
+        assert_eq!(plan.created_set_name_and_body(), None);
     }
 
     /// DEPLOYMENT-35.
     #[test]
     fn the_new_set_waits_for_the_old_status_and_for_unfinished_old_pods() {
         let world = recreate(3).with_set("a", 0, 0);
-        assert_eq!(world.plan().created_set().unwrap().1["spec"]["replicas"], 3);
+        assert_eq!(world.plan().created_set_name_and_body().unwrap().1["spec"]["replicas"], 3);
         let mut counted = recreate(3).with_set("a", 0, 0);
         counted.sets[0]["status"]["replicas"] = json!(1);
-        assert_eq!(counted.plan().created_set(), None);
-        let plan = recreate(3).with_set("a", 0, 0).with_running_pods("a", 1).plan();
-        assert_eq!((plan.created_set(), plan.size_changes()), (None, vec![]));
+        assert_eq!(counted.plan().created_set_name_and_body(), None);
+        let plan = recreate(3).with_set("a", 0, 0).with_unfinished_pods("a", 1).plan();
+        assert_eq!((plan.created_set_name_and_body(), plan.size_changes()), (None, vec![]));
         assert_eq!(
-            plan.waiting.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            plan.reasons_to_wait.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["old Pods of a still run (Recreate): 1"]
         );
     }
@@ -82,15 +83,19 @@ mod tests {
     #[test]
     fn the_new_set_does_not_wait_for_its_own_pods() {
         let world =
-            recreate(3).with_set("a", 0, 0).with_set("b", 0, 0).with_current_template("b").with_running_pods("b", 2);
+            recreate(3).with_set("a", 0, 0).with_set("b", 0, 0).with_current_template("b").with_unfinished_pods("b", 2);
         assert_eq!(world.plan().size_changes(), [("b".to_owned(), 0, 3)]);
     }
 
     #[test]
     fn progress_without_a_new_set_names_the_deployment() {
-        let mut world = recreate(4).with_set("a", 0, 0).with_running_pods("a", 4).with_condition(PROGRESSING, RESUMED);
+        let mut world =
+            recreate(4).with_set("a", 0, 0).with_unfinished_pods("a", 4).with_condition(PROGRESSING, RESUMED);
         world.status["replicas"] = json!(4);
         let plan = world.plan();
-        assert_eq!(plan.last_progress(), (REPLICA_SET_UPDATED, "True", "Deployment \"web\" is progressing."));
+        assert_eq!(
+            plan.last_progressing_condition(),
+            (REPLICA_SET_UPDATED, "True", "Deployment \"web\" is progressing.")
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         conditions::{self, FOUND_NEW_REPLICA_SET},
         draft::{DraftReplicaSet, PlanDraft},
     },
-    objects::{Deployment, REVISION, REVISION_HISTORY, is_never_copied},
+    objects::{Deployment, REVISION, REVISION_HISTORY, is_never_copied_annotation},
     plan::{ReplicaSetChange, Step},
 };
 
@@ -22,7 +22,7 @@ pub fn next_revision(draft: &PlanDraft<'_>) -> i64 {
 /// Plans updates of the annotations, the revision and `minReadySeconds` of the new ReplicaSet, and of the Deployment's revision.
 ///
 /// Does nothing without a new ReplicaSet. Upstream: `getNewReplicaSet`, `SetNewReplicaSetAnnotations`.
-pub fn sync_new_set(draft: &mut PlanDraft<'_>) {
+pub fn plan_new_set_update(draft: &mut PlanDraft<'_>) {
     let Some(at) = draft.new_set_index else { return };
     let change = new_set_change(draft.deployment(), &draft.sets[at], next_revision(draft));
     if !change.annotations.is_empty() || change.min_ready_seconds.is_some() {
@@ -37,7 +37,9 @@ pub fn sync_new_set(draft: &mut PlanDraft<'_>) {
     let revision = set.annotation(REVISION).unwrap_or_default().to_owned();
     let revision = (draft.revision.as_deref().unwrap_or_default() != revision).then_some(revision);
     let mut status = draft.status.clone();
-    if draft.spec().progress_deadline().is_some() && conditions::get_progressing(&status).is_none() {
+    if draft.spec().effective_progress_deadline_seconds().is_some()
+        && conditions::find_progressing_condition(&status).is_none()
+    {
         let message = format!("Found new replica set {:?}", set.name);
         conditions::set_condition(
             &mut status,
@@ -66,7 +68,7 @@ fn new_set_change(deployment: &Deployment, set: &DraftReplicaSet<'_>, next: i64)
         Err(_) if min_ready.is_none() => annotations.clear(),
         _ => {}
     }
-    ReplicaSetChange { size: None, annotations, min_ready_seconds: min_ready }
+    ReplicaSetChange { size_before_and_after: None, annotations, min_ready_seconds: min_ready }
 }
 
 /// Returns the annotations of the Deployment that a ReplicaSet with the annotations `known` lacks or has with another value.
@@ -75,7 +77,7 @@ pub fn annotations_to_copy<'s>(
     known: impl Fn(&str) -> Option<&'s str>,
 ) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.iter();
-    let missing = all.filter(|(key, value)| !is_never_copied(key) && known(key) != Some(value));
+    let missing = all.filter(|(key, value)| !is_never_copied_annotation(key) && known(key) != Some(value));
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
@@ -176,7 +178,7 @@ mod tests {
         let mut world = DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a");
         world.spec["minReadySeconds"] = json!(7);
         let change = world.plan().changes_of_set("a").remove(0);
-        assert_eq!((change.min_ready_seconds, change.size), (Some(7), None));
+        assert_eq!((change.min_ready_seconds, change.size_before_and_after), (Some(7), None));
     }
 
     /// DEPLOYMENT-19.
@@ -198,7 +200,7 @@ mod tests {
         world.annotations = json!({});
         let plan = world.plan();
         assert_eq!(
-            plan.written_progress()[0],
+            plan.revision_and_progress_of_status_writes()[0],
             (Some("1".to_owned()), (FOUND_NEW_REPLICA_SET.to_owned(), "True".to_owned()))
         );
     }

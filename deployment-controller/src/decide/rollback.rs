@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Returns the requested revision; 0 means the revision before the newest. A value that is not an integer is ignored.
-pub fn requested_revision(snapshot: &Snapshot) -> Option<i64> {
+pub fn requested_rollback_revision(snapshot: &Snapshot) -> Option<i64> {
     snapshot.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 

@@ -20,7 +20,7 @@ pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
     if draft.has_failure() {
         return;
     }
-    if !grow(draft) && !shrink(draft) && progress::is_complete(draft, &draft.status) {
+    if !grow(draft) && !shrink(draft) && progress::is_rollout_complete(draft, &draft.status) {
         cleanup::plan_history_cleanup(draft);
     }
     progress::plan_status_with_progress(draft);
@@ -35,7 +35,7 @@ fn grow(draft: &mut PlanDraft<'_>) -> bool {
     } else {
         (limits.new_set_size(draft.total_replicas(), current), "maxSurge leaves room")
     };
-    scale::resize(draft, at, to, ResizeTrigger::Size, OnFailure::EndSync, why)
+    scale::plan_resize(draft, at, to, ResizeTrigger::Size, OnFailure::EndSync, why)
 }
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
@@ -43,12 +43,12 @@ fn grow(draft: &mut PlanDraft<'_>) -> bool {
 /// Available replicas are always capped at the size of their ReplicaSet, because a status may still count Pods that are about
 /// to be deleted. Upstream's `reconcileOldReplicaSets` counts such Pods in some places and aborts in others.
 fn shrink(draft: &mut PlanDraft<'_>) -> bool {
-    let active: Vec<usize> = draft.old_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
+    let active: Vec<usize> = draft.old_set_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.is_empty() {
         return false;
     }
-    let min_available = draft.limits().min_available();
-    let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_within_size());
+    let min_available = draft.limits().min_available_pods();
+    let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_replicas_within_size());
     let mut budget = draft.total_replicas() - min_available - new_unavailable;
     if budget <= 0 {
         return false;
@@ -56,18 +56,22 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     let mut shrunk = false;
     let mut cut = |draft: &mut PlanDraft<'_>, at: usize, by: i64, why: &str| {
         let to = draft.sets[at].replicas - by;
-        shrunk |= scale::resize(draft, at, to, ResizeTrigger::Size, OnFailure::SkipSame, why);
+        shrunk |= scale::plan_resize(draft, at, to, ResizeTrigger::Size, OnFailure::SkipSame, why);
     };
     for &at in &active {
         let set = &draft.sets[at];
-        let unhealthy = (set.replicas - set.available_within_size()).min(budget);
+        let unhealthy = (set.replicas - set.available_replicas_within_size()).min(budget);
         if unhealthy > 0 {
             cut(draft, at, unhealthy, "its unavailable replicas do not count towards the minimum");
             budget -= unhealthy;
         }
     }
-    let available_within_size =
-        active.iter().copied().chain(draft.new_set_index).map(|at| draft.sets[at].available_within_size()).sum::<i64>();
+    let available_within_size = active
+        .iter()
+        .copied()
+        .chain(draft.new_set_index)
+        .map(|at| draft.sets[at].available_replicas_within_size())
+        .sum::<i64>();
     let mut spare = available_within_size - min_available;
     for &at in &active {
         let by = draft.sets[at].replicas.min(spare);
@@ -97,10 +101,10 @@ mod tests {
     fn the_first_step_uses_max_surge_and_max_unavailable() {
         let world = DeploymentBuilder::new(8).with_set("old", 8, 8);
         let plan = world.plan();
-        let (_, body) = plan.created_set().unwrap();
+        let (_, body) = plan.created_set_name_and_body().unwrap();
         assert_eq!(body["spec"]["replicas"], 2);
         assert_eq!(plan.size_changes(), [to("old", 8, 6)]);
-        let last = plan.last_status();
+        let last = plan.last_written_status();
         assert_eq!((last.replicas, last.updated_replicas, last.unavailable_replicas), (8, 0, 2));
     }
 
@@ -134,7 +138,7 @@ mod tests {
     fn a_rollout_during_a_failed_one_first_removes_the_failed_pods() {
         let world = DeploymentBuilder::new(8).with_set("good", 6, 6).with_set("bad", 4, 0);
         let plan = world.plan();
-        let (name, body) = plan.created_set().unwrap();
+        let (name, body) = plan.created_set_name_and_body().unwrap();
         assert_eq!(body["spec"]["replicas"], 0);
         assert_eq!(plan.size_changes(), [to("bad", 4, 0)]);
         let world = DeploymentBuilder::new(8)

@@ -32,7 +32,7 @@ pub fn size_annotations(limits: RolloutLimits) -> BTreeMap<String, String> {
 /// Plans a change of a ReplicaSet's size, with its annotations and its Event. Returns whether the size changes.
 ///
 /// Upstream: `scaleReplicaSet`.
-pub fn resize(
+pub fn plan_resize(
     draft: &mut PlanDraft<'_>,
     at: usize,
     to: i64,
@@ -47,7 +47,11 @@ pub fn resize(
     if from == to && !(stale && write == ResizeTrigger::SizeOrAnnotations) {
         return false;
     }
-    let change = ReplicaSetChange { size: (from != to).then_some((from, to)), annotations, min_ready_seconds: None };
+    let change = ReplicaSetChange {
+        size_before_and_after: (from != to).then_some((from, to)),
+        annotations,
+        min_ready_seconds: None,
+    };
     draft.push_set_change(at, change, |action| {
         let step = Step::new(action, why).on_failure(on_failure);
         if from == to {
@@ -69,7 +73,7 @@ pub fn is_scaling_event(draft: &PlanDraft<'_>) -> bool {
 }
 
 fn has_stale_desired_replicas(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
-    set.replicas_annotation(DESIRED_REPLICAS).is_some_and(|desired| desired != wanted)
+    set.parse_replicas_annotation(DESIRED_REPLICAS).is_some_and(|desired| desired != wanted)
 }
 
 /// Plans the sizes that follow `spec.replicas`.
@@ -80,14 +84,21 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
     let wanted = draft.limits().replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.len() <= 1 {
-        let latest = || draft.new_set_index.or_else(|| draft.old_indexes().last().copied());
+        let latest = || draft.new_set_index.or_else(|| draft.old_set_indexes().last().copied());
         if let Some(target) = active.first().copied().or_else(latest) {
             return scale_one(draft, target);
         }
     }
     if draft.new_set().is_some_and(|new| is_saturated(new, wanted)) {
-        for at in draft.old_indexes().into_iter().rev().filter(|at| active.contains(at)) {
-            resize(draft, at, 0, ResizeTrigger::Size, OnFailure::EndSync, "the newest ReplicaSet has all replicas");
+        for at in draft.old_set_indexes().into_iter().rev().filter(|at| active.contains(at)) {
+            plan_resize(
+                draft,
+                at,
+                0,
+                ResizeTrigger::Size,
+                OnFailure::EndSync,
+                "the newest ReplicaSet has all replicas",
+            );
         }
         return;
     }
@@ -95,14 +106,14 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
         StrategyType::RollingUpdate => {
             for (at, size) in proportional::proportional_sizes(draft, &active) {
                 let why = "the Deployment was scaled during a rollout: each ReplicaSet gets its share";
-                resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate if !draft.spec().paused => {
             for at in active {
                 let size = draft.sets[at].replicas;
                 let why = "the Deployment was scaled; the rollout changes the sizes afterwards";
-                resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate | StrategyType::Other(_) => {}
@@ -116,11 +127,11 @@ fn scale_one(draft: &mut PlanDraft<'_>, at: usize) {
     } else {
         ResizeTrigger::Size
     };
-    resize(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
+    plan_resize(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
 }
 
 fn is_saturated(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
-    let desired = set.replicas_annotation(DESIRED_REPLICAS);
+    let desired = set.parse_replicas_annotation(DESIRED_REPLICAS);
     set.replicas == wanted && desired == Some(wanted) && set.available_replicas() == wanted
 }
 
@@ -144,9 +155,13 @@ mod tests {
         assert_eq!(plan.event_messages(), ["Scaled up replica set a from 4 to 6"]);
         assert_eq!(
             plan.annotations_of_set("a"),
-            size_annotations(RolloutLimits { replicas: 6, surge: 2, unavailable: 1 })
+            size_annotations(RolloutLimits { replicas: 6, max_surge: 2, max_unavailable: 1 })
         );
-        assert_eq!(plan.last_status().unavailable_replicas, 0, "the status does not count sizes written in this sync");
+        assert_eq!(
+            plan.last_written_status().unavailable_replicas,
+            0,
+            "the status does not count sizes written in this sync"
+        );
     }
 
     /// DEPLOYMENT-41.

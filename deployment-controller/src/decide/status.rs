@@ -6,7 +6,7 @@ use crate::{
         draft::{DraftReplicaSet, PlanDraft},
     },
     objects::DeploymentStatus,
-    snapshot::TerminatingReplicas,
+    snapshot::TerminatingReplicasSupport,
 };
 
 /// Computes the status with the stored condition `Progressing`.
@@ -27,7 +27,7 @@ pub fn calculate_status(draft: &PlanDraft<'_>) -> DeploymentStatus {
         collision_count: draft.status.collision_count,
         conditions: draft.status.conditions.clone(),
     };
-    let enough = available >= draft.limits().min_available();
+    let enough = available >= draft.limits().min_available_pods();
     conditions::set_condition(&mut status, conditions::available_condition(enough, draft.snapshot.now));
     status
 }
@@ -44,7 +44,7 @@ pub fn plan_status_write(draft: &mut PlanDraft<'_>) {
 
 /// Returns the number of terminating Pods; `None` if a ReplicaSet that its controller has observed does not report the number.
 fn terminating(draft: &PlanDraft<'_>) -> Option<i64> {
-    if draft.snapshot.terminating_replicas == TerminatingReplicas::Disabled {
+    if draft.snapshot.terminating_replicas_support == TerminatingReplicasSupport::Disabled {
         return None;
     }
     draft.sets.iter().map(DraftReplicaSet::status).try_fold(0, |sum, status| match status.terminating_replicas {
@@ -93,7 +93,7 @@ mod tests {
             world.sets[0]["status"]["terminatingReplicas"] = value;
             let mut snapshot = world.snapshot();
             assert_eq!(calculate_status(&PlanDraft::new(&snapshot)).terminating_replicas, want);
-            snapshot.terminating_replicas = TerminatingReplicas::Disabled;
+            snapshot.terminating_replicas_support = TerminatingReplicasSupport::Disabled;
             assert_eq!(calculate_status(&PlanDraft::new(&snapshot)).terminating_replicas, None);
         }
     }
@@ -104,7 +104,7 @@ mod tests {
         let mut world = DeploymentBuilder::new(2).with_set("a", 2, 2).with_current_template("a");
         world.sets[0]["status"]["terminatingReplicas"] = json!(1);
         let mut snapshot = world.snapshot();
-        snapshot.terminating_replicas = TerminatingReplicas::DroppedByServer;
+        snapshot.terminating_replicas_support = TerminatingReplicasSupport::DroppedByServer;
         let mut draft = PlanDraft::new(&snapshot);
         let status = calculate_status(&draft);
         assert_eq!(status.terminating_replicas, Some(1));
@@ -119,7 +119,7 @@ mod tests {
     fn the_available_condition_has_its_own_times() {
         let world = DeploymentBuilder::new(4).with_set("a", 4, 2).with_current_template("a");
         let plan = world.plan();
-        let condition = plan.last_status().conditions.into_iter().find(|c| c.kind == AVAILABLE).unwrap();
+        let condition = plan.last_written_status().conditions.into_iter().find(|c| c.kind == AVAILABLE).unwrap();
         assert_eq!((&*condition.reason, &*condition.status), (MINIMUM_REPLICAS_UNAVAILABLE, "False"));
         assert_eq!((condition.last_update_time, condition.last_transition_time), (Some(world.now), Some(world.now)));
     }
@@ -130,6 +130,9 @@ mod tests {
         let mut world = DeploymentBuilder::new(4).with_set("a", 2, 1).with_set("b", 2, 2).with_current_template("b");
         world.is_deleting = true;
         let plan = world.plan();
-        assert_eq!((plan.size_changes(), plan.deleted_sets().len(), plan.written_progress().len()), (vec![], 0, 1));
+        assert_eq!(
+            (plan.size_changes(), plan.deleted_sets().len(), plan.revision_and_progress_of_status_writes().len()),
+            (vec![], 0, 1)
+        );
     }
 }

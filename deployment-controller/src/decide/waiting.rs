@@ -15,10 +15,10 @@ use crate::{
 pub(super) fn pod_counts(draft: &PlanDraft<'_>) -> PodCounts {
     PodCounts {
         limits: draft.limits(),
-        updated_pods: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
-        old_pods: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
-        ready_pods: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
-        available_pods: draft.sets.iter().map(DraftReplicaSet::available_replicas).sum(),
+        updated_pod_count: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
+        old_pod_count: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
+        ready_pod_count: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
+        available_pod_count: draft.sets.iter().map(DraftReplicaSet::available_replicas).sum(),
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
         out.push(WaitReason::Paused { is_rollout_pending: pending });
     }
     if let Some(condition) =
-        conditions::get_progressing(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED)
+        conditions::find_progressing_condition(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED)
     {
         let since = condition.last_transition_time.unwrap_or(draft.snapshot.now);
         out.push(WaitReason::DeadlineExceeded {
@@ -50,7 +50,7 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
         }
     }
     for set in draft.old_sets() {
-        let count = set.status_replicas().max(draft.running_pods(set) as i64);
+        let count = set.status_replicas().max(draft.unfinished_pod_count(set) as i64);
         if draft.spec().strategy.kind == StrategyType::Recreate && !draft.spec().paused {
             if count > 0 {
                 out.push(WaitReason::OldPodsUnfinished { set: Arc::clone(&set.name), count });
@@ -67,7 +67,7 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
         let set = Arc::clone(&new.name);
         out.push(WaitReason::PodsMissing { set, actual: new.status_replicas(), wanted: new.replicas });
     }
-    let count = new.replicas - new.available_within_size();
+    let count = new.replicas - new.available_replicas_within_size();
     if count > 0 {
         let available = draft.sets.iter().map(DraftReplicaSet::available_replicas).sum();
         out.push(WaitReason::PodsNotAvailable { count, available_pods: available, limits: draft.limits() });

@@ -10,21 +10,27 @@ pub struct PodCounts {
     /// Desired number of Pods, maxSurge and maxUnavailable.
     pub limits: RolloutLimits,
     /// Pods of the new ReplicaSet.
-    pub updated_pods: i64,
+    pub updated_pod_count: i64,
     /// Pods of all old ReplicaSets.
-    pub old_pods: i64,
+    pub old_pod_count: i64,
     /// Ready Pods of all ReplicaSets.
-    pub ready_pods: i64,
+    pub ready_pod_count: i64,
     /// Available Pods of all ReplicaSets.
-    pub available_pods: i64,
+    pub available_pod_count: i64,
 }
 
 impl fmt::Display for PodCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limits, updated_pods: updated, old_pods: old, ready_pods: ready, available_pods: available } = self;
+        let Self {
+            limits,
+            updated_pod_count: updated,
+            old_pod_count: old,
+            ready_pod_count: ready,
+            available_pod_count: available,
+        } = self;
         write!(f, "{} desired, {updated} updated, {old} old, {ready} ready, {available} available", limits.replicas)?;
-        write!(f, "; at most {} (maxSurge {}), ", limits.max_pods(), limits.surge)?;
-        write!(f, "at least {} available (maxUnavailable {})", limits.min_available(), limits.unavailable)
+        write!(f, "; at most {} (maxSurge {}), ", limits.max_pods(), limits.max_surge)?;
+        write!(f, "at least {} available (maxUnavailable {})", limits.min_available_pods(), limits.max_unavailable)
     }
 }
 
@@ -115,9 +121,9 @@ impl fmt::Display for WaitReason {
                 write!(
                     f,
                     "{count} new {noun} {verb} not available yet (minimum available {}, ",
-                    limits.min_available()
+                    limits.min_available_pods()
                 )?;
-                write!(f, "{available} available now; maxUnavailable {})", limits.unavailable)
+                write!(f, "{available} available now; maxUnavailable {})", limits.max_unavailable)
             }
         }
     }

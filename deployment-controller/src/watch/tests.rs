@@ -16,8 +16,8 @@ fn watch(world: &DeploymentBuilder) -> EventHandlers {
         queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         deployments,
         ledger: Ledger::new(clock, Duration::from_mins(5)),
-        debounce_period: BATCH,
-        searched_deployments: Mutex::default(),
+        debounce_period_per_100_pods: BATCH,
+        deployments_with_listed_sets: Mutex::default(),
         refused_releases: Mutex::default(),
     }
 }
@@ -32,7 +32,7 @@ fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
     new["metadata"]["resourceVersion"] = json!("1000");
     change(&mut new);
     let read = |set: &Value| -> Arc<ReplicaSet> { Arc::new(serde_json::from_str(&set.to_string()).unwrap()) };
-    watch.on_set(&CacheEvent::Updated { old: read(&old), new: read(&new) }, ChangeOrigin::Watch);
+    watch.on_replica_set(&CacheEvent::Updated { old: read(&old), new: read(&new) }, ChangeOrigin::Watch);
     let state = watch.queue.debug_state(10);
     state.waiting.into_iter().chain(state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"))).collect()
 }

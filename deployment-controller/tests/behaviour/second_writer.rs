@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    app::{Leadership, StartParameters, start_loops},
+    app::{LeadershipMode, StartParameters, start_loops},
     leader,
     settings::OperatorSettings,
 };
@@ -28,8 +28,8 @@ async fn only_writes_of_a_second_writer_raise_the_alarm() {
     }
     let election = leader::ElectionSettings::new("kube-system", "deployment-controller", "me".to_owned());
     let assembly = start_loops(StartParameters {
-        leadership: Leadership::Elected(election),
-        second_writer_period: Duration::from_mins(5),
+        leadership: LeadershipMode::Elected(election),
+        second_writer_search_period: Duration::from_mins(5),
         ..StartParameters::new(
             world.sandbox.client(CONTROLLER_IDENTITY),
             world.clock.clone(),

@@ -164,7 +164,7 @@ async fn a_rollout_completes_after_an_outage_of_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_terminating_pods_are_not_counted() {
     let gate = deployment_controller::TERMINATING_REPLICAS_GATE.name;
-    let world = World::with_sandbox(Sandbox::builder(), OperatorSettings::new().with_gate(gate, false)).await;
+    let world = World::with_sandbox(Sandbox::builder(), OperatorSettings::new().with_feature_gate(gate, false)).await;
     world.create_object(web_deployment(2)).await;
     world.settle().await;
     assert_eq!(world.get_web().await["status"].get("terminatingReplicas"), None);

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     api::Format,
-    app::{Leadership, RunningLoops, StartParameters, start_loops},
+    app::{LeadershipMode, RunningLoops, StartParameters, start_loops},
     clock::Clock,
-    gate::{GateKeeper, closed_gate},
-    io::AccountObserver,
+    gate::{WriteGateKeeper, closed_write_gate},
+    io::RequestAccountObserver,
     metrics::Metrics,
     runtime::{LoopDefinition, RunningLoop},
     settings::OperatorSettings,
@@ -24,7 +24,7 @@ pub fn preferred_format() -> Format {
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
 pub struct Loops {
-    keeper: Arc<GateKeeper>,
+    keeper: Arc<WriteGateKeeper>,
     writes: WriteLog,
     clock: Clock,
     assembly: RunningLoops,
@@ -59,14 +59,14 @@ impl Loops {
         clock: &Clock,
         settings: OperatorSettings,
         definitions: &[LoopDefinition],
-        accounts: Option<Arc<dyn AccountObserver>>,
+        accounts: Option<Arc<dyn RequestAccountObserver>>,
     ) -> Self {
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         let (keeper, writes) = (Arc::new(keeper), WriteLog::default());
-        let leadership = Leadership::SetByCaller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
+        let leadership = LeadershipMode::SetByCaller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
         let settings = Arc::new(settings);
         let parts = StartParameters {
-            preferred_format: preferred_format(),
+            preferred_response_format: preferred_format(),
             ..StartParameters::new(client.clone(), clock.clone(), definitions)
         };
         let assembly = start_loops(StartParameters { settings, leadership, account_observer: accounts, ..parts });
@@ -79,7 +79,7 @@ impl Loops {
     }
 
     /// What opens and closes their gate, for who plays the election.
-    pub fn keeper(&self) -> &Arc<GateKeeper> {
+    pub fn keeper(&self) -> &Arc<WriteGateKeeper> {
         &self.keeper
     }
 

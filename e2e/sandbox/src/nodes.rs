@@ -59,7 +59,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     api::Api,
     clock::Clock,
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     informer::{AnyInformer as _, Handler, Informer, InformerConfig},
     store::CacheEvent,
 };
@@ -136,7 +136,7 @@ impl Builder {
 
     /// Starts the nodes. Must be called inside a tokio runtime, in which they live.
     pub fn start(self, client: kube::Client, clock: Clock) -> Nodes {
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = |agent: &str| Api::new(client.clone(), clock.clone(), gate.clone(), agent);
         let (to_scheduler, from_scheduler) = mpsc::unbounded_channel();
@@ -251,7 +251,7 @@ pub struct Nodes {
     kubelet_waits: Waits,
     /// The gate of the clients is open for as long as this lives.
     #[expect(dead_code, reason = "kept, not used")]
-    keeper: GateKeeper,
+    keeper: WriteGateKeeper,
 }
 
 impl Nodes {

@@ -20,9 +20,9 @@ use std::{
 use common::{
     api::{Api, Error, PatchFormat, RequestTarget},
     clock::Clock,
-    gate::closed_gate,
+    gate::closed_write_gate,
     informer::{Handler, Informer, InformerConfig},
-    meta::{Key, Meta},
+    meta::{Meta, NamespacedName},
     object::{Object, Resource},
     store::CacheEvent,
 };
@@ -99,7 +99,7 @@ impl Object for Protected {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Terminating {
     kind: Kind,
-    key: Key,
+    key: NamespacedName,
 }
 
 /// Running controllers of protected storage. They end when this is dropped.
@@ -119,11 +119,11 @@ impl Drop for Protection {
 }
 
 async fn run(client: kube::Client, clock: Clock) {
-    let (keeper, gate) = closed_gate(clock.clone());
+    let (keeper, gate) = closed_write_gate(clock.clone());
     keeper.open_without_deadline();
     let api = Api::new(client, clock.clone(), gate, "storage-protection");
     // An API server before 1.34 does not serve the last kind.
-    let served = insist(&api, || api.read("/apis/storage.k8s.io/v1", "application/json")).await;
+    let served = insist(&api, || api.read_path("/apis/storage.k8s.io/v1", "application/json")).await;
     let has_classes = served.is_ok_and(|list| names_resource(&list, CLASSES.plural));
     let (sender, mut events) = mpsc::unbounded_channel();
     let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::AttributesClass || has_classes);

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 use common::{
     api::{Api, Format},
     clock::Clock,
-    gate::closed_gate,
+    gate::closed_write_gate,
     informer::{AnyInformer as _, Informer, InformerConfig},
     pods::Pod,
 };
@@ -27,9 +27,13 @@ fn pod(name: &str) -> Value {
 }
 
 fn start(sandbox: &Sandbox, clock: &Clock, format: Format, streaming: bool) -> Informer<Pod> {
-    let (_, gate) = closed_gate(clock.clone());
+    let (_, gate) = closed_write_gate(clock.clone());
     let api = Api::new(sandbox.client(NAME), clock.clone(), gate, NAME).with_preferred_format(format);
-    Informer::start(api, InformerConfig { is_streaming_enabled: streaming, ..InformerConfig::default() }, Vec::new())
+    Informer::start(
+        api,
+        InformerConfig { is_streaming_list_enabled: streaming, ..InformerConfig::default() },
+        Vec::new(),
+    )
 }
 
 fn names(informer: &Informer<Pod>) -> BTreeSet<String> {

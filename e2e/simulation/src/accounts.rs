@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use common::io::{Account, AccountObserver, Action};
+use common::io::{Action, RequestAccount, RequestAccountObserver};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) struct Accounts {
 /// The account of a sync in progress, and what has left the process for it.
 #[derive(Debug)]
 struct Open {
-    account: Account,
+    account: RequestAccount,
     left: HashMap<Action, Left>,
 }
 
@@ -92,12 +92,12 @@ impl Accounts {
         }
     }
 
-    fn begins(&self, account: &Account) {
+    fn begins(&self, account: &RequestAccount) {
         self.open.lock().push(Open { account: account.clone(), left: HashMap::new() });
     }
 
     /// Ends an account; says what it shows and did not leave, or left more rarely.
-    fn ends(&self, account: &Account) -> Option<String> {
+    fn ends(&self, account: &RequestAccount) -> Option<String> {
         let mut open = self.open.lock();
         let at = open.iter().position(|open| open.account.is_same_account(account))?;
         let Open { account, left } = open.swap_remove(at);
@@ -152,12 +152,12 @@ pub(super) struct Observer {
     pub(super) process: Arc<Process>,
 }
 
-impl AccountObserver for Observer {
-    fn on_sync_begin(&self, account: &Account) {
+impl RequestAccountObserver for Observer {
+    fn on_sync_begin(&self, account: &RequestAccount) {
         self.process.accounts.begins(account);
     }
 
-    fn on_sync_end(&self, account: &Account) {
+    fn on_sync_end(&self, account: &RequestAccount) {
         let process = &self.process.identity;
         let mut violations = Vec::new();
         // Requests of a process that hangs, or may not write any more, need not leave it.
@@ -166,7 +166,7 @@ impl AccountObserver for Observer {
         let unexplained = account
             .entries()
             .into_iter()
-            .find(|entry| entry.sent_count != entry.expected_count && entry.deviation.is_none());
+            .find(|entry| entry.sent_count != entry.expected_count && entry.deviation_reason.is_none());
         violations.extend(unexplained.map(|entry| {
             let (expected, sent) = (entry.expected_count, entry.sent_count);
             let what =
@@ -194,18 +194,18 @@ mod tests {
     const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
     /// The account of a sync that sends these requests, one after the other.
-    fn forecast(requests: Vec<Request>) -> Account {
+    fn forecast(requests: Vec<Request>) -> RequestAccount {
         let sync = async |io: Io<'_, Infallible>| {
             for request in requests {
                 let _ = io.send(request).await;
             }
             Ok(Requeue::AfterPlannedDelay)
         };
-        io::forecast(jiff::Timestamp::UNIX_EPOCH, sync).account.unwrap()
+        io::forecast_sync(jiff::Timestamp::UNIX_EPOCH, sync).request_account.unwrap()
     }
 
     /// A process whose sync is in progress and was expected to send these requests.
-    fn process(requests: Vec<Request>) -> (Observer, Account) {
+    fn process(requests: Vec<Request>) -> (Observer, RequestAccount) {
         let (hub, _news) = Hub::new(Sandbox::builder().build(), &Perturbation::default());
         let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
         let observer = Observer { hub, process };
@@ -224,7 +224,7 @@ mod tests {
 
     /// The creation of a Pod whose name the server completes.
     fn pod() -> Request {
-        Request::create(PODS, &"ns".into(), &"".into(), RequestBody::default()).generate_name("web-")
+        Request::create(PODS, &"ns".into(), &"".into(), RequestBody::default()).with_generate_name("web-")
     }
 
     /// The creation of a Pod of that name.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::{app::ProgramDefinition, settings::TuneValue};
+use common::{app::ProgramDefinition, settings::TunableValue};
 use serde_json::Value;
 
 use super::world::{Logged, World};
@@ -15,7 +15,7 @@ pub struct Suite {
     /// The programs that run, each a process of its own; the suite's own controller first.
     pub programs: &'static [&'static ProgramDefinition],
     /// What operators set otherwise than by default, for all programs that know it.
-    pub tunes: &'static [(&'static str, TuneValue)],
+    pub tunes: &'static [(&'static str, TunableValue)],
     /// The gates they open or close, for all programs that know them.
     pub gates: &'static [(&'static str, bool)],
     /// What users do.

@@ -6,7 +6,7 @@ use common::{
     app::ProgramDefinition,
     clock::{Clock, Instant},
     settings::OperatorSettings,
-    settings::TuneValue,
+    settings::TunableValue,
     succession::WrittenVersions,
 };
 use parking_lot::Mutex;
@@ -175,12 +175,13 @@ impl Stage {
 
     /// The suite's settings; a ledger that forgets at once is none.
     fn settings(&self, program: &str) -> OperatorSettings {
-        let tuned = |settings: OperatorSettings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
+        let tuned =
+            |settings: OperatorSettings, (name, value): &(&str, TunableValue)| settings.with_tunable(name, *value);
         let settings = self.suite.tunes.iter().fold(OperatorSettings::new(), tuned);
-        let gated = |settings: OperatorSettings, (name, on): &(&str, bool)| settings.with_gate(name, *on);
+        let gated = |settings: OperatorSettings, (name, on): &(&str, bool)| settings.with_feature_gate(name, *on);
         let settings = self.suite.gates.iter().fold(settings, gated);
         if self.missing(program) == Some(Safeguard::Consistency) {
-            return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
+            return settings.with_tunable("expectations-timeout", TunableValue::Duration(Duration::ZERO));
         }
         settings
     }

@@ -15,7 +15,7 @@ use std::{
 use common::{
     api::Api,
     clock::{Clock, Instant},
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     informer::{AnyInformer as _, Handler, Informer, InformerConfig},
     map::{HashMap, HashSet},
     meta::Uid,
@@ -107,14 +107,14 @@ pub(super) struct Observer {
     _objects: Vec<Informer<Watched>>,
     _slices: Informer<served::Slice>,
     /// Keeps the gate of the client open.
-    _keeper: GateKeeper,
+    _keeper: WriteGateKeeper,
 }
 
 impl Observer {
     /// Starts to observe all Nodes, and the objects of all namespaces with this prefix.
     pub(super) async fn follow(cluster: &Cluster, prefix: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
         let state = Arc::new(Mutex::new(State { prefix: prefix.to_owned(), ..State::default() }));

@@ -2,7 +2,7 @@
 
 use common::{
     api::Api,
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     informer::{AnyInformer as _, Informer, InformerConfig},
     meta::Meta,
     object::{Object, Resource},
@@ -40,14 +40,14 @@ impl Object for Job {
 pub(super) struct Progress {
     jobs: Informer<Job>,
     /// Keeps the gate of the client open.
-    _keeper: GateKeeper,
+    _keeper: WriteGateKeeper,
 }
 
 impl Progress {
     /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock, gate, super::NAME);
         let config = InformerConfig { namespace: namespace.to_owned(), ..InformerConfig::default() };

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{
     api::Api,
     clock::{Clock, Instant},
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     informer::{AnyInformer as _, Handler, Informer, InformerConfig},
     map::HashMap,
     meta::Meta,
@@ -193,14 +193,14 @@ pub(super) struct Served {
     _pods: Informer<Pod>,
     _slices: Informer<Slice>,
     /// Keeps the gate of the client open.
-    _keeper: GateKeeper,
+    _keeper: WriteGateKeeper,
 }
 
 impl Served {
     /// Starts to watch them.
     pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
         let clock = cluster.clock().clone();
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
         let config = || InformerConfig { namespace: namespace.to_owned(), ..InformerConfig::default() };

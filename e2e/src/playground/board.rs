@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::meta::Key;
+use common::meta::NamespacedName;
 use jiff::Timestamp;
 
 use super::{
@@ -94,7 +94,7 @@ impl Board {
         for rollout in self.rollouts.iter().filter(|r| r.phase != Phase::Complete) {
             keys.push(rollout.key.to_string());
             let parts = rollout.parts.iter().filter(|p| p.pods.available != p.size || p.pods.active() != p.size);
-            keys.extend(parts.map(|p| Key::new(&rollout.key.namespace, &p.name).to_string()));
+            keys.extend(parts.map(|p| NamespacedName::new(&rollout.key.namespace, &p.name).to_string()));
         }
         keys.extend(self.rows.iter().filter(|row| row.progress == Progress::Underway).map(|row| row.key.to_string()));
         keys.truncate(ASKED);

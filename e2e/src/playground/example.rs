@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use common::{clock::Instant, meta::Key};
+use common::{clock::Instant, meta::NamespacedName};
 use serde_json::{Value, json};
 
 use super::{
@@ -337,7 +337,7 @@ impl Example {
         let mut lines = Vec::new();
         let mut missing = Vec::new();
         for name in DEPLOYMENTS {
-            let key = Key::new(NAMESPACE, name);
+            let key = NamespacedName::new(NAMESPACE, name);
             let Some(rollout) = rollouts.iter().find(|rollout| rollout.key == key) else {
                 missing.push(format!("Deployment {key} is gone"));
                 continue;
@@ -368,7 +368,7 @@ impl Example {
 
 /// The description of an object that is complete at a generation, or its progress.
 fn done(rows: &[Row], kind: &str, name: &str, generation: i64, what: &str) -> Result<String, String> {
-    let key = Key::new(NAMESPACE, name);
+    let key = NamespacedName::new(NAMESPACE, name);
     let row = rows.iter().find(|row| row.kind == kind && row.key == key);
     let row = row.ok_or_else(|| format!("{kind} {key} is gone"))?;
     if row.progress == Progress::Done && row.generation >= generation {

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use common::meta::{Key, Uid};
+use common::meta::{NamespacedName, Uid};
 use serde::Deserialize as _;
 
 use super::world::{Bounds, ReplicaSet, World};
@@ -32,7 +32,7 @@ pub(super) struct Extremes {
 /// The check of all Deployments.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    extremes: BTreeMap<Key, Extremes>,
+    extremes: BTreeMap<NamespacedName, Extremes>,
     /// Sizes that the controller of a ReplicaSet may still act on, by generation: those after `observedGeneration`.
     granted: BTreeMap<Uid, Vec<(i64, i32)>>,
     judged: u64,
@@ -55,7 +55,7 @@ impl Limits {
     }
 
     /// The extremes of a Deployment.
-    pub(super) fn extremes(&self, key: &Key) -> Option<Extremes> {
+    pub(super) fn extremes(&self, key: &NamespacedName) -> Option<Extremes> {
         self.extremes.get(key).copied()
     }
 
@@ -64,7 +64,7 @@ impl Limits {
         let mut broken = Vec::new();
         match (&*write.group, &*write.resource) {
             ("apps", "deployments") => {
-                self.note(world, world.deployment(&Key::new(&write.namespace, &write.name)), write);
+                self.note(world, world.deployment(&NamespacedName::new(&write.namespace, &write.name)), write);
             }
             ("apps", "replicasets") => {
                 let read =

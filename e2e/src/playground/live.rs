@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, io, time::Duration};
 
-use common::meta::Key;
+use common::meta::NamespacedName;
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
@@ -230,7 +230,7 @@ fn workload_lines(board: &Board, width: u16, parts: Parts) -> Vec<Line<'_>> {
     let names = names.chain(board.rows.iter().map(|row| (row.kind, &row.key)));
     let longest = names.map(|(kind, key)| format!("{kind} {key}").chars().count()).max().unwrap_or(0);
     let column = longest.min(usize::from(width) / 3);
-    let name = |kind: &str, key: &Key| {
+    let name = |kind: &str, key: &NamespacedName| {
         let name: String = format!("{kind} {key}").chars().take(column).collect();
         Span::styled(format!("{name:<column$} "), Style::new().add_modifier(Modifier::BOLD))
     };

@@ -1,6 +1,6 @@
 //! The progress of a rollout.
 
-use common::{conditions, meta::Key};
+use common::{conditions, meta::NamespacedName};
 use jiff::Timestamp;
 
 use super::world::{Bounds, Census, Deployment, World};
@@ -53,7 +53,7 @@ impl Part {
 /// A Deployment's rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rollout {
-    pub(super) key: Key,
+    pub(super) key: NamespacedName,
     pub(super) revision: String,
     pub(super) image: String,
     pub(super) wanted: i32,
@@ -69,7 +69,7 @@ pub(super) struct Rollout {
 
 impl Rollout {
     /// The rollout of one Deployment, from the present objects.
-    pub(super) fn of(world: &World, key: &Key, deployment: &Deployment, now: Timestamp) -> Self {
+    pub(super) fn of(world: &World, key: &NamespacedName, deployment: &Deployment, now: Timestamp) -> Self {
         let part = |set: &&super::world::ReplicaSet| Part {
             name: set.metadata.name.to_string(),
             revision: set.revision(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use common::{
     conditions::{self, Condition},
     intern::Labels,
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub(super) enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) kind: &'static str,
-    pub(super) key: Key,
+    pub(super) key: NamespacedName,
     pub(super) generation: i64,
     pub(super) progress: Progress,
     /// The progress in one word, which depends on the kind.
@@ -195,17 +195,17 @@ fn null_is_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'d
 /// The objects, by kind and name.
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
-    stateful_sets: BTreeMap<Key, StatefulSet>,
-    daemon_sets: BTreeMap<Key, DaemonSet>,
-    services: BTreeMap<Key, Service>,
-    slices: BTreeMap<Key, Slice>,
-    jobs: BTreeMap<Key, Job>,
-    cron_jobs: BTreeMap<Key, CronJob>,
+    stateful_sets: BTreeMap<NamespacedName, StatefulSet>,
+    daemon_sets: BTreeMap<NamespacedName, DaemonSet>,
+    services: BTreeMap<NamespacedName, Service>,
+    slices: BTreeMap<NamespacedName, Slice>,
+    jobs: BTreeMap<NamespacedName, Job>,
+    cron_jobs: BTreeMap<NamespacedName, CronJob>,
 }
 
 /// Stores or removes the object of a write.
-fn store<K: for<'a> Deserialize<'a>>(objects: &mut BTreeMap<Key, K>, write: &Write) {
-    let key = Key::new(&write.namespace, &write.name);
+fn store<K: for<'a> Deserialize<'a>>(objects: &mut BTreeMap<NamespacedName, K>, write: &Write) {
+    let key = NamespacedName::new(&write.namespace, &write.name);
     match write.after().as_deref().and_then(read) {
         Some(object) => objects.insert(key, object),
         None => objects.remove(&key),
@@ -241,12 +241,12 @@ impl Workloads {
     fn belongs_to_cron_job(&self, job: &Job) -> bool {
         let owner = job.metadata.controller();
         owner.is_some_and(|owner| {
-            let key = Key::new(&job.metadata.namespace, &owner.name);
+            let key = NamespacedName::new(&job.metadata.namespace, &owner.name);
             self.cron_jobs.get(&key).is_some_and(|cron_job| cron_job.metadata.uid == owner.uid)
         })
     }
 
-    fn service(&self, key: &Key, service: &Service, world: &World) -> Row {
+    fn service(&self, key: &NamespacedName, service: &Service, world: &World) -> Row {
         let slices = self.slices.values().filter(|slice| {
             slice.metadata.namespace == key.namespace && slice.metadata.labels.get(SERVICE_NAME) == Some(&*key.name)
         });
@@ -277,7 +277,7 @@ impl Workloads {
         }
     }
 
-    fn cron_job(&self, key: &Key, cron_job: &CronJob, world: &World, now: Timestamp) -> Row {
+    fn cron_job(&self, key: &NamespacedName, cron_job: &CronJob, world: &World, now: Timestamp) -> Row {
         let uid: &Uid = &cron_job.metadata.uid;
         let owned = |job: &&Job| job.metadata.controller().is_some_and(|owner| owner.uid == *uid);
         let jobs: Vec<&Job> = self.jobs.values().filter(owned).collect();
@@ -301,7 +301,7 @@ impl Workloads {
 }
 
 impl StatefulSet {
-    fn row(&self, key: &Key, world: &World, now: Timestamp) -> Row {
+    fn row(&self, key: &NamespacedName, world: &World, now: Timestamp) -> Row {
         let (status, wanted) = (&self.status, self.spec.replicas.unwrap_or(1));
         let seen = status.observed_generation >= self.metadata.generation;
         let partition = self.spec.update_strategy.rolling_update.partition;
@@ -329,7 +329,7 @@ impl StatefulSet {
 }
 
 impl DaemonSet {
-    fn row(&self, key: &Key, world: &World, now: Timestamp) -> Row {
+    fn row(&self, key: &NamespacedName, world: &World, now: Timestamp) -> Row {
         let status = &self.status;
         let wanted = status.desired_number_scheduled;
         let seen = status.observed_generation >= self.metadata.generation;
@@ -374,7 +374,7 @@ impl Job {
         world.census_of_owner(&self.metadata.uid, 0, now)
     }
 
-    fn row(&self, key: &Key, world: &World, now: Timestamp) -> Row {
+    fn row(&self, key: &NamespacedName, world: &World, now: Timestamp) -> Row {
         let (progress, word) = self.progress();
         let JobStatus { active, succeeded, failed, .. } = self.status;
         let wanted = self.spec.completions.map_or_else(String::new, |n| format!("/{n}"));

@@ -6,7 +6,7 @@ use common::{
     conditions::Condition,
     intern::Labels,
     intstr::{IntOrString, resolve_fenceposts},
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     pods::Pod,
     selector::Selector,
 };
@@ -226,12 +226,12 @@ impl std::ops::Add for Census {
 /// All objects that are shown, by name.
 #[derive(Debug, Default)]
 pub(super) struct World {
-    deployments: BTreeMap<Key, Deployment>,
+    deployments: BTreeMap<NamespacedName, Deployment>,
     sets: BTreeMap<Uid, ReplicaSet>,
     /// The ReplicaSets of each Deployment.
     sets_of: BTreeMap<Uid, Vec<Uid>>,
     /// Pods by the uid of their controller; Pods without a controller have the empty uid.
-    pods: BTreeMap<Uid, BTreeMap<Key, Pod>>,
+    pods: BTreeMap<Uid, BTreeMap<NamespacedName, Pod>>,
     workloads: Workloads,
 }
 
@@ -251,7 +251,7 @@ impl World {
         let (before, after) = (write.before(), write.after());
         match (&*write.group, &*write.resource) {
             ("apps", "deployments") => {
-                let key = Key::new(&write.namespace, &write.name);
+                let key = NamespacedName::new(&write.namespace, &write.name);
                 match after.as_deref().and_then(read) {
                     Some(deployment) => self.deployments.insert(key, deployment),
                     None => self.deployments.remove(&key),
@@ -324,19 +324,19 @@ impl World {
     }
 
     /// All Deployments by name.
-    pub(super) fn deployments(&self) -> impl Iterator<Item = (&Key, &Deployment)> {
+    pub(super) fn deployments(&self) -> impl Iterator<Item = (&NamespacedName, &Deployment)> {
         self.deployments.iter()
     }
 
     /// A Deployment.
-    pub(super) fn deployment(&self, key: &Key) -> Option<&Deployment> {
+    pub(super) fn deployment(&self, key: &NamespacedName) -> Option<&Deployment> {
         self.deployments.get(key)
     }
 
     /// The Deployment that controls a ReplicaSet, if it is here.
     pub(super) fn deployment_of(&self, set: &ReplicaSet) -> Option<&Deployment> {
         let owner = set.metadata.controller()?;
-        let key = Key::new(&set.metadata.namespace, &owner.name);
+        let key = NamespacedName::new(&set.metadata.namespace, &owner.name);
         self.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)
     }
 

@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 use common::{
     app::{self, ProgramDefinition},
-    settings::{FeatureGate, Tune, TuneValue},
+    settings::{FeatureGate, Tunable, TunableValue},
 };
 
 use super::markdown::{code, codes, head, plain, section, table, wrapped};
@@ -85,13 +85,13 @@ fn gate_row(gate: &FeatureGate) -> Vec<String> {
     vec![code(gate.name), format!("{position}{locked}"), plain(gate.help)]
 }
 
-fn tune_row(tune: &Tune) -> Vec<String> {
+fn tune_row(tune: &Tunable) -> Vec<String> {
     let (kind, default) = match tune.default_value {
-        TuneValue::Duration(value) => ("duration", common::duration::format(value)),
-        TuneValue::Count(value) => ("count", value.to_string()),
-        TuneValue::Integer(value) => ("integer", value.to_string()),
-        TuneValue::Ratio(value) => ("number", value.to_string()),
-        TuneValue::Switch(value) => ("boolean", value.to_string()),
+        TunableValue::Duration(value) => ("duration", common::duration::format(value)),
+        TunableValue::Count(value) => ("count", value.to_string()),
+        TunableValue::Integer(value) => ("integer", value.to_string()),
+        TunableValue::Ratio(value) => ("number", value.to_string()),
+        TunableValue::Switch(value) => ("boolean", value.to_string()),
     };
     vec![code(tune.name), kind.to_owned(), code(&default), plain(tune.help)]
 }
@@ -109,7 +109,7 @@ pub(super) fn page() -> String {
     let gate_rows: Vec<Vec<Vec<String>>> =
         commands.iter().map(|(definition, _)| definition.all_feature_gates().iter().map(gate_row).collect()).collect();
     let tune_rows: Vec<Vec<Vec<String>>> =
-        commands.iter().map(|(definition, _)| definition.all_tunes().iter().map(tune_row).collect()).collect();
+        commands.iter().map(|(definition, _)| definition.all_tunables().iter().map(tune_row).collect()).collect();
     let (shared_gates, shared_tunes) = (common(&gate_rows), common(&tune_rows));
 
     let mut text = head("Flags", INTRODUCTION);

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    app::{self, Leadership, ProgramDefinition, StartParameters, start_loops},
+    app::{self, LeadershipMode, ProgramDefinition, StartParameters, start_loops},
     clock::Clock,
     leader::{self, probation::ProbationSettings},
-    metrics::{Catalogue, Description, Metrics, Stability},
-    settings::{OperatorSettings, SECOND_WRITER_PERIOD, TuneValue},
+    metrics::{MetricCatalogue, MetricDescription, Metrics, Stability},
+    settings::{OperatorSettings, SECOND_WRITER_SEARCH_PERIOD, TunableValue},
 };
 use jiff::Timestamp;
 
@@ -25,12 +25,12 @@ const INTRODUCTION: &str = "The metrics of every controller, then those that eac
 /// How long the controllers run.
 const TIME: Duration = Duration::from_secs(60);
 
-type Known = BTreeMap<&'static str, Description>;
+type Known = BTreeMap<&'static str, MetricDescription>;
 
 /// Every metric that a controller registers.
 async fn known(definition: &'static ProgramDefinition) -> Known {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
-    let catalogue = Catalogue::default();
+    let catalogue = MetricCatalogue::default();
     for is_shadow in [false, true] {
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         let metrics = Metrics::with_catalogue(Arc::clone(&catalogue));
@@ -40,12 +40,12 @@ async fn known(definition: &'static ProgramDefinition) -> Known {
             probation,
             ..leader::ElectionSettings::new("default", definition.name, "one".to_owned())
         };
-        let TuneValue::Duration(second_writer_period) = SECOND_WRITER_PERIOD.default_value else { continue };
+        let TunableValue::Duration(second_writer_period) = SECOND_WRITER_SEARCH_PERIOD.default_value else { continue };
         let assembly = start_loops(StartParameters {
             metrics,
             settings: Arc::new(OperatorSettings::new().with_shadow(is_shadow)),
-            leadership: Leadership::Elected(election),
-            second_writer_period,
+            leadership: LeadershipMode::Elected(election),
+            second_writer_search_period: second_writer_period,
             ..StartParameters::new(sandbox.client(definition.name), clock.clone(), definition.loops)
         });
         clock.sleep(TIME).await;
@@ -54,7 +54,7 @@ async fn known(definition: &'static ProgramDefinition) -> Known {
     catalogue.lock().clone()
 }
 
-fn row(name: &str, of: &Description) -> Vec<String> {
+fn row(name: &str, of: &MetricDescription) -> Vec<String> {
     let stability = match of.stability {
         Stability::Alpha => "alpha",
         Stability::Beta => "beta",
@@ -64,7 +64,7 @@ fn row(name: &str, of: &Description) -> Vec<String> {
     vec![code(name), of.kind.to_owned(), codes(of.labels.iter().copied()), stability.to_owned(), plain(&of.help)]
 }
 
-fn metric_table<'a>(metrics: impl IntoIterator<Item = (&'a &'static str, &'a Description)>) -> String {
+fn metric_table<'a>(metrics: impl IntoIterator<Item = (&'a &'static str, &'a MetricDescription)>) -> String {
     let rows: Vec<_> = metrics.into_iter().map(|(name, of)| row(name, of)).collect();
     table(&["metric", "type", "labels", "stability", "help"], &rows)
 }
@@ -74,11 +74,11 @@ pub(super) async fn page() -> String {
     for definition in controllers::ALL {
         all.push((definition.name, known(definition).await));
     }
-    let lacking = |name: &str, of: &Description| -> Vec<&str> {
+    let lacking = |name: &str, of: &MetricDescription| -> Vec<&str> {
         all.iter().filter(|(_, known)| known.get(name) != Some(of)).map(|(controller, _)| *controller).collect()
     };
     let mut shared = Vec::new();
-    let mut frequent: BTreeMap<String, Vec<(&&str, &Description)>> = BTreeMap::new();
+    let mut frequent: BTreeMap<String, Vec<(&&str, &MetricDescription)>> = BTreeMap::new();
     for (name, of) in all.iter().rev().flat_map(|(_, known)| known).collect::<BTreeMap<_, _>>() {
         match lacking(name, of).as_slice() {
             [] => shared.push((name, of)),
@@ -92,7 +92,7 @@ pub(super) async fn page() -> String {
         section(&mut text, &format!("## Every controller but {controllers}"), &metric_table(metrics));
     }
     for (controller, known) in &all {
-        let is_own = |(name, of): &(&&str, &Description)| lacking(name, of).len() * 2 >= all.len();
+        let is_own = |(name, of): &(&&str, &MetricDescription)| lacking(name, of).len() * 2 >= all.len();
         let own = metric_table(known.iter().filter(is_own));
         let own = if own.is_empty() { "It has no metrics beside those above.\n".to_owned() } else { own };
         section(&mut text, &format!("## {controller}"), &own);

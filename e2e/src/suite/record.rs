@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     api::{Api, WatchFrames},
-    gate::closed_gate,
+    gate::closed_write_gate,
     object::Resource,
 };
 use serde_json::Value;
@@ -91,7 +91,7 @@ impl Recorder {
     pub(super) async fn start(context: &Context) -> Result<Self, Failure> {
         let clock = context.cluster().clock().clone();
         // A recorder only reads: its gate may stay closed.
-        let (_, gate) = closed_gate(clock.clone());
+        let (_, gate) = closed_write_gate(clock.clone());
         let api = Api::new(context.client().kube().clone(), clock, gate, "nonet-suite");
         let mut start = State::default();
         let mut watches = Vec::new();

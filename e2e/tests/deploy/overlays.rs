@@ -136,7 +136,7 @@ fn check_arguments(controller: &str, container: &Value) {
     let parsed = app::parse_command_line(definition, program.into_iter().chain(arguments), || "me".to_owned());
     match parsed {
         Ok(ParsedCommandLine::Run(options)) => {
-            assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings);
+            assert!(options.command_line_warnings.is_empty(), "{controller}: {:?}", options.command_line_warnings);
         }
         Ok(ParsedCommandLine::Print(_)) => panic!("{controller} prints and ends"),
         Err(why) => panic!("{controller}: {why}"),

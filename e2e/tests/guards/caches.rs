@@ -6,7 +6,7 @@ use allocation_counter::{AllocationInfo, measure};
 use common::{
     api::{Api, Format},
     clock::Clock,
-    gate::closed_gate,
+    gate::closed_write_gate,
     informer::{LabelFilterSink, Sink, StoreAndHandlers, apply_frame},
     metrics::{HiddenObjectMetrics, Metrics},
     object::Object,
@@ -26,7 +26,7 @@ pub(crate) fn cached<K: Object>() -> StoreAndHandlers<K> {
 pub(crate) fn filtered<K: Object>(label: &'static str) -> LabelFilterSink<StoreAndHandlers<K>> {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let sandbox = Sandbox::builder().clock(clock.clone()).build();
-    let (_, gate) = closed_gate(clock.clone());
+    let (_, gate) = closed_write_gate(clock.clone());
     let api = Api::new(sandbox.client("guards"), clock, gate, "guards");
     LabelFilterSink::new(&api, HiddenObjectMetrics::new(&Metrics::default(), K::RESOURCE), label, cached())
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     clock::Clock,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use e2e::{
     loops::Loops,
@@ -175,10 +175,10 @@ async fn a_silent_node_a_tainted_node_and_a_node_that_is_not_ready() {
     for index in 0..6 {
         replay.node(index).await;
     }
-    let seconds = |seconds| TuneValue::Duration(Duration::from_secs(seconds));
+    let seconds = |seconds| TunableValue::Duration(Duration::from_secs(seconds));
     let settings = OperatorSettings::new()
-        .with_tune("node-monitor-period", seconds(2))
-        .with_tune("node-monitor-grace-period", seconds(8));
+        .with_tunable("node-monitor-period", seconds(2))
+        .with_tunable("node-monitor-grace-period", seconds(8));
     let client = replay.sandbox.client("controllers");
     let _loops = Loops::start(&client, &replay.clock, settings, node_lifecycle_controller::LOOPS);
     let mut known = std::collections::BTreeSet::new();

@@ -96,21 +96,24 @@ impl<'a> ServicePorts<'a> {
     }
 
     /// Counts the Service ports that exist on a Pod with these numbers of named ports.
-    pub fn port_count(&self, numbers: &NamedPortNumbers) -> usize {
+    pub fn service_port_count_on_pod(&self, numbers: &NamedPortNumbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }
 
     /// Counts the Service ports that refer to the Pod port at this position in `targets`; `None` counts all other ports.
-    pub fn port_count_of_target(&self, target: Option<usize>) -> usize {
+    pub fn service_port_count_of_target_port(&self, target: Option<usize>) -> usize {
         target.map_or(self.fixed, |target| self.uses[target])
     }
 
     /// Returns the Service ports that refer to one named Pod port, each with its port number. `target` is the position in
     /// `targets` and the port number; `None` stands for the Service ports that do not refer to a Pod port by name.
-    pub fn ports_of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
+    pub fn service_ports_of_target_port(
+        &self,
+        target: Option<(usize, i32)>,
+    ) -> impl Iterator<Item = (&'a ServicePort, i32)> {
         let position = target.map(|(target, _)| target);
         let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
-        let theirs = self.by_target.iter().skip(first).take(self.port_count_of_target(position));
+        let theirs = self.by_target.iter().skip(first).take(self.service_port_count_of_target_port(position));
         theirs.map(move |at| {
             let port = &self.ports[*at];
             (port, target.map_or_else(|| fixed_number(port), |(_, number)| number))
@@ -126,7 +129,7 @@ impl<'a> ServicePorts<'a> {
                 Some((port, numbers[at].1))
             }
         };
-        let mut list = Vec::with_capacity(self.port_count(numbers));
+        let mut list = Vec::with_capacity(self.service_port_count_on_pod(numbers));
         list.extend(self.ports.iter().zip(&self.target_of).filter_map(number).map(|(port, number)| SlicePort {
             name: port.name.clone(),
             port: Some(number),
@@ -141,7 +144,7 @@ impl<'a> ServicePorts<'a> {
     ///
     /// The cost grows with the count of ports in the slice, not in the Service. The result is unique, because the API server
     /// requires a different name for each port of a Service.
-    pub fn numbers_for_slice_ports(&self, ports: &[SlicePort]) -> Option<Vec<(usize, i32)>> {
+    pub fn named_port_numbers_of_slice(&self, ports: &[SlicePort]) -> Option<Vec<(usize, i32)>> {
         let mut theirs: Vec<&SlicePort> = ports.iter().collect();
         theirs.sort_by_key(|port| identity(port));
         let mut numbers = Vec::new();
@@ -162,6 +165,6 @@ impl<'a> ServicePorts<'a> {
         numbers.sort_unstable();
         numbers.dedup();
         let is_one_each = numbers.windows(2).all(|pair| pair[0].0 != pair[1].0);
-        (is_one_each && self.port_count(&numbers) == ports.len()).then_some(numbers)
+        (is_one_each && self.service_port_count_on_pod(&numbers) == ports.len()).then_some(numbers)
     }
 }

@@ -16,14 +16,14 @@ type Identity<'a> = (&'a str, Option<&'a Uid>);
 /// everything is sorted.
 /// An address that is both ready and not ready counts as not ready. Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
 pub fn canonical_subsets(subsets: &[Subset]) -> Vec<Subset> {
-    canonical_subsets_within(subsets, usize::MAX).0
+    canonical_subsets_and_omitted_address_count(subsets, usize::MAX).0
 }
 
 /// Like [`canonical_subsets`], but reads at most `limit` addresses. Also returns the number of omitted addresses.
 ///
 /// Ports that are in the same subsets form a group, and a group is processed as if it were one port. An address counts once for
 /// each group of ports. Therefore the cost grows with `limit` and the input, not with the product of ports and addresses.
-pub fn canonical_subsets_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
+pub fn canonical_subsets_and_omitted_address_count(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
     let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
     for (at, subset) in subsets.iter().enumerate() {
         let portless = subset.ports.is_empty().then_some(None);
@@ -79,7 +79,7 @@ fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Ident
 }
 
 /// Returns the count of ready addresses in all subsets, then the count of not-ready addresses.
-pub fn count_addresses(subsets: &[Subset]) -> (usize, usize) {
+pub fn ready_and_not_ready_address_counts(subsets: &[Subset]) -> (usize, usize) {
     let ready = subsets.iter().map(|subset| subset.addresses.len()).sum();
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
@@ -88,7 +88,7 @@ pub fn count_addresses(subsets: &[Subset]) -> (usize, usize) {
 ///
 /// Input and result are a pair for each subset: the count of ready and of not-ready addresses. Upstream:
 /// `pkg/controller/endpoint`, `truncateEndpoints`.
-pub fn truncated_sizes(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
+pub fn truncated_address_counts(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     let (ready, not_ready): (Vec<usize>, Vec<usize>) = subsets.iter().copied().unzip();
     let for_ready = most.min(ready.iter().sum());
     let not_ready = proportional_shares(&not_ready, most - for_ready);

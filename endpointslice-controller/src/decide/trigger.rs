@@ -4,21 +4,27 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{by_name::Pods, memory::SyncedState, objects::Service};
+use crate::{by_name::Pods, memory::SyncedServiceState, objects::Service};
 
 /// Returns the time of the earliest change since the last sync, as a text for the annotation, and the state for the next sync.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
-pub fn trigger_time(before: Option<&SyncedState>, service: &Service, pods: &Pods) -> (Option<String>, SyncedState) {
-    let now =
-        SyncedState { service_created: service.metadata.creation_timestamp.unwrap_or_default(), pods: pods.clone() };
+pub fn trigger_time_and_synced_state(
+    before: Option<&SyncedServiceState>,
+    service: &Service,
+    pods: &Pods,
+) -> (Option<String>, SyncedServiceState) {
+    let now = SyncedServiceState {
+        service_creation_time: service.metadata.creation_timestamp.unwrap_or_default(),
+        pods: pods.clone(),
+    };
     (earliest_change_time(before, &now).map(|time| time.to_string()), now)
 }
 
 /// Returns the time of the earliest change between two syncs. In the first sync, this is the creation time of the Service.
-pub fn earliest_change_time(before: Option<&SyncedState>, now: &SyncedState) -> Option<Timestamp> {
-    let Some(before) = before else { return Some(now.service_created) };
-    let mut earliest = (now.service_created > before.service_created).then_some(now.service_created);
+pub fn earliest_change_time(before: Option<&SyncedServiceState>, now: &SyncedServiceState) -> Option<Timestamp> {
+    let Some(before) = before else { return Some(now.service_creation_time) };
+    let mut earliest = (now.service_creation_time > before.service_creation_time).then_some(now.service_creation_time);
     for (old, new) in Pods::differences(&before.pods, &now.pods, Arc::ptr_eq) {
         let Some(time) = new.and_then(|new| new.readiness_changed_at) else { continue };
         if old.and_then(|old| old.readiness_changed_at).is_none_or(|seen| time > seen) {

@@ -19,7 +19,7 @@ use crate::{
 
 /// Whether [`order_writes`] may add the creation of a slice to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SliceCreation {
+pub enum SliceCreationPermission {
     /// The owner of the slices exists and is not terminating.
     Allowed,
     /// The owner of the slices is terminating, so the garbage collector is about to delete the slices.
@@ -35,20 +35,20 @@ pub fn order_writes(
     create: Vec<SliceDraft>,
     update: Vec<SliceDraft>,
     delete: Vec<Arc<Slice>>,
-    creation: SliceCreation,
+    creation: SliceCreationPermission,
     may_reuse: impl Fn(&Slice) -> bool,
 ) -> SliceWrites {
     let mut out = SliceWrites::default();
     let (reusable, others): (Vec<_>, Vec<_>) = delete.into_iter().partition(|slice| may_reuse(slice));
     let mut updates = update;
     pair_with_deleted_slices(create, reusable, &mut updates, &mut out);
-    out.delete.extend(others);
+    out.slices_to_delete.extend(others);
     updates.sort_by(|a, b| base_name(a).cmp(base_name(b)));
-    if creation == SliceCreation::Forbidden {
-        out.create.clear();
+    if creation == SliceCreationPermission::Forbidden {
+        out.slices_to_create.clear();
     }
     order_updates(updates, creation, &mut out);
-    out.delete.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    out.slices_to_delete.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     out
 }
 
@@ -91,10 +91,10 @@ fn pair_with_deleted_slices(
     for slice in delete.into_iter().flatten() {
         match create.next() {
             Some(draft) => update.push(SliceDraft { existing_slice: Some(slice), ..draft }),
-            None => out.delete.push(slice),
+            None => out.slices_to_delete.push(slice),
         }
     }
-    out.create.extend(create);
+    out.slices_to_create.extend(create);
 }
 
 fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
@@ -117,9 +117,9 @@ fn predecessors(updates: &[SliceDraft]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Puts each update after its [`predecessors`]. An update on a cycle becomes a creation and a deletion if creation is allowed.
-fn order_updates(updates: Vec<SliceDraft>, creation: SliceCreation, out: &mut SliceWrites) {
+fn order_updates(updates: Vec<SliceDraft>, creation: SliceCreationPermission, out: &mut SliceWrites) {
     if updates.len() < 2 {
-        out.update.extend(updates);
+        out.slices_to_update.extend(updates);
         return;
     }
     let waits_for = predecessors(&updates);
@@ -149,11 +149,11 @@ fn order_updates(updates: Vec<SliceDraft>, creation: SliceCreation, out: &mut Sl
         };
         let Some(draft) = updates[at].take() else { continue };
         match &draft.existing_slice {
-            Some(base) if next.is_none() && creation == SliceCreation::Allowed => {
-                out.delete.push(Arc::clone(base));
-                out.create.push(SliceDraft { existing_slice: None, ..draft });
+            Some(base) if next.is_none() && creation == SliceCreationPermission::Allowed => {
+                out.slices_to_delete.push(Arc::clone(base));
+                out.slices_to_create.push(SliceDraft { existing_slice: None, ..draft });
             }
-            _ => out.update.push(draft),
+            _ => out.slices_to_update.push(draft),
         }
         for follower in &followers[at] {
             missing[*follower] = missing[*follower].saturating_sub(1);

@@ -6,7 +6,7 @@ use common::{
     api::PatchFormat,
     events::EventType,
     io::{self, ObjectRole, Refusal, RefusalClass, Request, Requeue, SyncError},
-    meta::Key,
+    meta::NamespacedName,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    memory::{ServiceMemory, SettledVersions},
+    memory::{InSyncVersions, ServiceMemory},
     objects::{ENDPOINTS, Endpoints, Service},
 };
 
@@ -28,7 +28,7 @@ pub enum Note {
     AnswerLost,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = ();
 }
@@ -37,9 +37,9 @@ type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the write of a plan, if there is one, and replaces the memory of the Service.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    match (plan, &snapshot.members) {
+    match (plan, &snapshot.service_with_pods) {
         (Plan::Delete(endpoints), _) => {
-            let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(ObjectRole::AwaitedObject);
+            let request = Request::delete(ENDPOINTS, &endpoints.metadata).with_role(ObjectRole::AwaitedObject);
             match io.send(request.with_reason("the Service does not exist")).await {
                 Err(refusal) if !refusal.error.is_not_found() => Err(failed("delete", &snapshot.key, &refusal)),
                 _ => Ok(Requeue::AfterPlannedDelay),
@@ -54,7 +54,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
 /// Creates the Endpoints if they do not exist, or patches them if they differ from the wanted state.
 async fn write_if_needed(
-    key: &Key,
+    key: &NamespacedName,
     service: &Service,
     wanted: &WantedEndpoints,
     io: Io<'_>,
@@ -63,12 +63,12 @@ async fn write_if_needed(
         .existing_endpoints
         .as_deref()
         .filter(|_| !wanted.is_write_needed)
-        .map(|base| SettledVersions::new(service, base));
+        .map(|base| InSyncVersions::new(service, base));
     let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.synced_state.clone())));
-    io.apply_note(Note::ReplaceMemory(ServiceMemory {
+    io.apply_memory_note(Note::ReplaceMemory(ServiceMemory {
         uid,
         synced_state: seen,
-        settled_versions: settled,
+        in_sync_versions: settled,
         ..ServiceMemory::default()
     }));
     if !wanted.is_write_needed {
@@ -81,12 +81,12 @@ async fn write_if_needed(
         }
         None => Request::create(ENDPOINTS, &key.namespace, &key.name, io.encode_body(|| create_body(key, wanted))),
     };
-    let refusal = match io.send(request.role(ObjectRole::AwaitedObject)).await {
+    let refusal = match io.send(request.with_role(ObjectRole::AwaitedObject)).await {
         Err(refusal) if refusal.class != RefusalClass::NamespaceTerminating => refusal,
         _ => return Ok(Requeue::AfterPlannedDelay),
     };
     if refusal.class == RefusalClass::MaybeWritten {
-        io.apply_note(Note::AnswerLost);
+        io.apply_memory_note(Note::AnswerLost);
     }
     let error = &refusal.error;
     let (reason, message) = match &wanted.existing_endpoints {
@@ -97,11 +97,11 @@ async fn write_if_needed(
     Err(failed("write", key, &refusal))
 }
 
-fn failed(doing: &str, key: &Key, refusal: &Refusal) -> SyncError {
+fn failed(doing: &str, key: &NamespacedName, refusal: &Refusal) -> SyncError {
     SyncError::from_refusal(&format!("failed to {doing} endpoints {key}"), refusal)
 }
 
-fn create_body(key: &Key, wanted: &WantedEndpoints) -> Value {
+fn create_body(key: &NamespacedName, wanted: &WantedEndpoints) -> Value {
     let annotations: BTreeMap<&str, &str> =
         wanted.annotations().into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     json!({

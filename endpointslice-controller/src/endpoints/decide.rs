@@ -6,7 +6,7 @@ use common::intern::Labels;
 
 use super::{
     plan::{OVER_CAPACITY_ANNOTATION, Plan, WantedEndpoints},
-    snapshot::{ServiceMembers, Snapshot},
+    snapshot::{ServiceWithPods, Snapshot},
 };
 use crate::{
     address,
@@ -16,48 +16,49 @@ use crate::{
         subsets::{self, MAX_PROCESSED_ADDRESSES},
         trigger,
     },
-    memory::SettledVersions,
+    memory::InSyncVersions,
     objects::{AddressType, EndpointAddress, Endpoints, HEADLESS_LABEL, Pod, Service, Subset, SubsetPort, TargetRef},
 };
 
 /// The label key that names the writer of an Endpoints object.
 pub const ENDPOINTS_MANAGED_BY_LABEL: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of [`ENDPOINTS_MANAGED_BY_LABEL`] for this loop.
-pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
+pub const ENDPOINT_CONTROLLER_NAME: &str = "endpoint-controller";
 /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`] on Endpoints from which addresses or ports were omitted.
 const TRUNCATED: &str = "truncated";
 /// The maximal number of addresses in one Endpoints object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
 /// The maximal number of ports in one Endpoints object. The API server rejects an object with more ports as too large.
-pub const MAX_PORTS_PER_OBJECT: usize = 100_000;
+pub const MAX_PORTS_PER_ENDPOINTS_OBJECT: usize = 100_000;
 
 /// Decides whether the Endpoints are deleted, and otherwise their wanted content.
 ///
 /// Upstream: `pkg/controller/endpoint`, `syncService`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let base = &snapshot.endpoints;
-    let Some(members) = &snapshot.members else {
+    let Some(members) = &snapshot.service_with_pods else {
         let base = base.clone().filter(|there| !there.metadata.is_deleting());
         return base.map_or(Plan::NothingToDo, Plan::Delete);
     };
-    let ServiceMembers { service, pods, synced_state: seen, settled_versions: settled } = members;
+    let ServiceWithPods { service, pods, synced_state: seen, in_sync_versions: settled } = members;
     if !service.has_applicable_selector() {
         return Plan::NothingToDo;
     }
     if let Some(there) = base
-        && seen.as_ref().is_some_and(|seen| seen.pods.shares_all_parts(pods))
-        && *settled == Some(SettledVersions::new(service, there))
+        && seen.as_ref().is_some_and(|seen| seen.pods.shares_storage_with(pods))
+        && *settled == Some(InSyncVersions::new(service, there))
     {
         return Plan::Unchanged(Arc::clone(there));
     }
     let (subsets, truncated) = subsets_of(service, pods);
     let labels = labels(service);
-    let (trigger_time, seen) = trigger::trigger_time(seen.as_deref(), service, pods);
+    let (trigger_time, seen) = trigger::trigger_time_and_synced_state(seen.as_deref(), service, pods);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
         // This loop writes no object with more addresses than the limit, so a larger object differs from the wanted one.
-        let (form, beyond_limit) = subsets::canonical_subsets_within(&there.subsets, MAX_PROCESSED_ADDRESSES);
+        let (form, beyond_limit) =
+            subsets::canonical_subsets_and_omitted_address_count(&there.subsets, MAX_PROCESSED_ADDRESSES);
         beyond_limit == 0
             && form == subsets
             && same_labels(&there.metadata.labels, &labels)
@@ -71,7 +72,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         labels,
         trigger_time,
         synced_state: seen,
-        over_capacity,
+        over_capacity_annotation: over_capacity,
         subsets,
     }))
 }
@@ -79,7 +80,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 fn labels(service: &Service) -> Labels {
     let headless = service.is_headless().then_some((HEADLESS_LABEL, ""));
     let own = service.metadata.labels.iter().filter(|(key, _)| *key != HEADLESS_LABEL);
-    Labels::from_pairs(own.chain(headless).chain([(ENDPOINTS_MANAGED_BY_LABEL, ENDPOINT_CONTROLLER)]))
+    Labels::from_pairs(own.chain(headless).chain([(ENDPOINTS_MANAGED_BY_LABEL, ENDPOINT_CONTROLLER_NAME)]))
 }
 
 /// Whether labels are equal, ignoring the label that marks headless Services.
@@ -118,7 +119,7 @@ fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BT
         let family = of_service.or_else(|| pod.pod_ip.map(address::address_type_of));
         let Some(ip) = pod.pod_ips.iter().find(|ip| family == Some(address::address_type_of(**ip))) else { continue };
         ports.resolve_named_ports(pod, &mut numbers);
-        if ports.port_count(&numbers) == 0 && !is_portless(service) {
+        if ports.service_port_count_on_pod(&numbers) == 0 && !is_portless(service) {
             continue;
         }
         if !groups.contains_key(&numbers) {
@@ -144,7 +145,7 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let groups = groups(service, pods, &ports);
     // For each named port with its number, the groups of Pods that have it. `None` stands for the ports that all groups have.
     let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
-    if !groups.is_empty() && (ports.port_count_of_target(None) > 0 || is_portless(service)) {
+    if !groups.is_empty() && (ports.service_port_count_of_target_port(None) > 0 || is_portless(service)) {
         groups_of.insert(None, (0..groups.len()).collect());
     }
     for (at, numbers) in groups.keys().enumerate() {
@@ -157,17 +158,19 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let mut number_of_ports = 0;
     let mut ports_of: BTreeMap<Vec<usize>, Vec<SubsetPort>> = BTreeMap::new();
     for (target, with_port) in groups_of {
-        number_of_ports += ports.port_count_of_target(target.map(|(target, _)| target));
-        if number_of_ports > MAX_PORTS_PER_OBJECT {
+        number_of_ports += ports.service_port_count_of_target_port(target.map(|(target, _)| target));
+        if number_of_ports > MAX_PORTS_PER_ENDPOINTS_OBJECT {
             truncated = true;
             break;
         }
-        ports_of.entry(with_port).or_default().extend(ports.ports_of_target(target).map(|(port, number)| SubsetPort {
-            name: port.name.clone(),
-            port: number,
-            protocol: port.protocol.clone(),
-            app_protocol: port.app_protocol.clone(),
-        }));
+        ports_of.entry(with_port).or_default().extend(ports.service_ports_of_target_port(target).map(
+            |(port, number)| SubsetPort {
+                name: port.name.clone(),
+                port: number,
+                protocol: port.protocol.clone(),
+                app_protocol: port.app_protocol.clone(),
+            },
+        ));
     }
     let mut lists: Vec<(Vec<SubsetPort>, Vec<usize>)> = ports_of.into_iter().map(|(of, ports)| (ports, of)).collect();
     for (ports, _) in &mut lists {
@@ -178,7 +181,7 @@ fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let size = |at: &usize| (groups[*at].ready.len(), groups[*at].not_ready.len());
     let sum = |of: &[usize]| of.iter().map(size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
     let sizes: Vec<(usize, usize)> = lists.iter().map(|(_, of)| sum(of)).collect();
-    let kept = subsets::truncated_sizes(&sizes, MAX_CAPACITY);
+    let kept = subsets::truncated_address_counts(&sizes, MAX_CAPACITY);
     let is_cut = kept != sizes;
     let mut subsets: Vec<Subset> = Vec::new();
     for ((ports, of), (ready, not_ready)) in lists.into_iter().zip(kept) {
@@ -219,7 +222,7 @@ fn first_addresses<'a>(
         ip: ip.to_string().into(),
         hostname: pod.hostname_in_domain_of(service).cloned().unwrap_or_default(),
         node_name: Some(pod.node_name.clone()).filter(|node| !node.is_empty()),
-        target_ref: Some(TargetRef::to_pod(pod)),
+        target_ref: Some(TargetRef::from_pod(pod)),
     };
     pods.into_iter().map(address).collect()
 }

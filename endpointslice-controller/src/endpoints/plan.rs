@@ -6,7 +6,7 @@ use common::{controller::Explain, intern::Labels};
 
 use crate::{
     decide::subsets,
-    memory::SyncedState,
+    memory::SyncedServiceState,
     objects::{Endpoints, Subset, TRIGGER_TIME_ANNOTATION},
 };
 
@@ -38,9 +38,9 @@ pub struct WantedEndpoints {
     /// The value of the annotation with the time of the change that caused this sync; `None` if the time is unknown.
     pub trigger_time: Option<String>,
     /// The state of the Service and its Pods in this sync, with which the next sync compares.
-    pub synced_state: SyncedState,
+    pub synced_state: SyncedServiceState,
     /// The value of the annotation [`OVER_CAPACITY_ANNOTATION`]; `None` if nothing is omitted.
-    pub over_capacity: Option<&'static str>,
+    pub over_capacity_annotation: Option<&'static str>,
     /// The wanted `subsets`, in canonical form.
     pub subsets: Vec<Subset>,
 }
@@ -48,7 +48,10 @@ pub struct WantedEndpoints {
 impl WantedEndpoints {
     /// Returns the annotations that this loop writes; `None` removes the annotation.
     pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
-        [(TRIGGER_TIME_ANNOTATION, self.trigger_time.as_deref()), (OVER_CAPACITY_ANNOTATION, self.over_capacity)]
+        [
+            (TRIGGER_TIME_ANNOTATION, self.trigger_time.as_deref()),
+            (OVER_CAPACITY_ANNOTATION, self.over_capacity_annotation),
+        ]
     }
 }
 
@@ -60,7 +63,7 @@ impl Explain for Plan {
             Self::Unchanged(there) => &there.subsets,
             Self::WriteIfNeeded(wanted) => &wanted.subsets,
         };
-        let (ready, not_ready) = subsets::count_addresses(subsets);
+        let (ready, not_ready) = subsets::ready_and_not_ready_address_counts(subsets);
         format!("{ready} ready addresses and {not_ready} that are not ready")
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     consistency::Ledger,
     controller::priority_of_origin,
-    meta::Key,
+    meta::NamespacedName,
     queue::Queue,
     store::{CacheEvent, ChangeOrigin, Store},
 };
@@ -13,14 +13,14 @@ use common::{
 use crate::{
     memory::ServiceMemories,
     objects::{Endpoints, Service},
-    observe::{drop_satisfied_record, ledger_owner},
+    observe::{drop_satisfied_ledger_record, ledger_owner},
     watch::WaitingKeys,
 };
 
 /// The event handlers of the Endpoints loop, and the state that they change. Upstream: `pkg/controller/endpoint`,
 /// `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
 pub(super) struct EventHandlers {
-    pub(super) queue: Queue<Key>,
+    pub(super) queue: Queue<NamespacedName>,
     pub(super) memories: ServiceMemories,
     pub(super) waiting_keys: WaitingKeys,
     pub(super) ledger: Ledger,
@@ -48,9 +48,9 @@ impl EventHandlers {
             CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => false,
         };
         if matches!(event, CacheEvent::Deleted(_)) {
-            drop_satisfied_record(&self.ledger, &ledger_owner(&key), &*self.cache);
+            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.cache);
         }
-        if self.waiting_keys.wake(&key) || comes {
+        if self.waiting_keys.remove_waiting_key(&key) || comes {
             self.queue.add(key, priority_of_origin(origin));
         }
     }

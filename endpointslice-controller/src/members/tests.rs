@@ -14,13 +14,13 @@ use super::*;
 use crate::{
     memory::ServiceMemory,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, SERVICE_NAME_LABEL, Slice},
-    plan::{Deferred, SliceDraft, SliceWrites},
+    plan::{DeferredCounts, SliceDraft, SliceWrites},
     slices::{
         decide::decide,
         plan::Plan,
-        snapshot::{MAX_NEW_PORTS, Snapshot},
+        snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
     },
-    topology::Topology,
+    topology::NodeTopology,
 };
 
 const NS: &str = "ns";
@@ -163,11 +163,11 @@ struct World {
     services: Store<Service>,
     pods: Store<Pod>,
     nodes: Arc<Store<Node>>,
-    topology: Option<Topology>,
-    index: MembershipIndex,
-    memories: BTreeMap<Key, ServiceMemory>,
+    topology: Option<NodeTopology>,
+    index: ServicePodIndex,
+    memories: BTreeMap<NamespacedName, ServiceMemory>,
     slices: BTreeMap<String, Arc<Slice>>,
-    queue: BTreeSet<Key>,
+    queue: BTreeSet<NamespacedName>,
     max_endpoints: usize,
     /// The number of slices created so far, from which the name of the next slice is made.
     created: usize,
@@ -177,10 +177,10 @@ struct World {
 impl World {
     fn new(max_endpoints: usize) -> Self {
         let world = Self { max_endpoints, ..Self::default() };
-        Self { topology: Some(Topology::new(Arc::clone(&world.nodes))), ..world }
+        Self { topology: Some(NodeTopology::new(Arc::clone(&world.nodes))), ..world }
     }
 
-    fn topology(&self) -> &Topology {
+    fn topology(&self) -> &NodeTopology {
         self.topology.as_ref().unwrap()
     }
 
@@ -217,25 +217,25 @@ impl World {
             for event in changed(&nodes, &format!("n{}", at - SERVICES - PODS), state.as_ref(), version) {
                 self.topology().on_node(&event, ChangeOrigin::Watch);
             }
-            let moved = self.index.services_on_nodes(&self.topology().take_moved_nodes());
+            let moved = self.index.services_on_nodes(&self.topology().take_nodes_with_new_zone());
             self.queue.extend(moved);
         }
     }
 
     /// Syncs an enqueued Service. Returns true if the sync wrote slices or the Service does not exist.
-    fn sync(&mut self, key: &Key) -> bool {
+    fn sync(&mut self, key: &NamespacedName) -> bool {
         self.queue.remove(key);
         let Ok(Some(service)) = self.services.get(&key.namespace, &key.name) else { return true };
         let mut snapshot = Snapshot {
             memory: self.memories.get(key).cloned().unwrap_or_default(),
             service: Arc::clone(&service),
             pods: Pods::default(),
-            zones: self.topology().zones(),
+            zones_by_node: self.topology().zones_by_node(),
             slices: Vec::new(),
-            zone_shares: None,
+            zone_cpu_shares: None,
             max_endpoints_per_slice: self.max_endpoints,
-            max_new_ports: MAX_NEW_PORTS,
-            min_pods_to_remember_packing: 0,
+            max_new_slice_ports: MAX_NEW_SLICE_PORTS,
+            min_pods_to_record_slices: 0,
         };
         if service.has_applicable_selector() {
             let meta = &service.metadata;
@@ -246,25 +246,25 @@ impl World {
             let is_ours = |slice: &&Arc<Slice>| slice.service_name() == Some(&*key.name);
             snapshot.slices = self.slices.values().filter(is_ours).cloned().collect();
             if service.has_topology_hints_enabled() {
-                snapshot.zone_shares = self.topology().zone_shares().map(Arc::new);
+                snapshot.zone_cpu_shares = self.topology().zone_cpu_shares().map(Arc::new);
             }
         }
         let plan = decide(&snapshot);
-        let memory = ServiceMemory { packing: None, ..snapshot.memory.clone() };
+        let memory = ServiceMemory { pods_in_slices: None, ..snapshot.memory.clone() };
         assert_same_writes(&plan, &decide(&Snapshot { memory, ..snapshot }));
         self.memories.insert(key.clone(), plan.memory.clone());
-        let put_off = plan.writes.iter().any(|writes| writes.deferred != Deferred::default());
+        let put_off = plan.writes.iter().any(|writes| writes.deferred_counts != DeferredCounts::default());
         if put_off || plan.writes.iter().any(|writes| !writes.omitted_pod_messages.is_empty()) {
             self.queue.insert(key.clone());
         }
         self.write(&service, &plan);
-        !plan.unsupported_slices.is_empty() || !plan.writes.iter().all(SliceWrites::is_empty)
+        !plan.slices_of_unused_address_types.is_empty() || !plan.writes.iter().all(SliceWrites::is_empty)
     }
 
     /// Applies the writes of a plan to the slices of the server.
     fn write(&mut self, service: &Service, plan: &Plan) {
         for writes in &plan.writes {
-            for draft in writes.create.iter().chain(&writes.update) {
+            for draft in writes.slices_to_create.iter().chain(&writes.slices_to_update) {
                 let name = match &draft.existing_slice {
                     Some(base) => base.metadata.name.to_string(),
                     None => {
@@ -276,7 +276,8 @@ impl World {
                 self.slices.insert(name, Arc::new(slice));
             }
         }
-        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).chain(&plan.unsupported_slices);
+        let deleted =
+            plan.writes.iter().flat_map(|writes| &writes.slices_to_delete).chain(&plan.slices_of_unused_address_types);
         for slice in deleted {
             assert!(self.slices.remove(&*slice.metadata.name).is_some(), "{} is deleted twice", slice.metadata.name);
         }
@@ -285,7 +286,7 @@ impl World {
     /// Syncs the enqueued Services until no sync writes. Panics if this takes more than 20 iterations.
     fn settle(&mut self) {
         for _ in 0..20 {
-            let enqueued: Vec<Key> = self.queue.iter().cloned().collect();
+            let enqueued: Vec<NamespacedName> = self.queue.iter().cloned().collect();
             let wrote = enqueued.iter().filter(|key| self.sync(key)).count();
             if wrote == 0 {
                 assert!(self.queue.is_empty(), "all Nodes exist, but {:?} is still enqueued", self.queue);
@@ -327,11 +328,13 @@ impl World {
 /// Pods.
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
-        let drafts = plan.writes.iter().flat_map(|writes| writes.create.iter().chain(&writes.update));
+        let drafts =
+            plan.writes.iter().flat_map(|writes| writes.slices_to_create.iter().chain(&writes.slices_to_update));
         let draft = |draft: &SliceDraft| {
             json!([draft.existing_slice.as_ref().map(|base| &*base.metadata.name), draft.endpoints, draft.ports])
         };
-        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).map(|slice| json!(&*slice.metadata.name));
+        let deleted =
+            plan.writes.iter().flat_map(|writes| &writes.slices_to_delete).map(|slice| json!(&*slice.metadata.name));
         let left_out = plan.writes.iter().map(|writes| json!(writes.omitted_pod_messages));
         drafts.map(draft).chain(deleted).chain(left_out).collect::<Vec<_>>()
     };
@@ -391,7 +394,7 @@ fn in_order(histories: &[History], order: &Order) -> World {
         if !step.is_missed || seen[at] == histories[at].len() {
             world.take(at, state.as_ref());
         }
-        let enqueued: Vec<Key> = world.queue.iter().cloned().collect();
+        let enqueued: Vec<NamespacedName> = world.queue.iter().cloned().collect();
         if let Some(which) = step.sync.filter(|_| !enqueued.is_empty()) {
             world.sync(&enqueued[which.index(enqueued.len())]);
         }

@@ -20,7 +20,7 @@ fn pod(name: &str, labels: &BTreeMap<String, String>) -> Arc<Pod> {
     Arc::new(serde_json::from_value(json!({ "metadata": meta })).unwrap())
 }
 
-fn names(index: &mut MembershipIndex, service: &Service) -> Option<Vec<String>> {
+fn names(index: &mut ServicePodIndex, service: &Service) -> Option<Vec<String>> {
     let meta = &service.metadata;
     let pods = index.selected_pods(&meta.namespace, &meta.name, &service.spec.selector).unwrap()?;
     Some(pods.iter().map(|pod| pod.metadata.name.to_string()).collect())
@@ -29,7 +29,7 @@ fn names(index: &mut MembershipIndex, service: &Service) -> Option<Vec<String>> 
 /// ENDPOINTSLICE-6.
 #[test]
 fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
-    let mut index = MembershipIndex::default();
+    let mut index = ServicePodIndex::default();
     let web = labels(&[("app", "web")]);
     let (a, b) = (service("a", &web), service("b", &labels(&[("app", "db")])));
     index.put_service(&a);
@@ -40,18 +40,18 @@ fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
         Arc::new(MalformedObject { meta, error: "spec is a number".to_owned() })
     };
     // The unreadable state of the Pod has different labels from its last readable state.
-    let concerned: Vec<Arc<str>> = index.put_unreadable_pod(&bad("db"), false).into_iter().collect();
+    let concerned: Vec<Arc<str>> = index.apply_unreadable_pod_event(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
     let meta = &b.metadata;
     assert!(index.selected_pods(&meta.namespace, &meta.name, &b.spec.selector).is_err());
-    index.put_unreadable_pod(&bad("db"), true);
+    index.apply_unreadable_pod_event(&bad("db"), true);
     assert_eq!(names(&mut index, &b), Some(vec![]));
 }
 
 #[test]
 fn deleted_objects_leave_nothing_in_the_index() {
-    let mut index = MembershipIndex::default();
+    let mut index = ServicePodIndex::default();
     let web = labels(&[("app", "web"), ("tier", "a")]);
     let (service, pod) = (service("web", &web), pod("p", &web));
     for services_first in [true, false] {
@@ -88,7 +88,7 @@ fn many() -> (Vec<Service>, Vec<Arc<Pod>>) {
 fn services_that_share_a_label_are_indexed_in_linear_time() {
     let (services, pods) = many();
     for services_first in [true, false] {
-        let mut index = MembershipIndex::default();
+        let mut index = ServicePodIndex::default();
         if services_first {
             for service in &services {
                 index.put_service(service);
@@ -101,7 +101,8 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
             index.put_service(service);
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
-        let WorkCounters { selector_tests: tests, label_lookups: lookups, .. } = index.work_counters();
+        let IndexOperationCounts { selector_comparison_count: tests, label_lookup_count: lookups, .. } =
+            index.operation_counts();
         // One Service may be indexed under the label that all Services share. Every Pod is then tested against its selector.
         assert!(tests <= 2 * 30_000, "services first: {services_first}: {tests} tests");
         assert!(lookups <= 2 * (10_000 * 2 + 30_000 * 3), "{lookups} lookups");
@@ -112,32 +113,33 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
 #[test]
 fn an_event_of_a_pod_costs_only_its_changes() {
     let (services, pods) = many();
-    let mut index = MembershipIndex::default();
+    let mut index = ServicePodIndex::default();
     for service in &services {
         index.put_service(service);
     }
     for pod in &pods {
         let _ = index.put_pod(None, pod);
     }
-    let before = index.work_counters();
+    let before = index.operation_counts();
     let mut changed = Pod::clone(&pods[0]);
     changed.is_ready = true;
     let (old, new) = index.put_pod(Some(&pods[0]), &Arc::new(changed.clone()));
     assert_eq!((old.len(), new.len()), (1, 1));
-    let work = index.work_counters();
+    let work = index.operation_counts();
     let cost = (
-        work.selector_tests - before.selector_tests,
-        work.label_lookups - before.label_lookups,
-        work.changed_pod_lists - before.changed_pod_lists,
+        work.selector_comparison_count - before.selector_comparison_count,
+        work.label_lookup_count - before.label_lookup_count,
+        work.pod_list_change_count - before.pod_list_change_count,
     );
     assert_eq!(cost, (0, 0, 1), "unchanged labels need no test");
     // Replaces the Pod with one that has an additional label, which is in no selector.
     index.remove_pod(&changed);
-    let before = index.work_counters();
+    let before = index.operation_counts();
     index.put_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));
-    let work = index.work_counters();
+    let work = index.operation_counts();
     assert!(
-        work.selector_tests - before.selector_tests <= 1 && work.label_lookups - before.label_lookups == 4,
+        work.selector_comparison_count - before.selector_comparison_count <= 1
+            && work.label_lookup_count - before.label_lookup_count == 4,
         "{before:?} {work:?}"
     );
 }
@@ -147,12 +149,13 @@ fn huge_selectors_and_huge_label_sets_cost_their_size() {
     let huge = |tag: usize| -> BTreeMap<String, String> {
         (0..1_000).map(|n| (format!("label-{n}"), (if n == tag { "own" } else { "same" }).to_owned())).collect()
     };
-    let mut index = MembershipIndex::default();
+    let mut index = ServicePodIndex::default();
     for n in 0..100 {
         index.put_service(&service(&format!("s{n}"), &huge(n)));
         index.put_pod(None, &pod(&format!("p{n}"), &huge(n)));
     }
-    let WorkCounters { selector_tests: tests, label_lookups: lookups, .. } = index.work_counters();
+    let IndexOperationCounts { selector_comparison_count: tests, label_lookup_count: lookups, .. } =
+        index.operation_counts();
     assert!(lookups <= 2 * 2 * 100 * 1_000, "{lookups}");
     assert!(tests <= 100 * 100 + 200, "{tests}");
     assert_eq!(names(&mut index, &service("s5", &huge(5))).unwrap(), ["p5"]);
@@ -168,7 +171,7 @@ proptest! {
         let text = |labels: &BTreeMap<u8, u8>| -> BTreeMap<String, String> {
             labels.iter().map(|(key, value)| (format!("k{key}"), format!("v{value}"))).collect()
         };
-        let mut index = MembershipIndex::default();
+        let mut index = ServicePodIndex::default();
         let mut services: BTreeMap<usize, Service> = BTreeMap::new();
         let mut pods: BTreeMap<usize, Arc<Pod>> = BTreeMap::new();
         let selecting = |services: &BTreeMap<usize, Service>, pod: Option<&Pod>| -> ServiceNames {

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub enum Note {
     /// The counts in the plan, for metrics; `None` if the Endpoints are not mirrored.
-    RecordPlan(Option<MirroringTotals>),
+    RecordPlan(Option<MirroringSyncCounts>),
     /// The progress of one write of a slice.
     Write(WriteProgress),
     /// The duration of the sync in seconds, reported after the last write.
@@ -23,16 +23,16 @@ pub enum Note {
 
 /// The counts of endpoints, slices and addresses in the plan of one sync, for metrics.
 #[derive(Debug)]
-pub struct MirroringTotals {
+pub struct MirroringSyncCounts {
     /// The counts of endpoints and slices, one element for each address type.
-    pub(super) counts: Vec<SyncCounts>,
+    pub(super) counts_by_address_type: Vec<SyncCounts>,
     /// The number of endpoints that are in the slice before and after the sync, with different content.
-    pub(super) updated_endpoints: usize,
+    pub(super) updated_endpoint_count: usize,
     /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
-    pub(super) skipped_addresses: usize,
+    pub(super) skipped_address_count: usize,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = ();
 }
@@ -48,10 +48,14 @@ type Io<'r> = io::Io<'r, Note>;
 /// Sends the Events and then the writes of a plan, up to the first failure.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let began = io.now();
-    let Plan { writes, updated_endpoints: updated, skipped_addresses: skipped, .. } = plan;
-    let counts = || writes.iter().map(|writes| writes.counts).collect();
-    let totals = || MirroringTotals { counts: counts(), updated_endpoints: *updated, skipped_addresses: *skipped };
-    io.apply_note(Note::RecordPlan(plan.is_mirrored.then(totals)));
+    let Plan { writes, updated_endpoint_count: updated, skipped_address_count: skipped, .. } = plan;
+    let counts = || writes.iter().map(|writes| writes.sync_counts).collect();
+    let totals = || MirroringSyncCounts {
+        counts_by_address_type: counts(),
+        updated_endpoint_count: *updated,
+        skipped_address_count: *skipped,
+    };
+    io.apply_memory_note(Note::RecordPlan(plan.are_endpoints_mirrored.then(totals)));
     for event in &plan.events {
         io.record_event(event.kind, event.reason, event.message.clone());
     }
@@ -70,6 +74,6 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             break;
         }
     }
-    io.apply_note(Note::SyncEnded(io.now().duration_since(began).as_secs_f64().max(0.0)));
+    io.apply_memory_note(Note::SyncEnded(io.now().duration_since(began).as_secs_f64().max(0.0)));
     written.map(|_| Requeue::AfterPlannedDelay)
 }

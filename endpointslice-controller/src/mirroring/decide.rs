@@ -15,7 +15,7 @@ use crate::{
     address,
     decide::{
         subsets::{self, MAX_PROCESSED_ADDRESSES},
-        write_order::{SliceCreation, order_writes},
+        write_order::{SliceCreationPermission, order_writes},
     },
     objects::{
         AddressType, ENDPOINTS, Endpoint, EndpointAddress, EndpointConditions, EndpointIdentity, Endpoints,
@@ -33,12 +33,16 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let Some(endpoints) = snapshot.mirrored_endpoints() else {
-        let writes = SliceWrites { delete: snapshot.slices.clone(), ..SliceWrites::default() };
+        let writes = SliceWrites { slices_to_delete: snapshot.slices.clone(), ..SliceWrites::default() };
         return Plan { writes: vec![writes], ..Plan::default() };
     };
-    let mut plan = Plan { is_mirrored: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
+    let mut plan = Plan { are_endpoints_mirrored: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
     let mut desired = wanted_slices(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
-    let creation = if endpoints.metadata.is_deleting() { SliceCreation::Forbidden } else { SliceCreation::Allowed };
+    let creation = if endpoints.metadata.is_deleting() {
+        SliceCreationPermission::Forbidden
+    } else {
+        SliceCreationPermission::Allowed
+    };
     for kind in [AddressType::Ipv4, AddressType::Ipv6] {
         let mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>> = BTreeMap::new();
         for slice in snapshot.slices.iter().filter(|slice| slice.has_address_type(kind)) {
@@ -94,37 +98,37 @@ fn decide_address_type(
     kind: AddressType,
     mut there: BTreeMap<Vec<SlicePort>, Vec<Arc<Slice>>>,
     wanted: WantedSlices,
-    creation: SliceCreation,
+    creation: SliceCreationPermission,
 ) -> SliceWrites {
     let mut counts = SyncCounts::default();
     let (mut create, mut update, mut delete): (Vec<SliceDraft>, Vec<SliceDraft>, Vec<Arc<Slice>>) = Default::default();
     for (key, Mirror { ports, endpoints, .. }) in wanted {
         let mut own = there.remove(&key).unwrap_or_default();
         if endpoints.is_empty() {
-            counts.endpoints_removed += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            counts.removed_endpoint_count += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
             delete.extend(own);
             continue;
         }
-        counts.wanted_endpoints += endpoints.len();
-        counts.wanted_slices += 1;
-        counts.min_slices += 1;
+        counts.wanted_endpoint_count += endpoints.len();
+        counts.wanted_slice_count += 1;
+        counts.min_slice_count += 1;
         if own.is_empty() {
-            counts.endpoints_added += endpoints.len();
+            counts.added_endpoint_count += endpoints.len();
             create.push(SliceDraft { existing_slice: None, endpoints, ports });
             continue;
         }
         let base = own.remove(0);
         delete.extend(own);
         let changes = compare(&base.endpoints, &endpoints);
-        counts.endpoints_added += changes.added;
-        counts.endpoints_removed += changes.removed;
-        plan.updated_endpoints += changes.updated;
+        counts.added_endpoint_count += changes.added;
+        counts.removed_endpoint_count += changes.removed;
+        plan.updated_endpoint_count += changes.updated;
         if changes != Changes::default() || !has_wanted_metadata(&base, &plan.slice_metadata) {
             update.push(SliceDraft { existing_slice: Some(base), endpoints, ports });
         }
     }
     delete.extend(there.into_values().flatten());
-    SliceWrites { address_type: kind, counts, ..order_writes(create, update, delete, creation, |_| true) }
+    SliceWrites { address_type: kind, sync_counts: counts, ..order_writes(create, update, delete, creation, |_| true) }
 }
 
 /// Counts the endpoints that an update of a slice adds, changes and removes.
@@ -154,7 +158,9 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
 fn has_wanted_metadata(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
-        owner.kind == ENDPOINTS.kind && owner.name == wanted.owner.name && owner.uid != wanted.owner.uid
+        owner.kind == ENDPOINTS.kind
+            && owner.name == wanted.owner_reference.name
+            && owner.uid != wanted.owner_reference.uid
     };
     meta.labels == wanted.labels && meta.annotations == wanted.annotations && !meta.owners.iter().any(another)
 }
@@ -169,7 +175,7 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(meta.labels.iter().chain(own)),
         annotations: Annotations::from_pairs(annotations.iter()),
-        owner: Owner::new(ENDPOINTS, meta).controller_ref(),
+        owner_reference: Owner::new(ENDPOINTS, meta).controller_ref(),
         trigger_time: None,
     }
 }
@@ -179,8 +185,9 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
 /// A small object with many ports in many subsets can expand to millions of addresses. Therefore the number of processed
 /// addresses is limited. A malicious object then causes omitted addresses only in its own slices.
 fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, WantedSlices> {
-    let (subsets, beyond_limit) = subsets::canonical_subsets_within(subsets, MAX_PROCESSED_ADDRESSES);
-    plan.skipped_addresses = beyond_limit;
+    let (subsets, beyond_limit) =
+        subsets::canonical_subsets_and_omitted_address_count(subsets, MAX_PROCESSED_ADDRESSES);
+    plan.skipped_address_count = beyond_limit;
     let mut out: BTreeMap<AddressType, WantedSlices> = BTreeMap::new();
     let mut invalid = 0;
     for subset in subsets {
@@ -214,15 +221,15 @@ fn wanted_slices(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<A
         for (kind, mirror) in mirrors {
             out.entry(kind).or_default().insert(key.clone(), mirror);
         }
-        plan.skipped_addresses += subset.addresses_with_readiness().count() - taken;
+        plan.skipped_address_count += subset.addresses_with_readiness().count() - taken;
     }
     let warn = |reason, message| PlannedEvent { kind: EventType::Warning, reason, message };
     if invalid > 0 {
         let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
         plan.events.push(warn("InvalidIPAddress", message));
     }
-    if plan.skipped_addresses > invalid {
-        let skipped = plan.skipped_addresses;
+    if plan.skipped_address_count > invalid {
+        let skipped = plan.skipped_address_count;
         let message = format!(
             "A max of {most} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped"
         );

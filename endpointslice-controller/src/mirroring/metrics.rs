@@ -1,13 +1,13 @@
 //! Metrics of the mirroring loop, without the metrics of its queue.
 
 use common::{
-    meta::Key,
+    meta::NamespacedName,
     metrics::{Counters, Histogram, Metrics, Stability, exponential_buckets},
 };
 
-use super::act::MirroringTotals;
+use super::act::MirroringSyncCounts;
 use crate::{
-    metrics::{TotalGauges, register_slice_changes},
+    metrics::{EndpointAndSliceGauges, register_slice_change_counter},
     plan::SyncCounts,
 };
 
@@ -17,9 +17,9 @@ pub(super) struct MirroringMetrics {
     updated: Histogram,
     removed: Histogram,
     skipped: Histogram,
-    pub(super) sync_duration: Histogram,
+    pub(super) sync_duration_seconds: Histogram,
     pub(super) slice_changes: Counters,
-    shares: TotalGauges,
+    shares: EndpointAndSliceGauges,
 }
 
 impl MirroringMetrics {
@@ -46,7 +46,7 @@ impl MirroringMetrics {
                 "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
                 "Number of addresses skipped on each Endpoints sync due to being invalid or exceeding MaxEndpointsPerSubset",
             ),
-            sync_duration: metrics
+            sync_duration_seconds: metrics
                 .histogram(
                     "endpoint_slice_mirroring_controller_endpoints_sync_duration",
                     Stability::Alpha,
@@ -55,8 +55,8 @@ impl MirroringMetrics {
                     exponential_buckets(0.001, 2.0, 15),
                 )
                 .with_label_values(&[]),
-            slice_changes: register_slice_changes(metrics, "endpoint_slice_mirroring_controller_changes"),
-            shares: TotalGauges::new(
+            slice_changes: register_slice_change_counter(metrics, "endpoint_slice_mirroring_controller_changes"),
+            shares: EndpointAndSliceGauges::new(
                 metrics,
                 Stability::Alpha,
                 [
@@ -69,13 +69,18 @@ impl MirroringMetrics {
     }
 
     /// Records the counts of one sync; `None` removes the counts of these Endpoints from the totals.
-    pub(super) fn record_plan(&self, key: &Key, totals: Option<&MirroringTotals>) {
-        let Some(MirroringTotals { counts, updated_endpoints: updated, skipped_addresses: skipped }) = totals else {
+    pub(super) fn record_sync_counts(&self, key: &NamespacedName, totals: Option<&MirroringSyncCounts>) {
+        let Some(MirroringSyncCounts {
+            counts_by_address_type: counts,
+            updated_endpoint_count: updated,
+            skipped_address_count: skipped,
+        }) = totals
+        else {
             return self.shares.remove_contribution(key);
         };
         let sum = |of: fn(&SyncCounts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
-        self.added.observe(sum(|counts| counts.endpoints_added));
-        self.removed.observe(sum(|counts| counts.endpoints_removed));
+        self.added.observe(sum(|counts| counts.added_endpoint_count));
+        self.removed.observe(sum(|counts| counts.removed_endpoint_count));
         self.updated.observe(*updated as f64);
         self.skipped.observe(*skipped as f64);
         self.shares.set_contribution(key, counts.iter().copied());

@@ -1,6 +1,6 @@
 //! Reads the caches and indexes into a snapshot.
 
-use common::{controller::Observation, io::SyncError, meta::Key};
+use common::{controller::Observation, io::SyncError, meta::NamespacedName};
 
 use super::{MirroringController, snapshot::Snapshot};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl MirroringController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observation<Snapshot>, SyncError> {
+    pub(super) fn observe(&self, key: &NamespacedName) -> Result<Observation<Snapshot>, SyncError> {
         if let Some(behind) =
             self.watch.ledger.unseen_write(&ledger_owner(key), &[&**self.slices.store()], Default::default)
         {

@@ -8,7 +8,7 @@ use crate::plan::{self, PlannedEvent, SliceMetadata, SliceWrites};
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Whether the Endpoints exist and are to be mirrored; otherwise all their slices are deleted.
-    pub is_mirrored: bool,
+    pub are_endpoints_mirrored: bool,
     /// The labels, annotations and owner of every written slice.
     pub slice_metadata: SliceMetadata,
     /// The writes for each address type. If the Endpoints are not mirrored, one element with the deletions of both types.
@@ -16,14 +16,14 @@ pub struct Plan {
     /// Events about the Endpoints, to emit before the writes.
     pub events: Vec<PlannedEvent>,
     /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
-    pub skipped_addresses: usize,
+    pub skipped_address_count: usize,
     /// The number of endpoints that are in the slice before and after the sync, with different content.
-    pub updated_endpoints: usize,
+    pub updated_endpoint_count: usize,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        if self.is_mirrored {
+        if self.are_endpoints_mirrored {
             plan::describe_wanted_counts(&self.writes)
         } else {
             "there is nothing to mirror".to_owned()

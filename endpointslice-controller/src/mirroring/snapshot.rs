@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::meta::Key;
+use common::meta::NamespacedName;
 
 use crate::objects::{Endpoints, Service, Slice};
 
@@ -10,7 +10,7 @@ use crate::objects::{Endpoints, Service, Slice};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Namespace and name, the same for the Endpoints and their Service.
-    pub key: Key,
+    pub key: NamespacedName,
     /// The cached Endpoints; `None` if they do not exist.
     pub endpoints: Option<Arc<Endpoints>>,
     /// The cached Service with the same name; `None` if it does not exist.

@@ -10,7 +10,7 @@ use common::{
 
 use crate::{
     objects::{Endpoints, Service, Slice},
-    observe::{drop_satisfied_record, ledger_owner},
+    observe::{drop_satisfied_ledger_record, ledger_owner},
     watch::{SliceEventHandlers, service_key},
 };
 
@@ -60,7 +60,7 @@ impl EventHandlers {
         if let CacheEvent::Deleted(slice) = event
             && let Some(key) = service_key(&slice.metadata)
         {
-            drop_satisfied_record(&self.ledger, &ledger_owner(&key), &*self.cache);
+            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.cache);
         }
     }
 }

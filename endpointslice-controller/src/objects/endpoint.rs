@@ -85,7 +85,7 @@ pub struct TargetRef {
 
 impl TargetRef {
     /// References a Pod by kind, namespace, name and UID.
-    pub fn to_pod(pod: &Pod) -> Self {
+    pub fn from_pod(pod: &Pod) -> Self {
         static POD: LazyLock<Text> = LazyLock::new(|| Text::new("Pod"));
         static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
         Self {

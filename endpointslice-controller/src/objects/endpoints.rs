@@ -6,7 +6,7 @@ use common::{
     events::ObjectRef,
     intern::Text,
     json::null_as_default,
-    meta::{Key, Meta, OwnerRefs, Uid},
+    meta::{Meta, NamespacedName, OwnerRefs, Uid},
     object::{Object, Resource},
     wire::{MessageSchema, messages},
 };
@@ -46,7 +46,7 @@ impl Endpoints {
 }
 
 /// Builds the reference to Endpoints that Events contain; without a UID if the Endpoints do not exist.
-pub(crate) fn endpoints_object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
+pub(crate) fn endpoints_object_ref(key: &NamespacedName, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {
         Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
         None => ObjectRef::without_version(ENDPOINTS, &key.namespace, &key.name, Uid::default()),

@@ -26,7 +26,7 @@ pub struct Node {
     /// The value of the label [`ZONE_LABEL`]; empty without the label.
     pub zone: Text,
     /// Whether the CPU of the Node counts in the capacity of its zone; false for control plane nodes.
-    pub is_counted_in_capacity: bool,
+    pub is_counted_in_zone_capacity: bool,
     /// Whether the condition `Ready` is `True`.
     pub is_ready: bool,
     /// CPU in `status.allocatable`, in thousandths of a core; 0 if the status has no value.
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Node {
         let status = status.unwrap_or_default();
         Ok(Self {
             zone: Text::new(metadata.labels.get(ZONE_LABEL).unwrap_or_default()),
-            is_counted_in_capacity: EXCLUDED_NODE_LABELS.iter().all(|label| metadata.labels.get(label).is_none()),
+            is_counted_in_zone_capacity: EXCLUDED_NODE_LABELS.iter().all(|label| metadata.labels.get(label).is_none()),
             is_ready: is_true(&status.conditions.unwrap_or_default(), "Ready"),
             allocatable_millicores: status
                 .allocatable

@@ -48,7 +48,7 @@ impl AddressType {
     }
 
     /// Returns the text that explanations show as the kind of a slice with this address type.
-    pub(crate) fn slice_kind(self) -> &'static str {
+    pub(crate) fn slice_description(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4 EndpointSlice",
             Self::Ipv6 => "IPv6 EndpointSlice",

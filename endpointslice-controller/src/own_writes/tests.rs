@@ -11,7 +11,7 @@ fn version(text: &str) -> RecordedWrite {
 /// ENDPOINTSLICE-10.
 #[test]
 fn an_event_that_arrives_before_its_answer_is_an_own_one() {
-    let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
+    let (own, service) = (OwnWrites::default(), NamespacedName::new("ns", "web"));
     own.begin_request(&service);
     assert_eq!(own.author_of_change(&service, &meta("a", "5")), EventAuthor::Undecided);
     assert!(!own.finish_request(&service, Some((&Uid::new("a"), version("5")))));
@@ -22,7 +22,7 @@ fn an_event_that_arrives_before_its_answer_is_an_own_one() {
 /// ENDPOINTSLICE-10.
 #[test]
 fn writes_of_others_in_the_meantime_are_noticed() {
-    let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
+    let (own, service) = (OwnWrites::default(), NamespacedName::new("ns", "web"));
     let a = Uid::new("a");
     for (uid, seen, wrote) in [("a", "6", Some("5")), ("b", "4", Some("5")), ("a", "5", None)] {
         own.begin_request(&service);
@@ -34,7 +34,7 @@ fn writes_of_others_in_the_meantime_are_noticed() {
 
 #[test]
 fn deleted_slices_leave_no_state() {
-    let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
+    let (own, service, a) = (OwnWrites::default(), NamespacedName::new("ns", "web"), Uid::new("a"));
     // Four cases follow: the event arrives before the answer, the event arrives after the answer, the write fails, and the
     // Service is deleted before the answer arrives.
     own.begin_request(&service);

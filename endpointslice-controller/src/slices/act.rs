@@ -18,14 +18,14 @@ use crate::{
     body::SlicePatch,
     memory::ServiceMemory,
     objects::SERVICES,
-    plan::{Deferred, SyncCounts},
+    plan::{DeferredCounts, SyncCounts},
 };
 
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
     /// The new memory of the Service, and the counts for metrics; `None` for a Service without an applicable selector.
-    ReplaceMemory(ServiceMemory, Option<SliceSyncTotals>),
+    ReplaceMemory(ServiceMemory, Option<ServiceSyncCounts>),
     /// The progress of one write of a slice.
     Write(WriteProgress),
     /// All slices of an address type are written. The fields are the kind of hints and the count of writes.
@@ -36,14 +36,14 @@ pub enum Note {
 
 /// The counts of one sync of a Service, for metrics.
 #[derive(Debug)]
-pub struct SliceSyncTotals {
+pub struct ServiceSyncCounts {
     /// The counts of endpoints and slices, one element for each address type.
-    pub(super) counts: Vec<SyncCounts>,
+    pub(super) counts_by_address_type: Vec<SyncCounts>,
     /// The value of `spec.trafficDistribution`; `None` if it has no effect.
     pub(super) traffic_distribution: Option<&'static str>,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = ();
 }
@@ -58,11 +58,12 @@ type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the writes and the Events of a plan. All failures are combined into one error.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
-    let totals = plan
-        .is_managed
-        .then(|| SliceSyncTotals { counts: counts(), traffic_distribution: plan.hint_labels.traffic_distribution });
-    io.apply_note(Note::ReplaceMemory(plan.memory.clone(), totals));
+    let counts = || plan.writes.iter().map(|writes| writes.sync_counts).collect();
+    let totals = plan.is_managed_service.then(|| ServiceSyncCounts {
+        counts_by_address_type: counts(),
+        traffic_distribution: plan.hint_metric_labels.traffic_distribution,
+    });
+    io.apply_memory_note(Note::ReplaceMemory(plan.memory.clone(), totals));
 
     let key = &snapshot.service.metadata.key();
     let writer = SliceWriter {
@@ -78,8 +79,8 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         failures.extend(writes.omitted_pod_messages.iter().map(|why| SyncError::new("node_not_found", why.clone())));
         match writer.write_all(writes).await {
             Ok(WriteOutcome::AllWritten) => {
-                io.apply_note(Note::AddressTypeWritten(plan.hint_labels, writes.len()));
-                if writes.deferred != Deferred::default() && !writes.is_empty() {
+                io.apply_memory_note(Note::AddressTypeWritten(plan.hint_metric_labels, writes.len()));
+                if writes.deferred_counts != DeferredCounts::default() && !writes.is_empty() {
                     requeue = Requeue::After(Duration::ZERO);
                 }
             }
@@ -90,7 +91,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             io.record_event(event.kind, event.reason, event.message.clone());
         }
     }
-    for slice in &plan.unsupported_slices {
+    for slice in &plan.slices_of_unused_address_types {
         if let Err(refusal) = writer.delete(slice, "the Service does not use this address type").await {
             let what = format!("error deleting {} EndpointSlice for Service {key}", slice.metadata.name);
             failures.push(SyncError::from_refusal(&what, &refusal));
@@ -98,7 +99,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
 
     let outcome = join_failures(&failures).map_or(Ok(requeue), Err);
-    io.apply_note(Note::SyncEnded(outcome.is_err()));
+    io.apply_memory_note(Note::SyncEnded(outcome.is_err()));
     if let Err(failed) = &outcome {
         let message = format!("Error updating Endpoint Slices for Service {key}: {failed}");
         io.record_event(EventType::Warning, "FailedToUpdateEndpointSlices", message);

@@ -2,13 +2,13 @@
 
 use common::{
     map::HashMap,
-    meta::Key,
+    meta::NamespacedName,
     metrics::{Counter, Counters, Gauges, Histogram, Histograms, Metrics, Stability, exponential_buckets},
 };
 use parking_lot::Mutex;
 
-use super::{act::SliceSyncTotals, plan::HintMetricLabels};
-use crate::metrics::{TotalGauges, register_slice_changes};
+use super::{act::ServiceSyncCounts, plan::HintMetricLabels};
+use crate::metrics::{EndpointAndSliceGauges, register_slice_change_counter};
 
 /// The default bucket bounds of the Prometheus client, for histograms without bounds in upstream.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -17,7 +17,7 @@ const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 pub(super) struct SliceMetrics {
     added: Histogram,
     removed: Histogram,
-    shares: TotalGauges,
+    shares: EndpointAndSliceGauges,
     /// The count of slice changes, by operation.
     pub(super) slice_changes: Counters,
     changed: Histograms,
@@ -25,7 +25,7 @@ pub(super) struct SliceMetrics {
     pub(super) stale_syncs: Counter,
     pub(super) failed_syncs: Counter,
     distributions: Gauges,
-    distribution_of: Mutex<HashMap<Key, &'static str>>,
+    distribution_of: Mutex<HashMap<NamespacedName, &'static str>>,
 }
 
 impl SliceMetrics {
@@ -47,7 +47,7 @@ impl SliceMetrics {
                 "endpoint_slice_controller_endpoints_removed_per_sync",
                 "Number of endpoints removed on each Service sync",
             ),
-            shares: TotalGauges::new(
+            shares: EndpointAndSliceGauges::new(
                 metrics,
                 Stability::Beta,
                 [
@@ -56,7 +56,7 @@ impl SliceMetrics {
                     "endpoint_slice_controller_desired_endpoint_slices",
                 ],
             ),
-            slice_changes: register_slice_changes(metrics, "endpoint_slice_controller_changes"),
+            slice_changes: register_slice_change_counter(metrics, "endpoint_slice_controller_changes"),
             changed: metrics.histogram(
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
                 Stability::Alpha,
@@ -78,28 +78,28 @@ impl SliceMetrics {
     }
 
     /// Records the counts that one sync of a Service has planned.
-    pub(super) fn record_plan(&self, key: &Key, totals: &SliceSyncTotals) {
-        for counts in &totals.counts {
-            self.added.observe(counts.endpoints_added as f64);
-            self.removed.observe(counts.endpoints_removed as f64);
+    pub(super) fn record_sync_counts(&self, key: &NamespacedName, totals: &ServiceSyncCounts) {
+        for counts in &totals.counts_by_address_type {
+            self.added.observe(counts.added_endpoint_count as f64);
+            self.removed.observe(counts.removed_endpoint_count as f64);
         }
-        self.shares.set_contribution(key, totals.counts.iter().copied());
+        self.shares.set_contribution(key, totals.counts_by_address_type.iter().copied());
         self.set_distribution(key, totals.traffic_distribution);
     }
 
     /// Records the count of writes, after all slices of an address type have been written.
-    pub(super) fn record_writes(&self, spread: HintMetricLabels, slices: usize) {
-        let topology = if spread.is_by_capacity { "Auto" } else { "Disabled" };
+    pub(super) fn record_write_count(&self, spread: HintMetricLabels, slices: usize) {
+        let topology = if spread.is_hinted_by_capacity { "Auto" } else { "Disabled" };
         self.changed.with_label_values(&[topology, spread.traffic_distribution.unwrap_or("")]).observe(slices as f64);
     }
 
     /// Removes a deleted Service from the totals.
-    pub(super) fn forget_service(&self, key: &Key) {
+    pub(super) fn forget_service(&self, key: &NamespacedName) {
         self.shares.remove_contribution(key);
         self.set_distribution(key, None);
     }
 
-    fn set_distribution(&self, key: &Key, new: Option<&'static str>) {
+    fn set_distribution(&self, key: &NamespacedName, new: Option<&'static str>) {
         let mut known = self.distribution_of.lock();
         if let Some(old) = known.remove(key) {
             self.distributions.with_label_values(&[old]).dec();

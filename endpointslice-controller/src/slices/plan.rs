@@ -7,14 +7,14 @@ use common::controller::Explain;
 use crate::{
     memory::ServiceMemory,
     objects::Slice,
-    plan::{self, Deferred, SliceMetadata, SliceWrites},
+    plan::{self, DeferredCounts, SliceMetadata, SliceWrites},
 };
 
 /// The kind of hints of a Service, as labels of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintMetricLabels {
     /// Whether hints follow the capacity of zones.
-    pub is_by_capacity: bool,
+    pub is_hinted_by_capacity: bool,
     /// The value of `spec.trafficDistribution`; `None` if it has no effect.
     pub traffic_distribution: Option<&'static str>,
 }
@@ -23,22 +23,22 @@ pub struct HintMetricLabels {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Whether this loop manages the slices: the Service has a selector and is not an `ExternalName`.
-    pub is_managed: bool,
+    pub is_managed_service: bool,
     /// The metadata of every written slice.
     pub slice_metadata: SliceMetadata,
     /// Writes for each address type of the Service.
     pub writes: Vec<SliceWrites>,
     /// Slices with an address type that the Service does not use. They are deleted last.
-    pub unsupported_slices: Vec<Arc<Slice>>,
+    pub slices_of_unused_address_types: Vec<Arc<Slice>>,
     /// The memory of the Service for the next sync.
     pub memory: ServiceMemory,
     /// The kind of hints, for metrics.
-    pub hint_labels: HintMetricLabels,
+    pub hint_metric_labels: HintMetricLabels,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        if !self.is_managed {
+        if !self.is_managed_service {
             return "the Service has no selector or is an ExternalName: its slices are not managed".to_owned();
         }
         plan::describe_wanted_counts(&self.writes)
@@ -48,8 +48,8 @@ impl Explain for Plan {
         let mut out = Vec::new();
         for writes in &self.writes {
             out.extend(writes.omitted_pod_messages.iter().cloned());
-            let Deferred { wanted_endpoints: endpoints, wanted_slices: slices } = writes.deferred;
-            if writes.deferred != Deferred::default() {
+            let DeferredCounts { endpoint_count: endpoints, slice_count: slices } = writes.deferred_counts;
+            if writes.deferred_counts != DeferredCounts::default() {
                 let kind = writes.address_type;
                 out.push(format!(
                     "the number of ports in the new slices of one sync is limited: {endpoints} {kind} endpoints and {slices} \

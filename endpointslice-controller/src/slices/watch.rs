@@ -9,13 +9,14 @@ use common::{
 
 use super::metrics::SliceMetrics;
 use crate::{
-    members::SharedMembership, memory::ServiceMemories, objects::Service, topology::Topology, watch::SliceEventHandlers,
+    members::SharedServicePodIndex, memory::ServiceMemories, objects::Service, topology::NodeTopology,
+    watch::SliceEventHandlers,
 };
 
 /// The event handlers of the loop `endpointslice-controller`, and the state that they change. Upstream:
 /// `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
 pub(super) struct EventHandlers {
-    pub(super) topology: Topology,
+    pub(super) topology: NodeTopology,
     pub(super) memories: ServiceMemories,
     pub(super) ledger: Ledger,
     pub(super) slice_handlers: SliceEventHandlers,
@@ -38,8 +39,8 @@ impl EventHandlers {
 
     /// Enqueues Services with hints that no longer fit the capacity of the zones, and Services with Pods on new Nodes or Nodes
     /// with a new zone.
-    pub(super) fn enqueue_after_node_changes(&self, members: &SharedMembership) {
-        let moved = members.services_on_nodes(&self.topology.take_moved_nodes());
+    pub(super) fn enqueue_after_node_changes(&self, members: &SharedServicePodIndex) {
+        let moved = members.services_on_nodes(&self.topology.take_nodes_with_new_zone());
         for key in self.topology.services_with_outdated_hints(&self.memories).into_iter().chain(moved) {
             self.slice_handlers.queue.add(key, Priority::Normal);
         }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ async fn a_create_that_never_arrived_is_retried_soon() {
 #[tokio::test(start_paused = true)]
 async fn only_changes_of_slices_wait_for_the_batch_period() {
     let batch = OperatorSettings::new()
-        .with_tune("mirroring-endpointslice-updates-batch-period", TuneValue::Duration(Duration::from_secs(20)));
+        .with_tunable("mirroring-endpointslice-updates-batch-period", TunableValue::Duration(Duration::from_secs(20)));
     let world = TestCluster::with_settings(batch).await;
     world.create_object(service()).await;
     world.create_object(hand_made(&two())).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use serde_json::json;
 
 use crate::world::{TestCluster, web_service};
@@ -10,8 +10,8 @@ use crate::world::{TestCluster, web_service};
 /// ENDPOINTSLICE-9, ENDPOINTSLICE-74.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
-    let batch = TuneValue::Duration(Duration::from_secs(10));
-    let settings = OperatorSettings::new().with_shadow(true).with_tune("endpointslice-updates-batch-period", batch);
+    let batch = TunableValue::Duration(Duration::from_secs(10));
+    let settings = OperatorSettings::new().with_shadow(true).with_tunable("endpointslice-updates-batch-period", batch);
     let world = TestCluster::with_settings(settings).await;
     world.create_object(web_service(&json!({}))).await;
     world.wait_seconds(1).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     clock::Clock,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
@@ -41,8 +41,8 @@ impl TestCluster {
 
     /// Creates a cluster in which a slice is full at `most` endpoints, and every sync remembers the slice of each Pod.
     pub(crate) async fn with_slice_size(most: u64) -> Self {
-        let settings = OperatorSettings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most));
-        Self::with_settings(settings.with_tune("endpointslice-min-pods-of-packing", TuneValue::Count(1))).await
+        let settings = OperatorSettings::new().with_tunable("max-endpoints-per-slice", TunableValue::Count(most));
+        Self::with_settings(settings.with_tunable("endpointslice-min-pods-of-packing", TunableValue::Count(1))).await
     }
 
     /// Creates a cluster with the nodes `n0` to `n3`, alternating between the zones `z0` and `z1`.

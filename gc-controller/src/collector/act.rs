@@ -23,8 +23,8 @@ use super::{
 use crate::{
     graph::FOREGROUND_FINALIZER,
     objects::PartialObject,
-    parked::ParkCondition,
-    place::{LiveObject, ObjectLocation},
+    parked::WaitCondition,
+    place::{LiveReadResult, ObjectLocation},
 };
 
 /// A change of the collector's memory that a sync requests.
@@ -33,7 +33,7 @@ pub enum Note {
     /// The object is no longer parked (waiting without retries until a kind is served or listed).
     Unparked,
     /// The object is parked: it waits, without retries, until this wait condition is true.
-    Parked(ParkCondition),
+    Parked(WaitCondition),
     /// The object does not exist.
     Absent,
     /// The owner named by this reference does not exist. The second field is the namespace of the owner.
@@ -48,7 +48,7 @@ pub struct CurrentOwners {
     pub may_be_in_cycle: bool,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     /// Owner references. The sync reads the states of their owners again.
     type Query = Vec<OwnerRef>;
     type NewState = CurrentOwners;
@@ -59,12 +59,12 @@ type Io<'r> = io::Io<'r, Note>;
 /// Executes the plan for one object.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // If the kind is not served, the plan sends no request, so the placeholder resource is never used.
-    let place = ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.view.identity);
-    io.apply_note(Note::Unparked);
+    let place = ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.node.identity);
+    io.apply_memory_note(Note::Unparked);
     let exists = match plan {
         Plan::Nothing(_) | Plan::BlockedByDependents(_) => true,
         Plan::Wait(awaited, _) => {
-            io.apply_note(Note::Parked(awaited.clone()));
+            io.apply_memory_note(Note::Parked(awaited.clone()));
             true
         }
         Plan::RemoveForegroundFinalizer => {
@@ -72,14 +72,14 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             io.unless_shutting_down(place.remove_finalizer(FOREGROUND_FINALIZER, why, io)).await.unwrap_or(Ok(true))?
         }
         Plan::LookUpObject => match place.read_live("only owner references name it", io).await? {
-            LiveObject::Absent => false,
+            LiveReadResult::Absent => false,
             // A monitor has not seen the existing object yet, so the lookup is repeated.
-            LiveObject::AsExpected | LiveObject::Existing(_) => return Ok(Requeue::AfterBackoff),
+            LiveReadResult::AsExpected | LiveReadResult::Existing(_) => return Ok(Requeue::AfterBackoff),
         },
-        Plan::Delete { .. } | Plan::LookUpOwners { .. } => judge::judge(snapshot, &place, io).await?,
+        Plan::Delete { .. } | Plan::LookUpOwners { .. } => judge::delete_or_release(snapshot, &place, io).await?,
     };
     if !exists {
-        io.apply_note(Note::Absent);
+        io.apply_memory_note(Note::Absent);
     }
     Ok(Requeue::AfterPlannedDelay)
 }

@@ -16,22 +16,22 @@
 
 mod verdict;
 
-pub use verdict::{OwnerStanding, Verdict, verdict};
+pub use verdict::{CollectionDecision, OwnerLookupResult, decide_by_owners};
 
 use super::{
     plan::{Plan, PropagationPolicy},
     snapshot::{KindState, Owner, Snapshot},
 };
-use crate::{graph::OwnerState, parked::ParkCondition};
+use crate::{graph::OwnerState, parked::WaitCondition};
 
 /// Decides which work an object needs.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let view = &snapshot.view;
+    let view = &snapshot.node;
     if view.is_being_deleted && !view.is_deleting_dependents {
         return Plan::Nothing("it is being deleted already");
     }
     let Some(resource) = snapshot.resource else {
-        let awaited = ParkCondition::KindServed(view.kind.clone());
+        let awaited = WaitCondition::KindServed(view.kind.clone());
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
@@ -45,7 +45,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         // until then.
         if snapshot.is_kind_unsynced {
             let why = format!("not all objects of kind {} are known", view.kind.kind);
-            return Plan::Wait(ParkCondition::KindListed(view.kind.clone()), why);
+            return Plan::Wait(WaitCondition::KindListed(view.kind.clone()), why);
         }
         return Plan::LookUpObject;
     }
@@ -57,17 +57,17 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     }
     let uncertain: Vec<&Owner> = snapshot.owners.iter().filter(|owner| owner.state != OwnerState::Absent).collect();
     for owner in &uncertain {
-        match owner.kind {
+        match owner.kind_state {
             KindState::Unknown => {
-                let why = format!("the kind of owner {} is not served", owner.name());
-                return Plan::Wait(ParkCondition::KindServed(owner.written_kind()), why);
+                let why = format!("the kind of owner {} is not served", owner.describe());
+                return Plan::Wait(WaitCondition::KindServed(owner.kind_in_reference()), why);
             }
             _ if owner.is_namespaced() && view.identity.namespace.is_empty() => {
                 return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
             }
             KindState::Unsynced => {
-                let why = format!("not all objects of the kind of owner {} are known", owner.name());
-                return Plan::Wait(ParkCondition::KindListed(owner.written_kind()), why);
+                let why = format!("not all objects of the kind of owner {} are known", owner.describe());
+                return Plan::Wait(WaitCondition::KindListed(owner.kind_in_reference()), why);
             }
             KindState::Unwatched | KindState::Synced => {}
         }
@@ -76,19 +76,19 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         let propagation = PropagationPolicy::from_finalizers(view.has_orphan_finalizer, view.has_foreground_finalizer);
         return Plan::Delete { propagation, owner_count: snapshot.owners.len() };
     }
-    Plan::LookUpOwners { uncertain: uncertain.len() }
+    Plan::LookUpOwners { uncertain_owner_count: uncertain.len() }
 }
 
 /// Decides the work for an object in foreground deletion.
 fn finish(snapshot: &Snapshot) -> Plan {
-    let view = &snapshot.view;
-    if view.blocking_dependents > 0 {
-        return Plan::BlockedByDependents(view.blocking_dependents);
+    let view = &snapshot.node;
+    if view.blocking_dependent_count > 0 {
+        return Plan::BlockedByDependents(view.blocking_dependent_count);
     }
     // The lists of all resources must be complete, because a dependent that no monitor has seen yet may block the deletion.
     match snapshot.unsynced_resources.first() {
         Some(resource) => Plan::Wait(
-            ParkCondition::EverythingListed,
+            WaitCondition::EverythingListed,
             format!("not all {resource} are known; one may block the deletion"),
         ),
         None => Plan::RemoveForegroundFinalizer,

@@ -13,11 +13,11 @@ use crate::graph::{Identity, Kind, NodeView, OwnerState};
 impl Collector {
     pub(super) fn snapshot(&self, mut view: NodeView, now: Timestamp) -> Snapshot {
         let owners = self.owners(std::mem::take(&mut view.owners), &view.owner_states);
-        let (known, resource) = self.monitors.kind_state(&view.kind);
-        let unsynced = if view.is_deleting_dependents { self.monitors.pending_resources() } else { Vec::new() };
+        let (known, resource) = self.monitors.kind_state_and_resource(&view.kind);
+        let unsynced = if view.is_deleting_dependents { self.monitors.awaited_resources() } else { Vec::new() };
         Snapshot {
             now,
-            view,
+            node: view,
             resource,
             is_kind_unsynced: known == KindState::Unsynced,
             owners,
@@ -27,8 +27,8 @@ impl Collector {
 
     /// Reads the current states of the owners in `references`, and whether the object may be part of a cycle.
     pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> CurrentOwners {
-        let Identity { namespace, uid, .. } = &snapshot.view.identity;
-        let mut graph = self.collection.graph.lock();
+        let Identity { namespace, uid, .. } = &snapshot.node.identity;
+        let mut graph = self.collector_state.graph.lock();
         let in_cycle = graph.may_be_in_cycle(uid);
         let states: Vec<OwnerState> =
             references.iter().map(|reference| graph.owner_state(reference, namespace)).collect();
@@ -40,8 +40,8 @@ impl Collector {
     fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
-            let (kind, resource) = self.monitors.kind_state(&kind);
-            Owner { reference, kind, resource, state: *state }
+            let (kind, resource) = self.monitors.kind_state_and_resource(&kind);
+            Owner { reference, kind_state: kind, resource, state: *state }
         };
         references.into_iter().zip(states).map(owner).collect()
     }

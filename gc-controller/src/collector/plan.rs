@@ -2,7 +2,7 @@
 
 use common::controller::Explain;
 
-use crate::parked::ParkCondition;
+use crate::parked::WaitCondition;
 
 /// The next step for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Plan {
     /// The object needs no work, for this reason.
     Nothing(&'static str),
     /// The object waits, without retries, until this wait condition is true. The text is the reason.
-    Wait(ParkCondition, String),
+    Wait(WaitCondition, String),
     /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
     /// appears. The removal of the last one enqueues the object again.
     BlockedByDependents(usize),
@@ -26,7 +26,7 @@ pub enum Plan {
     /// The owners are looked up, because the graph does not show whether all of them are missing.
     LookUpOwners {
         /// Number of owners that are not known to be missing.
-        uncertain: usize,
+        uncertain_owner_count: usize,
     },
     /// A lookup determines whether the object exists, because only owner references name it.
     LookUpObject,
@@ -75,7 +75,7 @@ impl Explain for Plan {
             Self::BlockedByDependents(_) => "it is deleted after its dependents".to_owned(),
             Self::RemoveForegroundFinalizer => "no dependent blocks its deletion".to_owned(),
             Self::Delete { owner_count: owners, .. } => format!("{} and none exists", many(*owners, "owner")),
-            Self::LookUpOwners { uncertain } => {
+            Self::LookUpOwners { uncertain_owner_count: uncertain } => {
                 format!("{} may still exist; it is deleted unless a lookup finds one", many(*uncertain, "owner"))
             }
             Self::LookUpObject => "only owner references name it, so it is looked up".to_owned(),

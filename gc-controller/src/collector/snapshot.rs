@@ -11,7 +11,7 @@ pub struct Snapshot {
     /// The object as it is in the graph, without its owner references, which are in `owners`.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
-    pub view: NodeView,
+    pub node: NodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Whether the resource is watched and its initial list is not complete.
@@ -41,7 +41,7 @@ pub struct Owner {
     /// The reference as the object has it.
     pub reference: OwnerRef,
     /// State of the monitor for the kind of the owner.
-    pub kind: KindState,
+    pub kind_state: KindState,
     /// Resource that serves the kind; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// State of the owner in the graph.
@@ -50,13 +50,13 @@ pub struct Owner {
 
 impl Owner {
     /// Returns the owner in the form `apps/v1/Deployment web`.
-    pub fn name(&self) -> String {
+    pub fn describe(&self) -> String {
         let OwnerRef { api_version, kind, name, .. } = &self.reference;
         format!("{api_version}/{kind} {name}")
     }
 
     /// Returns the kind of the owner, as written in the reference.
-    pub fn written_kind(&self) -> Kind {
+    pub fn kind_in_reference(&self) -> Kind {
         Kind { api_version: self.reference.api_version.clone(), kind: self.reference.kind.clone() }
     }
 

@@ -22,12 +22,12 @@ fn each_resource_is_collected_in_the_version_its_server_prefers() {
     let mut served = DiscoveredResources::default();
     served.add(body.to_string().as_bytes()).unwrap();
     let collected: Vec<String> =
-        served.collectable.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
+        served.collectable_resources.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
     assert_eq!(collected, ["x.io/v1 a", "x.io/v1beta1 b"]);
     let old = Kind { api_version: "x.io/v1beta1".into(), kind: "A".into() };
     assert_eq!(served.resource_by_kind[&old].version, "v1beta1");
     assert!(served.resource_by_kind.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
-    assert_eq!(served.stale_versions.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
+    assert_eq!(served.stale_group_versions.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
 }
 
 /// GC-8, GC-46, GC-86.

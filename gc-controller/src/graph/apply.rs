@@ -154,7 +154,7 @@ impl Graph {
                 id
             }
             None => {
-                self.sources.count_added(source.number);
+                self.sources.count_added_object(source.number);
                 self.insert(Node::new_observed(Self::identity_of(source.kind, meta), source.number))
             }
         };
@@ -163,10 +163,10 @@ impl Graph {
         let now = node.flags;
         if !node.owners.equal_owner_refs(&meta.owners, &self.kinds) {
             let owners = self.references(id, &meta.owners);
-            owners.iter().for_each(|owner| self.kinds.hold(owner.kind));
+            owners.iter().for_each(|owner| self.kinds.add_use(owner.kind));
             let old = std::mem::replace(&mut self.nodes.get_mut(id).owners, owners.clone());
             self.change_owners(id, &old, &owners, out);
-            old.iter().for_each(|owner| self.kinds.release(owner.kind));
+            old.iter().for_each(|owner| self.kinds.remove_use(owner.kind));
         }
         let starts = |finalizer| now.waits_for(finalizer) && !before.waits_for(finalizer);
         if starts(Flags::ORPHAN_FINALIZER) {
@@ -174,8 +174,8 @@ impl Graph {
         } else if starts(Flags::FOREGROUND_FINALIZER) {
             self.nodes.get_mut(id).flags.set(Flags::DELETING_DEPENDENTS, true);
             let dependents = self.nodes.get(id).dependents.iter();
-            out.extend(dependents.map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
-            out.push(Work::Judge(meta.uid.clone()));
+            out.extend(dependents.map(|d| Work::CheckOwners(self.nodes.get(d).uid.clone())));
+            out.push(Work::CheckOwners(meta.uid.clone()));
         }
     }
 
@@ -206,7 +206,7 @@ impl Graph {
         }
         if !matching.is_empty() {
             self.absent.insert(identity.clone());
-            out.extend(matching.into_iter().map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
+            out.extend(matching.into_iter().map(|d| Work::CheckOwners(self.nodes.get(d).uid.clone())));
         }
         if !observed && same {
             self.absent.insert(identity.clone());
@@ -219,14 +219,14 @@ impl Graph {
                 self.change_identity(id, next.clone());
                 out.push(Work::ResetBackoff(identity.uid.clone()));
             }
-            out.push(Work::JudgeAfterBackoff(identity.uid.clone()));
+            out.push(Work::CheckOwnersAfterBackoff(identity.uid.clone()));
         }
     }
 
     /// Removes a monitor. Its objects become virtual if no other monitor sees them.
     pub fn remove_monitor(&mut self, source: MonitorId, out: &mut Vec<Work>) {
         if self.sources.remove(source) {
-            self.kinds.release(source.kind);
+            self.kinds.remove_use(source.kind);
         }
         let ids: Vec<NodeId> =
             self.nodes.nodes_with_ids().filter(|(_, node)| node.belongs_to(source)).map(|(id, _)| id).collect();
@@ -238,7 +238,7 @@ impl Graph {
             }
             let node = self.nodes.get_mut(id);
             node.flags.set(Flags::VIRTUAL, true);
-            out.push(Work::Judge(node.uid.clone()));
+            out.push(Work::CheckOwners(node.uid.clone()));
         }
     }
 
@@ -254,15 +254,15 @@ impl Graph {
     }
 
     fn insert(&mut self, node: Node) -> NodeId {
-        self.kinds.hold(node.kind);
+        self.kinds.add_use(node.kind);
         self.nodes.insert(node)
     }
 
     fn take(&mut self, id: NodeId) -> Option<Node> {
         let node = self.nodes.remove(id)?;
         self.others.remove(&id);
-        self.kinds.release(node.kind);
-        node.owners.iter().for_each(|owner| self.kinds.release(owner.kind));
+        self.kinds.remove_use(node.kind);
+        node.owners.iter().for_each(|owner| self.kinds.remove_use(owner.kind));
         Some(node)
     }
 
@@ -278,12 +278,12 @@ impl Graph {
                     let reference = dependent.owners.iter().find(|o| o.uid == identity.uid);
                     out.extend(reference.map(|reference| self.wrong_namespace(dependent, reference)));
                 }
-                out.push(Work::Judge(dependent.uid.clone()));
+                out.push(Work::CheckOwners(dependent.uid.clone()));
             }
             self.change_identity(id, identity.clone());
             out.push(Work::ResetBackoff(identity.uid.clone()));
         }
-        self.sources.count_added(source.number);
+        self.sources.count_added_object(source.number);
         let node = self.nodes.get_mut(id);
         node.flags.set(Flags::VIRTUAL, false);
         node.monitor_number = source.number;
@@ -298,8 +298,8 @@ impl Graph {
     }
 
     fn change_identity(&mut self, id: NodeId, identity: Identity) {
-        self.kinds.hold(identity.kind);
-        self.kinds.release(self.nodes.get(id).kind);
+        self.kinds.add_use(identity.kind);
+        self.kinds.remove_use(self.nodes.get(id).kind);
         let node = self.nodes.get_mut(id);
         node.kind = identity.kind;
         node.namespace = identity.namespace;
@@ -312,7 +312,7 @@ impl Graph {
         self.register(id, &difference.register, out);
         let after = self.blocked_by(id, new);
         for owner in after.iter().filter(|owner| before.binary_search(owner).is_err()) {
-            self.nodes.get_mut(*owner).blocking_dependents += 1;
+            self.nodes.get_mut(*owner).blocking_dependent_count += 1;
         }
         for owner in before.iter().filter(|owner| after.binary_search(owner).is_err()) {
             self.unblock(*owner, out);
@@ -342,7 +342,7 @@ impl Graph {
 
     /// Returns the owners in foreground deletion that a node blocks by these references, without duplicates.
     fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
-        let blocking = references.iter().filter(|reference| reference.blocks());
+        let blocking = references.iter().filter(|reference| reference.blocks_owner_deletion());
         let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
         let mut owners: SmallVec<[NodeId; 4]> =
             owners.filter(|owner| self.nodes.get(*owner).dependents.contains(id)).collect();
@@ -354,9 +354,9 @@ impl Graph {
     /// Decrements the number of dependents that block an owner. Enqueues the owner when the number becomes 0.
     fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
         let node = self.nodes.get_mut(owner);
-        node.blocking_dependents -= 1;
-        if node.blocking_dependents == 0 && node.is_deleting_dependents() {
-            out.push(Work::Judge(node.uid.clone()));
+        node.blocking_dependent_count -= 1;
+        if node.blocking_dependent_count == 0 && node.is_deleting_dependents() {
+            out.push(Work::CheckOwners(node.uid.clone()));
         }
     }
 
@@ -368,11 +368,11 @@ impl Graph {
             let Some(owner) = self.nodes.find(&reference.uid) else {
                 let owner = self.insert(Node::new_virtual(&namespace, reference));
                 self.nodes.get_mut(owner).dependents.insert(id);
-                out.push(Work::Judge(reference.uid.clone()));
+                out.push(Work::CheckOwners(reference.uid.clone()));
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.check_reference(owner, id, reference, &namespace);
+                let (doubt, event) = self.contradiction_and_event(owner, id, reference, &namespace);
                 doubtful = doubt;
                 out.extend(event);
             }
@@ -382,7 +382,7 @@ impl Graph {
             doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
-            out.push(Work::Judge(self.nodes.get(id).uid.clone()));
+            out.push(Work::CheckOwners(self.nodes.get(id).uid.clone()));
         }
     }
 
@@ -397,7 +397,7 @@ impl Graph {
 
     /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the
     /// contradiction.
-    pub(super) fn check_reference(
+    pub(super) fn contradiction_and_event(
         &self,
         owner: NodeId,
         id: NodeId,
@@ -447,11 +447,13 @@ impl Graph {
         let blocked = self.blocked_by(id, &self.nodes.get(id).owners);
         let Some(node) = self.take(id) else { return };
         if !node.is_virtual() {
-            self.sources.count_removed(node.monitor_number);
+            self.sources.count_removed_object(node.monitor_number);
         }
         if !node.dependents.is_empty() {
             self.absent.insert(identity);
-            out.extend(node.dependents.iter().filter(|d| *d != id).map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
+            out.extend(
+                node.dependents.iter().filter(|d| *d != id).map(|d| Work::CheckOwners(self.nodes.get(d).uid.clone())),
+            );
         }
         for owner in blocked.into_iter().filter(|owner| *owner != id) {
             self.unblock(owner, out);

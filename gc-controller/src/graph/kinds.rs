@@ -24,14 +24,14 @@ struct Entry {
 /// The kinds that nodes, references and monitors use. References may name kinds that do not exist, so an unused kind is
 /// removed.
 #[derive(Default)]
-pub(super) struct Kinds {
+pub(super) struct KindTable {
     all: HashMap<KindId, Entry>,
     numbers: HashMap<Kind, KindId>,
     next: u32,
     nameless: Kind,
 }
 
-impl Kinds {
+impl KindTable {
     /// Returns the id of a kind. The id is stable while a node, a reference or a monitor uses the kind.
     pub(super) fn id_of(&mut self, api_version: &Text, kind: &Text) -> KindId {
         let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
@@ -59,14 +59,14 @@ impl Kinds {
     }
 
     /// Records a further node, reference or monitor that uses the kind.
-    pub(super) fn hold(&mut self, id: KindId) {
+    pub(super) fn add_use(&mut self, id: KindId) {
         if let Some(entry) = self.all.get_mut(&id) {
             entry.holders += 1;
         }
     }
 
     /// Ends one use of the kind, and removes the kind after its last use.
-    pub(super) fn release(&mut self, id: KindId) {
+    pub(super) fn remove_use(&mut self, id: KindId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         entry.holders -= 1;
         if entry.holders == 0

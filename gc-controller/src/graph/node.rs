@@ -63,7 +63,7 @@ pub struct Node {
     /// `MonitorId::number` of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
     pub(super) monitor_number: u32,
     /// Number of dependents with a reference that blocks the foreground deletion of this object.
-    pub(super) blocking_dependents: u32,
+    pub(super) blocking_dependent_count: u32,
     pub(super) flags: Flags,
 }
 
@@ -98,7 +98,7 @@ impl Node {
             dependents,
             kind,
             monitor_number: source,
-            blocking_dependents: 0,
+            blocking_dependent_count: 0,
             flags,
         }
     }
@@ -143,8 +143,8 @@ impl Node {
 
     /// Returns whether the node has a reference to `owner` that blocks the owner's foreground deletion.
     #[cfg(test)]
-    pub(super) fn blocks(&self, owner: &Uid) -> bool {
-        self.owners.iter().any(|o| o.uid == *owner && o.blocks())
+    pub(super) fn blocks_deletion_of(&self, owner: &Uid) -> bool {
+        self.owners.iter().any(|o| o.uid == *owner && o.blocks_owner_deletion())
     }
 }
 

@@ -7,7 +7,7 @@ use common::{
     meta::{OwnerRef, OwnerRefs, Uid},
 };
 
-use super::{Identity, Kind, KindId, kinds::Kinds};
+use super::{Identity, Kind, KindId, kinds::KindTable};
 
 /// An owner reference with an id for its kind and a shared name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Reference {
     }
 
     /// Returns whether the reference blocks the foreground deletion of its owner.
-    pub(super) fn blocks(&self) -> bool {
+    pub(super) fn blocks_owner_deletion(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
@@ -88,7 +88,7 @@ impl References {
     }
 
     /// Returns whether the list equals the owner references of an API object.
-    pub(super) fn equal_owner_refs(&self, written: &OwnerRefs, kinds: &Kinds) -> bool {
+    pub(super) fn equal_owner_refs(&self, written: &OwnerRefs, kinds: &KindTable) -> bool {
         self.len() == written.len()
             && self.iter().zip(written.iter()).all(|(known, written)| known.is(written, kinds.get(known.kind)))
     }

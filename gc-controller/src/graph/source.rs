@@ -16,9 +16,9 @@ pub struct MonitorId {
 #[derive(Default)]
 pub(super) struct MonitorCounters {
     /// Number of objects in the graph that belong to this monitor.
-    pub(super) objects: u32,
+    pub(super) object_count: u32,
     /// Number of objects of this monitor that were removed from the graph so far.
-    pub(super) removals: u64,
+    pub(super) removal_count: u64,
 }
 
 /// The counters of each active monitor, by `MonitorId::number`.
@@ -45,16 +45,16 @@ impl ActiveMonitors {
         self.all.get(&number)
     }
 
-    pub(super) fn count_added(&mut self, number: u32) {
+    pub(super) fn count_added_object(&mut self, number: u32) {
         if let Some(census) = self.all.get_mut(&number) {
-            census.objects += 1;
+            census.object_count += 1;
         }
     }
 
-    pub(super) fn count_removed(&mut self, number: u32) {
+    pub(super) fn count_removed_object(&mut self, number: u32) {
         if let Some(census) = self.all.get_mut(&number) {
-            census.objects -= 1;
-            census.removals += 1;
+            census.object_count -= 1;
+            census.removal_count += 1;
         }
     }
 }
@@ -71,7 +71,12 @@ pub struct FullSet {
 
 impl FullSet {
     pub(super) fn new(source: MonitorId, census: Option<&MonitorCounters>) -> Self {
-        Self { monitor: source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
+        Self {
+            monitor: source,
+            places: Vec::new(),
+            count: 0,
+            removals: census.map_or(0, |census| census.removal_count),
+        }
     }
 
     /// Adds an object to the full set. `own` is true if the object belongs to the monitor that reads the set.
@@ -92,6 +97,6 @@ impl FullSet {
 
     /// Returns whether the set contains all objects of the monitor.
     pub(super) fn contains_all_objects(&self, census: &MonitorCounters) -> bool {
-        self.count == census.objects && self.removals == census.removals
+        self.count == census.object_count && self.removals == census.removal_count
     }
 }

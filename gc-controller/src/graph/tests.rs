@@ -9,12 +9,12 @@ use crate::world::{World, test_object};
 #[test]
 fn an_owner_is_virtual_until_a_monitor_sees_it() {
     let mut w = World::default();
-    assert_eq!(w.put(&test_object("c").owner("o")), ["judge o"]);
+    assert_eq!(w.write_and_observe(&test_object("c").owner("o")), ["judge o"]);
     assert!(w.is_virtual("o"));
-    assert_eq!(w.put(&test_object("o")), [""; 0], "the owner is as the reference says");
+    assert_eq!(w.write_and_observe(&test_object("o")), [""; 0], "the owner is as the reference says");
     assert!(!w.is_virtual("o"));
-    assert_eq!(w.delete_seen(&test_object("o")), ["judge c"]);
-    let view = w.graph.view(&Uid::new("c")).unwrap();
+    assert_eq!(w.observe_deletion(&test_object("o")), ["judge c"]);
+    let view = w.graph.node_view(&Uid::new("c")).unwrap();
     assert_eq!(view.owner_states, [OwnerState::Absent]);
 }
 
@@ -22,11 +22,11 @@ fn an_owner_is_virtual_until_a_monitor_sees_it() {
 #[test]
 fn an_owner_that_was_never_there_frees_its_dependents() {
     let mut w = World::default();
-    w.put(&test_object("c").owner("o"));
+    w.write_and_observe(&test_object("c").owner("o"));
     let owner = w.identity("ConfigMap", "ns", "o", "o");
-    assert_eq!(w.absent(&owner), ["judge c"]);
+    assert_eq!(w.report_absent(&owner), ["judge c"]);
     assert_eq!(w.graph.len(), 1, "no virtual node is left behind");
-    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owner_states, [OwnerState::Absent]);
+    assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owner_states, [OwnerState::Absent]);
 }
 
 /// GC-41.
@@ -35,29 +35,29 @@ fn a_wrong_reference_that_is_seen_first_does_not_affect_a_right_one() {
     let mut w = World::default();
     let bad = test_object("bad").owner_as("Secret", "a", "u", false);
     let good = test_object("good").owner_as("ConfigMap", "a", "u", false);
-    assert_eq!(w.put(&bad), ["judge u"]);
-    assert_eq!(w.put(&good), ["judge good"], "the reference names another location");
+    assert_eq!(w.write_and_observe(&bad), ["judge u"]);
+    assert_eq!(w.write_and_observe(&good), ["judge good"], "the reference names another location");
     assert_eq!(w.location("u"), "Secret ns/a");
     let claimed = w.identity("Secret", "ns", "a", "u");
-    assert_eq!(w.absent(&claimed), ["judge bad", "forget u", "later u"]);
+    assert_eq!(w.report_absent(&claimed), ["judge bad", "forget u", "later u"]);
     assert_eq!(w.location("u"), "ConfigMap ns/a");
-    assert_eq!(w.graph.view(&Uid::new("bad")).unwrap().owner_states, [OwnerState::Absent]);
-    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Unknown]);
-    assert_eq!(w.put(&test_object("a").uid("u")), [""; 0]);
+    assert_eq!(w.graph.node_view(&Uid::new("bad")).unwrap().owner_states, [OwnerState::Absent]);
+    assert_eq!(w.graph.node_view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Unknown]);
+    assert_eq!(w.write_and_observe(&test_object("a").uid("u")), [""; 0]);
 }
 
 /// GC-41.
 #[test]
 fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
     let mut w = World::default();
-    w.put(&test_object("bad").owner_as("Secret", "a", "u", false));
-    w.put(&test_object("good").owner_as("ConfigMap", "a", "u", false));
-    assert_eq!(w.put(&test_object("a").uid("u")), ["judge bad", "forget u"]);
+    w.write_and_observe(&test_object("bad").owner_as("Secret", "a", "u", false));
+    w.write_and_observe(&test_object("good").owner_as("ConfigMap", "a", "u", false));
+    assert_eq!(w.write_and_observe(&test_object("a").uid("u")), ["judge bad", "forget u"]);
     // The answer of the server concerns only the identity that `bad` claims, not the observed object.
     let claimed = w.identity("Secret", "ns", "a", "u");
-    assert_eq!(w.absent(&claimed), ["judge bad"]);
+    assert_eq!(w.report_absent(&claimed), ["judge bad"]);
     assert!(w.graph.node(&Uid::new("u")).is_some());
-    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Present]);
+    assert_eq!(w.graph.node_view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Present]);
 }
 
 /// GC-42.
@@ -65,7 +65,7 @@ fn an_owner_seen_elsewhere_enqueues_dependents_with_wrong_references() {
 fn each_claimed_identity_is_looked_up_once() {
     let mut w = World::default();
     for (name, kind) in [("x", "B"), ("y", "A"), ("z", "C")] {
-        w.put(&test_object(name).owner_as(kind, "o", "u", false));
+        w.write_and_observe(&test_object(name).owner_as(kind, "o", "u", false));
     }
     let mut tried = Vec::new();
     let mut work = Vec::new();
@@ -73,7 +73,7 @@ fn each_claimed_identity_is_looked_up_once() {
         let place = w.location("u");
         let kind = place.split(' ').next().unwrap().to_owned();
         let identity = w.identity(&kind, "ns", "o", "u");
-        work = w.absent(&identity);
+        work = w.report_absent(&identity);
         tried.push(kind);
     }
     assert_eq!(tried, ["B", "C", "A"]);
@@ -88,21 +88,24 @@ fn a_reference_across_namespaces_is_reported_once_the_owner_is_seen() {
     let expected =
         "event ownerRef [v1/ConfigMap, namespace: b, name: o, uid: o] does not exist in namespace \"b\"".to_owned();
     let mut w = World::default();
-    w.put(&test_object("o"));
-    assert_eq!(w.put(&test_object("c").namespace("b").owner("o")), [expected.clone(), "judge c".into()]);
+    w.write_and_observe(&test_object("o"));
+    assert_eq!(w.write_and_observe(&test_object("c").namespace("b").owner("o")), [expected.clone(), "judge c".into()]);
     let mut w = World::default();
-    w.put(&test_object("c").namespace("b").owner("o"));
-    assert_eq!(w.put(&test_object("o")), [expected, "judge c".into(), "forget o".into()]);
+    w.write_and_observe(&test_object("c").namespace("b").owner("o"));
+    assert_eq!(w.write_and_observe(&test_object("o")), [expected, "judge c".into(), "forget o".into()]);
 }
 
 /// GC-39.
 #[test]
 fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
     let mut w = World::default();
-    w.put(&test_object("o").namespace("").kind("Node"));
+    w.write_and_observe(&test_object("o").namespace("").kind("Node"));
     for namespace in ["a", "b", ""] {
         let name = format!("c{namespace}");
-        assert_eq!(w.put(&test_object(&name).namespace(namespace).owner_as("Node", "o", "o", false)), [""; 0]);
+        assert_eq!(
+            w.write_and_observe(&test_object(&name).namespace(namespace).owner_as("Node", "o", "o", false)),
+            [""; 0]
+        );
     }
 }
 
@@ -111,30 +114,38 @@ fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
 fn foreground_deletion_enqueues_all_dependents_and_the_owner_after_the_last_blocking_one() {
     let mut w = World::default();
     let (o, c, d) = (test_object("o"), test_object("c").blocking_owner("o"), test_object("d").owner("o"));
-    w.put(&o);
-    w.put(&c);
-    w.put(&d);
-    let going = o.clone().waiting_for("foregroundDeletion");
-    assert_eq!(w.put(&going), ["judge c", "judge d", "judge o"]);
-    assert_eq!(w.put(&going), [""; 0], "the deletion has already begun");
-    let view = w.graph.view(&Uid::new("o")).unwrap();
-    assert_eq!((view.blocking_dependents, view.dependent_count), (1, 2));
-    assert_eq!(w.put(&test_object("e").blocking_owner("o")), ["judge e"], "a late dependent is deleted, too");
-    assert_eq!(w.delete_seen(&test_object("e")), [""; 0], "another dependent still blocks");
-    assert_eq!(w.put(&test_object("c").owner("o")), ["judge o"], "the last blocking dependent stopped blocking");
-    assert_eq!(w.delete_seen(&d), [""; 0], "this dependent never blocked");
-    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking_dependents, 0);
+    w.write_and_observe(&o);
+    w.write_and_observe(&c);
+    w.write_and_observe(&d);
+    let going = o.clone().terminating_with_finalizer("foregroundDeletion");
+    assert_eq!(w.write_and_observe(&going), ["judge c", "judge d", "judge o"]);
+    assert_eq!(w.write_and_observe(&going), [""; 0], "the deletion has already begun");
+    let view = w.graph.node_view(&Uid::new("o")).unwrap();
+    assert_eq!((view.blocking_dependent_count, view.dependent_count), (1, 2));
+    assert_eq!(
+        w.write_and_observe(&test_object("e").blocking_owner("o")),
+        ["judge e"],
+        "a late dependent is deleted, too"
+    );
+    assert_eq!(w.observe_deletion(&test_object("e")), [""; 0], "another dependent still blocks");
+    assert_eq!(
+        w.write_and_observe(&test_object("c").owner("o")),
+        ["judge o"],
+        "the last blocking dependent stopped blocking"
+    );
+    assert_eq!(w.observe_deletion(&d), [""; 0], "this dependent never blocked");
+    assert_eq!(w.graph.node_view(&Uid::new("o")).unwrap().blocking_dependent_count, 0);
 }
 
 /// GC-61, GC-62.
 #[test]
 fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
     let mut w = World::default();
-    assert_eq!(w.put(&test_object("o").waiting_for("orphan")), ["orphan o"]);
-    assert_eq!(w.put(&test_object("p").waiting_for("foregroundDeletion")), ["judge p"]);
-    let mut both = test_object("q").waiting_for("foregroundDeletion").meta();
+    assert_eq!(w.write_and_observe(&test_object("o").terminating_with_finalizer("orphan")), ["orphan o"]);
+    assert_eq!(w.write_and_observe(&test_object("p").terminating_with_finalizer("foregroundDeletion")), ["judge p"]);
+    let mut both = test_object("q").terminating_with_finalizer("foregroundDeletion").meta();
     both.finalizers = Box::from([Text::new("foregroundDeletion"), Text::new("orphan")]);
-    let source = w.source("ConfigMap");
+    let source = w.monitor("ConfigMap");
     w.graph.apply_object(source, &both, &mut w.work);
     assert_eq!(w.take_work(), ["orphan q"], "the finalizer orphan has precedence");
 }
@@ -144,38 +155,38 @@ fn objects_that_are_terminating_when_the_collector_starts_are_enqueued() {
 fn a_released_dependent_leaves_its_owner_and_enqueues_a_blocked_owner() {
     let mut w = World::default();
     let (o, c) = (test_object("o"), test_object("c").blocking_owner("o"));
-    w.put(&o);
-    w.put(&c);
-    assert_eq!(w.put(&c.clone().without_owners()), [""; 0], "the owner is not terminating");
-    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().dependent_count, 0);
-    w.put(&c);
-    w.put(&o.clone().waiting_for("foregroundDeletion"));
-    assert_eq!(w.put(&c.clone().without_owners()), ["judge o"]);
-    assert_eq!(w.delete_seen(&o), [""; 0]);
+    w.write_and_observe(&o);
+    w.write_and_observe(&c);
+    assert_eq!(w.write_and_observe(&c.clone().without_owners()), [""; 0], "the owner is not terminating");
+    assert_eq!(w.graph.node_view(&Uid::new("o")).unwrap().dependent_count, 0);
+    w.write_and_observe(&c);
+    w.write_and_observe(&o.clone().terminating_with_finalizer("foregroundDeletion"));
+    assert_eq!(w.write_and_observe(&c.clone().without_owners()), ["judge o"]);
+    assert_eq!(w.observe_deletion(&o), [""; 0]);
 }
 
 /// Returns how many nodes are read during the foreground deletion of an owner with this number of `dependents`. Every
-/// [`Work::Judge`](super::Work::Judge) is executed.
+/// [`Work::CheckOwners`](super::Work::CheckOwners) is executed.
 fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     let mut w = World::default();
     let o = test_object("o");
-    w.put(&o);
+    w.write_and_observe(&o);
     let all: Vec<_> = (0..dependents).map(|n| test_object(&format!("d{n}")).blocking_owner("o")).collect();
     for dependent in &all {
-        w.put(dependent);
+        w.write_and_observe(dependent);
     }
     let before = w.graph.nodes.read_count();
     let judge = |w: &mut World, work: Vec<String>| {
         let uids = work.iter().filter_map(|work| work.strip_prefix("judge "));
-        uids.for_each(|uid| drop(w.graph.view(&Uid::new(uid))));
+        uids.for_each(|uid| drop(w.graph.node_view(&Uid::new(uid))));
     };
-    let work = w.put(&o.waiting_for("foregroundDeletion"));
+    let work = w.write_and_observe(&o.terminating_with_finalizer("foregroundDeletion"));
     judge(&mut w, work);
     for dependent in &all {
-        let work = w.delete_seen(dependent);
+        let work = w.observe_deletion(dependent);
         judge(&mut w, work);
     }
-    assert_eq!(w.graph.view(&Uid::new("o")).map(|view| view.blocking_dependents), Some(0));
+    assert_eq!(w.graph.node_view(&Uid::new("o")).map(|view| view.blocking_dependent_count), Some(0));
     w.graph.nodes.read_count() - before
 }
 
@@ -190,10 +201,10 @@ fn the_cost_of_a_foreground_deletion_is_linear_in_the_dependents() {
 #[test]
 fn dependents_of_one_owner_share_their_references() {
     let mut w = World::default();
-    w.put(&test_object("a").owner("o"));
-    w.put(&test_object("o"));
-    w.put(&test_object("b").owner("o"));
-    w.put(&test_object("other").blocking_owner("o"));
+    w.write_and_observe(&test_object("a").owner("o"));
+    w.write_and_observe(&test_object("o"));
+    w.write_and_observe(&test_object("b").owner("o"));
+    w.write_and_observe(&test_object("other").blocking_owner("o"));
     let node = |name: &str| w.graph.node(&Uid::new(name)).unwrap();
     let of = |name: &str| node(name).owners.as_ptr();
     assert_eq!(of("a"), of("b"));
@@ -210,8 +221,8 @@ fn an_older_version_changes_nothing() {
     let (old, new) = (test_object("c").owner("o"), test_object("c"));
     let before = w.next_meta(&old);
     let after = w.next_meta(&new);
-    w.see(&new, &after);
-    assert_eq!(w.see(&old, &before), [""; 0]);
+    w.observe_object(&new, &after);
+    assert_eq!(w.observe_object(&old, &before), [""; 0]);
     assert!(w.graph.node(&Uid::new("c")).unwrap().owners.is_empty());
 }
 
@@ -221,11 +232,11 @@ fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
     let mut w = World::default();
     let (o, c, other) = (test_object("o"), test_object("c").owner("o"), test_object("x").kind("Secret"));
     for thing in [&o, &c, &other] {
-        w.put(thing);
+        w.write_and_observe(thing);
     }
     let child = w.next_meta(&c);
-    assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
-    assert_eq!(w.full_set("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
+    assert_eq!(w.read_full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
+    assert_eq!(w.read_full_set("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("x")).is_some());
 }
 
@@ -233,10 +244,10 @@ fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
 #[test]
 fn an_object_recreated_unseen_has_a_new_node() {
     let mut w = World::default();
-    w.put(&test_object("o"));
-    w.put(&test_object("c").owner("o"));
+    w.write_and_observe(&test_object("o"));
+    w.write_and_observe(&test_object("c").owner("o"));
     let set = [w.next_meta(&test_object("o").uid("o2")), w.next_meta(&test_object("c").owner("o"))];
-    assert_eq!(w.full_set("ConfigMap", &set, true), ["judge c"]);
+    assert_eq!(w.read_full_set("ConfigMap", &set, true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("o2")).is_some());
 }
 
@@ -245,15 +256,15 @@ fn an_object_recreated_unseen_has_a_new_node() {
 fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut w = World::default();
     let (a, b) = (test_object("a"), test_object("b"));
-    w.put(&a);
-    w.put(&b);
-    let source = w.source("ConfigMap");
+    w.write_and_observe(&a);
+    w.write_and_observe(&b);
+    let source = w.monitor("ConfigMap");
     let mut seen = w.graph.begin_full_set(source);
     let meta = w.next_meta(&a);
     w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
     // The server answers that `a` no longer exists. The set then contains only `a`, and the graph only `b`.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
-    w.absent(&gone);
+    w.report_absent(&gone);
     w.graph.complete_full_set(&seen, &mut w.work);
     assert!(w.graph.is_empty());
 }
@@ -262,14 +273,14 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
 #[test]
 fn late_events_of_a_stopped_monitor_are_ignored() {
     let mut w = World::default();
-    let source = w.source("ConfigMap");
-    w.put(&test_object("a"));
+    let source = w.monitor("ConfigMap");
+    w.write_and_observe(&test_object("a"));
     w.graph.remove_monitor(source, &mut w.work);
     w.take_work();
-    assert_eq!(w.put(&test_object("b")), [""; 0]);
-    assert_eq!(w.delete_seen(&test_object("a")), [""; 0]);
+    assert_eq!(w.write_and_observe(&test_object("b")), [""; 0]);
+    assert_eq!(w.observe_deletion(&test_object("a")), [""; 0]);
     assert!(w.graph.node(&Uid::new("b")).is_none() && w.is_virtual("a"));
-    assert_eq!(w.full_set("ConfigMap", &[], true), [""; 0]);
+    assert_eq!(w.read_full_set("ConfigMap", &[], true), [""; 0]);
     assert!(w.is_virtual("a"));
 }
 
@@ -278,11 +289,11 @@ fn late_events_of_a_stopped_monitor_are_ignored() {
 fn a_virtual_owner_is_removed_with_its_last_reference() {
     let mut w = World::default();
     let (c, d) = (test_object("c").owner("o"), test_object("d").owner("o"));
-    w.put(&c);
-    w.put(&d);
-    w.put(&c.clone().without_owners());
+    w.write_and_observe(&c);
+    w.write_and_observe(&d);
+    w.write_and_observe(&c.clone().without_owners());
     assert!(w.is_virtual("o"));
-    w.delete_seen(&d);
+    w.observe_deletion(&d);
     assert_eq!(w.graph.len(), 1);
 }
 
@@ -290,18 +301,18 @@ fn a_virtual_owner_is_removed_with_its_last_reference() {
 #[test]
 fn a_corrected_reference_is_checked_again() {
     let mut w = World::default();
-    w.put(&test_object("o"));
+    w.write_and_observe(&test_object("o"));
     let wrong = test_object("c").owner_as("Secret", "o", "o", false);
-    assert_eq!(w.put(&wrong), ["judge c"]);
-    assert_eq!(w.put(&test_object("c").owner("o")), [""; 0]);
-    assert_eq!(w.put(&wrong), ["judge c"]);
+    assert_eq!(w.write_and_observe(&wrong), ["judge c"]);
+    assert_eq!(w.write_and_observe(&test_object("c").owner("o")), [""; 0]);
+    assert_eq!(w.write_and_observe(&wrong), ["judge c"]);
 }
 
 #[test]
 fn an_object_that_owns_itself_is_removed_like_any_other() {
     let mut w = World::default();
-    w.put(&test_object("c").owner("c"));
-    assert_eq!(w.delete_seen(&test_object("c")), [""; 0]);
+    w.write_and_observe(&test_object("c").owner("c"));
+    assert_eq!(w.observe_deletion(&test_object("c")), [""; 0]);
     assert!(w.graph.is_empty());
 }
 
@@ -309,9 +320,9 @@ fn an_object_that_owns_itself_is_removed_like_any_other() {
 #[test]
 fn objects_of_a_removed_monitor_become_virtual() {
     let mut w = World::default();
-    w.put(&test_object("o").kind("Widget"));
-    w.put(&test_object("c").owner_as("Widget", "o", "o", false));
-    let source = w.source("Widget");
+    w.write_and_observe(&test_object("o").kind("Widget"));
+    w.write_and_observe(&test_object("c").owner_as("Widget", "o", "o", false));
+    let source = w.monitor("Widget");
     w.graph.remove_monitor(source, &mut w.work);
     assert_eq!(w.take_work(), ["judge o"]);
     assert!(w.is_virtual("o") && !w.is_virtual("c"));
@@ -325,8 +336,8 @@ fn objects_of_a_removed_monitor_become_virtual() {
 #[test]
 fn the_dot_export_shows_owners_and_missing_objects() {
     let mut w = World::default();
-    w.put(&test_object("a\"b").owner("o"));
-    w.put(&test_object("lonely"));
+    w.write_and_observe(&test_object("a\"b").owner("o"));
+    w.write_and_observe(&test_object("lonely"));
     let dot = w.graph.to_dot(&[]);
     assert!(dot.starts_with("strict digraph full {\n  // Node definitions.\n  \"a\\\"b\" [\n"), "{dot}");
     assert!(
@@ -337,7 +348,7 @@ fn the_dot_export_shows_owners_and_missing_objects() {
     assert!(!dot.contains("lonely"));
     assert_eq!(w.graph.to_dot(&[Uid::new("nobody")]), "strict digraph full {\n}\n");
     let owner = w.identity("ConfigMap", "ns", "o", "o");
-    w.absent(&owner);
+    w.report_absent(&owner);
     let around = w.graph.to_dot(&[Uid::new("a\"b")]);
     assert!(around.contains("\\nmissingFromGraph\\n\""), "{around}");
     assert!(around.contains("    missing=\"true\"\n"), "{around}");
@@ -346,7 +357,7 @@ fn the_dot_export_shows_owners_and_missing_objects() {
 #[test]
 fn kinds_without_users_are_removed() {
     let mut w = World::default();
-    let source = w.source("ConfigMap");
+    let source = w.monitor("ConfigMap");
     for n in 0..1000 {
         let mut forged = test_object("c").meta();
         let kind = format!("K{n}");
@@ -356,9 +367,9 @@ fn kinds_without_users_are_removed() {
         forged.resource_version = common::meta::ResourceVersion::parse(&(n + 1).to_string());
         w.graph.apply_object(source, &forged, &mut w.work);
         assert_eq!((w.graph.kinds.len(), w.graph.len()), (2, 2), "{n}");
-        assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners[0].kind, *kind);
+        assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owners[0].kind, *kind);
     }
-    w.delete_seen(&test_object("c"));
+    w.observe_deletion(&test_object("c"));
     w.graph.remove_monitor(source, &mut w.work);
     assert_eq!(w.graph.kinds.len(), 0);
 }
@@ -368,10 +379,10 @@ fn kinds_without_users_are_removed() {
 fn an_object_that_two_monitors_see_outlives_the_first() {
     let mut w = World::default();
     let (o, c) = (test_object("o").kind("Old"), test_object("c").owner_as("Old", "o", "o", false));
-    let (old, new) = (w.source("Old"), w.source("New"));
+    let (old, new) = (w.monitor("Old"), w.monitor("New"));
     let meta = w.next_meta(&o);
-    w.see(&o, &meta);
-    w.put(&c);
+    w.observe_object(&o, &meta);
+    w.write_and_observe(&c);
     // The second monitor sees the object in the same version, under another group.
     w.graph.apply_object(new, &meta, &mut w.work);
     let mut seen = w.graph.begin_full_set(new);
@@ -401,15 +412,15 @@ fn pending_work_is_derived_from_the_graph() {
         test_object("lost").owner("gone"),
         test_object("wrong").owner_as("Secret", "o", "o", false),
         test_object("late").owner("going"),
-        test_object("going").waiting_for("foregroundDeletion"),
-        test_object("released").waiting_for("orphan"),
+        test_object("going").terminating_with_finalizer("foregroundDeletion"),
+        test_object("released").terminating_with_finalizer("orphan"),
         test_object("elsewhere").namespace("b").owner("o"),
         test_object("hearsay").owner("nobody"),
     ] {
-        w.put(&thing);
+        w.write_and_observe(&thing);
     }
-    w.put(&test_object("gone"));
-    w.delete_seen(&test_object("gone"));
+    w.write_and_observe(&test_object("gone"));
+    w.observe_deletion(&test_object("gone"));
     let todo = |w: &mut World| {
         let (mut part, mut out) = (0, Vec::new());
         while w.graph.add_pending_work(part, &mut out) {
@@ -425,7 +436,7 @@ fn pending_work_is_derived_from_the_graph() {
     let expected: Vec<String> =
         [event.to_owned()].into_iter().chain(judged).chain(["orphan released".to_owned()]).collect();
     assert_eq!(todo(&mut w), expected);
-    w.delete_seen(&test_object("o"));
+    w.observe_deletion(&test_object("o"));
     assert!(todo(&mut w).contains(&"judge fine".to_owned()));
 }
 
@@ -441,20 +452,20 @@ fn the_cost_of_a_change_is_linear_in_the_owners() {
         })
     };
     for n in 0..MANY {
-        w.put(&test_object(&format!("o{n}")));
+        w.write_and_observe(&test_object(&format!("o{n}")));
     }
     let before = w.graph.nodes.read_count();
-    assert_eq!(w.put(&of(0..MANY, true)), [""; 0]);
+    assert_eq!(w.write_and_observe(&of(0..MANY, true)), [""; 0]);
     let blocking = |w: &World| {
-        (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking_dependents).sum::<u32>()
+        (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking_dependent_count).sum::<u32>()
     };
     assert_eq!(blocking(&w), MANY as u32);
-    w.put(&of(MANY / 2..MANY, true));
+    w.write_and_observe(&of(MANY / 2..MANY, true));
     assert_eq!(blocking(&w), MANY as u32 / 2);
-    w.put(&of(0..MANY, false));
+    w.write_and_observe(&of(0..MANY, false));
     assert_eq!(blocking(&w), 0);
-    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners.len(), MANY);
-    w.delete_seen(&test_object("c"));
+    assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owners.len(), MANY);
+    w.observe_deletion(&test_object("c"));
     let looks = w.graph.nodes.read_count() - before;
     assert!(looks < 50 * MANY as u64, "{looks} reads of nodes");
 }

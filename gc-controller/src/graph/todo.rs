@@ -9,11 +9,11 @@ impl Graph {
         let Some(nodes) = self.nodes.block_nodes(part) else { return false };
         for (id, node) in nodes {
             if node.is_virtual() || node.is_deleting_dependents() && !node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
-                out.push(Work::Judge(node.uid.clone()));
+                out.push(Work::CheckOwners(node.uid.clone()));
             } else if node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
                 out.push(Work::Orphan(node.uid.clone()));
             } else if !node.is_being_deleted() && self.is_doubtful(id, node, out) {
-                out.push(Work::Judge(node.uid.clone()));
+                out.push(Work::CheckOwners(node.uid.clone()));
             }
         }
         true
@@ -29,7 +29,7 @@ impl Graph {
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.check_reference(owner, id, reference, &node.namespace);
+                let (doubt, event) = self.contradiction_and_event(owner, id, reference, &node.namespace);
                 doubtful = doubt;
                 out.extend(event);
             }

@@ -30,7 +30,7 @@ pub struct NodeView {
     /// Number of objects with a reference to this object.
     pub dependent_count: usize,
     /// Number of dependents that block the foreground deletion; 0 unless it has begun.
-    pub blocking_dependents: usize,
+    pub blocking_dependent_count: usize,
     /// Whether an owner and a dependent of this object are both in foreground deletion, so that the two may wait for each
     /// other.
     pub may_be_in_cycle: bool,
@@ -60,7 +60,7 @@ pub struct Dependent {
 
 impl Graph {
     /// Returns the object with this UID, and the facts about its owners and dependents.
-    pub fn view(&mut self, uid: &Uid) -> Option<NodeView> {
+    pub fn node_view(&mut self, uid: &Uid) -> Option<NodeView> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
         let owners: Vec<_> = node.owners.iter().map(|owner| owner.to_owner_ref(self.kinds.get(owner.kind))).collect();
@@ -69,7 +69,7 @@ impl Graph {
         let in_cycle = owner_states.contains(&OwnerState::WaitingForDependents) && self.may_be_in_cycle(uid);
         let node = self.nodes.get(id);
         let deleting_dependents = node.is_deleting_dependents();
-        let blocking = if deleting_dependents { node.blocking_dependents } else { 0 };
+        let blocking = if deleting_dependents { node.blocking_dependent_count } else { 0 };
         Some(NodeView {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
@@ -82,7 +82,7 @@ impl Graph {
             has_foreground_finalizer: node.flags.has(Flags::FOREGROUND_FINALIZER),
             dependent_count: node.dependents.len(),
             owners,
-            blocking_dependents: blocking as usize,
+            blocking_dependent_count: blocking as usize,
             may_be_in_cycle: in_cycle,
         })
     }

@@ -32,7 +32,7 @@ fn monitor() -> GraphSink {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = ControllerMetrics::new(&Metrics::default());
-    let recorder = Recorder::discarding("guards", clock.clone());
+    let recorder = Recorder::discarding_events("guards", clock.clone());
     let collection = CollectorState::new(queue(), queue(), recorder, metrics, true);
     let source = collection.graph.lock().add_monitor("v1", "Pod");
     GraphSink::new(Arc::new(collection), source)

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     graph::ORPHAN_FINALIZER,
-    place::{ObjectLocation, report_denied, unserved_error},
+    place::{ObjectLocation, report_denied_reference_change, unserved_kind_error},
 };
-use release::release;
+use release::release_dependent;
 
 /// Maximum number of dependents of one owner that are released concurrently.
 const MAX_CONCURRENT_RELEASES: usize = 20;
@@ -31,7 +31,7 @@ pub enum Note {
     Parked,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     /// The dependents that currently refer to the owner.
     type NewState = Vec<DependentWithResource>;
@@ -41,16 +41,16 @@ type Io<'r> = io::Io<'r, Note>;
 
 /// Executes the plan for one owner. Dependents that appear during the sync are released, too.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    io.apply_note(Note::Unparked);
+    io.apply_memory_note(Note::Unparked);
     match plan {
         Plan::Nothing => return Ok(Requeue::AfterPlannedDelay),
         Plan::Wait(_) => {
-            io.apply_note(Note::Parked);
+            io.apply_memory_note(Note::Parked);
             return Ok(Requeue::AfterPlannedDelay);
         }
         Plan::Release(_) => {}
     }
-    let view = &snapshot.view;
+    let view = &snapshot.node;
     let owner = &view.identity.uid;
     let mut released = HashSet::default();
     let mut dependents = Cow::Borrowed(&snapshot.dependents);
@@ -60,12 +60,12 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         for (dependent, resource) in &*dependents {
             match resource {
                 Some(resource) => places.push(ObjectLocation::new(*resource, &dependent.identity)),
-                None => failed = Some(unserved_error(&dependent.kind)),
+                None => failed = Some(unserved_kind_error(&dependent.kind)),
             }
         }
         let results = io
             .run_group(GroupConcurrency::LimitedConcurrent(MAX_CONCURRENT_RELEASES), &places, |place| {
-                release(place, owner, io)
+                release_dependent(place, owner, io)
             })
             .await;
         if results.len() < places.len() {
@@ -73,7 +73,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             return Ok(Requeue::AfterPlannedDelay);
         }
         if let Some(failed) = results.into_iter().rev().find_map(Result::err).or(failed) {
-            report_denied(&failed, io);
+            report_denied_reference_change(&failed, io);
             return Err(failed);
         }
         released.extend(places.into_iter().map(|place| place.uid));
@@ -85,7 +85,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         io.explain_deviation(format!("{} dependents have turned up since", new.len()));
         dependents = Cow::Owned(new);
     }
-    let Some(resource) = snapshot.resource else { return Err(unserved_error(&view.kind)) };
+    let Some(resource) = snapshot.resource else { return Err(unserved_kind_error(&view.kind)) };
     let place = ObjectLocation::new(resource, &view.identity);
     let why = "orphan; no dependent refers to it any more";
     io.unless_shutting_down(place.remove_finalizer(ORPHAN_FINALIZER, why, io)).await.transpose()?;

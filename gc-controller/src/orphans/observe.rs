@@ -12,17 +12,17 @@ use crate::graph::{Dependent, NodeView};
 
 impl Orphaner {
     pub(super) fn snapshot(&self, view: NodeView) -> Snapshot {
-        let (resource, unsynced) = (self.monitors.resource_of_kind(&view.kind), self.monitors.pending_resources());
-        let mut snapshot = Snapshot { view, resource, dependents: Vec::new(), unsynced_resources: unsynced };
+        let (resource, unsynced) = (self.monitors.resource_of_kind(&view.kind), self.monitors.awaited_resources());
+        let mut snapshot = Snapshot { node: view, resource, dependents: Vec::new(), unsynced_resources: unsynced };
         if let Plan::Release(_) = decide(&snapshot) {
-            snapshot.dependents = self.dependents(&snapshot.view.identity.uid);
+            snapshot.dependents = self.dependents(&snapshot.node.identity.uid);
         }
         snapshot
     }
 
     /// Returns the objects with a reference to an owner, and the resource of each.
     pub(super) fn dependents(&self, owner: &Uid) -> Vec<DependentWithResource> {
-        let dependents = self.collection.graph.lock().dependents(owner);
+        let dependents = self.collector_state.graph.lock().dependents(owner);
         let with_resource = |dependent: Dependent| {
             let resource = self.monitors.resource_of_kind(&dependent.kind);
             (dependent, resource)

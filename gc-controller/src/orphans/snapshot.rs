@@ -8,7 +8,7 @@ use crate::graph::{Dependent, NodeView};
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The object as it is in the graph.
-    pub view: NodeView,
+    pub node: NodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Dependents of the object; empty if the plan does not release them.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use common::{
     api::PatchFormat,
     intern::Text,
-    io::{Io, Note, SyncError},
+    io::{Io, MemoryNote, SyncError},
 };
 use serde_json::{Value, json};
 
-use super::{LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent};
+use super::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent};
 use crate::objects::is_terminating_with;
 
 /// Pause after the first conflict; each further pause is five times longer. Upstream: `removeFinalizer`.
@@ -17,23 +17,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 impl ObjectLocation {
     /// Removes one finalizer of a terminating object, and keeps the other finalizers. Returns whether the object exists.
-    pub(crate) async fn remove_finalizer<N: Note>(
+    pub(crate) async fn remove_finalizer<N: MemoryNote>(
         &self,
         finalizer: &str,
         why: &'static str,
         io: Io<'_, N>,
     ) -> Result<bool, SyncError> {
         let mut pause = FIRST_PAUSE;
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let body = match self.read_live("to remove the finalizer, it must still be there", io).await? {
                 // If another object has this name, the finalizers of that object are not changed.
-                LiveObject::Absent => return Ok(false),
-                LiveObject::AsExpected => io.encode_body(|| ()),
-                LiveObject::Existing(meta) if !is_terminating_with(&meta, finalizer) => {
+                LiveReadResult::Absent => return Ok(false),
+                LiveReadResult::AsExpected => io.encode_body(|| ()),
+                LiveReadResult::Existing(meta) if !is_terminating_with(&meta, finalizer) => {
                     io.explain_deviation(format!("{} does not wait with the finalizer {finalizer}", self.describe()));
                     return Ok(true);
                 }
-                LiveObject::Existing(meta) => io.encode_body(|| {
+                LiveReadResult::Existing(meta) => io.encode_body(|| {
                     let left = meta.finalizers.iter().map(Text::as_str).filter(|f| *f != finalizer);
                     let left: Vec<&str> = left.collect();
                     let left = if left.is_empty() { Value::Null } else { json!(left) };

@@ -1,6 +1,6 @@
 //! Background deletion: dependents are deleted after their owner.
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use serde_json::json;
 
 use crate::world::{NAMESPACE, World, map, reference};
@@ -127,7 +127,7 @@ async fn a_collector_that_is_switched_off_sends_no_requests() {
     w.delete_map("a", "Background").await;
     w.reset_counters();
     w.start_with(
-        OperatorSettings::new().with_tune(gc_controller::ENABLE_GARBAGE_COLLECTOR.name, TuneValue::Switch(false)),
+        OperatorSettings::new().with_tunable(gc_controller::ENABLE_GARBAGE_COLLECTOR.name, TunableValue::Switch(false)),
     );
     w.settle().await;
     assert_eq!(w.maps().await, ["b"]);

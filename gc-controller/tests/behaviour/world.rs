@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Clock,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use sandbox::{Change, Sandbox, Write, loops::Loops};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl World {
 
     /// Starts a collector with these settings and a discovery period of 5 seconds.
     pub(crate) fn start_with(&mut self, settings: OperatorSettings) {
-        let settings = settings.with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+        let settings = settings.with_tunable("gc-discovery-period", TunableValue::Duration(Duration::from_secs(5)));
         self.loops =
             Some(Loops::start(&self.sandbox.client(CONTROLLER_IDENTITY), &self.clock, settings, gc_controller::LOOPS));
     }
@@ -56,7 +56,7 @@ impl World {
     /// Starts a collector as a standby, which fills its graph and writes nothing.
     pub(crate) fn stand_by(&mut self) {
         let settings =
-            OperatorSettings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+            OperatorSettings::new().with_tunable("gc-discovery-period", TunableValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::stand_by(
             &self.sandbox.client(CONTROLLER_IDENTITY),
             &self.clock,

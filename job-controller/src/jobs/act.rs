@@ -17,7 +17,7 @@ use common::{
 
 pub(super) use self::note::Note;
 use self::{
-    finalizers::{FinalizerRemovals, remove_finalizers},
+    finalizers::{FinalizerRemovalResult, remove_finalizers},
     note::Io,
 };
 use super::{
@@ -31,8 +31,8 @@ use crate::objects::JOB_TRACKING_FINALIZER;
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // These Pods lose their finalizers even if the Job is not synced, for example because its selector is invalid.
     let why = "the terminating Job does not count this Pod";
-    let untracked = remove_finalizers(plan.uncounted_pods_to_untrack.iter().collect(), why, io).await;
-    untracked.report_denied(io);
+    let untracked = remove_finalizers(plan.uncounted_pods_to_remove_finalizer_from.iter().collect(), why, io).await;
+    untracked.record_denied_event(io);
 
     let sync_plan = match &plan.sync_plan {
         Ok(sync_plan) => sync_plan,
@@ -43,7 +43,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                     let message = "Skipped Job sync because completion mode is unknown";
                     io.record_event(EventType::Warning, "UnknownCompletionMode", message);
                 }
-                SkipReason::InvalidSelector(problem) => io.apply_note(Note::InvalidSelector(problem.to_string())),
+                SkipReason::InvalidSelector(problem) => {
+                    io.apply_memory_note(Note::InvalidSelector(problem.to_string()))
+                }
             }
             return untracked.first_failure(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
         }
@@ -51,7 +53,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
     let mut action = "reconciling";
     let outcome = sync(snapshot, sync_plan, &untracked, &mut action, io).await;
-    io.apply_note(Note::SyncFinished {
+    io.apply_memory_note(Note::SyncFinished {
         is_ok: outcome.is_ok(),
         action,
         elapsed: io.now().duration_since(snapshot.now),
@@ -65,11 +67,11 @@ const REMOVING_FINALIZER: &str = "removing the finalizer of pod";
 async fn sync(
     snapshot: &Snapshot,
     plan: &SyncPlan,
-    uncounted: &FinalizerRemovals<'_>,
+    uncounted: &FinalizerRemovalResult<'_>,
     action: &mut &'static str,
     io: Io<'_>,
 ) -> Result<Requeue, SyncError> {
-    let claims = &snapshot.claims;
+    let claims = &snapshot.pod_claims;
     let claim =
         Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).with_finalizers(&[JOB_TRACKING_FINALIZER]);
     let mut claim = claim.send(io).await;
@@ -79,17 +81,17 @@ async fn sync(
     }
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     // The plan assumes that every adoption succeeds, so a refused adoption requires a new decision.
-    let plan = if claim.is_complete() {
+    let plan = if claim.has_adopted_all() {
         Cow::Borrowed(plan)
     } else {
         let adopted: Vec<SharedPod> = claim.adopted().cloned().collect();
         Cow::Owned(decide_with_adopted_pods(snapshot, &adopted))
     };
-    let SyncPlan { pod_inventory: situation, scaling_decision: manage, .. } = &*plan;
+    let SyncPlan { pod_summary: situation, scaling_decision: manage, .. } = &*plan;
     // The `PodGroup` must exist before the Pods, because each new Pod refers to it by name.
     let group = gang::ensure_workload_and_pod_group(snapshot, situation, plan.pod_scheduling.clone(), io).await?;
 
-    *action = manage.metric_action();
+    *action = manage.metric_action_label();
     let (mut writes, failed) = match manage {
         ScalingDecision::Create { pods, .. } => pods::create_pods(snapshot, situation, pods, group.as_ref(), io).await,
         _ => pods::delete_pods(situation, manage, io).await,
@@ -101,10 +103,10 @@ async fn sync(
         let (reason, message) = suspension.event_reason_and_message();
         io.record_event(EventType::Normal, reason, message);
     }
-    let counted = count::write_statuses_and_untrack(snapshot, situation, &managed, &tracked, io).await?;
+    let counted = count::write_statuses_and_remove_finalizers(snapshot, situation, &managed, &tracked, io).await?;
     if let Some(failed) = failed.or_else(|| uncounted.first_failure(REMOVING_FINALIZER)) {
         return Err(failed);
     }
-    writes.conflicts += uncounted.conflict_count() + counted.conflict_count();
-    Ok(decide_requeue(snapshot, &plan, &tracked, &writes, counted.untracked_pods.len()))
+    writes.conflict_count += uncounted.conflict_count() + counted.conflict_count();
+    Ok(decide_requeue(snapshot, &plan, &tracked, &writes, counted.pods_without_finalizer.len()))
 }

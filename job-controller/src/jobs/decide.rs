@@ -2,7 +2,7 @@
 //!
 //! A sync decides in several steps, because later writes depend on the results of earlier requests:
 //!
-//! 1. [`decide()`] counts the Pods ([`PodInventory`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
+//! 1. [`decide()`] counts the Pods ([`PodSummary`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
 //!    ([`gang`]), and which Pods to create or delete ([`ScalingDecision`]). [`decide_with_adopted_pods`] decides again if the
 //!    server refuses some adoptions, and [`gang::decide_pod_scheduling`] if the Workload or the `PodGroup` already exists.
 //! 2. After Pods are created or deleted, [`manage::counts_after_scaling`] and [`track::decide_first_status`] decide the first
@@ -29,7 +29,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    plan::{Plan, PodInventory, ScalingDecision, SkipReason, SyncPlan},
+    plan::{Plan, PodSummary, ScalingDecision, SkipReason, SyncPlan},
     snapshot::{SharedPod, Snapshot},
 };
 use crate::objects::{CompletionMode, Job};
@@ -38,25 +38,25 @@ use crate::objects::{CompletionMode, Job};
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let sync = match reason_to_skip(&snapshot.job) {
         Some(why) => Err(why),
-        None => Ok(decide_with_adopted_pods(snapshot, &snapshot.claims.adopt)),
+        None => Ok(decide_with_adopted_pods(snapshot, &snapshot.pod_claims.adopt)),
     };
     Plan {
         job: Arc::clone(&snapshot.job),
-        uncounted_pods_to_untrack: uncounted_pods_to_untrack(snapshot, sync.as_ref().err()),
+        uncounted_pods_to_remove_finalizer_from: uncounted_pods_to_untrack(snapshot, sync.as_ref().err()),
         sync_plan: sync,
     }
 }
 
 /// Decides how to sync a Job that adopts only the Pods in `adopted`.
 pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> SyncPlan {
-    let situation = PodInventory::new(snapshot, situation::controlled_pods(snapshot, adopted));
+    let situation = PodSummary::new(snapshot, situation::controlled_pods(snapshot, adopted));
     let gang = gang::decide_pod_scheduling(snapshot, &situation, snapshot.scheduling_objects.as_ref());
     let manage = manage::decide_scaling(snapshot, &situation);
     let managed = manage::counts_after_scaling(snapshot, &situation, &manage, &manage.expected_writes(&situation));
     let tracked = track::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
     let requeue_after = requeue_after(snapshot, &situation, &manage);
     SyncPlan {
-        pod_inventory: situation,
+        pod_summary: situation,
         pod_scheduling: gang,
         scaling_decision: manage,
         counts_after_scaling: managed,
@@ -66,7 +66,7 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
 }
 
 /// Returns the time until the earliest of active deadline, creation of a postponed Pod, and end of the wait for stale caches.
-fn requeue_after(snapshot: &Snapshot, situation: &PodInventory, manage: &ScalingDecision) -> Option<Duration> {
+fn requeue_after(snapshot: &Snapshot, situation: &PodSummary, manage: &ScalingDecision) -> Option<Duration> {
     let deadline = if situation.decided_end.is_none() { end::time_until_deadline(snapshot, situation) } else { None };
     let postponed = match manage {
         ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
@@ -88,11 +88,11 @@ fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason
     let selected = match left_alone {
         // Another manager counts the Pods, or the Job has finished and the orphan loop removes the finalizers.
         Some(SkipReason::ManagedExternally(_) | SkipReason::Finished) => return Vec::new(),
-        Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => snapshot.claims.keep.as_slice(),
+        Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => snapshot.pod_claims.keep.as_slice(),
         None => &[],
     };
     let pods = snapshot.unselected_pods.iter().chain(selected);
-    pods.filter(|pod| pod.has_tracking_finalizer && !snapshot.uids_untracked_by_process.contains(&pod.meta().uid))
+    pods.filter(|pod| pod.has_tracking_finalizer && !snapshot.pod_uids_with_removed_finalizer.contains(&pod.meta().uid))
         .cloned()
         .collect()
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use common::{
     consistency::LedgerCache,
-    informer::{AnyInformer, Handler, Informer, method_handler},
+    informer::{AnyInformer, Handler, Informer, handler_from_method},
     object::{Object, UnreadableObject},
     runtime::LoopContext,
 };
 
 use super::{decide::gang::is_left_over_from_deleted_job, snapshot::SchedulingObjects, watch::EventHandlers};
-use crate::objects::{ByReference, Job, PodGroup, Workload, reference_index_value};
+use crate::objects::{ByReferencedObject, Job, PodGroup, Workload, referenced_object_index_value};
 
 /// The caches of Workloads and `PodGroups`. An event enqueues a Job only if the next sync of the Job waits for this event.
 pub(crate) struct GangCaches {
@@ -30,21 +30,23 @@ impl GangCaches {
     /// Returns the Workloads that refer to the Job. If there is exactly one, also returns the `PodGroups` that refer to it.
     pub(crate) fn scheduling_objects(&self, job: &Job) -> Result<SchedulingObjects, UnreadableObject> {
         let namespace = &job.metadata.namespace;
-        let mut workloads =
-            self.workloads.store().list_by_index(ByReference, &reference_index_value(namespace, &job.metadata.name))?;
+        let mut workloads = self
+            .workloads
+            .store()
+            .list_by_index(ByReferencedObject, &referenced_object_index_value(namespace, &job.metadata.name))?;
         workloads.retain(|workload| !is_left_over_from_deleted_job(&workload.metadata, job));
         let groups = match workloads.as_slice() {
             [only] => self
                 .groups
                 .store()
-                .list_by_index(ByReference, &reference_index_value(namespace, &only.metadata.name))?,
+                .list_by_index(ByReferencedObject, &referenced_object_index_value(namespace, &only.metadata.name))?,
             _ => Vec::new(),
         };
         Ok(SchedulingObjects { workloads, pod_groups: groups })
     }
 
     /// Returns both caches, which must show the writes of this process before the next sync of a Job.
-    pub(crate) fn caches(&self) -> [&dyn LedgerCache; 2] {
+    pub(crate) fn ledger_caches(&self) -> [&dyn LedgerCache; 2] {
         [&**self.workloads.store(), &**self.groups.store()]
     }
 
@@ -55,5 +57,5 @@ impl GangCaches {
 }
 
 fn scheduling_object_handler<K: Object>(watch: &Arc<EventHandlers>) -> Handler<K> {
-    method_handler(watch, |watch, event, _| watch.on_scheduling_object(event.meta(), K::RESOURCE))
+    handler_from_method(watch, |watch, event, _| watch.on_scheduling_object(event.meta(), K::RESOURCE))
 }

@@ -23,18 +23,18 @@ pub struct JobMemories {
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
-    pub uids_untracked_by_process: Arc<HashSet<Uid>>,
+    pub pod_uids_with_removed_finalizer: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future: the time at which this process first saw that the Pod had finished.
-    pub end_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
+    pub pod_ends_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of the Job's Pods since the last success; `None` until this process has written a status of the Job.
     pub failure_record: Option<FailureRecord>,
     /// Whether this process has written the status with the condition `Complete` or `Failed`.
-    pub has_written_end: bool,
+    pub has_written_job_end: bool,
     /// The last time at which the server refused a Pod because the namespace is terminating.
     ///
     /// A terminating namespace never becomes active again. Without this time, the sync after each deletion of a Pod by the
     /// namespace controller would send another request in vain.
-    pub namespace_refused_at: Option<Instant>,
+    pub namespace_termination_seen_at: Option<Instant>,
     /// The resource and version that a cache must reach before the next sync of the Job; `None` if the next sync need not wait.
     awaited: Option<(Resource, ResourceVersion)>,
 }
@@ -52,13 +52,13 @@ impl JobMemories {
 
     /// Records that the finalizers of these Pods are about to be removed.
     pub fn record_finalizer_removal(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
-        self.update_job(job, |remembered| Arc::make_mut(&mut remembered.uids_untracked_by_process).extend(pods));
+        self.update_job(job, |remembered| Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods));
     }
 
     /// Reverts [`record_finalizer_removal`](Self::record_finalizer_removal) for Pods that may still have their finalizers.
     pub fn revert_finalizer_removal(&self, job: &Uid, pods: &[Uid]) {
         self.update_job(job, |remembered| {
-            let untracked_here = Arc::make_mut(&mut remembered.uids_untracked_by_process);
+            let untracked_here = Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer);
             for pod in pods {
                 untracked_here.remove(pod);
             }
@@ -66,17 +66,19 @@ impl JobMemories {
     }
 
     /// Stores the sets that a sync has updated from the cached Pods: untracked UIDs, and first-seen ends of Pods.
-    pub fn store_pod_sets(
+    pub fn store_pod_observations(
         &self,
         job: &Uid,
         untracked_here: &Arc<HashSet<Uid>>,
         seen_ended: &Arc<HashMap<Uid, Timestamp>>,
     ) {
         let remembered = self.job_memory(job);
-        if remembered.uids_untracked_by_process != *untracked_here || remembered.end_first_seen_at != *seen_ended {
+        if remembered.pod_uids_with_removed_finalizer != *untracked_here
+            || remembered.pod_ends_first_seen_at != *seen_ended
+        {
             self.update_job(job, |remembered| {
-                remembered.uids_untracked_by_process = Arc::clone(untracked_here);
-                remembered.end_first_seen_at = Arc::clone(seen_ended);
+                remembered.pod_uids_with_removed_finalizer = Arc::clone(untracked_here);
+                remembered.pod_ends_first_seen_at = Arc::clone(seen_ended);
             });
         }
     }
@@ -129,11 +131,11 @@ mod tests {
     fn a_forgotten_job_leaves_no_memory() {
         let (memory, job) = (JobMemories::default(), Uid::new("job"));
         memory.update_job(&job, |remembered| {
-            remembered.has_written_end = true;
-            remembered.failure_record = Some(FailureRecord { failure_count_since_success: 2, last_failure: None });
+            remembered.has_written_job_end = true;
+            remembered.failure_record = Some(FailureRecord { failure_count_since_success: 2, last_failure_at: None });
         });
-        assert!(memory.job_memory(&job).has_written_end && memory.job_memory(&job).failure_record.is_some());
+        assert!(memory.job_memory(&job).has_written_job_end && memory.job_memory(&job).failure_record.is_some());
         memory.forget_job(&job);
-        assert!(memory.is_empty() && !memory.job_memory(&job).has_written_end);
+        assert!(memory.is_empty() && !memory.job_memory(&job).has_written_job_end);
     }
 }

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::{LedgerCache, UnseenWrite},
-    controller::{Observation, RECHECK_INTERVAL},
+    controller::{Observation, STALE_CACHE_RECHECK_INTERVAL},
     intern::Text,
     io::SyncError,
     map::{HashMap, HashSet},
-    meta::{Key, ResourceVersion, Uid},
+    meta::{NamespacedName, ResourceVersion, Uid},
     object::Resource,
     pods::Phase,
     refs::{self, Claims, Owner},
@@ -26,19 +26,19 @@ use super::{
 use crate::objects::{JOBS, Job};
 
 impl JobController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    pub(crate) fn observe(&self, key: &NamespacedName, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let judged = self.job_uid(key);
-        let behind = judged.as_ref().and_then(|uid| self.missing_write(&key.namespace, uid));
+        let behind = judged.as_ref().and_then(|uid| self.unseen_write(&key.namespace, uid));
         let must_wait = |behind: &UnseenWrite| match behind {
             UnseenWrite::Conflicts { .. } => true,
             UnseenWrite::VersionNotReached { .. } => self.reads_own_writes,
-            UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::LostCreates { .. } => false,
+            UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::UnansweredCreations { .. } => false,
         };
         if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
         // The Job is read after the check for missing writes, so that the check also holds for this version of the Job.
-        let Some(job) = self.jobs.store().get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
+        let Some(job) = self.job_informer.store().get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         let uid = &job.metadata.uid;
         if judged.as_ref() != Some(uid) {
             // The cache has received a new Job with the same name since its UID was read.
@@ -47,10 +47,10 @@ impl JobController {
         let without_pods = Snapshot {
             owner: Owner::new(JOBS, &job.metadata),
             job: Arc::clone(&job),
-            claims: Claims::default(),
+            pod_claims: Claims::default(),
             unselected_pods: Vec::new(),
-            uids_untracked_by_process: Arc::default(),
-            end_first_seen_at: Arc::default(),
+            pod_uids_with_removed_finalizer: Arc::default(),
+            pod_ends_first_seen_at: Arc::default(),
             failure_record: FailureRecord::default(),
             scheduling_objects: None,
             is_namespace_terminating: false,
@@ -62,20 +62,21 @@ impl JobController {
             return Ok(Observation::Ready(without_pods));
         }
         let JobMemory {
-            uids_untracked_by_process: untracked_here,
-            end_first_seen_at: seen_ended,
+            pod_uids_with_removed_finalizer: untracked_here,
+            pod_ends_first_seen_at: seen_ended,
             failure_record: backoff,
-            has_written_end: finished,
-            namespace_refused_at: refused,
+            has_written_job_end: finished,
+            namespace_termination_seen_at: refused,
             ..
         } = self.memory.job_memory(uid);
         if finished {
             return Ok(Observation::waiting_because(
                 "the cache does not show yet that the Job has finished",
-                RECHECK_INTERVAL,
+                STALE_CACHE_RECHECK_INTERVAL,
             ));
         }
-        let owned = self.pods.store().list_by_index(ByController, &IndexValue::for_controller(&job.metadata))?;
+        let owned =
+            self.pod_informer.store().list_by_index(ByController, &IndexValue::for_controller(&job.metadata))?;
         let seen_ended = record_first_seen_ends(seen_ended, &owned, now);
         let untracked_here = untracked_and_still_shown(untracked_here, &owned);
         let backoff = backoff.unwrap_or_else(|| reconstruct_failures(&job, &owned, &seen_ended));
@@ -84,14 +85,14 @@ impl JobController {
             |at| self.context.clock.monotonic_now().saturating_duration_since(at) < self.expectations_timeout;
         let unseen_writes = behind.map(|(behind, left)| {
             let is_stale = matches!(behind, UnseenWrite::VersionNotReached { .. });
-            let at_most = if is_stale { left.min(RECHECK_INTERVAL) } else { left };
+            let at_most = if is_stale { left.min(STALE_CACHE_RECHECK_INTERVAL) } else { left };
             UnseenWrites { description: behind.to_string(), max_wait: at_most, has_stale_objects: is_stale }
         });
         Ok(Observation::Ready(Snapshot {
-            claims,
+            pod_claims: claims,
             unselected_pods: unselected,
-            uids_untracked_by_process: untracked_here,
-            end_first_seen_at: seen_ended,
+            pod_uids_with_removed_finalizer: untracked_here,
+            pod_ends_first_seen_at: seen_ended,
             failure_record: backoff,
             scheduling_objects: self.gangs.as_ref().map(|gangs| gangs.scheduling_objects(&job)).transpose()?,
             is_namespace_terminating: refused.is_some_and(is_recent),
@@ -101,40 +102,40 @@ impl JobController {
     }
 
     /// Returns the UID of the Job with this key; `None` if the cache has no such Job.
-    pub(crate) fn job_uid(&self, key: &Key) -> Option<Uid> {
-        self.jobs.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone())
+    pub(crate) fn job_uid(&self, key: &NamespacedName) -> Option<Uid> {
+        self.job_informer.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone())
     }
 
     /// Records and returns the write of this process that the caches lack. The event with this write enqueues the Job at once.
     pub(crate) fn record_awaited_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, ResourceVersion)> {
-        let awaited = self.missing_write(namespace, uid).and_then(|(behind, _)| match behind {
+        let awaited = self.unseen_write(namespace, uid).and_then(|(behind, _)| match behind {
             UnseenWrite::VersionNotReached { resource, written, .. } => Some((resource, written)),
             // The version of the changed object is unknown, so any event of this resource ends the wait.
             UnseenWrite::Conflicts { resource, .. } => Some((resource, ResourceVersion::UNKNOWN)),
-            UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::LostCreates { .. } => None,
+            UnseenWrite::DeletionsNotShown { .. } | UnseenWrite::UnansweredCreations { .. } => None,
         });
         self.memory.set_awaited_write(uid, awaited);
         awaited
     }
 
     /// Returns a write for the Job with this UID, if the caches do not show it yet, and the maximal time to wait for it.
-    pub(crate) fn missing_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
-        let mut caches: Vec<&dyn LedgerCache> = vec![&**self.pods.store(), &**self.jobs.store()];
-        caches.extend(self.gangs.iter().flat_map(GangCaches::caches));
-        self.ledger.unseen_write(uid, &caches, || self.children(namespace, uid))
+    pub(crate) fn unseen_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
+        let mut caches: Vec<&dyn LedgerCache> = vec![&**self.pod_informer.store(), &**self.job_informer.store()];
+        caches.extend(self.gangs.iter().flat_map(GangCaches::ledger_caches));
+        self.ledger.unseen_write(uid, &caches, || self.child_pod_uids(namespace, uid))
     }
 
     /// Returns the UIDs of the cached Pods that a Job controls, even if its selector does not match them.
-    pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
+    pub(crate) fn child_pod_uids(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        let pods = self.pods.store().list_readable_by_index(ByController, &owner);
+        let pods = self.pod_informer.store().list_readable_by_index(ByController, &owner);
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
     /// Returns the orphan Pods in the Job's namespace, except unreadable ones, which cannot be adopted.
     fn orphan_pods(&self, job: &Job) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
-        self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)
+        self.pod_informer.store().list_readable_by_index(OrphansByNamespace, &namespace)
     }
 }
 
@@ -201,7 +202,7 @@ fn reconstruct_failures(job: &Job, owned: &[SharedPod], seen_ended: &HashMap<Uid
         .map(|pod| seen_ended.get(&pod.meta().uid).map_or(pod.finished_at, |seen| pod.finished_at.min(*seen)))
         .collect();
     let failures = u32::try_from(job.status.failed).unwrap_or(0).min(u32::try_from(ends.len()).unwrap_or(u32::MAX));
-    FailureRecord { failure_count_since_success: failures, last_failure: ends.into_iter().max() }
+    FailureRecord { failure_count_since_success: failures, last_failure_at: ends.into_iter().max() }
 }
 
 #[cfg(test)]
@@ -211,12 +212,12 @@ mod tests {
     use super::*;
     use crate::{
         jobs::memory::JobMemories,
-        world::{job, pod, sync_time_plus},
+        world::{job, pod, sync_time_plus_seconds},
     };
 
     fn failed(name: &str, second: i64, finalizers: &Value) -> SharedPod {
         let pod = json!({"metadata": {"name": name, "finalizers": finalizers}, "status": {"phase": "Failed",
-            "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 1, "finishedAt": sync_time_plus(second).to_string()}}}]}});
+            "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 1, "finishedAt": sync_time_plus_seconds(second).to_string()}}}]}});
         Arc::new(serde_json::from_str(&pod.to_string()).unwrap())
     }
 
@@ -236,11 +237,11 @@ mod tests {
         };
         assert_eq!(
             with(json!({"failed": 2})),
-            FailureRecord { failure_count_since_success: 2, last_failure: Some(sync_time_plus(-10)) }
+            FailureRecord { failure_count_since_success: 2, last_failure_at: Some(sync_time_plus_seconds(-10)) }
         );
         assert_eq!(
             with(json!({"failed": 1})),
-            FailureRecord { failure_count_since_success: 1, last_failure: Some(sync_time_plus(-10)) }
+            FailureRecord { failure_count_since_success: 1, last_failure_at: Some(sync_time_plus_seconds(-10)) }
         );
         assert_eq!(with(json!({"failed": 2, "succeeded": 1})), FailureRecord::default());
         assert_eq!(with(json!({})), FailureRecord::default());
@@ -256,8 +257,8 @@ mod tests {
         let (memory, job) = (JobMemories::default(), Uid::new("job"));
         let shown = |job: &Uid, tracked: &[&str]| {
             let pods: Vec<SharedPod> = tracked.iter().map(|name| pod(name).build()).collect();
-            let still = untracked_and_still_shown(memory.job_memory(job).uids_untracked_by_process, &pods);
-            memory.store_pod_sets(job, &still, &Arc::default());
+            let still = untracked_and_still_shown(memory.job_memory(job).pod_uids_with_removed_finalizer, &pods);
+            memory.store_pod_observations(job, &still, &Arc::default());
             (*still).clone()
         };
         memory.record_finalizer_removal(&job, uids(&["a", "b", "c"]));
@@ -274,12 +275,17 @@ mod tests {
         let (memory, job) = (JobMemories::default(), Uid::new("job"));
         let ends = |ahead: &[&str], now: i64, known: &[&str]| {
             let end = |name: &str| if ahead.contains(&name) { 1000 } else { -1000 };
-            let pods: Vec<SharedPod> = known.iter().map(|name| pod(name).failed_at(1, end(name)).build()).collect();
-            let seen = record_first_seen_ends(memory.job_memory(&job).end_first_seen_at, &pods, sync_time_plus(now));
-            memory.store_pod_sets(&job, &Arc::default(), &seen);
+            let pods: Vec<SharedPod> =
+                known.iter().map(|name| pod(name).failed_with_exit_code_at(1, end(name)).build()).collect();
+            let seen = record_first_seen_ends(
+                memory.job_memory(&job).pod_ends_first_seen_at,
+                &pods,
+                sync_time_plus_seconds(now),
+            );
+            memory.store_pod_observations(&job, &Arc::default(), &seen);
             let mut ends: Vec<_> = seen
                 .iter()
-                .map(|(uid, end)| (uid.to_string(), end.duration_since(sync_time_plus(0)).as_secs()))
+                .map(|(uid, end)| (uid.to_string(), end.duration_since(sync_time_plus_seconds(0)).as_secs()))
                 .collect();
             ends.sort();
             ends

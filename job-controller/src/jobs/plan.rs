@@ -15,8 +15,8 @@ pub(crate) use self::explain::format_whole_seconds;
 pub use self::{
     end::{JobEnd, JobResult},
     gang::{NoGangReason, PodScheduling},
-    manage::{DeletionReason, IndexFailures, NewPod, PodToDelete, ScalingDecision},
-    situation::{ControlledPod, PodInventory},
+    manage::{DeletionReason, IndexFailureCounts, NewPod, PodToDelete, ScalingDecision},
+    situation::{ControlledPod, PodSummary},
     steps::{CountsAfterScaling, FirstStatusWrite, PodWrites, SecondStatusWrite, SuspensionChange},
 };
 use super::snapshot::SharedPod;
@@ -28,7 +28,7 @@ pub struct Plan {
     /// The cached Job from the snapshot.
     pub job: Arc<Job>,
     /// Pods that lose the tracking finalizer without being counted; empty unless the Job is terminating.
-    pub uncounted_pods_to_untrack: Vec<SharedPod>,
+    pub uncounted_pods_to_remove_finalizer_from: Vec<SharedPod>,
     /// The plan to sync the Job, or the reason why the Job is not synced.
     pub sync_plan: Result<SyncPlan, SkipReason>,
 }
@@ -37,7 +37,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub struct SyncPlan {
     /// The Job's Pods, and their counts before the sync.
-    pub pod_inventory: PodInventory,
+    pub pod_summary: PodSummary,
     /// Whether new Pods are scheduled one by one or together as a gang.
     pub pod_scheduling: PodScheduling,
     /// The Pods to create or delete.

@@ -22,17 +22,17 @@ pub struct Snapshot {
     /// The identity and version of the Job, for the owner references of its Pods.
     pub owner: Owner,
     /// The Pods that the Job keeps, adopts and releases.
-    pub claims: Claims<SharedPod>,
+    pub pod_claims: Claims<SharedPod>,
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     pub unselected_pods: Vec<SharedPod>,
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     ///
     /// A sync may run before the cache shows the removal: after a time-out, or with `StaleControllerConsistencyJob` off. Such a
     /// sync must not count the Pods again.
-    pub uids_untracked_by_process: Arc<HashSet<Uid>>,
+    pub pod_uids_with_removed_finalizer: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future, by the clock of its node: the time at which this process first saw that
     /// the Pod had finished.
-    pub end_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
+    pub pod_ends_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success, before this sync.
     pub failure_record: FailureRecord,
     /// The Workloads and `PodGroups` of the Job; `None` if the gate `WorkloadWithJob` is off.
@@ -56,7 +56,7 @@ pub struct FailureRecord {
     /// The number of Pods that failed after the last success, including failures that the failure policy ignores.
     pub failure_count_since_success: u32,
     /// The finish time of the last failed Pod; `None` if no Pod has failed since the last success.
-    pub last_failure: Option<Timestamp>,
+    pub last_failure_at: Option<Timestamp>,
 }
 
 /// The cached Workloads of a Job, and the cached `PodGroups` of its Workload.
@@ -87,9 +87,9 @@ pub struct DecisionSettings {
     /// The maximal number of Pods that one sync creates or deletes.
     pub max_pods_per_sync: usize,
     /// The back-off after the first failure of a Pod.
-    pub failure_backoff: Duration,
+    pub pod_failure_backoff: Duration,
     /// The maximal back-off, after several failures.
-    pub failure_backoff_max: Duration,
+    pub pod_failure_backoff_max: Duration,
     /// The debounce period for events of Pods.
     pub sync_batch_period: Duration,
     /// Whether suspending a Job removes its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).

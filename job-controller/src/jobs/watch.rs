@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     controller::priority_of_origin,
-    meta::{Key, Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
     object::{Object as _, Resource},
     owners::{adopters_of, controlling_owner},
     queue::{Priority, Queue},
@@ -31,7 +31,7 @@ fn is_being_prepared(job: &Job) -> bool {
 
 /// Event handlers that enqueue keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<Key>,
+    pub(crate) job_queue: Queue<NamespacedName>,
     pub(crate) orphan_queue: Queue<OrphanKey>,
     pub(crate) job_store: Arc<Store<Job>>,
     pub(crate) pod_store: Arc<Store<CachedPod>>,
@@ -53,23 +53,23 @@ impl EventHandlers {
                     self.enqueue_orphans_of_job(&job.metadata, priority_of_origin(origin));
                 }
                 if origin == ChangeOrigin::Watch && is_being_prepared(job) {
-                    self.queue.add_after(key, SUSPENDED_JOB_SYNC_DELAY);
+                    self.job_queue.add_after(key, SUSPENDED_JOB_SYNC_DELAY);
                 } else {
-                    self.queue.add(key, priority_of_origin(origin));
+                    self.job_queue.add(key, priority_of_origin(origin));
                 }
             }
             CacheEvent::Updated { new, .. } if new.is_finished() => {
                 self.enqueue_orphans_of_job(&new.metadata, priority_of_origin(origin));
             }
             CacheEvent::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
-                self.queue.add(key, priority_of_origin(origin));
+                self.job_queue.add(key, priority_of_origin(origin));
             }
             CacheEvent::Updated { new, .. } => self.enqueue_job(&new.metadata),
             CacheEvent::Deleted(job) => {
                 self.enqueue_orphans_of_job(&job.metadata, Priority::Normal);
-                self.queue.add(key, Priority::Normal);
+                self.job_queue.add(key, Priority::Normal);
             }
-            CacheEvent::Unreadable(_) => self.queue.add(key, priority_of_origin(origin)),
+            CacheEvent::Unreadable(_) => self.job_queue.add(key, priority_of_origin(origin)),
         }
     }
 
@@ -81,8 +81,8 @@ impl EventHandlers {
             CacheEvent::Added(pod) if origin == ChangeOrigin::Initial => {
                 if pod.has_tracking_finalizer {
                     let orphan = pod.meta().controller().map_or_else(
-                        || OrphanKey::pod(pod.meta()),
-                        |owner| OrphanKey::job(&pod.meta().namespace, &owner.name, &owner.uid),
+                        || OrphanKey::for_pod(pod.meta()),
+                        |owner| OrphanKey::for_job(&pod.meta().namespace, &owner.name, &owner.uid),
                     );
                     self.orphan_queue.add(orphan, Priority::Low);
                 }
@@ -133,21 +133,21 @@ impl EventHandlers {
     /// Enqueues a Pod as a possible orphan, if it carries the finalizer.
     fn enqueue_if_tracked(&self, pod: &CachedPod) {
         if pod.has_tracking_finalizer {
-            self.orphan_queue.add(OrphanKey::pod(pod.meta()), Priority::Normal);
+            self.orphan_queue.add(OrphanKey::for_pod(pod.meta()), Priority::Normal);
         }
     }
 
     /// Enqueues the Pods of a deleted or finished Job as possible orphans.
     fn enqueue_orphans_of_job(&self, job: &Meta, priority: Priority) {
-        self.orphan_queue.add(OrphanKey::job(&job.namespace, &job.name, &job.uid), priority);
+        self.orphan_queue.add(OrphanKey::for_job(&job.namespace, &job.name, &job.uid), priority);
     }
 
     /// Enqueues a Job: at once if a cache has reached the version that the Job's next sync waits for, and otherwise debounced.
     fn enqueue_job(&self, job: &Meta) {
         if self.is_awaited_version_cached(&job.uid) {
-            self.queue.add(job.key(), Priority::Normal);
+            self.job_queue.add(job.key(), Priority::Normal);
         } else {
-            self.queue.add_after(job.key(), self.sync_batch_period);
+            self.job_queue.add_after(job.key(), self.sync_batch_period);
         }
     }
 
@@ -156,7 +156,7 @@ impl EventHandlers {
         if let Some(job) = controlling_owner(&self.job_store, written)
             && self.memory.is_awaited_version_reached(&job.metadata.uid, resource, written.resource_version)
         {
-            self.queue.add(job.metadata.key(), Priority::Normal);
+            self.job_queue.add(job.metadata.key(), Priority::Normal);
         }
     }
 
@@ -180,11 +180,18 @@ impl EventHandlers {
     /// Updates the metric of terminated Pods with the finalizer, for Pods of any owner.
     fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
         match event {
-            CacheEvent::Added(pod) => self.metrics.record_tracking_change(false, pod.is_terminated_and_tracked()),
-            CacheEvent::Updated { old, new } => {
-                self.metrics.record_tracking_change(old.is_terminated_and_tracked(), new.is_terminated_and_tracked());
+            CacheEvent::Added(pod) => {
+                self.metrics.record_tracked_terminated_pod_change(false, pod.is_terminated_and_tracked())
             }
-            CacheEvent::Deleted(pod) => self.metrics.record_tracking_change(pod.is_terminated_and_tracked(), false),
+            CacheEvent::Updated { old, new } => {
+                self.metrics.record_tracked_terminated_pod_change(
+                    old.is_terminated_and_tracked(),
+                    new.is_terminated_and_tracked(),
+                );
+            }
+            CacheEvent::Deleted(pod) => {
+                self.metrics.record_tracked_terminated_pod_change(pod.is_terminated_and_tracked(), false)
+            }
             CacheEvent::Unreadable(_) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use common::{
     intern::Text,
-    json::Raw,
+    json::RawJson,
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
@@ -75,7 +75,7 @@ pub struct Job {
     /// `spec.managedBy`, if another controller manages the Job; `None` if this controller does.
     pub managed_by: Option<Text>,
     /// Whether `spec.podReplacementPolicy` is `Failed`.
-    pub is_replacement_policy_failed: bool,
+    pub pod_replacement_policy_is_failed: bool,
     /// Rules that choose an action for a failed Pod; `None` if every failure counts.
     pub pod_failure_policy: Option<PodFailurePolicy>,
     /// Rules for success before all indexes have succeeded; `None` unless the Job is indexed.
@@ -83,7 +83,7 @@ pub struct Job {
     /// The label selector of the Job's Pods, which may be invalid.
     pub selector: Selector,
     /// The Pod template as raw JSON; `None` once the Job has finished, to save memory.
-    pub template: Option<Raw>,
+    pub template: Option<RawJson>,
     /// Whether the restart policy is `OnFailure`, so that container restarts count towards the back-off limit.
     pub restarts_on_failure: bool,
     /// Whether the user has set a `schedulingGroup` in the template.
@@ -104,8 +104,8 @@ impl Job {
     }
 
     /// Whether the Job replaces a terminating Pod only after this Pod has finished.
-    pub fn only_replaces_failed_pods(&self) -> bool {
-        self.is_replacement_policy_failed || self.pod_failure_policy.is_some()
+    pub fn replaces_pods_only_when_finished(&self) -> bool {
+        self.pod_replacement_policy_is_failed || self.pod_failure_policy.is_some()
     }
 
     /// Returns the number of indexes, which is `completions`; 0 unless the Job is indexed.
@@ -115,7 +115,7 @@ impl Job {
 
     /// Whether a Pod has a valid index of this Job. Always true for a Job that is not indexed.
     pub fn has_valid_index(&self, pod: &CachedPod) -> bool {
-        !self.is_indexed() || pod.index.is_some_and(|index| index < self.index_count())
+        !self.is_indexed() || pod.completion_index.is_some_and(|index| index < self.index_count())
     }
 }
 
@@ -154,7 +154,7 @@ struct WireSpec {
     success_policy: Option<SuccessPolicy>,
     #[serde(default)]
     selector: Value,
-    template: Option<Raw>,
+    template: Option<RawJson>,
 }
 
 impl<'de> Deserialize<'de> for Job {
@@ -212,7 +212,7 @@ impl Wire {
             active_deadline_seconds: spec.active_deadline_seconds,
             ttl_seconds_after_finished: spec.ttl_seconds_after_finished,
             managed_by: spec.managed_by.filter(|by| *by != JOB_CONTROLLER),
-            is_replacement_policy_failed: spec.pod_replacement_policy.is_some_and(|policy| policy == "Failed"),
+            pod_replacement_policy_is_failed: spec.pod_replacement_policy.is_some_and(|policy| policy == "Failed"),
             pod_failure_policy: spec.pod_failure_policy,
             success_policy: spec.success_policy.filter(|_| indexed),
             selector,
@@ -233,7 +233,7 @@ struct PodSpec {
     scheduling_group: Option<IgnoredAny>,
 }
 
-fn pod_spec(template: &Raw) -> Result<PodSpec, String> {
+fn pod_spec(template: &RawJson) -> Result<PodSpec, String> {
     #[derive(Deserialize)]
     struct Parts {
         spec: Option<PodSpec>,
@@ -270,7 +270,10 @@ mod tests {
         assert_eq!((job.parallelism, job.completions, job.completion_mode), (1, Some(1), CompletionMode::NonIndexed));
         assert_eq!((job.backoff_limit, job.backoff_limit_per_index, job.max_failed_indexes), (6, None, None));
         assert!(
-            !job.suspend && !job.only_replaces_failed_pods() && job.managed_by.is_none() && job.restarts_on_failure
+            !job.suspend
+                && !job.replaces_pods_only_when_finished()
+                && job.managed_by.is_none()
+                && job.restarts_on_failure
         );
         assert_eq!(job.status, JobStatus::default());
         assert!(job.metadata.annotations.is_empty() && job.metadata.finalizers.is_empty());
@@ -304,11 +307,11 @@ mod tests {
     fn policies_say_when_pods_are_replaced() {
         let mut value = bare();
         value["spec"]["podReplacementPolicy"] = json!("Failed");
-        assert!(read(&value).unwrap().only_replaces_failed_pods());
+        assert!(read(&value).unwrap().replaces_pods_only_when_finished());
         value["spec"]["podReplacementPolicy"] = json!("TerminatingOrFailed");
-        assert!(!read(&value).unwrap().only_replaces_failed_pods());
+        assert!(!read(&value).unwrap().replaces_pods_only_when_finished());
         value["spec"]["podFailurePolicy"] = json!({"rules": []});
-        assert!(read(&value).unwrap().only_replaces_failed_pods());
+        assert!(read(&value).unwrap().replaces_pods_only_when_finished());
     }
 
     /// JOB-5.

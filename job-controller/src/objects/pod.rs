@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, ops::Deref};
 
 use common::{
     conditions::seconds,
-    head::Head,
+    head::ObjectHead,
     intern::{Labels, Text},
     json::JsonStr,
     meta::Meta,
@@ -46,7 +46,7 @@ pub struct CachedPod {
     /// Whether the Pod carries the tracking finalizer.
     pub has_tracking_finalizer: bool,
     /// The completion index from the annotation; `None` without a valid annotation.
-    pub index: Option<u32>,
+    pub completion_index: Option<u32>,
     /// The number of failures of the index before this Pod, without ignored failures.
     pub index_failure_count: u32,
     /// The number of ignored failures of the index before this Pod.
@@ -54,14 +54,14 @@ pub struct CachedPod {
     /// The time at which the Pod finished. For a running Pod, an estimate from its readiness, deletion or creation.
     pub finished_at: Timestamp,
     /// The total number of restarts of all containers, init containers included.
-    pub total_restarts: i32,
+    pub total_restart_count: i32,
     /// The exit codes and conditions that the rules of a failure policy match.
-    pub failure_evidence: FailureEvidence,
+    pub failure_policy_input: FailurePolicyInput,
 }
 
 /// The properties of a Pod that the rules of a failure policy match: exit codes and conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailureEvidence {
+pub struct FailurePolicyInput {
     /// Names and exit codes of terminated containers with an exit code other than 0: regular containers first, then init
     /// containers.
     pub container_exit_codes: Box<[(Text, i32)]>,
@@ -71,7 +71,7 @@ pub struct FailureEvidence {
     shared: Labels,
 }
 
-impl FailureEvidence {
+impl FailurePolicyInput {
     /// Iterates over the types and statuses of the Pod's conditions.
     pub fn conditions(&self) -> impl Iterator<Item = &(Text, Text)> {
         self.conditions.iter().chain(self.shared.as_slice())
@@ -97,7 +97,7 @@ impl CachedPod {
     }
 
     /// Returns the number of failures of the index before this Pod, including ignored failures.
-    pub fn index_failures_before(&self) -> u32 {
+    pub fn earlier_index_failure_count(&self) -> u32 {
         self.index_failure_count.saturating_add(self.index_ignored_failure_count)
     }
 }
@@ -108,7 +108,7 @@ impl Object for CachedPod {
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> = Some(|head| {
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> = Some(|head| {
         head.controller_kind().is_none_or(|kind| kind == "Job") || head.has_finalizer(JOB_TRACKING_FINALIZER)
     });
 
@@ -261,12 +261,12 @@ impl<'de> Deserialize<'de> for CachedPod {
         meta.finalizers = Box::default();
         Ok(Self {
             has_tracking_finalizer: tracked,
-            index,
+            completion_index: index,
             index_failure_count: failure_count,
             index_ignored_failure_count: ignored_count,
             finished_at: finished,
-            total_restarts: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
-            failure_evidence: status.evidence(phase),
+            total_restart_count: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
+            failure_policy_input: status.evidence(phase),
             pod: Pod::new(meta, spec, &status.pod(phase)),
         })
     }
@@ -295,12 +295,12 @@ impl<'a> WireStatus<'a> {
         pods::PodStatus {
             phase,
             readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
-            restarts: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
-            init_restarts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
+            max_restart_count: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
+            init_restart_counts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
         }
     }
 
-    fn evidence(&self, phase: Phase) -> FailureEvidence {
+    fn evidence(&self, phase: Phase) -> FailurePolicyInput {
         let exit = |c: &WireContainer<'_>| {
             let code = c.terminated()?.exit_code.filter(|code| *code != 0)?;
             Some((Text::new(c.name()), code))
@@ -310,9 +310,9 @@ impl<'a> WireStatus<'a> {
         let exits = self.all().filter_map(exit).collect();
         if phase == Phase::Failed {
             let conditions = conditions().map(|(kind, status)| (Text::new(kind), Text::new(status))).collect();
-            FailureEvidence { container_exit_codes: exits, conditions, shared: Labels::empty() }
+            FailurePolicyInput { container_exit_codes: exits, conditions, shared: Labels::empty() }
         } else {
-            FailureEvidence {
+            FailurePolicyInput {
                 container_exit_codes: exits,
                 conditions: Box::default(),
                 shared: Labels::from_pairs(conditions()),
@@ -380,12 +380,12 @@ mod tests {
             "containerStatuses": [ended("c", 5), {"name": "d", "restartCount": 3}], "initContainerStatuses": [{"restartCount": 4}]});
         let pod = pod(&metadata, &json!({}), &status);
         assert!(pod.has_tracking_finalizer && pod.is_terminated_and_tracked());
-        assert_eq!((pod.index, pod.index_failure_count, pod.index_ignored_failure_count), (Some(7), 2, 0));
-        assert_eq!((pod.total_restarts, pod.restarts.regular), (8, 3));
+        assert_eq!((pod.completion_index, pod.index_failure_count, pod.index_ignored_failure_count), (Some(7), 2, 0));
+        assert_eq!((pod.total_restart_count, pod.restart_counts.regular), (8, 3));
         assert!(pod.meta().annotations.is_empty() && pod.meta().finalizers.is_empty());
-        assert_eq!(*pod.failure_evidence.container_exit_codes, [("c".into(), 1)]);
+        assert_eq!(*pod.failure_policy_input.container_exit_codes, [("c".into(), 1)]);
         let conditions: Vec<_> =
-            pod.failure_evidence.conditions().map(|(kind, status)| format!("{kind}={status}")).collect();
+            pod.failure_policy_input.conditions().map(|(kind, status)| format!("{kind}={status}")).collect();
         assert_eq!(conditions, ["DisruptionTarget=True"]);
     }
 
@@ -398,7 +398,7 @@ mod tests {
                 &json!({}),
                 &json!({}),
             );
-            assert_eq!(pod.index, None, "{text}");
+            assert_eq!(pod.completion_index, None, "{text}");
         }
     }
 

@@ -120,7 +120,7 @@ impl PodFailurePolicy {
     }
 
     fn find_matching_rule<'a>(&self, pod: &'a CachedPod) -> Option<(usize, FailurePolicyAction, Cause<'a>)> {
-        let evidence = &pod.failure_evidence;
+        let evidence = &pod.failure_policy_input;
         self.rules.iter().enumerate().find_map(|(at, rule)| {
             let action = rule.action?;
             let cause = if let Some(codes) = &rule.on_exit_codes {
@@ -153,7 +153,7 @@ struct SuccessRule {
 impl SuccessPolicy {
     /// Returns the position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
     /// `matchSuccessPolicy`.
-    pub fn first_met_rule(&self, succeeded: &CompletionIndexSet, completions: u32) -> Option<usize> {
+    pub fn first_matching_rule_position(&self, succeeded: &CompletionIndexSet, completions: u32) -> Option<usize> {
         if succeeded.is_empty() {
             return None;
         }
@@ -161,7 +161,7 @@ impl SuccessPolicy {
         self.rules.iter().position(|rule| match &rule.succeeded_indexes {
             Some(text) => {
                 let wanted = CompletionIndexSet::parse(text, completions);
-                let reached = wanted.overlap_len(succeeded);
+                let reached = wanted.common_index_count(succeeded);
                 !wanted.is_empty() && (reached == wanted.len() || enough(reached, rule.succeeded_count))
             }
             None => enough(succeeded.len(), rule.succeeded_count),
@@ -259,7 +259,7 @@ mod tests {
     fn success_rules_are_met_as_specified() {
         let met = |succeeded: &str, rules: Value| {
             let policy: SuccessPolicy = serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap();
-            policy.first_met_rule(&CompletionIndexSet::parse(succeeded, 10), 10)
+            policy.first_matching_rule_position(&CompletionIndexSet::parse(succeeded, 10), 10)
         };
         for (succeeded, rules, want) in [
             ("0,2-4", json!([{"succeededIndexes": "0,2"}]), Some(0)),

@@ -4,7 +4,7 @@
 
 use common::{
     intern::Text,
-    json::Raw,
+    json::RawJson,
     meta::Meta,
     object::{Object, Resource},
     store::{IndexValue, StoreIndex},
@@ -62,7 +62,7 @@ pub struct PodGroupTemplate {
     /// The name, unique within the Workload.
     pub name: Text,
     /// The scheduling policy as raw JSON, which the `PodGroup` copies.
-    pub scheduling_policy: Raw,
+    pub scheduling_policy: RawJson,
 }
 
 impl Workload {
@@ -73,22 +73,22 @@ impl Workload {
     }
 
     /// Builds the Workload, with one template, which a forecast (a sync without requests) uses instead of the server's answer.
-    pub fn expected_by_forecast(name: &str, template: &str) -> serde_json::Result<Self> {
+    pub fn for_forecast(name: &str, template: &str) -> serde_json::Result<Self> {
         let template =
-            PodGroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
+            PodGroupTemplate { name: Text::new(template), scheduling_policy: RawJson::from_value(&Value::Null)? };
         let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template] };
         Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
     /// Returns the templates for `PodGroups`; exactly one in a Workload that this controller has created.
-    pub fn templates(&self) -> &[PodGroupTemplate] {
+    pub fn pod_group_templates(&self) -> &[PodGroupTemplate] {
         &self.spec.pod_group_templates
     }
 }
 
 impl Object for Workload {
     const RESOURCE: Resource = WORKLOADS;
-    type Indexes = (ByReference,);
+    type Indexes = (ByReferencedObject,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -131,31 +131,31 @@ impl PodGroup {
 
 impl Object for PodGroup {
     const RESOURCE: Resource = POD_GROUPS;
-    type Indexes = (ByReference,);
+    type Indexes = (ByReferencedObject,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 }
 
-/// Returns the value under which [`ByReference`] lists the objects that refer to this name.
-pub(crate) fn reference_index_value(namespace: &str, name: &str) -> IndexValue {
+/// Returns the value under which [`ByReferencedObject`] lists the objects that refer to this name.
+pub(crate) fn referenced_object_index_value(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(format!("{namespace}/{name}").as_str().into())
 }
 
 /// The index of Workloads by their Job, and of `PodGroups` by their Workload.
 #[derive(Clone, Copy, Debug)]
-pub struct ByReference;
+pub struct ByReferencedObject;
 
-impl StoreIndex<Workload> for ByReference {
+impl StoreIndex<Workload> for ByReferencedObject {
     fn value(meta: &Meta, workload: Option<&Workload>) -> Option<IndexValue> {
-        Some(reference_index_value(&meta.namespace, workload?.referenced_job_name()?))
+        Some(referenced_object_index_value(&meta.namespace, workload?.referenced_job_name()?))
     }
 }
 
-impl StoreIndex<PodGroup> for ByReference {
+impl StoreIndex<PodGroup> for ByReferencedObject {
     fn value(meta: &Meta, group: Option<&PodGroup>) -> Option<IndexValue> {
-        Some(reference_index_value(&meta.namespace, group?.referenced_workload_name()?))
+        Some(referenced_object_index_value(&meta.namespace, group?.referenced_workload_name()?))
     }
 }
 
@@ -171,10 +171,10 @@ mod tests {
             let json = json!({"metadata": {"name": "w", "namespace": "shop"},
                 "spec": {"controllerRef": reference, "podGroupTemplates": []}});
             let workload: Workload = serde_json::from_str(&json.to_string()).unwrap();
-            ByReference::value(&workload.metadata, Some(&workload))
+            ByReferencedObject::value(&workload.metadata, Some(&workload))
         };
         let job = |group: &str, kind: &str, name: &str| of(json!({"apiGroup": group, "kind": kind, "name": name}));
-        assert_eq!(job("batch", "Job", "sum"), Some(reference_index_value("shop", "sum")));
+        assert_eq!(job("batch", "Job", "sum"), Some(referenced_object_index_value("shop", "sum")));
         assert_eq!(job("batch", "Job", ""), None);
         assert_eq!(job("batch", "CronJob", "sum"), None);
         assert_eq!(job("", "Job", "sum"), None);
@@ -187,10 +187,10 @@ mod tests {
             let json = json!({"metadata": {"name": "g", "namespace": "shop"},
                 "spec": {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}});
             let group: PodGroup = serde_json::from_str(&json.to_string()).unwrap();
-            ByReference::value(&group.metadata, Some(&group))
+            ByReferencedObject::value(&group.metadata, Some(&group))
         };
         let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
-        assert_eq!(of(reference), Some(reference_index_value("shop", "w")));
+        assert_eq!(of(reference), Some(referenced_object_index_value("shop", "w")));
         assert_eq!(of(json!({"workload": {"workloadName": ""}})), None);
         assert_eq!((of(json!({})), of(json!(null))), (None, None));
     }

@@ -9,7 +9,7 @@ use crate::objects::JOBS;
 /// Selects the Pods that carry the finalizer and that no Job counts.
 pub(super) fn decide(snapshot: &Snapshot) -> Plan {
     let orphans = snapshot.orphan_candidates.iter().filter(|candidate| is_orphan(candidate));
-    Plan { pods_to_untrack: orphans.map(|candidate| candidate.pod.clone()).collect() }
+    Plan { pods_to_remove_finalizer_from: orphans.map(|candidate| candidate.pod.clone()).collect() }
 }
 
 /// Whether a Pod carries the finalizer and no Job counts it any more.

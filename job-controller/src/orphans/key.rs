@@ -30,11 +30,11 @@ pub enum OrphanKey {
 }
 
 impl OrphanKey {
-    pub(crate) fn pod(meta: &Meta) -> Self {
+    pub(crate) fn for_pod(meta: &Meta) -> Self {
         Self::Pod { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
     }
 
-    pub(crate) fn job(namespace: &Text, name: &str, uid: &Uid) -> Self {
+    pub(crate) fn for_job(namespace: &Text, name: &str, uid: &Uid) -> Self {
         Self::Job { namespace: namespace.clone(), name: Text::new(name), uid: uid.clone() }
     }
 }

@@ -15,12 +15,12 @@ use crate::jobs::snapshot::SharedPod;
 
 impl OrphanController {
     pub(super) fn observe(&self, key: &OrphanKey) -> Observation<Snapshot> {
-        let store = self.0.pods.store();
+        let store = self.0.pod_informer.store();
         let pods: Vec<SharedPod> = match key {
             OrphanKey::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             OrphanKey::Job { namespace, uid, .. } => {
                 // The sync waits until the cache shows the last removals of finalizers, so that no finalizer is removed twice.
-                if let Some(behind) = self.0.missing_write(namespace, uid) {
+                if let Some(behind) = self.0.unseen_write(namespace, uid) {
                     return Observation::waiting_for_own_writes(behind);
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
@@ -49,7 +49,7 @@ impl OrphanController {
     /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. True if the Job is
     /// unreadable.
     fn job_counts_pods(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
-        let jobs = self.0.jobs.store();
+        let jobs = self.0.job_informer.store();
         match jobs.get(namespace, name) {
             Ok(Some(job)) => job.metadata.uid == *uid && (job.managed_by.is_some() || !job.is_finished()),
             Ok(None) => false,

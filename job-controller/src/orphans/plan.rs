@@ -6,11 +6,14 @@ use crate::jobs::snapshot::SharedPod;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) pods_to_untrack: Vec<SharedPod>,
+    pub(crate) pods_to_remove_finalizer_from: Vec<SharedPod>,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        format!("{} Pods carry the finalizer and have no Job that counts them", self.pods_to_untrack.len())
+        format!(
+            "{} Pods carry the finalizer and have no Job that counts them",
+            self.pods_to_remove_finalizer_from.len()
+        )
     }
 }

@@ -24,7 +24,7 @@ pub enum Note {
     JobDeleted(Duration, Option<Timestamp>),
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = ();
 }
@@ -35,7 +35,7 @@ type Io<'r> = io::Io<'r, Note>;
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let job = &*snapshot.job;
     match plan {
-        Plan::WaitForExpiry { is_finish_time_in_future: true, .. } => io.apply_note(Note::FinishTimeInFuture),
+        Plan::WaitForExpiry { is_finish_time_in_future: true, .. } => io.apply_memory_note(Note::FinishTimeInFuture),
         Plan::KeepJob | Plan::WaitForExpiry { .. } => {}
         Plan::NoFinishTime => return Err(no_finish_time(job)),
         Plan::DeleteJob { .. } => return remove(job, io).await,
@@ -71,7 +71,7 @@ async fn delete(live: &Job, late: Duration, io: Io<'_>) -> Result<Requeue, SyncE
     let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
     let removed = io.send(delete.with_verb_text("remove").with_reason("its time to live has ended")).await;
     removed.map_err(|refusal| SyncError::from_refusal("removing the finished Job", &refusal))?;
-    io.apply_note(Note::JobDeleted(late, finish_time(live)));
+    io.apply_memory_note(Note::JobDeleted(late, finish_time(live)));
     Ok(Requeue::AfterPlannedDelay)
 }
 

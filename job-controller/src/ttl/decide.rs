@@ -55,7 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::world::{job, sync_time_plus};
+    use crate::world::{job, sync_time_plus_seconds};
 
     fn with(ttl: Value, conditions: Value) -> Job {
         let mut json = job("j").0;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn finished(kind: &str, second: i64) -> Value {
-        json!({"type": kind, "status": "True", "lastTransitionTime": sync_time_plus(second).to_string()})
+        json!({"type": kind, "status": "True", "lastTransitionTime": sync_time_plus_seconds(second).to_string()})
     }
 
     /// JOB-62.
@@ -75,20 +75,20 @@ mod tests {
             (
                 0,
                 100,
-                sync_time_plus(40),
+                sync_time_plus_seconds(40),
                 Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(60), is_finish_time_in_future: false },
             ),
-            (0, 100, sync_time_plus(100), Plan::DeleteJob { time_since_expiry: Duration::ZERO }),
+            (0, 100, sync_time_plus_seconds(100), Plan::DeleteJob { time_since_expiry: Duration::ZERO }),
             (
                 0,
                 0,
-                sync_time_plus(0) + Duration::from_millis(200),
+                sync_time_plus_seconds(0) + Duration::from_millis(200),
                 Plan::DeleteJob { time_since_expiry: Duration::from_millis(200) },
             ),
             (
                 300,
                 0,
-                sync_time_plus(0),
+                sync_time_plus_seconds(0),
                 Plan::WaitForExpiry { time_to_expiry: Duration::from_secs(300), is_finish_time_in_future: true },
             ),
         ] {
@@ -104,9 +104,9 @@ mod tests {
         assert_eq!(decide_expiry(&with(json!(null), done.clone())), Expiry::NeverExpires);
         assert_eq!(decide_expiry(&with(json!(5), json!([]))), Expiry::NeverExpires);
         assert_eq!(decide_expiry(&with(json!(5), json!([finished("SuccessCriteriaMet", 0)]))), Expiry::NeverExpires);
-        assert_eq!(decide_expiry(&with(json!(5), done.clone())), Expiry::ExpiresAt(sync_time_plus(5)));
+        assert_eq!(decide_expiry(&with(json!(5), done.clone())), Expiry::ExpiresAt(sync_time_plus_seconds(5)));
         let mut going = with(json!(5), done);
-        going.metadata.deletion_timestamp = Some(sync_time_plus(1));
+        going.metadata.deletion_timestamp = Some(sync_time_plus_seconds(1));
         assert_eq!(decide_expiry(&going), Expiry::NeverExpires);
     }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_first_end_condition_counts() {
         let both = json!([finished("Complete", 7), finished("Failed", 3)]);
-        assert_eq!(decide_expiry(&with(json!(0), both)), Expiry::ExpiresAt(sync_time_plus(7)));
+        assert_eq!(decide_expiry(&with(json!(0), both)), Expiry::ExpiresAt(sync_time_plus_seconds(7)));
         let timeless = json!([{"type": "Complete", "status": "True"}]);
         assert_eq!(decide_expiry(&with(json!(0), timeless)), Expiry::NoFinishTime);
     }

@@ -2,7 +2,7 @@
 
 use common::{
     controller::priority_of_origin,
-    meta::Key,
+    meta::NamespacedName,
     queue::Queue,
     store::{CacheEvent, ChangeOrigin},
 };
@@ -11,7 +11,7 @@ use super::decide::{Expiry, decide_expiry};
 use crate::objects::Job;
 
 /// Enqueues a finished Job with a time to live.
-pub(super) fn on_job(queue: &Queue<Key>, event: &CacheEvent<Job>, origin: ChangeOrigin) {
+pub(super) fn on_job(queue: &Queue<NamespacedName>, event: &CacheEvent<Job>, origin: ChangeOrigin) {
     if let CacheEvent::Added(job) | CacheEvent::Updated { new: job, .. } = event
         && decide_expiry(job) != Expiry::NeverExpires
     {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Change, Rule};
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
     for gate in [true, false] {
         for (sort, job, want) in jobs_of_each_kind() {
             for resource in ["pods", "jobs"] {
-                let settings = OperatorSettings::new().with_gate("StaleControllerConsistencyJob", gate);
+                let settings = OperatorSettings::new().with_feature_gate("StaleControllerConsistencyJob", gate);
                 let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
                 world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, resource, Duration::from_millis(3500));
                 world.create_object(job.clone()).await;
@@ -159,7 +159,7 @@ async fn a_lagging_cache_does_not_change_the_outcome() {
 async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
     for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
         // The gate `SidecarContainers` is locked and cannot be switched off, so this case tests the default settings.
-        let settings = OperatorSettings::new().with_gate(gate, gate == "SidecarContainers");
+        let settings = OperatorSettings::new().with_feature_gate(gate, gate == "SidecarContainers");
         let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
         let script = [("exit-on-term", "0"), ("terminate-after", "2")];
         let indexed = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"});
@@ -179,7 +179,7 @@ async fn a_pod_counted_as_failed_completes_no_index_even_with_a_late_success() {
 /// JOB-44.
 #[tokio::test(start_paused = true)]
 async fn all_terminating_pods_are_counted_though_one_status_cannot_list_them() {
-    let settings = OperatorSettings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
+    let settings = OperatorSettings::new().with_tunable("job-max-uncounted-pods", TunableValue::Count(3));
     let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
     let spec = json!({"parallelism": 9, "completions": 9, "completionMode": "Indexed", "backoffLimit": 9,
         "successPolicy": {"rules": [{"succeededIndexes": "8"}]}});

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const ORDINARY: usize = 100;
 
 /// Returns the time until each of a hundred Jobs has its two Pods, optionally beside a Job with two billion Pods.
 async fn time_until_all_have_pods(greedy: bool) -> Duration {
-    let settings = OperatorSettings::new().with_tune("job-max-pods-per-sync", TuneValue::Count(100));
+    let settings = OperatorSettings::new().with_tunable("job-max-pods-per-sync", TunableValue::Count(100));
     let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
     // Slow requests keep all workers busy, so that the Jobs compete for the workers.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(CONTROLLER_IDENTITY));

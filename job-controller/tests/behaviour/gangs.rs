@@ -12,7 +12,8 @@ const WORKLOADS: &str = "workloads.scheduling.k8s.io";
 const GROUPS: &str = "podgroups.scheduling.k8s.io";
 
 async fn world() -> TestCluster {
-    let settings = OperatorSettings::new().with_gate("GenericWorkload", true).with_gate("WorkloadWithJob", true);
+    let settings =
+        OperatorSettings::new().with_feature_gate("GenericWorkload", true).with_feature_gate("WorkloadWithJob", true);
     TestCluster::with_setup(ClusterSetup {
         builder: Sandbox::builder().gate("GenericWorkload", true),
         settings,

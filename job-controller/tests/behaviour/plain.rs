@@ -1,6 +1,6 @@
 //! Jobs with completion mode `NonIndexed`, from their creation to their end.
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
 
@@ -137,8 +137,8 @@ async fn changes_of_parallelism_take_effect() {
 #[tokio::test(start_paused = true)]
 async fn many_pods_are_created_and_counted_without_a_pause_between_batches() {
     let settings = OperatorSettings::new()
-        .with_tune("job-max-pods-per-sync", TuneValue::Count(50))
-        .with_tune("job-max-uncounted-pods", TuneValue::Count(50));
+        .with_tunable("job-max-pods-per-sync", TunableValue::Count(50))
+        .with_tunable("job-max-uncounted-pods", TunableValue::Count(50));
     let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
     let begin = world.clock.now();
     world

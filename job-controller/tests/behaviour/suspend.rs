@@ -108,7 +108,7 @@ async fn a_suspended_job_that_wants_no_pods_has_no_start_time_unless_required() 
 /// JOB-90.
 #[tokio::test(start_paused = true)]
 async fn the_start_time_is_kept_with_the_gate_off() {
-    let settings = OperatorSettings::new().with_gate("MutableSchedulingDirectivesForSuspendedJobs", false);
+    let settings = OperatorSettings::new().with_feature_gate("MutableSchedulingDirectivesForSuspendedJobs", false);
     let world = TestCluster::with_setup(ClusterSetup { settings, ..ClusterSetup::default() }).await;
     world.create_object(job("sum", &[])).await;
     world.wait_until_settled().await;

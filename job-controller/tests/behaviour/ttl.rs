@@ -87,7 +87,7 @@ async fn each_loop_runs_without_the_other() {
     world.crash_loops();
     let client = world.sandbox.client(crate::world::CONTROLLER_IDENTITY);
     world.loops =
-        Some(sandbox::loops::Loops::start(&client, &world.clock, OperatorSettings::new(), &[job_controller::JOB]));
+        Some(sandbox::loops::Loops::start(&client, &world.clock, OperatorSettings::new(), &[job_controller::JOB_LOOP]));
     world.wait_seconds(30).await;
     assert_eq!(world.conditions("ok").await.len(), 2);
     assert!(!is_deleted(&world, "ok").await);
@@ -95,7 +95,7 @@ async fn each_loop_runs_without_the_other() {
         &client,
         &world.clock,
         OperatorSettings::new(),
-        &[job_controller::TTL_AFTER_FINISHED],
+        &[job_controller::TTL_AFTER_FINISHED_LOOP],
     ));
     world.wait_seconds(2).await;
     assert!(is_deleted(&world, "ok").await);

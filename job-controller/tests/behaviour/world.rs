@@ -72,7 +72,7 @@ impl TestCluster {
 
     /// Sets a feature gate for the next start of the loops.
     pub(crate) fn set_gate(&mut self, gate: &str, on: bool) {
-        self.settings = self.settings.clone().with_gate(gate, on);
+        self.settings = self.settings.clone().with_feature_gate(gate, on);
     }
 
     /// Starts new loops that decide and write nothing (shadow mode), and resets the counts of requests and writes.

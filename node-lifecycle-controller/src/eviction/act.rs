@@ -22,7 +22,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     decide::{self, DISRUPTION_REASON_AND_MESSAGE},
-    nodes::NodeView,
+    nodes::NodeReadState,
     plan::{Plan, PodAction},
     snapshot::{DeletionTimer, Snapshot},
 };
@@ -53,7 +53,7 @@ pub(crate) enum EvictionNote {
     /// Name of a node, and the renewal time of its Lease on the server; `None` if the Lease does not exist.
     LeaseRead(Text, Option<RenewTime>),
     /// The reads of the node with this name and of its Lease are complete; the result is `NotRead` if a read failed.
-    NodeReadEnded(Text, NodeView),
+    NodeReadEnded(Text, NodeReadState),
 }
 
 /// The timer, the node and the heartbeats as the controller knows them now; the snapshot of a sync may be outdated.
@@ -63,12 +63,12 @@ pub(crate) struct CurrentEvictionState {
     /// Time at which this state was read.
     pub(crate) now: Instant,
     /// Result of a recent read of the Pod's node.
-    pub(crate) node_view: NodeView,
+    pub(crate) node_read_state: NodeReadState,
     /// Minimum time until heartbeats can confirm the taints of the node; `None` if the taints are confirmed.
-    pub(crate) taints_unconfirmed_for: Option<Duration>,
+    pub(crate) time_until_taint_confirmation: Option<Duration>,
 }
 
-impl io::Note for EvictionNote {
+impl io::MemoryNote for EvictionNote {
     type Query = ();
     type NewState = CurrentEvictionState;
 }
@@ -94,7 +94,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             Err(refusal) if attempt == MAX_DELETE_ATTEMPTS => {
                 return Err(SyncError::from_refusal(&format!("delete Pod {}", snapshot.key), &refusal));
             }
-            Err(refusal) => io.apply_note(EvictionNote::AttemptFailed(refusal.error.to_string())),
+            Err(refusal) => io.apply_memory_note(EvictionNote::AttemptFailed(refusal.error.to_string())),
         }
         io.pause(RETRY_PAUSE).await;
         attempt += 1;
@@ -103,7 +103,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
 /// Records an Event for a timer that was removed although its Pod was not deleted.
 fn report_cancellation(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) {
-    if plan.is_timer_cancelled {
+    if plan.cancels_timer {
         report_event(snapshot, "Cancelling deletion of", io);
     }
 }
@@ -184,7 +184,7 @@ impl PodDeletion<'_> {
             report_event(self.snapshot, "Marking for deletion", io);
         }
         let Some(pod) = &self.live_snapshot.pod else { return Ok(self.note_pod_gone()) };
-        let has_condition = cached.disrupted_since.is_some();
+        let has_condition = cached.disruption_time.is_some();
         let lacks_condition = conditions.as_deref().map_or(!has_condition, decide::lacks_disruption_condition);
         if lacks_condition == has_condition {
             io.explain_deviation("its condition DisruptionTarget differs from the cache");
@@ -192,12 +192,16 @@ impl PodDeletion<'_> {
         if lacks_condition {
             let condition = || disruption_condition(pod, conditions.as_deref().unwrap_or_default(), io.now());
             let body = io.encode_body(|| json!({"status": {"conditions": [condition()]}}));
-            let request = Request::patch(PODS, &pod.meta, PatchFormat::Strategic, body).role(ObjectRole::SyncedObject);
+            let request =
+                Request::patch(PODS, &pod.meta, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
             let request = request.with_verb_text("write the condition DisruptionTarget").with_reason(self.reason);
             io.send(Request { subresource: "status", ..request }).await?;
         }
-        match io.send(Request::delete(PODS, &pod.meta).role(ObjectRole::SyncedObject).with_reason(self.reason)).await {
-            Ok(_) => io.apply_note(EvictionNote::PodDeleted(self.due_since)),
+        match io
+            .send(Request::delete(PODS, &pod.meta).with_role(ObjectRole::SyncedObject).with_reason(self.reason))
+            .await
+        {
+            Ok(_) => io.apply_memory_note(EvictionNote::PodDeleted(self.due_since)),
             Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
             Err(refusal) => return Err(refusal),
         }
@@ -208,24 +212,24 @@ impl PodDeletion<'_> {
     async fn refresh_node_taints(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
-            match io.observe_again(()).map_or(NodeView::NotRead, |fresh| fresh.node_view) {
-                NodeView::NotRead => break,
-                NodeView::BeingRead => io.pause(RETRY_PAUSE).await,
-                NodeView::ReadTaints(taints) => {
+            match io.observe_again(()).map_or(NodeReadState::NotRead, |fresh| fresh.node_read_state) {
+                NodeReadState::NotRead => break,
+                NodeReadState::BeingRead => io.pause(RETRY_PAUSE).await,
+                NodeReadState::ReadTaints(taints) => {
                     io.explain_deviation("its node was read a moment ago for another Pod");
                     self.live_snapshot.no_execute_taints = taints;
                     return Ok(());
                 }
             }
         }
-        io.apply_note(EvictionNote::NodeReadStarted(node.clone()));
+        io.apply_memory_note(EvictionNote::NodeReadStarted(node.clone()));
         let read = self.read_node(node).await;
         let view = if read.is_ok() {
-            NodeView::ReadTaints(self.live_snapshot.no_execute_taints.clone())
+            NodeReadState::ReadTaints(self.live_snapshot.no_execute_taints.clone())
         } else {
-            NodeView::NotRead
+            NodeReadState::NotRead
         };
-        io.apply_note(EvictionNote::NodeReadEnded(node.clone(), view));
+        io.apply_memory_note(EvictionNote::NodeReadEnded(node.clone(), view));
         read
     }
 
@@ -239,7 +243,7 @@ impl PodDeletion<'_> {
             Ok(Some(mut node)) => {
                 node.drop_unneeded_fields();
                 self.live_snapshot.no_execute_taints = Some(node.no_execute_taints().cloned().collect());
-                io.apply_note(EvictionNote::NodeRead(Arc::new(node)));
+                io.apply_memory_note(EvictionNote::NodeRead(Arc::new(node)));
             }
             Err(refusal) if refusal.error.is_not_found() => self.live_snapshot.no_execute_taints = None,
             Err(refusal) => return Err(refusal),
@@ -256,16 +260,17 @@ impl PodDeletion<'_> {
                     Err(refusal) => return Err(refusal),
                     Ok(lease) => lease.map(|lease| lease.renew_time()),
                 };
-            io.apply_note(EvictionNote::LeaseRead(node.clone(), renewal));
+            io.apply_memory_note(EvictionNote::LeaseRead(node.clone(), renewal));
         }
         Ok(())
     }
 
     /// Decides again with the objects on the server and the current timer. Returns `None` if the Pod must be deleted.
     fn requeue_if_may_stay(&mut self) -> Option<Requeue> {
-        if let Some(CurrentEvictionState { timer, now, taints_unconfirmed_for: doubt, .. }) = self.io.observe_again(())
+        if let Some(CurrentEvictionState { timer, now, time_until_taint_confirmation: doubt, .. }) =
+            self.io.observe_again(())
         {
-            (self.live_snapshot.timer, self.live_snapshot.now, self.live_snapshot.taints_unconfirmed_for) =
+            (self.live_snapshot.timer, self.live_snapshot.now, self.live_snapshot.time_until_taint_confirmation) =
                 (timer, now, doubt);
         }
         let plan = decide::decide(&self.live_snapshot);
@@ -275,12 +280,12 @@ impl PodDeletion<'_> {
         self.io.explain_deviation(plan.reason);
         report_cancellation(self.snapshot, &plan, self.io);
         let requeue = plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After);
-        self.io.apply_note(EvictionNote::PlanRevised(Box::new(plan)));
+        self.io.apply_memory_note(EvictionNote::PlanRevised(Box::new(plan)));
         Some(requeue)
     }
 
     fn note_pod_gone(&self) -> Requeue {
-        self.io.apply_note(EvictionNote::PodGone);
+        self.io.apply_memory_note(EvictionNote::PodGone);
         Requeue::AfterPlannedDelay
     }
 }

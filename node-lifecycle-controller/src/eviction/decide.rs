@@ -71,33 +71,34 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
 
 /// Replaces a deletion by a timer of at most `MAX_PUT_OFF_DELAY` if the node of the Pod may be healthy.
 fn put_off_deletion(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
-    let known = snapshot.timer.as_ref().filter(|timer| timer.is_put_off && timer.pod_uid == pod.meta.uid);
-    let timer = match (known.filter(|timer| !timer.is_due(snapshot.now)), snapshot.taints_unconfirmed_for) {
+    let known = snapshot.timer.as_ref().filter(|timer| timer.is_deletion_put_off && timer.pod_uid == pod.meta.uid);
+    let timer = match (known.filter(|timer| !timer.is_due(snapshot.now)), snapshot.time_until_taint_confirmation) {
         (Some(timer), _) => timer.clone(),
         (None, Some(doubt)) => {
             let due = snapshot.now + doubt.clamp(MIN_PUT_OFF_DELAY, MAX_PUT_OFF_DELAY);
-            DeletionTimer { pod_uid: pod.meta.uid.clone(), due_at: due, is_put_off: true }
+            DeletionTimer { pod_uid: pod.meta.uid.clone(), due_at: due, is_deletion_put_off: true }
         }
         (None, None) => return plan,
     };
     Plan {
         requeue_after: Some(timer.due_at.saturating_duration_since(snapshot.now)),
-        is_timer_cancelled: plan.is_timer_cancelled && known.is_none(),
+        cancels_timer: plan.cancels_timer && known.is_none(),
         pod_action: PodAction::StayUntilTimer(timer),
         reason: NODE_MAY_BE_HEALTHY,
     }
 }
 
 fn decide_by_taints(snapshot: &Snapshot) -> Plan {
-    let Snapshot { pod, no_execute_taints: taints, timer, now, is_comparison_enabled: compares, .. } = snapshot;
+    let Snapshot { pod, no_execute_taints: taints, timer, now, are_comparison_operators_enabled: compares, .. } =
+        snapshot;
     let plan = |cancels, then, why| {
         let left = |timer: &DeletionTimer| timer.due_at.saturating_duration_since(*now);
         let requeue_after = if let PodAction::StayUntilTimer(timer) = &then { Some(left(timer)) } else { None };
-        Plan { requeue_after, is_timer_cancelled: cancels, pod_action: then, reason: why }
+        Plan { requeue_after, cancels_timer: cancels, pod_action: then, reason: why }
     };
     let is_waiting = timer.as_ref().is_some_and(|timer| !timer.is_due(*now));
     let Some(pod) = pod else { return plan(is_waiting, PodAction::StayWithoutTimer, "the Pod does not exist") };
-    if pod.meta.is_deleting() && pod.disrupted_since.is_some() {
+    if pod.meta.is_deleting() && pod.disruption_time.is_some() {
         return plan(
             is_waiting,
             PodAction::StayWithoutTimer,
@@ -135,7 +136,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         (AllowedStay::Limited(_), Some(timer)) => plan(
             false,
             PodAction::StayUntilTimer(timer.clone()),
-            if timer.is_put_off { NODE_MAY_BE_HEALTHY } else { TOLERATES_FOR_LIMITED_TIME },
+            if timer.is_deletion_put_off { NODE_MAY_BE_HEALTHY } else { TOLERATES_FOR_LIMITED_TIME },
         ),
         (AllowedStay::Limited(Duration::ZERO), None) => {
             plan(cancels_other, PodAction::Delete { since: *now }, "it tolerates a taint of its node for 0 seconds")
@@ -147,7 +148,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
                 PodAction::StayUntilTimer(DeletionTimer {
                     pod_uid: pod.meta.uid.clone(),
                     due_at: due,
-                    is_put_off: false,
+                    is_deletion_put_off: false,
                 }),
                 TOLERATES_FOR_LIMITED_TIME,
             )

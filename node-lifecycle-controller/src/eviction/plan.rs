@@ -12,7 +12,7 @@ pub(crate) struct Plan {
     /// Time until the deletion timer of the Pod ends; `None` if the Pod has no timer.
     pub(crate) requeue_after: Option<Duration>,
     /// Whether a timer is removed although its Pod was not deleted; an Event reports the cancellation.
-    pub(crate) is_timer_cancelled: bool,
+    pub(crate) cancels_timer: bool,
     pub(crate) pod_action: PodAction,
     /// Reason of the action, shown by `/debug/explain`.
     pub(crate) reason: &'static str,
@@ -34,7 +34,7 @@ pub(crate) enum PodAction {
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        format!("{}{}", self.reason, if self.is_timer_cancelled { "; its timer is cancelled" } else { "" })
+        format!("{}{}", self.reason, if self.cancels_timer { "; its timer is cancelled" } else { "" })
     }
 
     fn wait_reasons(&self) -> Vec<String> {
@@ -47,6 +47,6 @@ impl Explain for Plan {
     }
 
     fn is_notable(&self) -> bool {
-        self.is_timer_cancelled
+        self.cancels_timer
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     taints::Taint,
 };
 
@@ -13,19 +13,19 @@ use crate::objects::CachedPod;
 /// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) key: Key,
+    pub(crate) key: NamespacedName,
     /// The cached Pod; `None` if it does not exist.
     pub(crate) pod: Option<Arc<CachedPod>>,
     /// The `NoExecute` taints of the Pod's node; `None` if the node does not exist or cannot be decoded.
     pub(crate) no_execute_taints: Option<Arc<[Taint]>>,
     /// Minimum time until heartbeats can confirm the taints of the node, which may be healthy until then. `None` if the taints
     /// are confirmed, and in the first snapshot of a sync, which uses only the cache.
-    pub(crate) taints_unconfirmed_for: Option<Duration>,
+    pub(crate) time_until_taint_confirmation: Option<Duration>,
     /// The timer of the Pod, or of an earlier Pod with the same name.
     pub(crate) timer: Option<DeletionTimer>,
     pub(crate) now: Instant,
     /// Whether the toleration operators `Lt` and `Gt` are enabled.
-    pub(crate) is_comparison_enabled: bool,
+    pub(crate) are_comparison_operators_enabled: bool,
 }
 
 /// A Pod to delete, and the time of the deletion.
@@ -36,7 +36,7 @@ pub(crate) struct DeletionTimer {
     /// Time at which the Pod is to be deleted.
     pub(crate) due_at: Instant,
     /// Whether the deletion was due earlier, and is put off because the node may be healthy.
-    pub(crate) is_put_off: bool,
+    pub(crate) is_deletion_put_off: bool,
 }
 
 impl DeletionTimer {

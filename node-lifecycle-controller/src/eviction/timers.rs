@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     map::HashMap,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
 };
 use parking_lot::Mutex;
 
@@ -15,14 +15,14 @@ use super::{
 
 /// Timers by namespace and name of their Pod. Clones share the same timers.
 #[derive(Clone, Default)]
-pub(super) struct DeletionTimers(Arc<Mutex<HashMap<Key, DeletionTimer>>>);
+pub(super) struct DeletionTimers(Arc<Mutex<HashMap<NamespacedName, DeletionTimer>>>);
 
 impl DeletionTimers {
-    pub(super) fn get(&self, key: &Key) -> Option<DeletionTimer> {
+    pub(super) fn get(&self, key: &NamespacedName) -> Option<DeletionTimer> {
         self.0.lock().get(key).cloned()
     }
 
-    pub(super) fn contains(&self, key: &Key) -> bool {
+    pub(super) fn contains(&self, key: &NamespacedName) -> bool {
         self.0.lock().contains_key(key)
     }
 
@@ -32,17 +32,17 @@ impl DeletionTimers {
 
     /// Starts or removes the timer of a Pod as the plan requires. The timer of a Pod to delete is removed after the deletion
     /// has succeeded: if the deletion fails, the next sync decides again to delete the Pod.
-    pub(super) fn apply_plan(&self, key: &Key, plan: &Plan) {
+    pub(super) fn apply_plan(&self, key: &NamespacedName, plan: &Plan) {
         let mut timers = self.0.lock();
         match &plan.pod_action {
             PodAction::StayUntilTimer(timer) => _ = timers.insert(key.clone(), timer.clone()),
-            PodAction::Delete { .. } if !plan.is_timer_cancelled => {}
+            PodAction::Delete { .. } if !plan.cancels_timer => {}
             PodAction::StayWithoutTimer | PodAction::Delete { .. } => _ = timers.remove(key),
         }
     }
 
     /// Removes the timer of a deleted Pod, but not the timer of a later Pod with the same name.
-    pub(super) fn remove_for_pod(&self, key: &Key, pod: Option<&Uid>) {
+    pub(super) fn remove_for_pod(&self, key: &NamespacedName, pod: Option<&Uid>) {
         let mut timers = self.0.lock();
         if timers.get(key).is_some_and(|timer| Some(&timer.pod_uid) == pod) {
             timers.remove(key);

@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use common::{
     controller::priority_of_origin,
-    informer::method_handler,
-    meta::Key,
+    informer::handler_from_method,
+    meta::NamespacedName,
     object::Object as _,
     queue::Queue,
     store::{CacheEvent, ChangeOrigin},
@@ -21,7 +21,7 @@ use super::{nodes::SharedNodeReads, timers::DeletionTimers};
 /// Registers handlers on the caches of Pods and nodes.
 pub(super) fn register_handlers(
     caches: &Arc<Caches>,
-    queue: &Queue<Key>,
+    queue: &Queue<NamespacedName>,
     timers: &DeletionTimers,
     nodes: &SharedNodeReads,
 ) {
@@ -31,13 +31,13 @@ pub(super) fn register_handlers(
         timers: timers.clone(),
         node_reads: Arc::clone(nodes),
     });
-    caches.pods.add_handler(method_handler(&watch, EvictionHandlers::on_pod));
-    caches.nodes.add_handler(method_handler(&watch, EvictionHandlers::on_node));
+    caches.pods.add_handler(handler_from_method(&watch, EvictionHandlers::on_pod));
+    caches.nodes.add_handler(handler_from_method(&watch, EvictionHandlers::on_node));
 }
 
 /// Receives changes and enqueues Pods. The reference to the caches is weak, because the caches own their handlers.
 struct EvictionHandlers {
-    queue: Queue<Key>,
+    queue: Queue<NamespacedName>,
     caches: Weak<Caches>,
     timers: DeletionTimers,
     node_reads: SharedNodeReads,
@@ -59,7 +59,7 @@ impl EvictionHandlers {
         let key = pod.meta().key();
         let has_timer = self.timers.contains(&key);
         let is_tainted = || {
-            let node = self.caches.upgrade().and_then(|caches| caches.view().node(&pod.node_name));
+            let node = self.caches.upgrade().and_then(|caches| caches.cache_view().node(&pod.node_name));
             node.is_some_and(|node| node.no_execute_taints().next().is_some())
         };
         if has_timer || is_tainted() {
@@ -82,7 +82,7 @@ impl EvictionHandlers {
             return;
         }
         let Some(caches) = self.caches.upgrade() else { return };
-        for pod in caches.view().pods_on_node(&event.meta().name) {
+        for pod in caches.cache_view().pods_on_node(&event.meta().name) {
             let key = pod.meta().key();
             if concerns_all || self.timers.contains(&key) {
                 self.queue.add(key, priority_of_origin(origin));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::clock::Instant;
 
-use crate::objects::NodeReady;
+use crate::objects::NodeReadyStatus;
 
 /// Pause after the server denied a write of `Unknown` conditions for the first time; each further denial doubles the pause.
 const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
@@ -13,11 +13,11 @@ const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub(super) struct UnknownConditionWrites {
     /// Whether an attempt has failed since the last heartbeat; if so, the node counts as not ready for its zone.
-    pub(super) has_failed: bool,
+    pub(super) has_failed_since_heartbeat: bool,
     /// Time of the last failed attempt, except denials because of the content. Heartbeats may have failed for the same reason.
-    pub(super) last_unaccepted: Option<Instant>,
+    pub(super) last_unaccepted_write: Option<Instant>,
     /// The condition `Ready` before a write that the server did not answer, so that its effect is unknown.
-    ready_before_unanswered: Option<NodeReady>,
+    ready_before_unanswered: Option<NodeReadyStatus>,
     /// The pause before the next attempt, if the server denied the last attempt because of its content.
     denied_pause: Option<AttemptPause>,
 }
@@ -31,17 +31,17 @@ struct AttemptPause {
 impl UnknownConditionWrites {
     /// Records that the server did not accept a write. `unanswered` is the condition `Ready` before the write; it is set if the
     /// answer was lost, so that the write may have taken effect.
-    pub(super) fn record_unaccepted(&mut self, unanswered: Option<NodeReady>, now: Instant) {
-        self.has_failed = true;
-        self.last_unaccepted = Some(now);
+    pub(super) fn record_unaccepted_write(&mut self, unanswered: Option<NodeReadyStatus>, now: Instant) {
+        self.has_failed_since_heartbeat = true;
+        self.last_unaccepted_write = Some(now);
         self.ready_before_unanswered = unanswered.or(self.ready_before_unanswered);
     }
 
     /// Records that the server denied a write because of its content. The pause before the next attempt doubles up to
     /// `longest`.
-    pub(super) fn record_denied(&mut self, longest: Duration, now: Instant) {
+    pub(super) fn record_denied_write(&mut self, longest: Duration, now: Instant) {
         let length = self.denied_pause.map_or(FIRST_DENIED_PAUSE, |denied| denied.length * 2).min(longest);
-        self.has_failed = true;
+        self.has_failed_since_heartbeat = true;
         self.denied_pause = Some(AttemptPause { until: now + length, length });
     }
 
@@ -57,15 +57,15 @@ impl UnknownConditionWrites {
 
     /// Records that the conditions of the node are now `Unknown`. If this is the effect of an unanswered write, the server
     /// accepts writes, and the function returns the condition `Ready` before that write.
-    pub(super) fn resolve_unanswered(&mut self) -> Option<NodeReady> {
+    pub(super) fn resolve_unanswered_write(&mut self) -> Option<NodeReadyStatus> {
         let before = self.ready_before_unanswered.take()?;
-        (self.last_unaccepted, self.has_failed) = (None, false);
+        (self.last_unaccepted_write, self.has_failed_since_heartbeat) = (None, false);
         Some(before)
     }
 
     /// Records a heartbeat: earlier failures no longer count.
     pub(super) fn record_heartbeat(&mut self) {
-        (self.has_failed, self.denied_pause) = (false, None);
+        (self.has_failed_since_heartbeat, self.denied_pause) = (false, None);
     }
 
     /// Records a status report of the kubelet. A report is a heartbeat, and shows that no unanswered write has taken effect.

@@ -7,7 +7,7 @@ use common::{clock::Instant, intern::Text};
 use super::{lapse::UnknownConditionWrites, zones::ZoneCounter};
 use crate::{
     monitor::upkeep::snapshot::ChangeFailure,
-    objects::{Node, NodeReady, RenewTime},
+    objects::{Node, NodeReadyStatus, RenewTime},
     silence,
 };
 
@@ -16,21 +16,21 @@ use crate::{
 pub(super) struct NodeRecord {
     /// Newest known state, from the cache or from an answer of the server.
     pub(super) node: Arc<Node>,
-    pub(super) zone: Text,
+    pub(super) zone_key: Text,
     /// Time at which this process received the last heartbeat; for a new node, the creation of the record.
     pub(super) last_heartbeat: Instant,
     /// Time at which this process received the last status report; `None` if none has arrived since the record was created.
-    pub(super) last_report: Option<Instant>,
+    pub(super) last_status_report: Option<Instant>,
     /// Renewal time of the node's Lease when it was last received; `None` if no Lease is known.
     pub(super) lease_renewal: Option<RenewTime>,
     /// Time after which a pass examines the node even if it has not changed; `None` if there is no such time.
-    pub(super) deadline: Option<Instant>,
+    pub(super) examination_deadline: Option<Instant>,
     /// Start of the wait for a taint; `None` if the node does not wait.
-    pub(super) waiting_since: Option<Instant>,
+    pub(super) waiting_for_taint_since: Option<Instant>,
     /// Whether a pass has reported that the node was added.
-    pub(super) is_announced: bool,
+    pub(super) is_addition_reported: bool,
     /// Failure of the last change of the node; `None` if the change succeeded or is no longer necessary.
-    pub(super) last_failure: Option<Arc<ChangeFailure>>,
+    pub(super) last_change_failure: Option<Arc<ChangeFailure>>,
     pub(super) condition_writes: UnknownConditionWrites,
 }
 
@@ -48,14 +48,14 @@ enum StateDifference {
 impl StateDifference {
     fn between(known: &Node, node: &Node) -> Self {
         let is_report = match (known.ready_status(), node.ready_status()) {
-            (_, NodeReady::Missing) => false,
+            (_, NodeReadyStatus::Missing) => false,
             // The first condition `Ready` comes from the kubelet, except with a reason that only node monitors write.
-            (NodeReady::Missing, _) => !silence::is_marked_silent(node),
+            (NodeReadyStatus::Missing, _) => !silence::is_marked_unknown_by_monitor(node),
             _ => node.last_heartbeat_time() != known.last_heartbeat_time(),
         };
         if is_report {
             Self::KubeletReport
-        } else if node.ready_status() != known.ready_status() && !silence::is_marked_silent(node) {
+        } else if node.ready_status() != known.ready_status() && !silence::is_marked_unknown_by_monitor(node) {
             Self::ForeignReadyChange
         } else {
             Self::NoActivity
@@ -68,33 +68,37 @@ impl NodeRecord {
     pub(super) fn new(node: &Arc<Node>, lease: Option<RenewTime>, now: Instant) -> Self {
         Self {
             node: Arc::clone(node),
-            zone: node.zone_key(),
+            zone_key: node.zone_key(),
             last_heartbeat: now,
-            last_report: None,
+            last_status_report: None,
             lease_renewal: lease,
-            deadline: None,
-            waiting_since: None,
-            is_announced: false,
-            last_failure: None,
+            examination_deadline: None,
+            waiting_for_taint_since: None,
+            is_addition_reported: false,
+            last_change_failure: None,
             condition_writes: UnknownConditionWrites::default(),
         }
     }
 
     /// Stores a new state of the node. If the state shows that an unanswered write of this program has taken effect, returns the
     /// condition `Ready` before that write.
-    pub(super) fn record_state(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReady> {
+    pub(super) fn record_state(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReadyStatus> {
         let news = StateDifference::between(&self.node, node);
-        (self.node, self.zone) = (Arc::clone(node), node.zone_key());
-        let before = if silence::is_marked_silent(node) { self.condition_writes.resolve_unanswered() } else { None };
+        (self.node, self.zone_key) = (Arc::clone(node), node.zone_key());
+        let before = if silence::is_marked_unknown_by_monitor(node) {
+            self.condition_writes.resolve_unanswered_write()
+        } else {
+            None
+        };
         if before.is_some() {
-            self.last_failure = None;
+            self.last_change_failure = None;
         }
         if news == StateDifference::KubeletReport {
             self.last_heartbeat = now;
             self.condition_writes.record_report();
         }
         if news != StateDifference::NoActivity {
-            self.last_report = Some(now);
+            self.last_status_report = Some(now);
         }
         before
     }
@@ -103,7 +107,8 @@ impl NodeRecord {
     pub(super) fn zone_counter(&self) -> ZoneCounter {
         if self.node.is_excluded_from_zone_state() {
             ZoneCounter::Excluded
-        } else if self.node.ready_status() == NodeReady::True && !self.condition_writes.has_failed {
+        } else if self.node.ready_status() == NodeReadyStatus::True && !self.condition_writes.has_failed_since_heartbeat
+        {
             ZoneCounter::Ready
         } else {
             ZoneCounter::NotReady
@@ -111,9 +116,9 @@ impl NodeRecord {
     }
 
     /// Returns the start of the current grace period: the last heartbeat, or a later write that the server did not accept.
-    pub(super) fn grace_start(&self) -> Instant {
+    pub(super) fn grace_period_start(&self) -> Instant {
         self.condition_writes
-            .last_unaccepted
+            .last_unaccepted_write
             .map_or(self.last_heartbeat, |not_taken| not_taken.max(self.last_heartbeat))
     }
 }

@@ -24,12 +24,12 @@ impl ExaminationSchedule {
     }
 
     /// Adds a node to the nodes that the next pass examines.
-    pub(super) fn add_changed(&mut self, name: &NodeName) {
+    pub(super) fn add_changed_node(&mut self, name: &NodeName) {
         self.changed.insert(name.clone());
     }
 
     /// Records that a node was examined, or was deleted: it no longer counts as changed.
-    pub(super) fn remove_changed(&mut self, name: &NodeName) {
+    pub(super) fn remove_changed_node(&mut self, name: &NodeName) {
         self.changed.remove(name);
     }
 

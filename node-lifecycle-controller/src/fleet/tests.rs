@@ -71,7 +71,7 @@ fn a_heartbeat_ends_the_wait_of_a_silent_node() {
     world.run_pass();
     world.renew_lease("n0");
     assert_eq!(world.longest_waiting_nodes(), ["::a n0 of 1 over"]);
-    world.fleet.stop_waiting(&Arc::from("n0"));
+    world.node_records.stop_waiting_for_taint(&Arc::from("n0"));
     assert!(world.longest_waiting_nodes().is_empty());
     assert_eq!(world.run_pass(), ["n0 nothing"]);
     world.advance(51);
@@ -99,7 +99,7 @@ fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
     assert_eq!(world.longest_waiting_nodes(), ["::a n1 of 1"]);
     world.run_pass();
     assert_eq!(world.longest_waiting_nodes(), ["::a n1 of 1", "::b n3 of 1"]);
-    world.fleet.move_to_queue_end(&Arc::from("n1"), world.now);
+    world.node_records.move_to_end_of_taint_queue(&Arc::from("n1"), world.now);
     assert_eq!(world.longest_waiting_nodes()[0], "::a n1 of 1");
 }
 
@@ -112,7 +112,7 @@ fn a_node_that_recovered_during_the_write_of_its_taint_does_not_wait_again() {
     world.set_ready("n0", "True", "r");
     world.run_pass();
     assert!(world.longest_waiting_nodes().is_empty());
-    world.fleet.move_to_queue_end(&Arc::from("n0"), world.now);
+    world.node_records.move_to_end_of_taint_queue(&Arc::from("n0"), world.now);
     assert!(world.longest_waiting_nodes().is_empty());
 }
 
@@ -122,14 +122,21 @@ fn zones_are_counted_and_removed_with_their_last_node() {
     world.set_ready("n0", "False", "r");
     world.update_node("n1", |node| node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!(""));
     let zone = Text::new(":\0:a");
-    assert_eq!(world.fleet.zones.zone_statuses()[&zone].node_counts, NodeCounts { ready: 1, not_ready: 1 });
+    assert_eq!(world.node_records.zones.zone_statuses()[&zone].node_counts, NodeCounts { ready: 1, not_ready: 1 });
     world.run_pass();
     for name in ["n0", "n1", "n2"] {
-        world.fleet.remove_node(&Arc::from(name));
+        world.node_records.remove_node(&Arc::from(name));
     }
-    assert!(world.fleet.zones.zone_statuses().is_empty());
-    assert_eq!(world.fleet.zones.take_vanished_zones(), [zone].into());
-    assert_eq!((world.fleet.len(), world.fleet.zones.waiting_count(), world.fleet.schedule.deadlines.len()), (0, 0, 0));
+    assert!(world.node_records.zones.zone_statuses().is_empty());
+    assert_eq!(world.node_records.zones.take_vanished_zones(), [zone].into());
+    assert_eq!(
+        (
+            world.node_records.len(),
+            world.node_records.zones.waiting_node_count(),
+            world.node_records.schedule.deadlines.len()
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -140,8 +147,8 @@ fn zones_that_appear_and_vanish_without_a_pass_leave_nothing() {
             node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(format!("zone-{number}"));
         });
     }
-    assert!(world.fleet.zones.take_vanished_zones().is_empty());
-    assert_eq!(world.fleet.zones.zone_statuses().len(), 1);
+    assert!(world.node_records.zones.take_vanished_zones().is_empty());
+    assert_eq!(world.node_records.zones.zone_statuses().len(), 1);
 }
 
 #[test]
@@ -152,36 +159,36 @@ fn changes_during_a_pass_are_left_to_the_next_pass() {
     let plan = world.next_plan();
     world.set_ready("n0", "True", "r");
     world.update_node("n3", |_| {});
-    world.fleet.remove_node(&Arc::from("n1"));
-    world.fleet.apply_pass(&plan, world.now);
+    world.node_records.remove_node(&Arc::from("n1"));
+    world.node_records.apply_pass(&plan, world.now);
     assert!(world.longest_waiting_nodes().is_empty(), "the node is ready by now");
-    let due = world.next_reports();
+    let due = world.next_nodes_to_report();
     assert_eq!((due.added_nodes.len(), due.removed_nodes.len()), (1, 1));
     assert_eq!(world.run_pass(), ["n0 nothing", "n3 nothing"]);
     // A node that is re-created during the pass that reports its addition is reported a second time.
     world.update_node("n4", |_| {});
     let plan = world.next_plan();
-    world.fleet.record_node(&ready_node("n4", "other", 1000, |_| {}), None, false, world.now);
-    world.fleet.apply_pass(&plan, world.now);
-    assert_eq!(world.next_reports().added_nodes.len(), 1);
+    world.node_records.record_node(&ready_node("n4", "other", 1000, |_| {}), None, false, world.now);
+    world.node_records.apply_pass(&plan, world.now);
+    assert_eq!(world.next_nodes_to_report().added_nodes.len(), 1);
 }
 
 /// NODE-14.
 #[test]
 fn an_unanswered_write_is_reported_once() {
     let lapsed = |world: &mut NodeRecordsFixture| {
-        world.set_ready("n0", "Unknown", silence::KUBELET_STOPPED_REPORTING.0);
-        world.next_reports().nodes_set_unknown.len()
+        world.set_ready("n0", "Unknown", silence::KUBELET_STOPPED_REASON_AND_MESSAGE.0);
+        world.next_nodes_to_report().nodes_set_unknown.len()
     };
     let mut world = NodeRecordsFixture::new(1);
-    world.fleet.restart_grace_period("n0", true, world.now);
+    world.node_records.restart_grace_period("n0", true, world.now);
     assert_eq!(lapsed(&mut world), 1, "the write took effect");
     let mut world = NodeRecordsFixture::new(1);
-    world.fleet.restart_grace_period("n0", true, world.now);
-    world.fleet.record_conditions_written("n0");
+    world.node_records.restart_grace_period("n0", true, world.now);
+    world.node_records.record_conditions_written("n0");
     assert_eq!(lapsed(&mut world), 0, "a later write took effect and was reported");
     let mut world = NodeRecordsFixture::new(1);
-    world.fleet.restart_grace_period("n0", true, world.now);
+    world.node_records.restart_grace_period("n0", true, world.now);
     world.set_ready("n0", "False", "KubeletNotReady");
     world
         .update_node("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
@@ -192,19 +199,20 @@ fn an_unanswered_write_is_reported_once() {
 #[test]
 fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_its_next_heartbeat() {
     let mut world = NodeRecordsFixture::new(3);
-    let ready = |world: &NodeRecordsFixture| world.fleet.zones.zone_statuses()[&Text::new(":\0:a")].node_counts.ready;
-    world.fleet.restart_grace_period("n0", false, world.now);
+    let ready =
+        |world: &NodeRecordsFixture| world.node_records.zones.zone_statuses()[&Text::new(":\0:a")].node_counts.ready;
+    world.node_records.restart_grace_period("n0", false, world.now);
     assert_eq!(ready(&world), 2);
     world.update_node("n0", |node| node["spec"]["unschedulable"] = json!(true));
     assert_eq!(ready(&world), 2, "a write of another client");
     world.renew_lease("n0");
     assert_eq!(ready(&world), 3);
-    world.fleet.restart_grace_period("n0", false, world.now);
+    world.node_records.restart_grace_period("n0", false, world.now);
     world
         .update_node("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
     assert_eq!(ready(&world), 3);
-    world.fleet.restart_grace_period("n0", false, world.now);
-    world.fleet.remove_node(&Arc::from("n0"));
+    world.node_records.restart_grace_period("n0", false, world.now);
+    world.node_records.remove_node(&Arc::from("n0"));
     assert_eq!(ready(&world), 2);
 }
 
@@ -215,14 +223,14 @@ fn a_re_created_node_has_a_new_grace_period_and_an_older_state_is_ignored() {
     world.run_pass();
     world.advance(45);
     let again = ready_node("n0", "other", 100, |_| {});
-    world.fleet.record_node(&again, None, false, world.now);
+    world.node_records.record_node(&again, None, false, world.now);
     world.advance(45);
     assert_eq!(world.run_pass(), ["n0 nothing"]);
     let older = ready_node("n0", "other", 99, |node| node["spec"]["unschedulable"] = json!(true));
-    world.fleet.record_node(&older, None, false, world.now);
-    assert!(!world.fleet.node("n0").unwrap().is_unschedulable());
-    world.fleet.record_node(&older, None, true, world.now);
-    assert!(world.fleet.node("n0").unwrap().is_unschedulable(), "the data of the server was restored");
+    world.node_records.record_node(&older, None, false, world.now);
+    assert!(!world.node_records.node("n0").unwrap().is_unschedulable());
+    world.node_records.record_node(&older, None, true, world.now);
+    assert!(world.node_records.node("n0").unwrap().is_unschedulable(), "the data of the server was restored");
 }
 
 /// The specification's table of changes of a node that count as heartbeats.
@@ -235,7 +243,7 @@ fn new_reports_are_heartbeats_and_writes_of_others_are_not() {
         world.advance(40);
         world.update_node("n0", change);
         world.advance(11);
-        world.fleet.is_silent("n0", world.now)
+        world.node_records.has_exceeded_grace_period("n0", world.now)
     };
     assert!(silent(|_| {}), "the same report");
     assert!(silent(|node| node["spec"]["unschedulable"] = json!(true)), "a write of a user");
@@ -258,11 +266,11 @@ fn a_lease_is_a_heartbeat_when_its_time_changes() {
     world.run_pass();
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let heard = |world: &NodeRecordsFixture| {
-        world.fleet.node_facts("n0", world.now, None).unwrap().last_heartbeat_ago.as_secs()
+        world.node_records.node_facts("n0", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
     };
     let mut renew = |renewal| {
         world.advance(10);
-        world.fleet.record_renewal("n0", renewal, world.now);
+        world.node_records.record_lease_renewal("n0", renewal, world.now);
         heard(&world)
     };
     assert_eq!(renew(None), 0, "the first Lease counts, even without a time");
@@ -276,15 +284,15 @@ fn a_lease_is_a_heartbeat_when_its_time_changes() {
 #[test]
 fn only_nodes_whose_arrival_was_reported_are_reported_as_removed() {
     let mut world = NodeRecordsFixture::new(2);
-    world.fleet.remove_node(&Arc::from("n0"));
-    let due = world.next_reports();
+    world.node_records.remove_node(&Arc::from("n0"));
+    let due = world.next_nodes_to_report();
     assert_eq!((due.added_nodes.len(), due.removed_nodes.len()), (1, 0));
     world.run_pass();
-    world.fleet.remove_node(&Arc::from("n1"));
-    let due = world.next_reports();
+    world.node_records.remove_node(&Arc::from("n1"));
+    let due = world.next_nodes_to_report();
     assert_eq!((due.added_nodes.len(), due.removed_nodes.len()), (0, 1));
     world.run_pass();
-    assert_eq!(world.next_reports().removed_nodes.len(), 0);
+    assert_eq!(world.next_nodes_to_report().removed_nodes.len(), 0);
 }
 
 /// NODE-7, NODE-81.
@@ -294,7 +302,7 @@ fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
     world.advance(60);
     assert_eq!(world.run_pass(), ["n0 nothing"]);
     world.advance(50);
-    assert!(!world.fleet.is_silent("n0", world.now));
+    assert!(!world.node_records.has_exceeded_grace_period("n0", world.now));
     world.advance(1);
     assert_eq!(world.run_pass(), ["n0 lapse"]);
 }
@@ -306,7 +314,7 @@ fn a_node_is_not_silent_in_the_first_pass_that_examines_it() {
 fn each_row_of_the_table_of_records() {
     let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);
     let ready = |at: &str| report("True", "KubeletReady", at);
-    let never = report("Unknown", silence::KUBELET_NEVER_REPORTED.0, "2026-11-21T08:00:00Z");
+    let never = report("Unknown", silence::KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE.0, "2026-11-21T08:00:00Z");
     let (none, nine, ten) = (json!([]), "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z");
     for (row, before, after, heard_ago) in [
         ("a", None, none.clone(), 0),
@@ -328,13 +336,13 @@ fn each_row_of_the_table_of_records() {
         world.advance(40);
         world.update_node("n", |node| node["status"]["conditions"] = after);
         let heard = |world: &NodeRecordsFixture| {
-            world.fleet.node_facts("n", world.now, None).unwrap().last_heartbeat_ago.as_secs()
+            world.node_records.node_facts("n", world.now, None).unwrap().time_since_last_heartbeat.as_secs()
         };
         assert_eq!(heard(&world), heard_ago, "{row}");
         // A second arrival of the same renewal time is no heartbeat in any row.
         let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
-        if world.fleet.records["n"].lease_renewal == Some(Some(seen)) {
-            world.fleet.record_renewal("n", Some(seen), world.now);
+        if world.node_records.records["n"].lease_renewal == Some(Some(seen)) {
+            world.node_records.record_lease_renewal("n", Some(seen), world.now);
             assert_eq!(heard(&world), heard_ago, "{row}, with the same Lease");
         }
     }

@@ -89,14 +89,14 @@ impl Zones {
     }
 
     /// Adds a node of a zone to the nodes that wait for a taint.
-    pub(super) fn add_waiting(&mut self, zone: &Text, name: &NodeName, since: Instant) {
+    pub(super) fn add_waiting_node(&mut self, zone: &Text, name: &NodeName, since: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.waiting_nodes.insert((since, name.clone()));
         }
     }
 
     /// Ends the wait of a node that has waited since `since`; does nothing if `since` is `None`.
-    pub(super) fn remove_waiting(&mut self, zone: &Text, name: &NodeName, since: Option<Instant>) {
+    pub(super) fn remove_waiting_node(&mut self, zone: &Text, name: &NodeName, since: Option<Instant>) {
         if let (Some(since), Some(zone)) = (since, self.by_name.get_mut(zone)) {
             zone.waiting_nodes.remove(&(since, name.clone()));
         }
@@ -120,12 +120,12 @@ impl Zones {
     }
 
     /// Returns the number of nodes that wait for a taint, in all zones.
-    pub(crate) fn waiting_count(&self) -> usize {
+    pub(crate) fn waiting_node_count(&self) -> usize {
         self.by_name.values().map(|zone| zone.waiting_nodes.len()).sum()
     }
 
     /// Returns the number of nodes that wait in zones with a positive tainting rate.
-    pub(crate) fn taintable_waiting_count(&self) -> usize {
+    pub(crate) fn taintable_waiting_node_count(&self) -> usize {
         let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
         zones.map(|zone| zone.waiting_nodes.len()).sum()
     }
@@ -147,7 +147,7 @@ impl Zones {
     }
 
     /// Uses up the token of a zone's limiter, because a node of the zone was chosen for tainting.
-    pub(crate) fn take_token(&mut self, zone: &Text, now: Instant) {
+    pub(crate) fn take_taint_token(&mut self, zone: &Text, now: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take_token(now);
         }

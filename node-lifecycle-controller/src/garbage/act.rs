@@ -37,10 +37,10 @@ pub(crate) enum PodGcNote {
 
 /// Query for the ended Pods that follow this Pod in the order of removal; the number limits their count.
 #[derive(Debug)]
-pub(crate) struct NextEndedPods(pub(crate) Arc<CachedPod>, pub(crate) usize);
+pub(crate) struct NextEndedPodsQuery(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
-impl io::Note for PodGcNote {
-    type Query = NextEndedPods;
+impl io::MemoryNote for PodGcNote {
+    type Query = NextEndedPodsQuery;
     type NewState = Vec<Arc<CachedPod>>;
 }
 
@@ -48,11 +48,12 @@ type Io<'r> = io::Io<'r, PodGcNote>;
 
 /// Removes the planned Pods, one reason after the other. Returns the pause before the next pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    remove_pods(&plan.terminated, io).await;
+    remove_pods(&plan.terminated_pod_removals, io).await;
     remove_further_ended_pods(plan, io).await;
-    for (of_nodes, reason) in
-        [(&plan.out_of_service, RemovalReason::OutOfService), (&plan.orphaned, RemovalReason::Orphaned)]
-    {
+    for (of_nodes, reason) in [
+        (&plan.out_of_service_removals, RemovalReason::OutOfService),
+        (&plan.orphaned_pod_removals, RemovalReason::Orphaned),
+    ] {
         for of_nodes in of_nodes.chunks(MAX_CONCURRENT_NODE_READS) {
             let confirmed = io
                 .run_group(GroupConcurrency::AllConcurrent, of_nodes, |of_node| {
@@ -64,17 +65,17 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
             }
         }
     }
-    remove_pods(&plan.unscheduled, io).await;
+    remove_pods(&plan.unscheduled_pod_removals, io).await;
     // The pause before the next pass begins when this pass ends.
-    Ok(Requeue::After(plan.next_pass_pause()))
+    Ok(Requeue::After(plan.pause_before_next_pass()))
 }
 
 /// Removes the ended Pods above the threshold that follow those in the plan. A forecast does not show these removals.
 async fn remove_further_ended_pods(plan: &Plan, io: Io<'_>) {
-    let mut last = plan.terminated.last().map(|victim| Arc::clone(&victim.pod));
-    let mut left = plan.ended_to_remove.saturating_sub(plan.terminated.len());
+    let mut last = plan.terminated_pod_removals.last().map(|victim| Arc::clone(&victim.pod));
+    let mut left = plan.removable_ended_pod_count.saturating_sub(plan.terminated_pod_removals.len());
     while let Some(behind) = last.take().filter(|_| left > 0) {
-        let pods = io.observe_again(NextEndedPods(behind, left.min(MAX_ENDED_PODS_PER_CHUNK))).unwrap_or_default();
+        let pods = io.observe_again(NextEndedPodsQuery(behind, left.min(MAX_ENDED_PODS_PER_CHUNK))).unwrap_or_default();
         left = left.saturating_sub(pods.len());
         last = pods.last().cloned();
         let victims: Vec<PodRemoval> =
@@ -104,7 +105,7 @@ async fn is_removal_confirmed(
         Ok(Some(live)) => reason.is_confirmed_by_node(Some(&live)),
         Err(refusal) if refusal.error.is_not_found() => reason.is_confirmed_by_node(None),
         Err(refusal) => {
-            io.apply_note(PodGcNote::NodeReadFailed(node.clone(), refusal.error));
+            io.apply_memory_note(PodGcNote::NodeReadFailed(node.clone(), refusal.error));
             return Ok(false);
         }
     };
@@ -117,9 +118,9 @@ async fn is_removal_confirmed(
 /// Removes a Pod without waiting for its kubelet, and reports the result.
 async fn remove_pod(victim: &PodRemoval, io: Io<'_>) -> Result<(), Infallible> {
     let PodRemoval { pod, reason } = victim;
-    io.apply_note(PodGcNote::RemovalStarted(Arc::clone(pod), *reason));
+    io.apply_memory_note(PodGcNote::RemovalStarted(Arc::clone(pod), *reason));
     let error = remove_while_reason_holds(victim, io).await.err();
-    io.apply_note(PodGcNote::RemovalEnded(Arc::clone(pod), *reason, error));
+    io.apply_memory_note(PodGcNote::RemovalEnded(Arc::clone(pod), *reason, error));
     Ok(())
 }
 
@@ -161,7 +162,7 @@ async fn remove_pod_version(victim: &PodRemoval, pod: &CachedPod, io: Io<'_>) ->
                 status["observedGeneration"] = json!(meta.generation);
             }
             if victim.reason == RemovalReason::Orphaned {
-                let since = pod.disrupted_since.get().unwrap_or(io.now());
+                let since = pod.disruption_time.get().unwrap_or(io.now());
                 let mut condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": TRUE, "reason": "DeletionByPodGC",
                     "message": "PodGC: node no longer exists", "lastTransitionTime": seconds::format_rfc3339(since)});
                 if meta.generation > 0 {
@@ -171,7 +172,7 @@ async fn remove_pod_version(victim: &PodRemoval, pod: &CachedPod, io: Io<'_>) ->
             }
             json!({"status": status})
         });
-        let request = Request::patch(PODS, meta, PatchFormat::Strategic, body).role(ObjectRole::Child);
+        let request = Request::patch(PODS, meta, PatchFormat::Strategic, body).with_role(ObjectRole::Child);
         let request = request.with_verb_text("set the phase Failed of").with_reason(victim.reason_text());
         io.send(Request { subresource: "status", ..request }).await?;
     }

@@ -24,8 +24,10 @@ pub(crate) fn ended_pods_above_threshold(ended_count: usize, threshold: i64) -> 
 
 /// Decides which Pods a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { missing_nodes: missing, quarantine, settings: limits, now, ended_count, .. } = snapshot;
-    let out_of_service = snapshot.terminating_out_of_service.iter().filter(|(node, _)| node.is_out_of_service());
+    let Snapshot { missing_nodes: missing, quarantine, settings: limits, now, ended_pod_count: ended_count, .. } =
+        snapshot;
+    let out_of_service =
+        snapshot.terminating_pods_of_out_of_service_nodes.iter().filter(|(node, _)| node.is_out_of_service());
     let out_of_service = out_of_service.map(|(node, pods)| NodeRemovals {
         node_name: Text::new(&node.metadata.name),
         removals: removals_for_reason(pods, RemovalReason::OutOfService),
@@ -34,17 +36,20 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         node_name: node.clone(),
         removals: removals_for_reason(pods, RemovalReason::Orphaned),
     };
-    let due: BTreeSet<&Text> = quarantine.due_nodes(missing, *now, limits.quarantine_period).collect();
+    let due: BTreeSet<&Text> = quarantine.nodes_after_quarantine(missing, *now, limits.quarantine_period).collect();
     Plan {
-        terminated: removals_for_reason(&snapshot.ended_to_remove, RemovalReason::Terminated),
-        ended_to_remove: ended_pods_above_threshold(*ended_count, limits.terminated_pod_threshold),
-        out_of_service: out_of_service.collect(),
-        orphaned: snapshot.pods_of_due_nodes.iter().map(orphaned).collect(),
-        unscheduled: removals_for_reason(&snapshot.unscheduled, RemovalReason::Unscheduled),
-        quarantine: quarantine.after_pass(missing, snapshot.pods_of_due_nodes.keys(), *now),
+        terminated_pod_removals: removals_for_reason(&snapshot.ended_pods_to_remove, RemovalReason::Terminated),
+        removable_ended_pod_count: ended_pods_above_threshold(*ended_count, limits.terminated_pod_threshold),
+        out_of_service_removals: out_of_service.collect(),
+        orphaned_pod_removals: snapshot.pods_of_nodes_after_quarantine.iter().map(orphaned).collect(),
+        unscheduled_pod_removals: removals_for_reason(
+            &snapshot.terminating_pods_without_node,
+            RemovalReason::Unscheduled,
+        ),
+        quarantine: quarantine.updated_after_pass(missing, snapshot.pods_of_nodes_after_quarantine.keys(), *now),
         quarantined_nodes: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
-        is_partial: due.len() > snapshot.pods_of_due_nodes.len(),
-        ended_count: *ended_count,
+        leaves_nodes_to_next_pass: due.len() > snapshot.pods_of_nodes_after_quarantine.len(),
+        ended_pod_count: *ended_count,
         settings: *limits,
     }
 }
@@ -55,7 +60,7 @@ fn removals_for_reason(pods: &[Arc<CachedPod>], reason: RemovalReason) -> Vec<Po
 
 /// Compares ended Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.
 pub(crate) fn compare_removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
-    let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.is_evicted;
+    let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.is_evicted_by_kubelet;
     let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));
     let order = order.then_with(|| a.meta.creation_timestamp.cmp(&b.meta.creation_timestamp));
     order.then_with(|| a.meta.name.cmp(&b.meta.name)).then_with(|| a.meta.namespace.as_str().cmp(&b.meta.namespace))

@@ -73,8 +73,12 @@ impl EndedPods {
     /// Removes a Pod that can no longer be decoded, so that only its metadata is known.
     fn remove_by_metadata(&mut self, meta: &Meta) {
         for evicted in [false, true] {
-            let pod =
-                CachedPod { meta: meta.clone(), phase: Phase::Failed, is_evicted: evicted, ..CachedPod::default() };
+            let pod = CachedPod {
+                meta: meta.clone(),
+                phase: Phase::Failed,
+                is_evicted_by_kubelet: evicted,
+                ..CachedPod::default()
+            };
             self.0.remove(&ByRemovalOrder(Arc::new(pod)));
         }
     }
@@ -128,7 +132,7 @@ mod tests {
         assert_eq!(names(&ended.pods_after(5, Some(&old))), ["young"]);
         assert_eq!(names(&ended.pods_after(1, None)), ["old"]);
         let mut evicted = CachedPod::clone(&young);
-        evicted.is_evicted = true;
+        evicted.is_evicted_by_kubelet = true;
         let evicted = Arc::new(evicted);
         ended.apply_event(&CacheEvent::Updated { old: young, new: Arc::clone(&evicted) });
         assert_eq!(names(&ended.pods_after(5, None)), ["young", "old"], "evicted Pods come first");

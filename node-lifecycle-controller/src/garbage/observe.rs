@@ -29,7 +29,7 @@ pub(super) fn observe(
     );
     let missing = caches.missing_nodes();
     let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
-        .due_nodes(&missing, now, limits.quarantine_period)
+        .nodes_after_quarantine(&missing, now, limits.quarantine_period)
         .take(MAX_NODES_PER_PASS)
         .map(|node| (node.clone(), caches.pods_on_node(node)))
         .collect();
@@ -40,12 +40,12 @@ pub(super) fn observe(
     let terminating = caches.nodes_of_terminating_pods().into_iter().filter_map(out_of_service).collect();
     let unscheduled = caches.terminating_pods_on_node("");
     Snapshot {
-        ended_to_remove: ended,
-        ended_count,
-        terminating_out_of_service: terminating,
-        unscheduled,
+        ended_pods_to_remove: ended,
+        ended_pod_count: ended_count,
+        terminating_pods_of_out_of_service_nodes: terminating,
+        terminating_pods_without_node: unscheduled,
         missing_nodes: missing,
-        pods_of_due_nodes: pods_of_due,
+        pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         settings: limits,
         now,

@@ -8,7 +8,7 @@ use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
 
 /// Pause before the next pass if one pass could not remove the Pods of all nodes with an ended quarantine.
-pub(crate) const PARTIAL_PASS_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE_AFTER_PARTIAL_PASS: Duration = Duration::from_millis(1);
 
 /// Reason of a removal, named as in upstream's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,37 +74,39 @@ pub(crate) struct NodeRemovals {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The first ended Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
-    pub(crate) terminated: Vec<PodRemoval>,
+    pub(crate) terminated_pod_removals: Vec<PodRemoval>,
     /// Count of all ended Pods to remove, including those that follow the first chunk.
-    pub(crate) ended_to_remove: usize,
+    pub(crate) removable_ended_pod_count: usize,
     /// Terminating Pods on nodes that are out of service.
-    pub(crate) out_of_service: Vec<NodeRemovals>,
+    pub(crate) out_of_service_removals: Vec<NodeRemovals>,
     /// Pods of nodes that do not exist.
-    pub(crate) orphaned: Vec<NodeRemovals>,
+    pub(crate) orphaned_pod_removals: Vec<NodeRemovals>,
     /// Terminating Pods without a node.
-    pub(crate) unscheduled: Vec<PodRemoval>,
+    pub(crate) unscheduled_pod_removals: Vec<PodRemoval>,
     /// The missing nodes after this pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
     /// Missing nodes that are still in quarantine.
     pub(crate) quarantined_nodes: Vec<Text>,
     /// Whether the Pods of some nodes are left to the next pass, because a pass handles at most `MAX_NODES_PER_PASS` nodes.
-    pub(crate) is_partial: bool,
+    pub(crate) leaves_nodes_to_next_pass: bool,
     /// Number of all ended Pods in the cache.
-    pub(crate) ended_count: usize,
+    pub(crate) ended_pod_count: usize,
     pub(crate) settings: PodGcSettings,
 }
 
 impl Plan {
     /// Returns the pause before the next pass: 1 ms if nodes are left to the next pass, otherwise the usual period.
-    pub(crate) fn next_pass_pause(&self) -> Duration {
-        if self.is_partial { PARTIAL_PASS_PAUSE } else { self.settings.pass_period }
+    pub(crate) fn pause_before_next_pass(&self) -> Duration {
+        if self.leaves_nodes_to_next_pass { PAUSE_AFTER_PARTIAL_PASS } else { self.settings.pass_period }
     }
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
         match self.settings.terminated_pod_threshold {
-            1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.settings.terminated_pod_threshold),
+            1.. => {
+                format!("{} Pods have ended, {} are kept", self.ended_pod_count, self.settings.terminated_pod_threshold)
+            }
             _ => "all Pods that have ended are kept".to_owned(),
         }
     }
@@ -117,7 +119,7 @@ impl Explain for Plan {
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        Some(self.next_pass_pause())
+        Some(self.pause_before_next_pass())
     }
 }
 

@@ -21,17 +21,17 @@ pub(crate) const MAX_ENDED_PODS_PER_CHUNK: usize = 500;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// The first ended Pods to remove, at most [`MAX_ENDED_PODS_PER_CHUNK`], in the order of removal.
-    pub(crate) ended_to_remove: Vec<Arc<CachedPod>>,
+    pub(crate) ended_pods_to_remove: Vec<Arc<CachedPod>>,
     /// Number of all ended Pods in the cache.
-    pub(crate) ended_count: usize,
+    pub(crate) ended_pod_count: usize,
     /// Nodes that are out of service, each with its terminating Pods.
-    pub(crate) terminating_out_of_service: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
+    pub(crate) terminating_pods_of_out_of_service_nodes: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
     /// Terminating Pods without a node.
-    pub(crate) unscheduled: Vec<Arc<CachedPod>>,
+    pub(crate) terminating_pods_without_node: Vec<Arc<CachedPod>>,
     /// Nodes that do not exist although Pods are assigned to them.
     pub(crate) missing_nodes: BTreeSet<Text>,
     /// Missing nodes with an ended quarantine, at most [`MAX_NODES_PER_PASS`], each with its Pods.
-    pub(crate) pods_of_due_nodes: BTreeMap<Text, Vec<Arc<CachedPod>>>,
+    pub(crate) pods_of_nodes_after_quarantine: BTreeMap<Text, Vec<Arc<CachedPod>>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
     pub(crate) settings: PodGcSettings,

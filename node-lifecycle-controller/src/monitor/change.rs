@@ -3,7 +3,7 @@
 use common::intern::Text;
 use serde_json::{Map, Value, json};
 
-use super::upkeep::decide::missing_label_copies;
+use super::upkeep::decide::outdated_label_copies;
 use crate::{
     objects::Node,
     taints::{self, TaintCause, TaintChange},
@@ -28,17 +28,17 @@ impl NodeChange {
     /// `is_due` is true if a `NoExecute` taint may be added now.
     pub(crate) fn required_edit(self, node: &Node, is_due: bool) -> TaintAndLabelEdit {
         let to = |cause: Option<TaintCause>| {
-            cause.map_or_else(TaintChange::default, |cause| taints::change_to_cause(node, cause))
+            cause.map_or_else(TaintChange::default, |cause| taints::change_to_taint_of_cause(node, cause))
         };
         let taints = match self {
-            Self::RemoveNoExecute => taints::change_to_reachable(node),
+            Self::RemoveNoExecute => taints::removal_of_monitor_taints(node),
             Self::ReplaceNoExecute => {
                 to(TaintCause::for_node(node).filter(|cause| taints::has_taint_of_cause(node, cause.opposite())))
             }
             Self::AddNoExecute => to(TaintCause::for_node(node).filter(|_| is_due)),
-            Self::SyncTaintsAndLabels => taints::no_schedule_change(node),
+            Self::SyncTaintsAndLabels => taints::no_schedule_taint_change(node),
         };
-        let labels = if self == Self::SyncTaintsAndLabels { missing_label_copies(node) } else { Vec::new() };
+        let labels = if self == Self::SyncTaintsAndLabels { outdated_label_copies(node) } else { Vec::new() };
         TaintAndLabelEdit { taints, labels }
     }
 
@@ -71,7 +71,7 @@ impl TaintAndLabelEdit {
             patch["metadata"]["labels"] = Value::Object(labels.collect::<Map<_, _>>());
         }
         if !self.taints.is_empty() {
-            let taints = taints::apply_change(taints, &self.taints, since);
+            let taints = taints::apply_taint_change(taints, &self.taints, since);
             patch["spec"]["taints"] = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
         }
         patch

@@ -13,7 +13,7 @@ use common::{
 use parking_lot::Mutex;
 
 use super::{
-    blindness::Blindness,
+    blindness::MonitorOutage,
     metrics::MonitorMetrics,
     notes::{MonitorNote, MonitorQuery},
     rounds::snapshot::NodesToReport,
@@ -36,7 +36,7 @@ pub(crate) struct NodeMonitor {
     pub(crate) metrics: Arc<MonitorMetrics>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) heartbeats: Arc<Heartbeats>,
-    pub(crate) blindness: Arc<Blindness>,
+    pub(crate) outage: Arc<MonitorOutage>,
 }
 
 impl NodeMonitor {
@@ -45,12 +45,12 @@ impl NodeMonitor {
     }
 
     /// Returns the reason why passes make no decisions about nodes; `None` if they make decisions.
-    pub(super) fn blindness_reason(&self) -> Option<String> {
+    pub(super) fn outage_reason(&self) -> Option<String> {
         let blind = self
-            .blindness
-            .blind_duration()
+            .outage
+            .outage_duration()
             .map(|time| format!("blind for {}", duration::format(Duration::from_secs(time.as_secs()))));
-        match (self.heartbeats.live_view_problem(), blind) {
+        match (self.heartbeats.contact_problem(), blind) {
             (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
             (trouble, blind) => trouble.or(blind),
         }
@@ -86,7 +86,7 @@ impl NodeMonitor {
                 let leases = ObjectRef::without_version(NAMESPACES, "", NODE_LEASE_NAMESPACE, Uid::default());
                 self.context.recorder.event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
             }
-            MonitorNote::LeaseReadSucceeded => self.node_records.lock().live_view.record_evidence(now()),
+            MonitorNote::LeaseReadSucceeded => self.node_records.lock().server_contact.record_contact(now()),
             MonitorNote::LeaseReadFailed(error) => {
                 tracing::warn!(logger = "node-controller", err = %error, "Cannot read Leases");
             }
@@ -95,7 +95,9 @@ impl NodeMonitor {
             MonitorNote::ConditionWriteFailed(name, is_unanswered) => {
                 self.node_records.lock().restart_grace_period(&name, is_unanswered, now());
             }
-            MonitorNote::ConditionWriteDenied(name) => self.node_records.lock().record_denied_write(&name, now()),
+            MonitorNote::ConditionWriteDenied(name) => {
+                self.node_records.lock().record_denied_condition_write(&name, now())
+            }
             MonitorNote::NodeChangeAttempted(name, what, error) => {
                 if let Some(error) = &error {
                     tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to update node");
@@ -111,16 +113,16 @@ impl NodeMonitor {
                     taint = cause.taint_key(),
                     "Added taint to node"
                 );
-                self.metrics.count_eviction(&zone);
+                self.metrics.count_tainted_node(&zone);
             }
             MonitorNote::TaintWriteFailed(name, error) => {
                 self.record_write_result(&name, "add the NoExecute taint", Some(&error));
                 tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to taint node");
-                self.node_records.lock().move_to_queue_end(&name, now());
+                self.node_records.lock().move_to_end_of_taint_queue(&name, now());
             }
             MonitorNote::TaintUnnecessary(name) => {
                 self.record_write_result(&name, "", None);
-                self.node_records.lock().stop_waiting(&name);
+                self.node_records.lock().stop_waiting_for_taint(&name);
             }
             // The controller of the passes handles this message itself, and records the duration of the pass.
             MonitorNote::PassFinished => {}
@@ -131,9 +133,9 @@ impl NodeMonitor {
         let now = self.context.clock.monotonic_now();
         let fleet = self.node_records.lock();
         match question {
-            MonitorQuery::IsSilent(name) => fleet.is_silent(&name, now),
+            MonitorQuery::HasExceededGracePeriod(name) => fleet.has_exceeded_grace_period(&name, now),
             MonitorQuery::MayBeTainted(name) => fleet.may_be_tainted(&name, now),
-            MonitorQuery::IsNewRenewal(name, renewal) => fleet.is_new_renewal(&name, renewal),
+            MonitorQuery::IsNewLeaseRenewal(name, renewal) => fleet.is_new_lease_renewal(&name, renewal),
         }
     }
 
@@ -154,6 +156,6 @@ impl NodeMonitor {
             self.metrics.count_failed_write(error);
             ChangeFailure { error: format!("{what}: {error}"), failed_at: self.context.clock.now() }
         });
-        self.node_records.lock().record_write_result(name, failure);
+        self.node_records.lock().record_node_change_result(name, failure);
     }
 }

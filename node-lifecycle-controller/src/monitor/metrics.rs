@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::disruption::{NodeCounts, ZoneStatus};
 
-use super::blindness::Blindness;
+use super::blindness::MonitorOutage;
 
 /// Maximum number of zones with their own value of the label `zone`. Nodes choose their zones, so the number of zones is
 /// unlimited; further zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.
@@ -42,16 +42,16 @@ pub(crate) struct MonitorMetrics {
     /// Counts a node each time a pass examines it.
     pub(crate) examined_nodes_total: Counter,
     /// Seconds for which passes have made no decisions about nodes; 0 if they make decisions, and on a standby.
-    pub(crate) blind_seconds: Gauge,
+    pub(crate) outage_seconds: Gauge,
     /// Number of times that passes ceased to make decisions about nodes, because heartbeats may have been missed.
-    pub(crate) blind_total: Counter,
+    pub(crate) outages_total: Counter,
     /// Share of nodes, between 0 and 1, with a `NoExecute` taint or waiting for one in a zone with a positive tainting rate.
-    pub(crate) tainted_share: Gauge,
+    pub(crate) tainted_node_share: Gauge,
     /// Value of the flag `--node-taint-alarm-share`.
     pub(crate) taint_alarm_share: Gauge,
     failed_writes_total: Counters,
     /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
-    pub(crate) held_taints: Gauge,
+    pub(crate) nodes_blocked_by_max_share: Gauge,
     zone_presences: Mutex<BTreeMap<Text, ZonePresence>>,
 }
 
@@ -95,15 +95,15 @@ impl MonitorMetrics {
                 "nonet_node_monitor_examined_nodes_total",
                 "Nodes that passes examined, because they changed or because their deadline had passed",
             ),
-            blind_seconds: own_gauge(
+            outage_seconds: own_gauge(
                 "nonet_node_monitor_blind_seconds",
                 "Seconds for which this process has judged no node, because it has no live view of nodes and Leases; 0 on a standby",
             ),
-            blind_total: own_counter(
+            outages_total: own_counter(
                 "nonet_node_monitor_blind_total",
                 "Number of times this process lost its live view of nodes and Leases",
             ),
-            tainted_share: own_gauge(
+            tainted_node_share: own_gauge(
                 "nonet_node_tainted_share",
                 "Share of all nodes that have a NoExecute taint of this program or wait for one that their zone allows",
             ),
@@ -111,7 +111,7 @@ impl MonitorMetrics {
                 "nonet_node_taint_alarm_share",
                 "Value of --node-taint-alarm-share, the share of tainted nodes above which an Event is recorded; 0: never",
             ),
-            held_taints: own_gauge(
+            nodes_blocked_by_max_share: own_gauge(
                 "nonet_node_taints_held",
                 "Nodes that get no NoExecute taint because of --node-taint-max-share",
             ),
@@ -126,12 +126,12 @@ impl MonitorMetrics {
     }
 
     /// Updates the gauge of the time without decisions before every scrape of the metrics.
-    pub(crate) fn update_blindness_on_scrape(&self, context: &LoopContext, blindness: &Arc<Blindness>) {
-        let blind = self.blind_seconds.clone();
+    pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, blindness: &Arc<MonitorOutage>) {
+        let blind = self.outage_seconds.clone();
         let blindness = Arc::downgrade(blindness);
         context.metrics.before_scrape(move || {
             let Some(blindness) = blindness.upgrade() else { return };
-            blind.set(blindness.blind_duration().map_or(0.0, |time| time.as_secs_f64()));
+            blind.set(blindness.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
         });
     }
 
@@ -162,7 +162,7 @@ impl MonitorMetrics {
     }
 
     /// Counts a node of this zone that got its `NoExecute` taint.
-    pub(crate) fn count_eviction(&self, zone: &Text) {
+    pub(crate) fn count_tainted_node(&self, zone: &Text) {
         self.evictions.with_label_values(&[self.zone_label(zone)]).inc();
     }
 
@@ -217,7 +217,7 @@ mod tests {
         for n in 0..2 * MAX_ZONES {
             let vanished = zones(n.checked_sub(1)).into_keys().collect();
             metrics.update_zones(&zones([n]), &vanished);
-            metrics.count_eviction(&Text::new(&format!("z{n:03}")));
+            metrics.count_tainted_node(&Text::new(&format!("z{n:03}")));
         }
         for name in ["node_collector_zone_size{", "node_collector_evictions_total{"] {
             let all = lines(&registry, name);
@@ -238,7 +238,7 @@ mod tests {
         let metrics = MonitorMetrics::new(&registry);
         metrics.update_zones(&zones(0..MAX_ZONES + 2), &BTreeSet::new());
         assert_eq!(lines(&registry, "node_collector_zone_size{").len(), MAX_ZONES);
-        metrics.count_eviction(&Text::new("z256"));
+        metrics.count_tainted_node(&Text::new("z256"));
         assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES_LABEL)));
         // Zone 7 loses its nodes, and zone 256 gets its label value.
         let vanished = zones([7]).into_keys().collect();

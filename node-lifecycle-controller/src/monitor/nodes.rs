@@ -19,7 +19,7 @@ use super::{
 use crate::objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
 /// Number of nodes for which one loop of the node monitor sends requests concurrently.
-pub(super) const CONCURRENT_NODES: usize = 8;
+pub(super) const MAX_CONCURRENT_NODES: usize = 8;
 /// Maximum number of attempts of one sync to change a node that other writers keep changing. Upstream: `UpdateTaintBackoff`.
 const MAX_CHANGE_ATTEMPTS: usize = 5;
 /// Pause before the next attempt after a conflict; jitter lengthens the pause by up to 100 %.
@@ -28,7 +28,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// State of a node on the server. The taints are kept as JSON, so that a write preserves fields unknown to this program.
 pub(super) struct LiveNode {
     pub(super) node: Arc<Node>,
-    pub(super) taints: Vec<Value>,
+    pub(super) taints_json: Vec<Value>,
 }
 
 impl<'de> Deserialize<'de> for LiveNode {
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for LiveNode {
         let mut node: Node = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         node.drop_unneeded_fields();
         let Wire { spec } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        Ok(Self { node: Arc::new(node), taints: spec.taints.unwrap_or_default() })
+        Ok(Self { node: Arc::new(node), taints_json: spec.taints.unwrap_or_default() })
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) ->
     let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).with_reason(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
     if let Some(live) = &live {
-        io.apply_note(MonitorNote::NodeStateReceived(Arc::clone(&live.node)));
+        io.apply_memory_note(MonitorNote::NodeStateReceived(Arc::clone(&live.node)));
     }
     Ok(live)
 }
@@ -83,7 +83,7 @@ pub(super) async fn change_node(
         let may_be_tainted = || io.observe_again(MonitorQuery::MayBeTainted(Arc::clone(&known.metadata.name)));
         let is_due = change != NodeChange::AddNoExecute || may_be_tainted().unwrap_or(true);
         // In a forecast, nothing was read, so the cached state of the node is used.
-        let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
+        let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints_json));
         let edit = change.required_edit(node, is_due);
         if edit.is_empty() {
             io.explain_deviation(format!("Node {} no longer needs a change", node.metadata.name));
@@ -91,12 +91,12 @@ pub(super) async fn change_node(
         }
         let body = io.encode_body(|| edit.merge_patch(taints, &seconds::format_rfc3339(io.now())));
         let request =
-            Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).role(ObjectRole::SyncedObject);
+            Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
         match io.send_and_read::<LiveNode>(request.with_verb_text(change.request_text()).with_reason(why.clone())).await
         {
             Ok(changed) => {
                 if let Some(changed) = changed {
-                    io.apply_note(MonitorNote::NodeStateReceived(changed.node));
+                    io.apply_memory_note(MonitorNote::NodeStateReceived(changed.node));
                 }
                 return Ok(true);
             }
@@ -110,7 +110,7 @@ pub(super) async fn change_node(
 }
 
 /// Reads the Lease of a node, and returns whether the server has a renewal that this process has not seen.
-pub(super) async fn has_unseen_renewal(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
+pub(super) async fn has_unseen_lease_renewal(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
     let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), name);
     let lease = match io.send_and_read::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
@@ -118,11 +118,11 @@ pub(super) async fn has_unseen_renewal(node: &Node, io: Io<'_>) -> Result<bool, 
         Err(refusal) => return Err(refusal.error),
         Ok(lease) => lease,
     };
-    io.apply_note(MonitorNote::LeaseReadSucceeded);
+    io.apply_memory_note(MonitorNote::LeaseReadSucceeded);
     let Some(renewal) = lease.map(|lease| lease.renew_time()) else { return Ok(false) };
-    let is_news = io.observe_again(MonitorQuery::IsNewRenewal(Arc::clone(name), renewal)).unwrap_or(false);
+    let is_news = io.observe_again(MonitorQuery::IsNewLeaseRenewal(Arc::clone(name), renewal)).unwrap_or(false);
     if is_news {
-        io.apply_note(MonitorNote::LeaseRenewed(Arc::clone(name), renewal));
+        io.apply_memory_note(MonitorNote::LeaseRenewed(Arc::clone(name), renewal));
         io.explain_deviation(format!("Node {name} has renewed its Lease"));
     }
     Ok(is_news)

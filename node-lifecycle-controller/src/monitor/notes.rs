@@ -50,14 +50,14 @@ pub(crate) enum MonitorNote {
 #[derive(Debug)]
 pub(crate) enum MonitorQuery {
     /// Whether a node has sent no heartbeat for a grace period in which this process received other events or answers.
-    IsSilent(NodeName),
+    HasExceededGracePeriod(NodeName),
     /// Whether a node may get its `NoExecute` taint, by the current states of the node and of all zones.
     MayBeTainted(NodeName),
     /// Whether a renewal of a node's Lease differs from the recorded one.
-    IsNewRenewal(NodeName, RenewTime),
+    IsNewLeaseRenewal(NodeName, RenewTime),
 }
 
-impl io::Note for MonitorNote {
+impl io::MemoryNote for MonitorNote {
     type Query = MonitorQuery;
     type NewState = bool;
 }

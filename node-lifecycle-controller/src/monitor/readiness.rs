@@ -13,7 +13,7 @@ use common::{
     events::ObjectRef,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     pods::PODS,
 };
 use jiff::Timestamp;
@@ -30,12 +30,12 @@ use snapshot::Snapshot;
 pub(crate) struct PodReadinessController(pub(super) Arc<NodeMonitor>);
 
 impl Controller for PodReadinessController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = MonitorNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(&self.0, key))
     }
 
@@ -52,7 +52,7 @@ impl Controller for PodReadinessController {
         (ObjectRef::new(PODS, meta), meta.uid.clone())
     }
 
-    fn apply_note(&self, _: &Snapshot, note: MonitorNote) {
+    fn apply_memory_note(&self, _: &Snapshot, note: MonitorNote) {
         self.0.apply_note(note);
     }
 

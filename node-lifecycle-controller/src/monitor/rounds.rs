@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    blindness::BlindnessChange,
+    blindness::OutageChange,
     memory::NodeMonitor,
     notes::{MonitorNote, MonitorQuery},
 };
@@ -31,14 +31,14 @@ use snapshot::{HealthSnapshot, Snapshot, TaintShareLimits, TaintedShare, Taintin
 
 /// The kind of a pass. Each kind is one key in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum RoundKind {
+pub(crate) enum PassKind {
     /// Finds nodes without heartbeats, among the nodes that changed or have reached their deadline.
     Health,
     /// Taints nodes that wait for a `NoExecute` taint, at the rate of their zone.
     Tainting,
 }
 
-impl RoundKind {
+impl PassKind {
     pub(super) const ALL: [Self; 2] = [Self::Health, Self::Tainting];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -49,13 +49,13 @@ impl RoundKind {
     }
 }
 
-impl fmt::Display for RoundKind {
+impl fmt::Display for PassKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl QueueKey for RoundKind {
+impl QueueKey for PassKind {
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|round| round.as_str() == text)
     }
@@ -66,21 +66,21 @@ impl QueueKey for RoundKind {
 }
 
 /// The loop that checks the health of nodes and taints waiting nodes.
-pub(crate) struct RoundsController {
+pub(crate) struct NodePassController {
     pub(super) monitor: Arc<NodeMonitor>,
-    pub(super) queue: Queue<RoundKind>,
+    pub(super) queue: Queue<PassKind>,
     pub(super) share_limits: TaintShareLimits,
     /// Whether the alarm about tainted nodes was raised and their share still exceeds the flag `--node-taint-alarm-share`.
-    pub(super) is_alarm_active: Mutex<bool>,
+    pub(super) is_taint_alarm_active: Mutex<bool>,
 }
 
-impl Controller for RoundsController {
-    type Key = RoundKind;
+impl Controller for NodePassController {
+    type Key = PassKind;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = MonitorNote;
 
-    fn observe(&self, round: &RoundKind, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, round: &PassKind, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(Observation::Ready(self.observe(*round)))
     }
 
@@ -96,7 +96,7 @@ impl Controller for RoundsController {
         (ObjectRef::default(), Uid::default())
     }
 
-    fn apply_note(&self, snapshot: &Snapshot, note: MonitorNote) {
+    fn apply_memory_note(&self, snapshot: &Snapshot, note: MonitorNote) {
         match (note, snapshot) {
             (MonitorNote::PassFinished, Snapshot::Health(snapshot)) => {
                 let took = self.monitor.context.clock.monotonic_now().saturating_duration_since(snapshot.now);
@@ -123,37 +123,37 @@ impl Controller for RoundsController {
     }
 }
 
-impl RoundsController {
+impl NodePassController {
     fn record_health(&self, snapshot: &HealthSnapshot, plan: &health::Plan) {
-        let unseen_for = self.monitor.node_records.lock().live_view.blind_for(snapshot.now);
-        self.monitor.heartbeats.record_live_view_problem(snapshot.watch_error.is_some());
+        let unseen_for = self.monitor.node_records.lock().server_contact.time_without_contact(snapshot.now);
+        self.monitor.heartbeats.record_contact_problem(snapshot.watch_error.is_some());
         let mut fleet = self.monitor.node_records.lock();
         fleet.apply_pass(plan, snapshot.now);
         self.monitor.metrics.update_zones(&fleet.zones.zone_statuses(), &fleet.zones.take_vanished_zones());
-        self.monitor.metrics.examined_nodes_total.inc_by(plan.judged_nodes.len() as u64);
-        let waiting = fleet.zones.waiting_count();
+        self.monitor.metrics.examined_nodes_total.inc_by(plan.node_decisions.len() as u64);
+        let waiting = fleet.zones.waiting_node_count();
         if waiting > 0 {
-            self.queue.add(RoundKind::Tainting, Priority::Normal);
+            self.queue.add(PassKind::Tainting, Priority::Normal);
         } else {
-            self.monitor.metrics.held_taints.set(0.0);
+            self.monitor.metrics.nodes_blocked_by_max_share.set(0.0);
         }
         let share = TaintedShare {
-            tainted_count: fleet.tainted_count() + fleet.zones.taintable_waiting_count(),
-            total_nodes: fleet.len(),
+            tainted_node_count: fleet.tainted_node_count() + fleet.zones.taintable_waiting_node_count(),
+            total_node_count: fleet.len(),
         };
-        self.monitor.metrics.tainted_share.set(share.fraction());
+        self.monitor.metrics.tainted_node_share.set(share.fraction());
         if !share.is_above_alarm_share(self.share_limits.alarm_share) {
-            *self.is_alarm_active.lock() = false;
+            *self.is_taint_alarm_active.lock() = false;
         }
         drop(fleet);
-        self.record_blindness(plan.blind_reason.as_deref(), unseen_for, snapshot.now);
+        self.record_outage(plan.outage_reason.as_deref(), unseen_for, snapshot.now);
     }
 
     /// Logs when passes cease to make decisions about nodes and when they resume, and counts each time that they cease.
-    fn record_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
-        match self.monitor.blindness.record_pass(blind.is_some(), unseen_for, now) {
-            Some(BlindnessChange::Began) => {
-                self.monitor.metrics.blind_total.inc();
+    fn record_outage(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
+        match self.monitor.outage.record_pass(blind.is_some(), unseen_for, now) {
+            Some(OutageChange::Began) => {
+                self.monitor.metrics.outages_total.inc();
                 let why = blind.unwrap_or_default();
                 tracing::warn!(
                     logger = "node-controller",
@@ -161,7 +161,7 @@ impl RoundsController {
                     "Nodes are not judged, because there is no live view of them"
                 );
             }
-            Some(BlindnessChange::Ended) => {
+            Some(OutageChange::Ended) => {
                 tracing::info!(logger = "node-controller", "Nodes are judged again, and all grace periods restart");
             }
             None => {}
@@ -171,18 +171,18 @@ impl RoundsController {
     fn record_tainting(&self, snapshot: &TaintingSnapshot, plan: &tainting::Plan) {
         let mut fleet = self.monitor.node_records.lock();
         for chosen in &plan.nodes_to_taint {
-            fleet.zones.take_token(&chosen.zone_key, snapshot.now);
+            fleet.zones.take_taint_token(&chosen.zone_key, snapshot.now);
         }
         for name in &plan.nodes_no_longer_waiting {
-            fleet.stop_waiting(name);
+            fleet.stop_waiting_for_taint(name);
         }
-        let mut is_alarmed = self.is_alarm_active.lock();
-        *is_alarmed = plan.alarm_message.is_some() || (*is_alarmed && plan.is_share_alarming);
+        let mut is_alarmed = self.is_taint_alarm_active.lock();
+        *is_alarmed = plan.alarm_message.is_some() || (*is_alarmed && plan.exceeds_alarm_share);
         let share = TaintedShare {
-            tainted_count: snapshot.tainted_count + plan.taintable_waiting_count,
-            total_nodes: snapshot.total_nodes,
+            tainted_node_count: snapshot.tainted_node_count + plan.taintable_waiting_node_count,
+            total_node_count: snapshot.total_node_count,
         };
-        self.monitor.metrics.tainted_share.set(share.fraction());
-        self.monitor.metrics.held_taints.set(plan.held_back_count as f64);
+        self.monitor.metrics.tainted_node_share.set(share.fraction());
+        self.monitor.metrics.nodes_blocked_by_max_share.set(plan.blocked_by_max_share_count as f64);
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     readiness::PodReadinessController,
-    rounds::{RoundKind, RoundsController},
-    upkeep::NodeUpkeepController,
+    rounds::{NodePassController, PassKind},
+    upkeep::NodeTaintAndLabelController,
 };
 
 /// Maximum number of nodes with a failed change that `/debug/explain` lists.
@@ -16,64 +16,70 @@ const MAX_LISTED_FAILURES: usize = 100;
 
 /// The running loops of the node monitor: passes, taints and labels of nodes, and readiness of Pods.
 pub(super) struct MonitorLoops {
-    pub(super) rounds: Arc<Loop<RoundsController>>,
-    pub(super) node_upkeep: Arc<Loop<NodeUpkeepController>>,
+    pub(super) node_passes: Arc<Loop<NodePassController>>,
+    pub(super) node_taints_and_labels: Arc<Loop<NodeTaintAndLabelController>>,
     pub(super) pod_readiness: Arc<Loop<PodReadinessController>>,
 }
 
 impl RunningLoop for MonitorLoops {
     fn check_ready(&self) -> Result<(), String> {
-        self.rounds.check_ready()
+        self.node_passes.check_ready()
     }
 
     fn problems_besides_readiness(&self) -> Option<String> {
-        self.rounds.controller().monitor.blindness_reason()
+        self.node_passes.controller().monitor.outage_reason()
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.rounds.debug_queue();
-        out["nodes"] = self.node_upkeep.debug_queue()["queue"].take();
+        let mut out = self.node_passes.debug_queue();
+        out["nodes"] = self.node_taints_and_labels.debug_queue()["queue"].take();
         out["pods"] = self.pod_readiness.debug_queue()["queue"].take();
         out
     }
 
     fn debug_cache(&self) -> Value {
-        self.rounds.debug_cache()
+        self.node_passes.debug_cache()
     }
 
     /// Explains a key: `health` and `tainting` are passes, a name is a node, and a name with a namespace is a Pod.
     fn explain(&self, key: Option<&str>) -> Value {
         match key {
             None => {
-                let mut out = self.rounds.explain(None);
-                let parts = [self.node_upkeep.explain(None), self.pod_readiness.explain(None)];
+                let mut out = self.node_passes.explain(None);
+                let parts = [self.node_taints_and_labels.explain(None), self.pod_readiness.explain(None)];
                 for (part, list) in parts.iter().flat_map(|part| [(part, "failing"), (part, "recent")]) {
                     let more = part[list].as_array().into_iter().flatten().cloned();
                     if let Some(all) = out[list].as_array_mut() {
                         all.extend(more);
                     }
                 }
-                let monitor = &self.rounds.controller().monitor;
+                let monitor = &self.node_passes.controller().monitor;
                 if let Some(failing) = out["failing"].as_array_mut() {
-                    failing.extend(monitor.node_records.lock().failed_writes(MAX_LISTED_FAILURES).into_iter().map(
-                        |(node, failure)| {
-                            let error = json!({"error": failure.error, "at": failure.failed_at.to_string()});
-                            json!({"key": &*node, "state": "failing", "lastError": error})
-                        },
-                    ));
+                    failing.extend(
+                        monitor.node_records.lock().nodes_with_failed_change(MAX_LISTED_FAILURES).into_iter().map(
+                            |(node, failure)| {
+                                let error = json!({"error": failure.error, "at": failure.failed_at.to_string()});
+                                json!({"key": &*node, "state": "failing", "lastError": error})
+                            },
+                        ),
+                    );
                 }
                 out["blind"] = json!(self.problems_besides_readiness());
                 out
             }
             Some(key) if key.contains('/') => self.pod_readiness.explain(Some(key)),
-            Some(key) if RoundKind::ALL.iter().any(|round| round.as_str() == key) => self.rounds.explain(Some(key)),
-            Some(key) => self.node_upkeep.explain(Some(key)),
+            Some(key) if PassKind::ALL.iter().any(|round| round.as_str() == key) => self.node_passes.explain(Some(key)),
+            Some(key) => self.node_taints_and_labels.explain(Some(key)),
         }
     }
 
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            tokio::join!(self.rounds.shutdown(), self.node_upkeep.shutdown(), self.pod_readiness.shutdown());
+            tokio::join!(
+                self.node_passes.shutdown(),
+                self.node_taints_and_labels.shutdown(),
+                self.pod_readiness.shutdown()
+            );
         })
     }
 }

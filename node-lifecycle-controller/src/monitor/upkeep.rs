@@ -13,7 +13,7 @@ use common::{
     events::ObjectRef,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
 };
 use jiff::Timestamp;
 
@@ -27,15 +27,15 @@ use plan::Plan;
 use snapshot::Snapshot;
 
 /// The loop that updates the `NoSchedule` taints and the copied labels of nodes; its keys are the names of nodes.
-pub(crate) struct NodeUpkeepController(pub(super) Arc<NodeMonitor>);
+pub(crate) struct NodeTaintAndLabelController(pub(super) Arc<NodeMonitor>);
 
-impl Controller for NodeUpkeepController {
-    type Key = Key;
+impl Controller for NodeTaintAndLabelController {
+    type Key = NamespacedName;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = MonitorNote;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         Ok(observe::observe(&self.0, &key.name))
     }
 
@@ -52,7 +52,7 @@ impl Controller for NodeUpkeepController {
         (ObjectRef::new(NODES, meta), meta.uid.clone())
     }
 
-    fn apply_note(&self, _: &Snapshot, note: MonitorNote) {
+    fn apply_memory_note(&self, _: &Snapshot, note: MonitorNote) {
         self.0.apply_note(note);
     }
 

@@ -41,7 +41,7 @@ pub type RenewTime = Option<Timestamp>;
 
 /// Status of the condition `Ready` of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeReady {
+pub enum NodeReadyStatus {
     /// The condition is missing.
     Missing,
     /// The node can run Pods and needs no `NoExecute` taint.
@@ -54,7 +54,7 @@ pub enum NodeReady {
     Other,
 }
 
-impl NodeReady {
+impl NodeReadyStatus {
     /// Returns the status for explanations; `none` if the condition is missing.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -122,13 +122,13 @@ impl Node {
     }
 
     /// Returns the status of the condition `Ready`.
-    pub fn ready_status(&self) -> NodeReady {
+    pub fn ready_status(&self) -> NodeReadyStatus {
         match conditions::get(self.conditions(), READY_CONDITION).map(|ready| ready.status.as_str()) {
-            None => NodeReady::Missing,
-            Some(TRUE) => NodeReady::True,
-            Some(FALSE) => NodeReady::False,
-            Some(UNKNOWN) => NodeReady::Unknown,
-            Some(_) => NodeReady::Other,
+            None => NodeReadyStatus::Missing,
+            Some(TRUE) => NodeReadyStatus::True,
+            Some(FALSE) => NodeReadyStatus::False,
+            Some(UNKNOWN) => NodeReadyStatus::Unknown,
+            Some(_) => NodeReadyStatus::Other,
         }
     }
 

@@ -32,9 +32,9 @@ pub enum PodReadyStatus {
 /// Time of the condition `DisruptionTarget`, or none. It is stored in whole seconds (the precision of the API) between 1970 and
 /// 2106, in 4 bytes; an `Option<Timestamp>` takes 24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisruptedSince(u32);
+pub struct DisruptionTime(u32);
 
-impl DisruptedSince {
+impl DisruptionTime {
     /// No time: the Pod does not have the condition.
     pub const NEVER: Self = Self(u32::MAX);
 
@@ -54,7 +54,7 @@ impl DisruptedSince {
     }
 }
 
-impl Default for DisruptedSince {
+impl Default for DisruptionTime {
     fn default() -> Self {
         Self::NEVER
     }
@@ -72,11 +72,11 @@ pub struct CachedPod {
     /// `status.phase`; a missing and an unknown phase are not distinguished.
     pub phase: Phase,
     /// Whether `status.reason` is `Evicted`: the kubelet evicted the Pod because of a lack of resources.
-    pub is_evicted: bool,
+    pub is_evicted_by_kubelet: bool,
     /// Status of the first condition `Ready`.
     pub ready_status: PodReadyStatus,
     /// Last transition of the condition `DisruptionTarget` if its status is `True`.
-    pub disrupted_since: DisruptedSince,
+    pub disruption_time: DisruptionTime,
 }
 
 impl Object for CachedPod {
@@ -167,17 +167,17 @@ impl<'de> Deserialize<'de> for CachedPod {
             node_name: spec.node_name,
             tolerations: spec.tolerations,
             phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
-            is_evicted: status.reason.as_deref() == Some("Evicted"),
+            is_evicted_by_kubelet: status.reason.as_deref() == Some("Evicted"),
             ready_status: PodReadyStatus::Missing,
-            disrupted_since: DisruptedSince::NEVER,
+            disruption_time: DisruptionTime::NEVER,
         };
         for condition in status.conditions.into_iter().flatten() {
             let (kind, status) = (condition.kind.as_deref(), condition.status.as_deref());
             if kind == Some("Ready") && pod.ready_status == PodReadyStatus::Missing {
                 pod.ready_status = if status == Some(FALSE) { PodReadyStatus::False } else { PodReadyStatus::Other };
             } else if kind == Some(DISRUPTION_TARGET_CONDITION) && status == Some(TRUE) {
-                pod.disrupted_since =
-                    DisruptedSince::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
+                pod.disruption_time =
+                    DisruptionTime::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
             }
         }
         Ok(pod)
@@ -195,7 +195,7 @@ mod tests {
         let pod = |status: &str, since: serde_json::Value| {
             let condition = json!({"type": DISRUPTION_TARGET_CONDITION, "status": status, "lastTransitionTime": since});
             let pod = json!({"metadata": {"name": "p"}, "status": {"conditions": [condition]}});
-            serde_json::from_str::<CachedPod>(&pod.to_string()).unwrap().disrupted_since
+            serde_json::from_str::<CachedPod>(&pod.to_string()).unwrap().disruption_time
         };
         let time: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         assert_eq!(pod("True", json!("2026-11-21T09:00:00Z")).get(), Some(time));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox::{Action, Rule, loops::Loops};
 use serde_json::json;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 
 use crate::world::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
@@ -263,7 +263,7 @@ async fn a_standby_is_not_blind_although_it_judges_no_node() {
 /// NODE-20.
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_the_cache_is_no_evidence_of_a_live_view() {
-    let often = [("min-resync-period", TuneValue::Duration(Duration::from_secs(4)))];
+    let often = [("min-resync-period", TunableValue::Duration(Duration::from_secs(4)))];
     let cluster = Cluster::with(6, flags(&often)).await;
     cluster.wait(20).await;
     let faults = cluster.sandbox.faults();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use node_lifecycle_controller::garbage::{
-    MAX_NODES_PER_PASS, POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD,
+    MAX_NODES_PER_PASS, POD_GC_NODE_QUARANTINE, POD_GC_PERIOD, TERMINATED_POD_GC_THRESHOLD,
 };
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -60,7 +60,7 @@ async fn a_node_that_exists_again_in_time_keeps_its_pods() {
 /// NODE-65, NODE-69.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_of_too_many_ended_pods_are_removed() {
-    let few = OperatorSettings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(2));
+    let few = OperatorSettings::new().with_tunable(TERMINATED_POD_GC_THRESHOLD.name, TunableValue::Integer(2));
     let world = PodLoopsWorld::with(few).await;
     world.node("n", json!([])).await;
     for name in ["a", "b", "c", "d"] {
@@ -84,7 +84,7 @@ async fn the_oldest_of_too_many_ended_pods_are_removed() {
 /// NODE-65.
 #[tokio::test(start_paused = true)]
 async fn many_ended_pods_are_removed_in_one_pass_the_oldest_first() {
-    let few = OperatorSettings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
+    let few = OperatorSettings::new().with_tunable(TERMINATED_POD_GC_THRESHOLD.name, TunableValue::Integer(5));
     let mut world = PodLoopsWorld::with(few).await;
     world.crash();
     world.node("n", json!([])).await;
@@ -155,15 +155,16 @@ async fn an_explanation_changes_nothing() {
 /// NODE-64, NODE-67.
 #[tokio::test(start_paused = true)]
 async fn the_period_and_the_quarantine_can_be_set() {
-    let short = |name, seconds| (name, TuneValue::Duration(Duration::from_secs(seconds)));
+    let short = |name, seconds| (name, TunableValue::Duration(Duration::from_secs(seconds)));
     for (quarantine, period, at_most) in [(3, 1, 5), (0, 1, 3), (60, 1, 62)] {
-        let (period, quarantine) = (short(POD_GC_PERIOD.name, period), short(POD_GC_QUARANTINE.name, quarantine));
-        let settings = OperatorSettings::new().with_tune(period.0, period.1).with_tune(quarantine.0, quarantine.1);
+        let (period, quarantine) = (short(POD_GC_PERIOD.name, period), short(POD_GC_NODE_QUARANTINE.name, quarantine));
+        let settings =
+            OperatorSettings::new().with_tunable(period.0, period.1).with_tunable(quarantine.0, quarantine.1);
         let world = PodLoopsWorld::with(settings).await;
         world.node("n", json!([])).await;
         world.pod("p", "n", json!([])).await;
         world.delete("nodes", None, "n").await;
-        let TuneValue::Duration(least) = quarantine.1 else { unreachable!() };
+        let TunableValue::Duration(least) = quarantine.1 else { unreachable!() };
         if !least.is_zero() {
             world.wait(least.as_secs() - 1).await;
             assert!(world.get("p").await.is_some(), "{least:?}");

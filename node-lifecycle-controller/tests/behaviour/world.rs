@@ -6,7 +6,7 @@ use std::time::Duration;
 use common::{
     clock::Clock,
     runtime::LoopDefinition,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use jiff::Timestamp;
 use node_lifecycle_controller::{eviction, garbage};
@@ -79,7 +79,12 @@ impl PodLoopsWorld {
     /// loops.
     pub(crate) async fn with_comparison_gate(is_known: bool) -> Self {
         let gate = eviction::TAINT_TOLERATION_COMPARISON_OPERATORS.name;
-        Self::build(OperatorSettings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
+        Self::build(
+            OperatorSettings::new().with_feature_gate(gate, is_known),
+            Sandbox::builder().gate(gate, true),
+            LOOPS,
+        )
+        .await
     }
 
     async fn build(settings: OperatorSettings, sandbox: Builder, definitions: &'static [LoopDefinition]) -> Self {
@@ -349,8 +354,8 @@ pub(crate) fn metric(loops: &Loops, name: &str) -> String {
 }
 
 /// Returns the default settings, changed by these flags.
-pub(crate) fn flags(flags: &[(&str, TuneValue)]) -> OperatorSettings {
-    flags.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value))
+pub(crate) fn flags(flags: &[(&str, TunableValue)]) -> OperatorSettings {
+    flags.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value))
 }
 
 /// Returns the status of a condition; `none` if it is missing.

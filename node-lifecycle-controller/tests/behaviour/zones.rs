@@ -1,6 +1,6 @@
 //! The rate at which nodes are tainted when many fail, and the limits of tainting.
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use jiff::Timestamp;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ async fn a_failed_write_does_not_make_a_zone_of_silent_nodes_seem_healthy() {
 /// NODE-33.
 #[tokio::test(start_paused = true)]
 async fn a_large_zone_that_is_partially_disrupted_is_tainted_slowly() {
-    let cluster = Cluster::of_one_zone(12, flags(&[("large-cluster-size-threshold", TuneValue::Integer(10))])).await;
+    let cluster = Cluster::of_one_zone(12, flags(&[("large-cluster-size-threshold", TunableValue::Integer(10))])).await;
     cluster.wait(20).await;
     let since = cluster.clock.now();
     silence(&cluster, 0..8);
@@ -164,7 +164,8 @@ async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone(
 /// NODE-43, NODE-44, NODE-85.
 #[tokio::test(start_paused = true)]
 async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is_not_exceeded() {
-    let brakes = [("node-taint-alarm-share", TuneValue::Ratio(0.3)), ("node-taint-max-share", TuneValue::Ratio(0.2))];
+    let brakes =
+        [("node-taint-alarm-share", TunableValue::Ratio(0.3)), ("node-taint-max-share", TunableValue::Ratio(0.2))];
     let cluster = Cluster::of_one_zone(10, flags(&brakes)).await;
     cluster.wait(20).await;
     silence(&cluster, 0..4);
@@ -191,7 +192,7 @@ async fn an_alarm_precedes_the_taint_that_makes_the_share_large_and_the_limit_is
 /// NODE-43.
 #[tokio::test(start_paused = true)]
 async fn the_alarm_is_written_before_the_first_taint() {
-    let cluster = Cluster::of_one_zone(10, flags(&[("node-taint-alarm-share", TuneValue::Ratio(0.05))])).await;
+    let cluster = Cluster::of_one_zone(10, flags(&[("node-taint-alarm-share", TunableValue::Ratio(0.05))])).await;
     cluster.wait(20).await;
     silence(&cluster, 0..1);
     cluster.until("node-0", 90, |node| !taints(node, "NoExecute").is_empty()).await;
@@ -259,10 +260,10 @@ async fn a_taint_is_not_written_if_its_zone_is_stopped_meanwhile() {
 async fn flags_set_the_rates_and_thresholds() {
     let settings = || {
         flags(&[
-            ("unhealthy-zone-threshold", TuneValue::Ratio(0.8)),
-            ("large-cluster-size-threshold", TuneValue::Integer(5)),
-            ("secondary-node-eviction-rate", TuneValue::Ratio(0.05)),
-            ("node-eviction-rate", TuneValue::Ratio(0.5)),
+            ("unhealthy-zone-threshold", TunableValue::Ratio(0.8)),
+            ("large-cluster-size-threshold", TunableValue::Integer(5)),
+            ("secondary-node-eviction-rate", TunableValue::Ratio(0.05)),
+            ("node-eviction-rate", TunableValue::Ratio(0.5)),
         ])
     };
     for (lost, pause) in [(7, 2), (8, 20)] {

@@ -11,12 +11,12 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 /// The body of a request to create a Pod. All bodies of one sync are equal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PodToCreate<'a> {
+pub(super) struct NewPodBody<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    spec: Option<common::json::Raw>,
+    spec: Option<common::json::RawJson>,
 }
 
 #[derive(Serialize)]
@@ -48,8 +48,8 @@ pub(super) fn generate_name(owner: &str) -> String {
 /// Builds a Pod from a template: labels, annotations and finalizers of the template's metadata, and its `spec` without decoding.
 ///
 /// Upstream: `pkg/controller`, `GetPodFromTemplate`.
-pub(super) fn pod_to_create<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> PodToCreate<'a> {
-    PodToCreate {
+pub(super) fn new_pod_body<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> NewPodBody<'a> {
+    NewPodBody {
         kind: PODS.kind,
         api_version: PODS.version,
         metadata: Metadata {
@@ -80,7 +80,7 @@ mod tests {
         }));
         let reference =
             OwnerRef { kind: "ReplicaSet".into(), uid: Uid::new("U"), controller: Some(true), ..OwnerRef::default() };
-        let body: Value = serde_json::to_value(pod_to_create("web", &template, reference)).unwrap();
+        let body: Value = serde_json::to_value(new_pod_body("web", &template, reference)).unwrap();
         assert_eq!(
             body,
             json!({"kind": "Pod", "apiVersion": "v1",
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn fields_missing_in_the_template_are_missing_in_the_pod() {
         let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));
-        let body: Value = serde_json::to_value(pod_to_create("web", &template, OwnerRef::default())).unwrap();
+        let body: Value = serde_json::to_value(new_pod_body("web", &template, OwnerRef::default())).unwrap();
         let metadata = body["metadata"].as_object().unwrap();
         assert_eq!(metadata.keys().collect::<Vec<_>>(), ["generateName", "labels", "ownerReferences"]);
     }

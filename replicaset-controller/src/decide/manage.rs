@@ -7,16 +7,16 @@ use jiff::Timestamp;
 
 use super::rank;
 use crate::{
-    plan::{DeletionReason, PodChanges, Victim},
+    plan::{DeletionReason, PodChanges, PodDeletion},
     pod_cache::CachedPod,
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Decides which Pods to create or delete, so that the set gets `spec.replicas` Pods.
 ///
 /// A plan never both creates and deletes, and never exceeds `burst-replicas`. During the back-off after failed Pods, no Pods
 /// are created. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
-pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&PodRef]) -> PodChanges {
+pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodChanges {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
         return PodChanges::NotAllowed("its selector is invalid".to_owned());
@@ -36,8 +36,8 @@ pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&PodRef]) -> PodChange
             (Some(problem), _) => PodChanges::UnusableTemplate(problem),
             (None, Some(failing)) => PodChanges::DelayedAfterFailures(failing),
             (None, None) => PodChanges::Create {
-                pods_to_create: missing.min(snapshot.decision_settings.burst_replicas),
-                missing_pods: missing,
+                pods_to_create_count: missing.min(snapshot.decision_settings.burst_replicas),
+                missing_pod_count: missing,
             },
         };
     }
@@ -54,40 +54,42 @@ fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     (!snapshot.set.selector.matches(labels)).then_some("the selector does not match the labels of the template")
 }
 
-fn choose_victims(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> PodChanges {
+fn choose_victims(snapshot: &Snapshot, claimed: &[&SharedPod], surplus: usize) -> PodChanges {
     let count = surplus.min(snapshot.decision_settings.burst_replicas);
     if count >= claimed.len() {
         let victims = claimed
             .iter()
-            .map(|pod| Victim { pod: Arc::clone(pod), deletion_reason: DeletionReason::AllPodsDeleted })
+            .map(|pod| PodDeletion { pod: Arc::clone(pod), deletion_reason: DeletionReason::AllPodsDeleted })
             .collect();
-        return PodChanges::Delete { victims, surplus_pods: surplus, age_ratios: Vec::new() };
+        return PodChanges::Delete { pod_deletions: victims, surplus_pod_count: surplus, age_ratios: Vec::new() };
     }
     let cost = |pod: &CachedPod| if snapshot.decision_settings.uses_deletion_cost { pod.deletion_cost() } else { 0 };
-    let colocated = |pod: &CachedPod| snapshot.colocated_pods_by_node.get(&pod.node).copied().unwrap_or(0);
+    let colocated = |pod: &CachedPod| snapshot.colocated_pod_counts_by_node.get(&pod.node_name).copied().unwrap_or(0);
     let mut candidates: Vec<DeletionCandidate<'_>> = claimed
         .iter()
-        .map(|pod| DeletionCandidate { pod, deletion_cost: cost(pod), colocated_pods: colocated(pod) })
+        .map(|pod| DeletionCandidate { pod, deletion_cost: cost(pod), colocated_pod_count: colocated(pod) })
         .collect();
-    let order = if snapshot.decision_settings.reranks_chosen_pods {
+    let order = if snapshot.decision_settings.reranks_remaining_pods {
         rank::rank_with_falling_counts(&mut candidates, snapshot.now)
     } else {
         rank_for_deletion(&candidates, snapshot.now)
     };
     let (chosen, kept) = order.split_at(count.min(order.len()));
     let kept = kept.first().map(|at| &candidates[*at]);
-    let victim =
-        |at: &usize| Victim { pod: Arc::clone(claimed[*at]), deletion_reason: deletion_reason(&candidates[*at], kept) };
+    let victim = |at: &usize| PodDeletion {
+        pod: Arc::clone(claimed[*at]),
+        deletion_reason: deletion_reason(&candidates[*at], kept),
+    };
     let victims = chosen.iter().map(victim).collect();
     let age_ratios = age_ratios(claimed, chosen.iter().map(|at| claimed[*at]), snapshot.now);
-    PodChanges::Delete { victims, surplus_pods: surplus, age_ratios }
+    PodChanges::Delete { pod_deletions: victims, surplus_pod_count: surplus, age_ratios }
 }
 
 /// Returns the first rule that ranks the chosen Pod before the first Pod that is kept.
 fn deletion_reason(chosen: &DeletionCandidate<'_>, kept: Option<&DeletionCandidate<'_>>) -> DeletionReason {
     let Some(kept) = kept else { return DeletionReason::AllPodsDeleted };
     let (a, b) = (chosen.pod, kept.pod);
-    if a.node.is_empty() && !b.node.is_empty() {
+    if a.node_name.is_empty() && !b.node_name.is_empty() {
         DeletionReason::NotAssignedToNode
     } else if a.phase != b.phase && a.phase != Phase::Running {
         DeletionReason::PhaseNotRunning(a.phase)
@@ -95,15 +97,15 @@ fn deletion_reason(chosen: &DeletionCandidate<'_>, kept: Option<&DeletionCandida
         DeletionReason::NotReady
     } else if chosen.deletion_cost < kept.deletion_cost {
         DeletionReason::LowerDeletionCost(chosen.deletion_cost)
-    } else if chosen.colocated_pods > kept.colocated_pods {
-        DeletionReason::ColocatedPods(chosen.colocated_pods)
+    } else if chosen.colocated_pod_count > kept.colocated_pod_count {
+        DeletionReason::ColocatedPods(chosen.colocated_pod_count)
     } else {
         DeletionReason::AgeRestartsOrUid
     }
 }
 
 /// Returns the ages of the chosen ready Pods, as whole multiples of the youngest ready Pod's age.
-fn age_ratios<'a>(all: &[&PodRef], chosen: impl Iterator<Item = &'a PodRef>, now: Timestamp) -> Vec<u64> {
+fn age_ratios<'a>(all: &[&SharedPod], chosen: impl Iterator<Item = &'a SharedPod>, now: Timestamp) -> Vec<u64> {
     let age = |pod: &CachedPod| {
         let created = pod.meta().creation_timestamp.filter(|_| pod.is_ready())?;
         u64::try_from(now.duration_since(created).as_millis().max(0)).ok()

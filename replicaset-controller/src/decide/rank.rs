@@ -18,7 +18,7 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
         Phase::Unknown => 1,
         Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Other => 0,
     };
-    (!pod.node.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
+    (!pod.node_name.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
 }
 
 /// Returns the deletion order as indexes of `candidates`. Sets `colocated_pods` of each candidate to the count of its node at
@@ -29,15 +29,15 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
 /// the fullest node (kubernetes/kubernetes#102948).
 pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
     let level: Vec<DeletionCandidate<'_>> =
-        candidates.iter().map(|c| DeletionCandidate { colocated_pods: 0, ..*c }).collect();
+        candidates.iter().map(|c| DeletionCandidate { colocated_pod_count: 0, ..*c }).collect();
     let by_age = rank_for_deletion(&level, now);
     let mut counts: BTreeMap<&str, usize> =
-        candidates.iter().map(|c| (c.pod.node.as_str(), c.colocated_pods)).collect();
+        candidates.iter().map(|c| (c.pod.node_name.as_str(), c.colocated_pod_count)).collect();
     let mut order = Vec::with_capacity(by_age.len());
     for equals in by_age.chunk_by(|a, b| deletion_class(&level[*a]) == deletion_class(&level[*b])) {
         let mut nodes: BTreeMap<&str, VecDeque<(usize, usize)>> = BTreeMap::new();
         for (place, at) in equals.iter().enumerate() {
-            nodes.entry(level[*at].pod.node.as_str()).or_default().push_back((place, *at));
+            nodes.entry(level[*at].pod.node_name.as_str()).or_default().push_back((place, *at));
         }
         let turn = |counts: &BTreeMap<&str, usize>, node, pods: &VecDeque<(usize, usize)>| {
             let (place, _) = pods.front()?;
@@ -49,7 +49,7 @@ pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>],
             let Some(pods) = nodes.get_mut(node) else { continue };
             let Some((_, at)) = pods.pop_front() else { continue };
             order.push(at);
-            candidates[at].colocated_pods = count;
+            candidates[at].colocated_pod_count = count;
             counts.insert(node, count.saturating_sub(1));
             turns.extend(turn(&counts, node, pods));
         }

@@ -6,17 +6,23 @@ use super::failure;
 use crate::{
     objects::Status,
     plan::PodChangesOutcome,
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Returns the status at `now`, after Pods were created or deleted with the result `managed`.
 ///
 /// The counts do not reflect the creations and deletions of this sync. Upstream: `pkg/controller/replicaset`,
 /// `calculateStatus`.
-pub fn compute_status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &PodChangesOutcome, now: Timestamp) -> Status {
+pub fn compute_status(
+    snapshot: &Snapshot,
+    claimed: &[&SharedPod],
+    managed: &PodChangesOutcome,
+    now: Timestamp,
+) -> Status {
     let set = &snapshot.set;
     let stored = &set.status;
-    let count = |counts: &dyn Fn(&PodRef) -> bool| to_replica_count(claimed.iter().filter(|pod| counts(pod)).count());
+    let count =
+        |counts: &dyn Fn(&SharedPod) -> bool| to_replica_count(claimed.iter().filter(|pod| counts(pod)).count());
     Status {
         replicas: to_replica_count(claimed.len()),
         fully_labeled_replicas: count(&|pod| pod.meta().labels.contains_all(&set.template_labels)),
@@ -24,8 +30,8 @@ pub fn compute_status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &PodCha
         available_replicas: count(&|pod| pod.is_available(set.min_ready_seconds, now)),
         terminating_replicas: snapshot
             .decision_settings
-            .counts_terminating
-            .then_some(to_replica_count(snapshot.terminating_pods)),
+            .counts_terminating_pods
+            .then_some(to_replica_count(snapshot.terminating_pod_count)),
         observed_generation: set.metadata.generation,
         conditions: failure::updated_conditions(&stored.conditions, managed, now),
     }

@@ -40,21 +40,27 @@ fn deed(world: &SnapshotBuilder) -> String {
         PodChanges::NotAllowed(_) => "not allowed".to_owned(),
         PodChanges::UnusableTemplate(problem) => problem.to_owned(),
         PodChanges::DelayedAfterFailures(failing) => format!("later: {}", failing.remaining_delay.as_secs()),
-        PodChanges::Create { pods_to_create: count, missing_pods: missing } => format!("create {count} of {missing}"),
-        PodChanges::Delete { victims, surplus_pods: surplus, .. } => format!("delete {} of {surplus}", victims.len()),
+        PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
+            format!("create {count} of {missing}")
+        }
+        PodChanges::Delete { pod_deletions: victims, surplus_pod_count: surplus, .. } => {
+            format!("delete {} of {surplus}", victims.len())
+        }
     }
 }
 
 fn victims(world: &SnapshotBuilder) -> Vec<String> {
     match plan(world).pod_changes {
-        PodChanges::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
+        PodChanges::Delete { pod_deletions: victims, .. } => {
+            victims.iter().map(|v| v.pod.meta().name.to_string()).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
 
 fn whys(world: &SnapshotBuilder) -> Vec<String> {
     match plan(world).pod_changes {
-        PodChanges::Delete { victims, .. } => {
+        PodChanges::Delete { pod_deletions: victims, .. } => {
             victims.iter().map(|v| format!("{}: {}", v.pod.meta().name, v.deletion_reason)).collect()
         }
         other => panic!("{other:?}"),
@@ -84,7 +90,7 @@ fn missing_pods_are_created_and_surplus_pods_are_deleted() {
 fn a_blocked_or_deleted_set_neither_creates_nor_deletes() {
     for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
         assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_unobserved_write()), "not allowed");
-        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).deleting()), "not allowed");
+        assert_eq!(deed(&set_with_pods(wanted, ready_pods(active)).with_terminating_set()), "not allowed");
     }
 }
 
@@ -120,7 +126,7 @@ fn a_set_with_an_invalid_selector_is_left_alone() {
 fn finished_and_terminating_pods_do_not_count() {
     let found = [
         pod_builder("a"),
-        pod_builder("b").deleting(),
+        pod_builder("b").terminating(),
         pod_builder("c").phase("Failed"),
         pod_builder("d").phase("Succeeded"),
         pod_builder("e").phase(""),
@@ -133,12 +139,12 @@ fn finished_and_terminating_pods_do_not_count() {
 fn an_adopted_pod_counts_and_a_released_one_does_not() {
     let found = [pod_builder("a"), pod_builder("b").orphan(), pod_builder("c").labels(json!({"app": "other"}))];
     let plan = plan(&set_with_pods(3, found));
-    let names = |pods: &[PodRef]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
+    let names = |pods: &[SharedPod]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
     assert_eq!(
         (names(&plan.orphans_to_adopt), names(&plan.pods_to_release)),
         (vec!["b".to_owned()], vec!["c".to_owned()])
     );
-    assert!(matches!(plan.pod_changes, PodChanges::Create { pods_to_create: 1, .. }));
+    assert!(matches!(plan.pod_changes, PodChanges::Create { pods_to_create_count: 1, .. }));
     assert_eq!(plan.status.replicas, 2);
 }
 
@@ -147,7 +153,7 @@ fn an_adopted_pod_counts_and_a_released_one_does_not() {
 fn pods_are_deleted_in_the_order_of_the_rules() {
     let found = [
         pod_builder("g"),
-        pod_builder("f").cost("-1"),
+        pod_builder("f").deletion_cost("-1"),
         pod_builder("e").unready(),
         pod_builder("d").phase("Unknown"),
         pod_builder("c").phase("Pending"),
@@ -171,7 +177,11 @@ fn pods_are_deleted_in_the_order_of_the_rules() {
 /// REPLICASET-25.
 #[test]
 fn deletion_costs_count_only_with_their_gate() {
-    let found = [pod_builder("a").cost("5"), pod_builder("b").cost("-5"), pod_builder("c").cost("+10")];
+    let found = [
+        pod_builder("a").deletion_cost("5"),
+        pod_builder("b").deletion_cost("-5"),
+        pod_builder("c").deletion_cost("+10"),
+    ];
     let mut world = set_with_pods(1, found);
     assert_eq!(victims(&world), ["b", "c"]);
     world.decision_settings.uses_deletion_cost = false;
@@ -189,7 +199,7 @@ fn the_fullest_node_is_emptied() {
             .created_seconds_ago(30 + n)
     });
     let mut world = set_with_pods(2, found);
-    world.colocated_pods_by_node = BTreeMap::from([("A".into(), 3), ("B".into(), 2)]);
+    world.colocated_pod_counts_by_node = BTreeMap::from([("A".into(), 3), ("B".into(), 2)]);
     let mut names = victims(&world);
     names.sort();
     assert_eq!(names, ["0", "1", "2"]);
@@ -207,7 +217,7 @@ fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
             pod_builder("b").ready_for_seconds(30).created_seconds_ago(3600),
             "b",
         ),
-        (pod_builder("a").ready_for_seconds(10), pod_builder("b").ready_without_time(), "b"),
+        (pod_builder("a").ready_for_seconds(10), pod_builder("b").ready_without_transition_time(), "b"),
     ] {
         assert_eq!(victims(&set_with_pods(1, [a, b])), [first]);
     }
@@ -218,7 +228,7 @@ fn younger_magnitudes_are_deleted_first_and_uids_break_ties() {
 fn deleting_all_pods_needs_no_ranking() {
     let found = [pod_builder("b"), pod_builder("a").node("")];
     let plan = plan(&set_with_pods(0, found));
-    let PodChanges::Delete { victims, age_ratios, .. } = plan.pod_changes else { panic!() };
+    let PodChanges::Delete { pod_deletions: victims, age_ratios, .. } = plan.pod_changes else { panic!() };
     assert!(victims.iter().all(|v| v.deletion_reason == DeletionReason::AllPodsDeleted) && age_ratios.is_empty());
 }
 
@@ -231,18 +241,24 @@ fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
     };
     // Pod `a` has the lowest cost and is three times as old as Pod `b`. The unready Pod `c` does not count.
     let found = vec![
-        pod_builder("a").created_seconds_ago(100).cost("-1"),
+        pod_builder("a").created_seconds_ago(100).deletion_cost("-1"),
         pod_builder("b").created_seconds_ago(30),
         pod_builder("c").created_seconds_ago(5).unready(),
     ];
     assert_eq!(ratios(found, 1), [3]);
     // Ages of zero, or in the future, count as a millisecond, so that nothing is divided by zero.
     assert_eq!(
-        ratios(vec![pod_builder("a").created_seconds_ago(0).cost("-1"), pod_builder("b").created_seconds_ago(0)], 1),
+        ratios(
+            vec![pod_builder("a").created_seconds_ago(0).deletion_cost("-1"), pod_builder("b").created_seconds_ago(0)],
+            1
+        ),
         [0]
     );
     assert_eq!(
-        ratios(vec![pod_builder("a").created_seconds_ago(2).cost("-1"), pod_builder("b").created_seconds_ago(-7)], 1),
+        ratios(
+            vec![pod_builder("a").created_seconds_ago(2).deletion_cost("-1"), pod_builder("b").created_seconds_ago(-7)],
+            1
+        ),
         [2000]
     );
 }
@@ -257,10 +273,10 @@ fn the_status_counts_pods_by_class() {
             pod_builder("b").ready_for_seconds(10),
             pod_builder("c").unready(),
             pod_builder("d").labels(json!({"app": "web", "tier": "front"})),
-            pod_builder("e").deleting(),
-            pod_builder("f").deleting().phase("Failed"),
-            pod_builder("g").deleting().labels(json!({"app": "other"})),
-            pod_builder("h").deleting().orphan(),
+            pod_builder("e").terminating(),
+            pod_builder("f").terminating().phase("Failed"),
+            pod_builder("g").terminating().labels(json!({"app": "other"})),
+            pod_builder("h").terminating().orphan(),
         ],
     )
     .with_min_ready_seconds(30);
@@ -269,7 +285,7 @@ fn the_status_counts_pods_by_class() {
     let status = plan(&world).status;
     assert_eq!((status.replicas, status.fully_labeled_replicas, status.ready_replicas), (4, 1, 3));
     assert_eq!((status.available_replicas, status.terminating_replicas, status.observed_generation), (2, Some(1), 7));
-    world.decision_settings.counts_terminating = false;
+    world.decision_settings.counts_terminating_pods = false;
     assert_eq!(plan(&world).status.terminating_replicas, None);
 }
 
@@ -322,7 +338,7 @@ fn the_failure_condition_is_removed_only_after_managing() {
         conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing.clone()).with_unobserved_write()),
         1
     );
-    assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing).deleting()), 1);
+    assert_eq!(conditions(set_with_pods(1, ready_pods(1)).with_stored_status(failing).with_terminating_set()), 1);
 }
 
 /// REPLICASET-36.
@@ -330,7 +346,7 @@ fn the_failure_condition_is_removed_only_after_managing() {
 fn the_next_check_is_due_when_a_pod_becomes_available() {
     let check = |found: &[PodBuilder], min_ready, late: i64| {
         let snapshot = set_with_pods(found.len(), found.iter().cloned()).with_min_ready_seconds(min_ready).snapshot();
-        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().collect();
+        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().collect();
         let status = status::compute_status(&snapshot, &claimed, &PodChangesOutcome::Done, now());
         let available = status.available_replicas;
         let wait = timer::time_until_next_available(&snapshot, &claimed, &status, now(), time_before_now(-late));
@@ -346,7 +362,7 @@ fn the_next_check_is_due_when_a_pod_becomes_available() {
     assert_eq!(check(&three, 30, 9), (1, Some(0)));
     assert_eq!(check(&three, 0, 0), (3, None));
     assert_eq!(check(&[pod_builder("a").ready_for_seconds(30)], 30, 0), (1, None));
-    assert_eq!(check(&[pod_builder("a").ready_without_time()], 30, 0), (0, Some(30)));
+    assert_eq!(check(&[pod_builder("a").ready_without_transition_time()], 30, 0), (0, Some(30)));
     assert_eq!(check(&[pod_builder("a").unready()], 30, 0), (0, None));
 }
 
@@ -357,7 +373,7 @@ fn an_explanation_gives_reasons() {
         pod_builder("a").ready_for_seconds(10),
         pod_builder("b").unready(),
         pod_builder("c").orphan(),
-        pod_builder("d").deleting(),
+        pod_builder("d").terminating(),
     ];
     let told = explained(&set_with_pods(4, found).with_min_ready_seconds(30));
     assert_eq!(told.situation, "4 Pods wanted: 3 active, 2 ready, 1 available, 1 terminating");
@@ -380,10 +396,10 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
     let of = prop::sample::select(vec!["own", "own", "own", "orphan", "other", "strange"]);
     (phases, ages, 0..4u8, of, 0..8u8, any::<bool>(), -2..3i32).prop_map(
         |(phase, age, ready, of, going, assigned, cost)| {
-            let pod = pod_builder("").created_seconds_ago(age).phase(phase).cost(&cost.to_string());
+            let pod = pod_builder("").created_seconds_ago(age).phase(phase).deletion_cost(&cost.to_string());
             let pod = match ready {
                 0 => pod.unready(),
-                1 => pod.ready_without_time(),
+                1 => pod.ready_without_transition_time(),
                 _ => pod.ready_for_seconds(age),
             };
             let pod = match of {
@@ -392,7 +408,7 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
                 "strange" => pod.labels(json!({"app": "other"})),
                 _ => pod,
             };
-            let pod = if going == 0 { pod.deleting() } else { pod };
+            let pod = if going == 0 { pod.terminating() } else { pod };
             if !assigned {
                 pod.node("")
             } else if age == 40 {
@@ -405,13 +421,13 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
 }
 
 /// Returns the values of deletion rules 1 to 3: assigned to a node, phase, ready.
-fn class(pod: &PodRef) -> (bool, u8, bool) {
+fn class(pod: &SharedPod) -> (bool, u8, bool) {
     let phase = match pod.phase {
         common::pods::Phase::Running => 2,
         common::pods::Phase::Unknown => 1,
         _ => 0,
     };
-    (!pod.node.is_empty(), phase, pod.is_ready())
+    (!pod.node_name.is_empty(), phase, pod.is_ready())
 }
 
 fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
@@ -428,14 +444,15 @@ fn any_world() -> impl Strategy<Value = SnapshotBuilder> {
             world.decision_settings = DecisionSettings {
                 burst_replicas: burst,
                 uses_deletion_cost: cost > 0,
-                reranks_chosen_pods: reranks,
+                reranks_remaining_pods: reranks,
                 ..world.decision_settings
             };
-            world.failed_pod_backoff =
-                failing.map(|left| FailedPodBackoff { failed_pods: 2, remaining_delay: Duration::from_secs(left) });
-            world.colocated_pods_by_node = BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
+            world.failed_pod_backoff = failing
+                .map(|left| FailedPodBackoff { failed_pod_count: 2, remaining_delay: Duration::from_secs(left) });
+            world.colocated_pod_counts_by_node =
+                BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
             world.is_namespace_terminating = deleting == 1;
-            let world = if deleting == 0 { world.deleting() } else { world };
+            let world = if deleting == 0 { world.with_terminating_set() } else { world };
             if blocked == 0 { world.with_unobserved_write() } else { world }
         },
     )
@@ -449,22 +466,22 @@ proptest! {
     fn invariants(world in any_world()) {
         let snapshot = world.snapshot();
         let plan = decide(&snapshot);
-        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
         let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.decision_settings.burst_replicas);
         match &plan.pod_changes {
             PodChanges::DelayedAfterFailures(_) => prop_assert!(snapshot.failed_pod_backoff.is_some() && active < wanted),
-            PodChanges::Create { pods_to_create: count, missing_pods: missing } => {
+            PodChanges::Create { pods_to_create_count: count, missing_pod_count: missing } => {
                 prop_assert!(snapshot.failed_pod_backoff.is_none() && !snapshot.is_namespace_terminating);
                 prop_assert_eq!(*missing, wanted - active);
                 prop_assert_eq!(*count, burst.min(*missing));
             }
-            PodChanges::Delete { victims, surplus_pods: surplus, .. } => {
+            PodChanges::Delete { pod_deletions: victims, surplus_pod_count: surplus, .. } => {
                 prop_assert_eq!(*surplus, active - wanted);
                 prop_assert_eq!(victims.len(), burst.min(*surplus));
-                let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
+                let own = |pod: &SharedPod| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
                 prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
                 // The rules rank no kept Pod before a deleted Pod.
-                let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
+                let gone = |pod: &SharedPod| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
                 let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
                 if let Some(kept) = worst_kept {
                     prop_assert!(victims.iter().all(|v| class(&v.pod) <= kept));
@@ -502,7 +519,7 @@ proptest! {
         let (a, b) = (plan(&world), plan(&other));
         prop_assert_eq!(&a.status, &b.status);
         let names = |manage: &PodChanges| match manage {
-            PodChanges::Delete { victims, .. } => {
+            PodChanges::Delete { pod_deletions: victims, .. } => {
                 let mut names: Vec<String> = victims.iter().map(|v| v.pod.meta().name.to_string()).collect();
                 names.sort();
                 format!("delete {names:?}")

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::{
     objects::Status,
     plan::PodChanges,
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Returns the time from `now` until the next ready Pod becomes available. `None` if the status, which was computed at `at`,
@@ -18,7 +18,7 @@ use crate::{
 /// Upstream: `pkg/controller/replicaset`, the end of `syncReplicaSet`.
 pub fn time_until_next_available(
     snapshot: &Snapshot,
-    claimed: &[&PodRef],
+    claimed: &[&SharedPod],
     status: &Status,
     at: Timestamp,
     now: Timestamp,

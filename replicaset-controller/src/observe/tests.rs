@@ -2,13 +2,13 @@ use common::{
     api::Api,
     clock::Clock,
     events::Recorder,
-    gate::closed_gate,
+    gate::closed_write_gate,
     meta::ResourceVersion,
     metrics::Metrics,
     pods::PODS,
     queue::{BackoffSettings, Queue},
     runtime::LoopContext,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use serde_json::{Value, json};
 
@@ -26,14 +26,14 @@ fn controller<K: SetKind>(settings: OperatorSettings) -> ReplicaController<K> {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     let clock = Clock::simulated(now(), 0);
-    let (_, gate) = closed_gate(clock.clone());
+    let (_, gate) = closed_write_gate(clock.clone());
     let client = kube::Client::new(silent, "default");
     let context = LoopContext {
         api: Api::new(client, clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::discarding("test", clock.clone()),
+        recorder: Recorder::discarding_events("test", clock.clone()),
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        account_observer: None,
+        request_account_observer: None,
         write_sampler: None,
         shared_values: common::runtime::SharedValues::default(),
         clock: clock.clone(),
@@ -54,7 +54,7 @@ impl<K: SetKind> ReplicaController<K> {
     }
 
     fn ready(&self) -> Snapshot {
-        match self.observe(&Key::new("shop", "web"), now()) {
+        match self.observe(&NamespacedName::new("shop", "web"), now()) {
             Ok(Observation::Ready(snapshot)) => snapshot,
             Ok(Observation::Waiting { why, .. }) => panic!("waiting: {why}"),
             Ok(Observation::Gone) => panic!("gone"),
@@ -63,14 +63,14 @@ impl<K: SetKind> ReplicaController<K> {
     }
 
     fn waits_for(&self) -> Option<String> {
-        match self.observe(&Key::new("shop", "web"), now()) {
+        match self.observe(&NamespacedName::new("shop", "web"), now()) {
             Ok(Observation::Waiting { why, .. }) => Some(why),
             _ => None,
         }
     }
 }
 
-fn names(pods: &[PodRef]) -> Vec<&str> {
+fn names(pods: &[SharedPod]) -> Vec<&str> {
     pods.iter().map(|pod| &*pod.meta().name).collect()
 }
 
@@ -101,7 +101,7 @@ async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
         pod_builder("b").orphan(),
         pod_builder("c").orphan().labels(json!({"app": "db"})),
         pod_builder("d").owner("ReplicaSet", "web", "u-other"),
-        pod_builder("e").deleting(),
+        pod_builder("e").terminating(),
         pod_builder("f").labels(json!({"app": "db"})),
         elsewhere,
     ];
@@ -110,13 +110,13 @@ async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     assert_eq!(names(&snapshot.claims.keep), ["a"]);
     assert_eq!(names(&snapshot.claims.adopt), ["b"]);
     assert_eq!(names(&snapshot.claims.release), ["f"]);
-    assert_eq!((snapshot.terminating_pods, snapshot.unobserved_write), (1, None));
+    assert_eq!((snapshot.terminating_pod_count, snapshot.unobserved_write), (1, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_set_is_reported_as_gone() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
-    assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observation::Gone)));
+    assert!(matches!(controller.observe(&NamespacedName::new("shop", "web"), now()), Ok(Observation::Gone)));
 }
 
 /// REPLICASET-40, REPLICASET-72.
@@ -125,12 +125,12 @@ async fn a_sync_waits_until_own_writes_are_seen() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
     controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.record_create(&uid, PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+    controller.ledger.record_creation(&uid, PODS, &Uid::new("b"), ResourceVersion::parse("10"));
     assert_eq!(
         controller.waits_for().as_deref(),
         Some("read version: 9 is not as new as written version: 10 for group resource pods")
     );
-    let key = Key::new("shop", "web");
+    let key = NamespacedName::new("shop", "web");
     let Ok(Observation::Waiting { stale_resource: stale, .. }) = controller.observe(&key, now()) else {
         panic!("the sync does not wait")
     };
@@ -142,12 +142,13 @@ async fn a_sync_waits_until_own_writes_are_seen() {
 /// REPLICASET-60, REPLICASET-64.
 #[tokio::test(start_paused = true)]
 async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_controllers() {
-    let off =
-        controller::<ReplicaSets>(OperatorSettings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
-    let fifo = controller::<ReplicaSets>(OperatorSettings::new().with_gate("AtomicFIFO", false));
+    let off = controller::<ReplicaSets>(
+        OperatorSettings::new().with_feature_gate("StaleControllerConsistencyReplicaSet", false),
+    );
+    let fifo = controller::<ReplicaSets>(OperatorSettings::new().with_feature_gate("AtomicFIFO", false));
     for controller in [off, fifo] {
         controller.know(&[web_set_json(3)], &[pod_builder("a")], 9);
-        controller.ledger.record_create(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+        controller.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
         let snapshot = controller.ready();
         assert!(snapshot.unobserved_write.is_some());
         assert!(!decide::decide(&snapshot).pod_changes.changes_pods());
@@ -156,7 +157,7 @@ async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_c
     let mut object = web_set_json(3);
     object["spec"]["selector"] = json!({"app": "web"});
     rc.know(&[object], &[], 9);
-    rc.ledger.record_create(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
+    rc.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
     assert!(rc.ready().unobserved_write.is_some());
 }
 
@@ -166,13 +167,13 @@ async fn unseen_deletions_and_lost_creations_block_only_managing() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
     controller.know(&[web_set_json(3)], &[pod_builder("a"), pod_builder("b")], 9);
     let uid = Uid::new("u-web");
-    controller.ledger.record_delete(&uid, PODS, "shop", "a", &Uid::new("a"));
+    controller.ledger.record_deletion(&uid, PODS, "shop", "a", &Uid::new("a"));
     let blocked = controller.ready().unobserved_write.unwrap();
     assert_eq!(blocked.write_description, "1 deleted pods are not terminating in the cache yet");
-    controller.know(&[web_set_json(3)], &[pod_builder("a").deleting(), pod_builder("b")], 9);
+    controller.know(&[web_set_json(3)], &[pod_builder("a").terminating(), pod_builder("b")], 9);
     assert_eq!(controller.ready().unobserved_write, None);
     let before = controller.owned_pods(&"shop".into(), &uid);
-    controller.ledger.record_lost_create(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
+    controller.ledger.record_unanswered_creation(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
     let blocked = controller.ready().unobserved_write.unwrap();
     assert_eq!(blocked.write_description, "1 pods may have been created by requests that were not answered");
     controller.know(&[web_set_json(3)], &[pod_builder("b"), pod_builder("c")], 9);
@@ -189,26 +190,27 @@ async fn pods_of_siblings_are_counted_by_node() {
         pod_builder("b").node("A"),
         of_db("c").node("A"),
         of_db("d").node("B"),
-        of_db("e").node("B").deleting(),
+        of_db("e").node("B").terminating(),
         pod_builder("f").node("B").orphan().labels(json!({"app": "db"})),
         pod_builder("g").node("A").owner("ReplicaSet", "alone", "u-alone"),
     ];
     let sets = [owned(web_set_json(1)), owned(sibling("db", "db")), sibling("alone", "web")];
     controller.know(&sets, &found, 9);
     let on = |pairs: &[(&str, usize)]| pairs.iter().map(|(n, c)| (Text::new(n), *c)).collect::<BTreeMap<_, _>>();
-    assert_eq!(controller.ready().colocated_pods_by_node, on(&[("A", 3), ("B", 2)]));
+    assert_eq!(controller.ready().colocated_pod_counts_by_node, on(&[("A", 3), ("B", 2)]));
     // Without an owner there are no siblings, and without surplus Pods nothing is counted.
     controller.know(&[web_set_json(1)], &found, 9);
-    assert!(controller.ready().colocated_pods_by_node.is_empty());
+    assert!(controller.ready().colocated_pod_counts_by_node.is_empty());
     controller.know(&[owned(web_set_json(2))], &found, 9);
-    assert!(controller.ready().colocated_pods_by_node.is_empty());
+    assert!(controller.ready().colocated_pod_counts_by_node.is_empty());
 }
 
 /// Returns the counts by node for a set with surplus Pods. `on` is the value of `rank-by-own-pods`.
 fn counts<K: SetKind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text, usize> {
-    let controller = controller::<K>(OperatorSettings::new().with_tune("rank-by-own-pods", TuneValue::Switch(on)));
+    let controller =
+        controller::<K>(OperatorSettings::new().with_tunable("rank-by-own-pods", TunableValue::Switch(on)));
     controller.know(std::slice::from_ref(set), found, 9);
-    controller.ready().colocated_pods_by_node
+    controller.ready().colocated_pod_counts_by_node
 }
 
 /// REPLICASET-26, REPLICASET-70.
@@ -218,7 +220,7 @@ async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
         pod_builder("a").node("A"),
         pod_builder("b").node("A").orphan(),
         pod_builder("c").node("B"),
-        pod_builder("d").node("B").deleting(),
+        pod_builder("d").node("B").terminating(),
     ];
     let own = BTreeMap::from([(Text::new("A"), 2), (Text::new("B"), 1)]);
     assert_eq!(counts::<ReplicaSets>(true, &web_set_json(1), &found), own);

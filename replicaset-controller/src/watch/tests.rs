@@ -43,10 +43,10 @@ fn fixture() -> Fixture {
         watch: EventHandlers {
             sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
             queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
-            sets,
+            set_store: sets,
             ledger,
             debounce_period: Duration::from_secs(3),
-            backoff_of_sets: Some(PodBackoff::new(clock)),
+            failed_pod_backoffs: Some(FailedPodBackoffs::new(clock)),
         },
     }
 }
@@ -69,7 +69,7 @@ fn deleted(pod: &PodBuilder) -> Vec<String> {
 }
 
 fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
-    let new = new.clone().version(2);
+    let new = new.clone().resource_version(2);
     told(&CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) })
 }
 
@@ -85,15 +85,15 @@ const NONE: [&str; 0] = [];
 #[tokio::test(start_paused = true)]
 async fn a_pod_enqueues_the_set_that_controls_it() {
     assert_eq!(added(&pod_builder("a")), ["web"]);
-    assert_eq!(added(&pod_builder("a").deleting()), ["web"]);
+    assert_eq!(added(&pod_builder("a").terminating()), ["web"]);
     assert_eq!(deleted(&pod_builder("a")), ["web"]);
     assert_eq!(
         updated(&pod_builder("a"), &pod_builder("a")),
         ["shop/web in 3"],
         "a change without effect on counts is debounced"
     );
-    assert_eq!(updated(&pod_builder("a"), &pod_builder("a").deleting()), ["web"]);
-    assert_eq!(deleted(&pod_builder("a").deleting()), ["web"]);
+    assert_eq!(updated(&pod_builder("a"), &pod_builder("a").terminating()), ["web"]);
+    assert_eq!(deleted(&pod_builder("a").terminating()), ["web"]);
 }
 
 /// Returns the set `web` with this `spec.replicas` and `status.replicas`.
@@ -121,12 +121,12 @@ async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_
     assert_eq!(status(100, 1, "10", ChangeOrigin::Resync), ["web"]);
     let ended = |pods: usize, pod: &PodBuilder| {
         let fixture = fixture();
-        fixture.watch.sets.replace_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
+        fixture.watch.set_store.replace_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
         fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Watch);
         fixture.queued()
     };
-    assert_eq!(ended(99, &pod_builder("a").deleting()), ["web"]);
-    assert_eq!(ended(100, &pod_builder("a").deleting()), ["shop/web in 3"]);
+    assert_eq!(ended(99, &pod_builder("a").terminating()), ["web"]);
+    assert_eq!(ended(100, &pod_builder("a").terminating()), ["shop/web in 3"]);
     assert_eq!(ended(100, &pod_builder("a")), ["web"], "the number of active Pods has changed");
 }
 
@@ -136,8 +136,8 @@ async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();
         let large = sized(wanted, counted, "10", 1);
-        fixture.watch.sets.replace_for_tests(vec![large], ResourceVersion::parse("10"));
-        let (old, new) = (pod_builder("a"), pod_builder("a").version(2));
+        fixture.watch.set_store.replace_for_tests(vec![large], ResourceVersion::parse("10"));
+        let (old, new) = (pod_builder("a"), pod_builder("a").resource_version(2));
         fixture.watch.on_pod_event(
             &CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) },
             ChangeOrigin::Watch,
@@ -166,7 +166,7 @@ async fn an_orphan_enqueues_every_set_that_selects_it() {
     assert_eq!(added(&pod_builder("a").orphan()), ["slow", "web"]);
     assert_eq!(added(&pod_builder("a").orphan().labels(json!({}))), NONE);
     assert_eq!(added(&pod_builder("a").orphan().labels(json!({"app": "other"}))), NONE);
-    assert_eq!(added(&pod_builder("a").orphan().deleting()), NONE);
+    assert_eq!(added(&pod_builder("a").orphan().terminating()), NONE);
     assert_eq!(deleted(&pod_builder("a").orphan()), NONE);
 }
 
@@ -176,7 +176,7 @@ async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
     let orphan = pod_builder("a").orphan();
     assert_eq!(updated(&orphan, &orphan.clone().unready()), NONE);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"}))), ["db"]);
-    assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).deleting()), NONE);
+    assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).terminating()), NONE);
 }
 
 /// REPLICASET-4.
@@ -184,7 +184,7 @@ async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
 async fn a_pod_with_a_new_owner_enqueues_both_owners() {
     let (mine, theirs) = (pod_builder("a"), pod_builder("a").owner("ReplicaSet", "db", "u-db"));
     assert_eq!(updated(&mine, &theirs), ["db", "web"]);
-    assert_eq!(updated(&mine, &theirs.deleting()), ["db", "web"]);
+    assert_eq!(updated(&mine, &theirs.terminating()), ["db", "web"]);
     assert_eq!(updated(&mine, &mine.clone().orphan()), ["slow", "web"]);
     let released = mine.clone().orphan().labels(json!({"app": "db"}));
     assert_eq!(updated(&mine, &released), ["db", "web"]);
@@ -246,7 +246,7 @@ async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
 /// Lets Pod `a` fail and its replacement `b` appear, calls `happens` with `b`, and returns whether the set is in back-off then.
 fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let fixture = fixture();
-    let backoff = fixture.watch.backoff_of_sets.clone().unwrap();
+    let backoff = fixture.watch.failed_pod_backoffs.clone().unwrap();
     let tell = |event| fixture.watch.on_pod_event(&event, ChangeOrigin::Watch);
     tell(CacheEvent::Deleted(Arc::new(pod_builder("a").unready().build())));
     backoff.record_creation(&Uid::new("u-web"));
@@ -267,7 +267,7 @@ async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
         (pod_builder("b").unready(), true),
         (pod_builder("b").phase("Pending").unready(), true),
         (pod_builder("b"), false),
-        (pod_builder("b").unready().deleting(), false),
+        (pod_builder("b").unready().terminating(), false),
         (pod_builder("b").unready().node(""), false),
         (pod_builder("b").unready().orphan(), false),
         (pod_builder("b").unready().owner("ReplicaSet", "db", "u-db"), false),
@@ -289,7 +289,7 @@ async fn a_pod_missing_from_a_later_list_has_not_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_ready_pod_or_the_deletion_of_the_set_ends_the_back_off() {
     let fail = |fixture: &Fixture, pod: &PodBuilder| gone(pod.clone())(fixture, pod);
-    let ready = || Arc::new(pod_builder("c").version(2).build());
+    let ready = || Arc::new(pod_builder("c").resource_version(2).build());
     let update = |old: PodBuilder| CacheEvent::Updated { old: Arc::new(old.build()), new: ready() };
     assert!(waits(|fixture, pod| {
         fail(fixture, pod);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-const ON: TuneValue = TuneValue::Switch(true);
+const ON: TunableValue = TunableValue::Switch(true);
 
-async fn tuned(tunes: &[(&str, TuneValue)]) -> TestCluster {
+async fn tuned(tunes: &[(&str, TunableValue)]) -> TestCluster {
     let settings =
-        tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+        tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value));
     TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await
 }
 
@@ -155,13 +155,13 @@ async fn a_new_leader_starts_without_a_back_off() {
 #[tokio::test(start_paused = true)]
 async fn free_quota_is_noticed_within_the_maximum_back_off() {
     for (tunes, by, then) in [
-        (vec![("max-backoff", TuneValue::Duration(Duration::from_secs(10)))], 11, 2),
+        (vec![("max-backoff", TunableValue::Duration(Duration::from_secs(10)))], 11, 2),
         // With the default maximum, the next attempt is eleven minutes after the last one.
         (vec![], 300, 0),
     ] {
         let (refuser, filter) = PodCreationRefuser::new(quota_message, json!([]));
         let settings =
-            tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+            tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value));
         let world =
             TestCluster::with_setup(WorldSetup { settings, filter: Some(filter), ..WorldSetup::default() }).await;
         world.create_object(replica_set("web", 2)).await;
@@ -174,7 +174,7 @@ async fn free_quota_is_noticed_within_the_maximum_back_off() {
 
 /// Puts ready Pods on `nodes`, scales their set down to `left` Pods, and returns the number of Pods left on each node.
 async fn left(
-    tunes: &[(&str, TuneValue)],
+    tunes: &[(&str, TunableValue)],
     kind: &str,
     owned: bool,
     nodes: &[&str],

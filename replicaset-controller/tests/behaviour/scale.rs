@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::Sandbox;
 use serde_json::json;
 
@@ -96,7 +96,7 @@ async fn a_set_is_scaled_by_exactly_the_difference() {
 /// REPLICASET-17, REPLICASET-32.
 #[tokio::test(start_paused = true)]
 async fn no_sync_exceeds_the_burst() {
-    let settings = OperatorSettings::new().with_tune("burst-replicas", TuneValue::Count(5));
+    let settings = OperatorSettings::new().with_tunable("burst-replicas", TunableValue::Count(5));
     let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
     world.create_object(replica_set("web", 12)).await;
     world.wait_until_settled().await;

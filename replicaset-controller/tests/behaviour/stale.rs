@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::world::{
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     for gate in [true, false] {
-        let settings = OperatorSettings::new().with_gate("StaleControllerConsistencyReplicaSet", gate);
+        let settings = OperatorSettings::new().with_feature_gate("StaleControllerConsistencyReplicaSet", gate);
         let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
         world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
         world.create_object(replica_set("web", 3)).await;
@@ -77,7 +77,7 @@ async fn a_replication_controller_does_not_act_on_stale_caches() {
 #[tokio::test(start_paused = true)]
 async fn a_set_waits_at_most_for_the_expectations_timeout() {
     let settings =
-        OperatorSettings::new().with_tune("expectations-timeout", TuneValue::Duration(Duration::from_secs(10)));
+        OperatorSettings::new().with_tunable("expectations-timeout", TunableValue::Duration(Duration::from_secs(10)));
     let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
     world.create_object(replica_set("web", 1)).await;
     world.wait_until_settled().await;

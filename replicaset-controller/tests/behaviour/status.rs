@@ -36,7 +36,7 @@ async fn pods_become_available_on_time() {
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_are_counted_if_the_gate_is_on() {
     for (gate, then) in [(true, json!(2)), (false, json!(null))] {
-        let settings = OperatorSettings::new().with_gate("DeploymentReplicaSetTerminatingReplicas", gate);
+        let settings = OperatorSettings::new().with_feature_gate("DeploymentReplicaSetTerminatingReplicas", gate);
         let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
         let mut web = replica_set("web", 3);
         web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/terminate-after": "20"});

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json, value::RawValue};
 use crate::{
     decide::revisions,
     objects::{
-        CLAIMS, ClaimTemplate, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_HASH_LABEL, REVISION_LABEL, StatefulSet,
+        ClaimTemplate, PERSISTENT_VOLUME_CLAIMS, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_HASH_LABEL, REVISION_LABEL,
+        StatefulSet,
     },
     snapshot::Snapshot,
 };
@@ -77,8 +78,8 @@ pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
 pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.parse_value().ok()?;
     let fields = claim.as_object_mut()?;
-    fields.insert("apiVersion".to_owned(), CLAIMS.version.into());
-    fields.insert("kind".to_owned(), CLAIMS.kind.into());
+    fields.insert("apiVersion".to_owned(), PERSISTENT_VOLUME_CLAIMS.version.into());
+    fields.insert("kind".to_owned(), PERSISTENT_VOLUME_CLAIMS.kind.into());
     fields.remove("status");
     let metadata = object(fields.entry("metadata").or_insert(Value::Null))?;
     metadata.insert("name".to_owned(), name.into());
@@ -102,9 +103,9 @@ pub(super) fn revision(
     collisions: i32,
     name: &str,
 ) -> serde_json::Result<Box<RawValue>> {
-    let hash = revisions::hash(&snapshot.template, collisions);
+    let hash = revisions::template_hash(&snapshot.template, collisions);
     let annotations = &snapshot.set.metadata.annotations;
-    NewRevision { name, number, hash_label: (REVISION_HASH_LABEL, &hash), annotations }
+    NewRevision { name, revision: number, hash_label: (REVISION_HASH_LABEL, &hash), annotations }
         .body(&snapshot.owner, &snapshot.template)
 }
 

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::{
     objects::CachedPod,
     plan::{UnavailablePods, UnmanagedReason},
-    reports::TakenName,
-    snapshot::PodRef,
+    reports::RefusedCreations,
+    snapshot::SharedPod,
 };
 
 /// A change of the controller's memory or metrics that a sync requests.
@@ -41,12 +41,12 @@ pub enum Note {
 pub struct NamesakeLookup {
     /// The cached Pod with the name. The cache holds only Pods with the watched label, and no Pods of other kinds of
     /// controllers.
-    pub cached: Option<PodRef>,
+    pub cached_pod: Option<SharedPod>,
     /// The earlier refusals; `None` before the first one.
-    pub refused_creations: Option<TakenName>,
+    pub refused_creations: Option<RefusedCreations>,
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = Arc<str>;
     type NewState = NamesakeLookup;
 }

@@ -15,19 +15,19 @@ use super::{
     body,
     note::{Io, NamesakeLookup, Note},
     request::{request_failure, with_retry_policy, write_role},
-    templates::Templates,
+    templates::PhaseTemplates,
 };
 use crate::{
     decide::{
         retention::ClaimOwners,
-        scaling::{MAX_CLAIM_WRITES, ownership_changes},
+        scaling::{MAX_CLAIM_WRITES_PER_POD, ownership_changes},
     },
-    objects::{CLAIMS, CachedPod},
+    objects::{CachedPod, PERSISTENT_VOLUME_CLAIMS},
     plan::{
-        DeletionReason, OwnershipChanges, PodErrors, PodWork, Repair, RepairOccasion, UnusableClaims,
+        DeletionReason, OwnershipChanges, PodErrors, PodRepair, PodWork, RepairOccasion, UnusableClaims,
         revisions::RevisionRole,
     },
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// The greatest number of claims that one error names. The error is logged, kept for diagnostics, and reported in an Event.
@@ -66,18 +66,18 @@ fn is_worth_an_event(class: Option<RefusalClass>) -> bool {
 pub(super) async fn work_on_pod(
     snapshot: &Snapshot,
     work: &PodWork,
-    templates: &Templates<'_>,
+    templates: &PhaseTemplates<'_>,
     io: Io<'_>,
 ) -> Result<(), SyncError> {
     let name = match work {
         PodWork::Create { ordinal, .. } | PodWork::CreateClaims { ordinal, .. } => {
             snapshot.set.pod_name(*ordinal).into()
         }
-        PodWork::Delete { pod, .. } | PodWork::Repair(Repair { pod, .. }) => Arc::clone(&pod.meta().name),
+        PodWork::Delete { pod, .. } | PodWork::Repair(PodRepair { pod, .. }) => Arc::clone(&pod.meta().name),
     };
     let on_pod = WorkOnPod { snapshot, name, io };
     match work {
-        PodWork::Create { ordinal, claims, role } => {
+        PodWork::Create { ordinal, claims, revision_role: role } => {
             on_pod.create_claims_of_new_pod(claims).await?;
             on_pod.create(*ordinal, *role, templates).await
         }
@@ -137,7 +137,7 @@ impl WorkOnPod<'_> {
         let set_name = &set.metadata.name;
         let mut problems = Vec::new();
         let mut first_refusal = None;
-        for (template, name) in &claims.missing {
+        for (template, name) in &claims.missing_claims {
             let Some(claim) = set.claim_templates.get(*template).and_then(|template| body::claim(set, template, name))
             else {
                 return Err(ClaimFailure {
@@ -146,8 +146,9 @@ impl WorkOnPod<'_> {
                 });
             };
             let body = io.encode_body(|| claim);
-            let request = Request::create(CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
-            let Err(refusal) = io.send(request.role(write_role(snapshot))).await else {
+            let request =
+                Request::create(PERSISTENT_VOLUME_CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
+            let Err(refusal) = io.send(request.with_role(write_role(snapshot))).await else {
                 let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
                 io.record_event(EventType::Normal, "SuccessfulCreate", message);
                 continue;
@@ -161,7 +162,7 @@ impl WorkOnPod<'_> {
             problems.push(format!("failed to create PVC {name}: {error}"));
             first_refusal.get_or_insert(refusal);
         }
-        problems.extend(claims.terminating.iter().map(|name| format!("pvc {name} is being deleted")));
+        problems.extend(claims.terminating_claims.iter().map(|name| format!("pvc {name} is being deleted")));
 
         let unnamed = problems.len().saturating_sub(MAX_NAMED_PROBLEMS);
         problems.truncate(MAX_NAMED_PROBLEMS);
@@ -183,7 +184,12 @@ impl WorkOnPod<'_> {
     ///
     /// The owner references are written even if the server refuses the Pod: if a quota refuses the Pod permanently, the claims
     /// must still be deleted with the set. Upstream: `CreateStatefulPod`.
-    async fn create(&self, ordinal: i32, revision: RevisionRole, templates: &Templates<'_>) -> Result<(), SyncError> {
+    async fn create(
+        &self,
+        ordinal: i32,
+        revision: RevisionRole,
+        templates: &PhaseTemplates<'_>,
+    ) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
         let Snapshot { set, owner, .. } = snapshot;
         let usable = templates.get(revision, name);
@@ -194,12 +200,13 @@ impl WorkOnPod<'_> {
             RevisionRole::Current => "from the current revision",
             RevisionRole::Update => "from the update revision",
         };
-        let request = Request::create(PODS, &owner.namespace, name, body).role(write_role(snapshot)).with_reason(why);
+        let request =
+            Request::create(PODS, &owner.namespace, name, body).with_role(write_role(snapshot)).with_reason(why);
         let (uid, created) = match io.send(request).await {
             Ok(created) => {
                 // The Event comes first, because the write of the owner references may conflict with the volume binder.
                 self.report(EventVerb::Create, None);
-                (created.fields.uid, Ok(()))
+                (created.metadata.uid, Ok(()))
             }
             Err(refusal) if refusal.class == RefusalClass::NameTaken => {
                 self.examine_namesake(&refusal).await;
@@ -216,7 +223,7 @@ impl WorkOnPod<'_> {
         // volume binder writes these claims now, so a write by this sync could end in a conflict.
         let mut ownership = ownership_changes(snapshot, ordinal, &ClaimOwners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
-        ownership.owners.truncate(MAX_CLAIM_WRITES);
+        ownership.new_owners_by_claim.truncate(MAX_CLAIM_WRITES_PER_POD);
         let owned = self.write_claim_owners(&ownership).await.map_err(|trouble| {
             let is_reported = trouble.class != Some(RefusalClass::VersionConflict) && is_worth_an_event(trouble.class);
             self.failed(EventVerb::Update, trouble, is_reported)
@@ -231,12 +238,13 @@ impl WorkOnPod<'_> {
     /// the refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
-        let Some(NamesakeLookup { cached, refused_creations: taken }) = io.observe_again(Arc::clone(name)) else {
+        let Some(NamesakeLookup { cached_pod: cached, refused_creations: taken }) = io.observe_again(Arc::clone(name))
+        else {
             return;
         };
         let at = io.now();
         let is_reported = taken.is_some_and(|taken| taken.is_report_due(at));
-        io.apply_note(Note::NameTaken { pod: Arc::clone(name), at, is_reported });
+        io.apply_memory_note(Note::NameTaken { pod: Arc::clone(name), at, is_reported });
         let report = |namesake: &Meta| {
             if let Some(holder) = self.describe_holder(namesake).filter(|_| is_reported) {
                 self.report(EventVerb::Create, Some(&format!("{} and {holder}", refusal.error)));
@@ -250,7 +258,7 @@ impl WorkOnPod<'_> {
         report(pod.meta());
         let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
         if pod.lacks_name_label() && !pod.meta().controller().is_some_and(is_foreign) {
-            io.apply_note(Note::HiddenPod(Box::new(pod)));
+            io.apply_memory_note(Note::HiddenPod(Box::new(pod)));
         }
     }
 
@@ -271,7 +279,7 @@ impl WorkOnPod<'_> {
     /// lost.
     async fn write_claim_owners(
         &self,
-        OwnershipChanges { owners, conflicting }: &OwnershipChanges,
+        OwnershipChanges { new_owners_by_claim: owners, conflicting_claims: conflicting }: &OwnershipChanges,
     ) -> Result<(), ClaimFailure> {
         let Self { snapshot, io, .. } = self;
         for claim in conflicting {
@@ -285,7 +293,8 @@ impl WorkOnPod<'_> {
                 let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
                 json!({"metadata": {"ownerReferences": owners}})
             });
-            let request = Request::patch(CLAIMS, &claim.metadata, PatchFormat::Merge, body).role(write_role(snapshot));
+            let request = Request::patch(PERSISTENT_VOLUME_CLAIMS, &claim.metadata, PatchFormat::Merge, body)
+                .with_role(write_role(snapshot));
             if let Err(refusal) = io.send(request.with_verb_text("change the owner references of")).await {
                 let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
                 return Err(ClaimFailure { failed: request_failure(&what, &refusal), class: Some(refusal.class) });
@@ -294,8 +303,15 @@ impl WorkOnPod<'_> {
         Ok(())
     }
 
-    async fn repair(&self, repair: &Repair) -> Result<(), SyncError> {
-        let Repair { pod, ordinal, claims, ownership, pod_errors: wrong, occasion } = repair;
+    async fn repair(&self, repair: &PodRepair) -> Result<(), SyncError> {
+        let PodRepair {
+            pod,
+            ordinal,
+            unusable_claims: claims,
+            ownership_changes: ownership,
+            pod_errors: wrong,
+            occasion,
+        } = repair;
         self.create_claims(claims).await.map_err(|trouble| {
             let is_reported =
                 *occasion == RepairOccasion::InRange && trouble.class != Some(RefusalClass::VersionConflict);
@@ -312,7 +328,7 @@ impl WorkOnPod<'_> {
             Some(wrong) => self.update(pod, *ordinal, wrong).await,
             None => {
                 // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
-                if *occasion == RepairOccasion::InRange && !ownership.owners.is_empty() {
+                if *occasion == RepairOccasion::InRange && !ownership.new_owners_by_claim.is_empty() {
                     self.report(EventVerb::Update, None);
                 }
                 Ok(())
@@ -321,9 +337,9 @@ impl WorkOnPod<'_> {
     }
 
     /// Writes the identity labels of a Pod, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
-    async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &PodErrors) -> Result<(), SyncError> {
+    async fn update(&self, pod: &SharedPod, ordinal: i32, wrong: &PodErrors) -> Result<(), SyncError> {
         let Self { snapshot, name, io } = self;
-        if wrong.name {
+        if wrong.has_wrong_name {
             // Upstream updates a Pod with the name that the Pod should have, and the server finds no such Pod.
             let wanted = snapshot.set.pod_name(ordinal);
             let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
@@ -331,8 +347,12 @@ impl WorkOnPod<'_> {
             return Err(SyncError::new("name", format!("cannot update Pod {name}: {text}")));
         }
         let body = io.encode_body(|| repair_patch(pod.meta(), ordinal, wrong));
-        let lacks = if wrong.labels { "it lacks labels of its identity" } else { "it lacks volumes of its claims" };
-        let request = Request::patch(PODS, pod.meta(), PatchFormat::Strategic, body).role(write_role(snapshot));
+        let lacks = if wrong.lacks_identity_labels {
+            "it lacks labels of its identity"
+        } else {
+            "it lacks volumes of its claims"
+        };
+        let request = Request::patch(PODS, pod.meta(), PatchFormat::Strategic, body).with_role(write_role(snapshot));
         let updated = io.send(request.with_verb_text("update").with_reason(lacks)).await;
         updated.map_err(|refusal| self.refused(EventVerb::Update, "cannot update", &refusal))?;
         self.report(EventVerb::Update, None);
@@ -341,7 +361,7 @@ impl WorkOnPod<'_> {
 
     /// Deletes the Pod with its uid and version as preconditions; upstream deletes any Pod of that name. A deleted Pod is no
     /// error. Upstream: `DeleteStatefulPod`.
-    async fn delete(&self, pod: &PodRef, why: DeletionReason) -> Result<(), SyncError> {
+    async fn delete(&self, pod: &SharedPod, why: DeletionReason) -> Result<(), SyncError> {
         match self.io.send(Request::delete(PODS, pod.meta()).with_reason(why.to_string())).await {
             Err(refusal) if !refusal.error.is_not_found() => {
                 Err(self.refused(EventVerb::Delete, "cannot delete", &refusal))
@@ -357,15 +377,15 @@ impl WorkOnPod<'_> {
 /// Returns the patch that corrects labels and volumes of a Pod.
 fn repair_patch(meta: &Meta, ordinal: i32, wrong: &PodErrors) -> Value {
     let mut patch = json!({});
-    if wrong.labels {
+    if wrong.lacks_identity_labels {
         patch["metadata"]["labels"] = body::identity_labels(&meta.name, Some(ordinal));
     }
-    if !wrong.volumes.is_empty() {
+    if !wrong.wrong_volumes.is_empty() {
         let volume = |(name, claim): &(String, String)| {
             json!({"name": name, "$retainKeys": ["name", "persistentVolumeClaim"],
                 "persistentVolumeClaim": {"claimName": claim}})
         };
-        patch["spec"]["volumes"] = wrong.volumes.iter().map(volume).collect();
+        patch["spec"]["volumes"] = wrong.wrong_volumes.iter().map(volume).collect();
     }
     patch
 }

@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 ///
 /// Names of Pods and claims are known in advance, so a lost answer cannot hide a new object.
 pub(super) fn write_role(snapshot: &Snapshot) -> ObjectRole {
-    if snapshot.features.reads_own_writes { ObjectRole::AwaitedObject } else { ObjectRole::UntrackedObject }
+    if snapshot.features.awaits_own_writes { ObjectRole::AwaitedObject } else { ObjectRole::UntrackedObject }
 }
 
 /// Returns the failure of a refused request. In a terminating namespace, the failure is not retried.

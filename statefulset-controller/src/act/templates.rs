@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{body, note::Io};
 use crate::{
     plan::{
-        Phase, PodWork,
+        PodWork, WorkPhase,
         revisions::{Revision, RevisionRole, Revisions, TemplateSource},
     },
-    snapshot::{RevisionRef, Snapshot},
+    snapshot::{SharedRevision, Snapshot},
 };
 
 /// The Pod templates that one phase needs, by the names of their revisions. Each template is read and parsed once.
-pub(super) struct Templates<'r> {
+pub(super) struct PhaseTemplates<'r> {
     revisions: &'r Revisions,
     by_name: BTreeMap<&'r str, Template>,
 }
@@ -32,17 +32,17 @@ enum Template {
     Unread(&'static str, String),
 }
 
-impl<'r> Templates<'r> {
+impl<'r> PhaseTemplates<'r> {
     /// Reads the templates of all revisions from which the phase creates Pods.
     pub(super) async fn read_for_phase(
-        phase: &Phase,
+        phase: &WorkPhase,
         snapshot: &Snapshot,
         revisions: &'r Revisions,
         io: Io<'_>,
     ) -> Self {
         let mut by_name = BTreeMap::new();
         for work in &phase.work {
-            let PodWork::Create { role, .. } = work else { continue };
+            let PodWork::Create { revision_role: role, .. } = work else { continue };
             let revision = revisions.get(*role);
             if !by_name.contains_key(&*revision.name) {
                 by_name.insert(&*revision.name, template(snapshot, revision, io).await);
@@ -65,7 +65,7 @@ impl<'r> Templates<'r> {
 }
 
 async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Template {
-    let template = match &revision.source {
+    let template = match &revision.template_source {
         TemplateSource::Stored(stored) => match read(stored, io).await {
             Ok(template) => template,
             Err((label, text)) => return Template::Unread(label, text),
@@ -78,11 +78,15 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
 }
 
 /// Reads a revision from the server, and returns its Pod template.
-async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
+async fn read(cached: &SharedRevision, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
     let name = &cached.meta.name;
     let request =
         Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).with_reason("Pods are created from it");
-    match io.send_and_read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
+    match io
+        .send_and_read::<RevisionWithData>(request)
+        .await
+        .map(|read| read.map(RevisionWithData::into_revision_and_template))
+    {
         // A forecast sends no request, and assumes that the template is usable.
         Ok(None) => Ok(Some(json!({}))),
         Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),

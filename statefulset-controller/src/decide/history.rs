@@ -5,18 +5,19 @@ use std::collections::BTreeSet;
 use crate::{
     objects::StatefulSet,
     plan::revisions::Revisions,
-    snapshot::{PodRef, RevisionRef},
+    snapshot::{SharedPod, SharedRevision},
 };
 
 /// Returns the oldest unused revisions beyond `spec.revisionHistoryLimit`. Upstream: `truncateHistory`.
 ///
 /// A revision is in use if it is the current or the update revision, or if the status or a Pod names it.
-pub fn revisions_to_delete(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
+pub fn revisions_to_delete(set: &StatefulSet, revisions: &Revisions, claimed: &[SharedPod]) -> Vec<SharedRevision> {
     let Ok(limit) = usize::try_from(set.revision_history_limit) else { return Vec::new() };
-    let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision()).collect();
+    let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision_name()).collect();
     live.extend([&*revisions.current.name, &*revisions.update.name]);
     live.extend([&*set.status.current_revision, &*set.status.update_revision]);
-    let unused: Vec<&RevisionRef> = revisions.stored.iter().filter(|r| !live.contains(&*r.meta.name)).collect();
+    let unused: Vec<&SharedRevision> =
+        revisions.stored_revisions.iter().filter(|r| !live.contains(&*r.meta.name)).collect();
     let surplus = unused.len().saturating_sub(limit);
     unused.into_iter().take(surplus).cloned().collect()
 }

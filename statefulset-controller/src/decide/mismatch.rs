@@ -19,7 +19,8 @@ pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
     for template in &set.claim_templates {
         // Claims are sorted by name, so the claims of a template are adjacent and each is compared once.
         let prefix = format!("{}-{}-", template.name, set.metadata.name);
-        let of_template = snapshot.claims.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+        let of_template =
+            snapshot.volume_claims.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         for (name, claim) in of_template {
             if claim.spec == template.spec || claim.metadata.is_deleting() {
                 continue;
@@ -38,12 +39,17 @@ pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
 }
 
 fn add(mismatches: &mut ClaimMismatches, template: &Text, claim: &str, shortfall: String) {
-    let ClaimMismatches { listed, unlisted_count: unlisted } = mismatches;
-    let same = |known: &&mut ClaimMismatch| known.template == *template && known.shortfall == shortfall;
+    let ClaimMismatches { listed_mismatches: listed, unlisted_claim_count: unlisted } = mismatches;
+    let same = |known: &&mut ClaimMismatch| known.template_name == *template && known.shortfall == shortfall;
     if let Some(known) = listed.iter_mut().find(same) {
-        known.other_claims += 1;
+        known.other_claim_count += 1;
     } else if listed.len() < MAX_MISMATCHES {
-        listed.push(ClaimMismatch { template: template.clone(), claim: claim.to_owned(), shortfall, other_claims: 0 });
+        listed.push(ClaimMismatch {
+            template_name: template.clone(),
+            first_claim: claim.to_owned(),
+            shortfall,
+            other_claim_count: 0,
+        });
     } else {
         *unlisted += 1;
     }
@@ -52,7 +58,7 @@ fn add(mismatches: &mut ClaimMismatches, template: &Text, claim: &str, shortfall
 /// Returns the differences to report: at most [`MAX_MISMATCHES`] in an hour, and each difference once in an hour.
 pub fn unreported_mismatches(mismatches: &ClaimMismatches, snapshot: &Snapshot) -> Vec<ClaimMismatch> {
     let reported = &snapshot.reported_mismatches;
-    let room = MAX_MISMATCHES.saturating_sub(reported.recent_count(snapshot.now));
+    let room = MAX_MISMATCHES.saturating_sub(reported.recently_reported_count(snapshot.now));
     let is_new = |mismatch: &&ClaimMismatch| !reported.was_reported_recently(&mismatch.difference(), snapshot.now);
-    mismatches.listed.iter().filter(is_new).take(room).cloned().collect()
+    mismatches.listed_mismatches.iter().filter(is_new).take(room).cloned().collect()
 }

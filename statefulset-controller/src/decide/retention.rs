@@ -8,7 +8,7 @@ use common::{
     pods::PODS,
 };
 
-use crate::objects::{CLAIMS, ClaimRetention, ClaimRetentionPolicy, STATEFUL_SETS, StatefulSet};
+use crate::objects::{ClaimRetention, ClaimRetentionPolicy, PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, StatefulSet};
 
 /// The owner references to a set and to one of its Pods that a claim can have.
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
 
 /// The result of a comparison of a claim's owner references with the retention policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnershipVerdict {
+pub struct OwnershipCheck {
     /// Whether the claim has an unexpected owner. The retention policy is then ignored, and references to this set are removed.
-    pub conflicting: bool,
+    pub has_conflicting_owner: bool,
     /// The new owner references; `None` if nothing is to be written.
     pub new_owners: Option<Vec<OwnerRef>>,
 }
@@ -48,10 +48,10 @@ impl ClaimOwners {
     pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
         let meta = &set.metadata;
         Self {
-            retention: set.retention,
+            retention: set.claim_retention_policy,
             condemned,
             set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind, &meta.name, &meta.uid),
-            pod: reference(CLAIMS.version, PODS.kind, pod, uid),
+            pod: reference(PERSISTENT_VOLUME_CLAIMS.version, PODS.kind, pod, uid),
         }
     }
 
@@ -62,10 +62,10 @@ impl ClaimOwners {
     }
 
     /// Compares the owner references of a claim with the retention policy.
-    pub fn judge_references(&self, owners: &[OwnerRef]) -> OwnershipVerdict {
+    pub fn check_references(&self, owners: &[OwnerRef]) -> OwnershipCheck {
         let conflicting = self.is_conflicting(owners);
         let change = (!self.are_up_to_date(owners, conflicting)).then(|| self.changed(owners, conflicting));
-        OwnershipVerdict { conflicting, new_owners: change.filter(|change| change != owners) }
+        OwnershipCheck { has_conflicting_owner: conflicting, new_owners: change.filter(|change| change != owners) }
     }
 
     /// Returns whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
@@ -118,7 +118,10 @@ impl ClaimOwners {
 /// Always false if `whenScaled` is `Retain`.
 pub fn is_claim_stale(retention: ClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
-        owner.api_version == CLAIMS.version && owner.kind == PODS.kind && owner.name == *pod && !owner.uid.is_empty()
+        owner.api_version == PERSISTENT_VOLUME_CLAIMS.version
+            && owner.kind == PODS.kind
+            && owner.name == *pod
+            && !owner.uid.is_empty()
     };
     retention.when_scaled != ClaimRetention::Retain && owners.iter().any(earlier)
 }
@@ -194,9 +197,9 @@ mod tests {
         for (retention, condemned) in all() {
             for list in &lists {
                 let owners = owners(retention, condemned);
-                if let Some(changed) = owners.judge_references(list).new_owners {
+                if let Some(changed) = owners.check_references(list).new_owners {
                     assert_eq!(
-                        owners.judge_references(&changed).new_owners,
+                        owners.check_references(&changed).new_owners,
                         None,
                         "{retention:?} {condemned} {list:?}"
                     );
@@ -212,12 +215,12 @@ mod tests {
     fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
         let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Delete };
         for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
-            let verdict = owners(policy, false).judge_references(&list);
-            assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: None }, "{list:?}");
+            let verdict = owners(policy, false).check_references(&list);
+            assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None }, "{list:?}");
         }
         assert_eq!(
-            owners(RETAIN, false).judge_references(&[set("OLD")]),
-            OwnershipVerdict { conflicting: false, new_owners: None }
+            owners(RETAIN, false).check_references(&[set("OLD")]),
+            OwnershipCheck { has_conflicting_owner: false, new_owners: None }
         );
     }
 
@@ -225,20 +228,20 @@ mod tests {
     #[test]
     fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
         let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
-        let verdict = owners(policy, false).judge_references(&[other(Some(true)), set("SET")]);
-        assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: Some(vec![other(Some(true))]) });
-        let verdict = owners(policy, false).judge_references(&[other(Some(true))]);
-        assert_eq!(verdict, OwnershipVerdict { conflicting: true, new_owners: None });
+        let verdict = owners(policy, false).check_references(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: Some(vec![other(Some(true))]) });
+        let verdict = owners(policy, false).check_references(&[other(Some(true))]);
+        assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None });
         // If all claims are retained, another controller is no conflict.
-        let verdict = owners(RETAIN, false).judge_references(&[other(Some(true)), set("SET")]);
-        assert_eq!(verdict, OwnershipVerdict { conflicting: false, new_owners: Some(vec![other(Some(true))]) });
+        let verdict = owners(RETAIN, false).check_references(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: false, new_owners: Some(vec![other(Some(true))]) });
     }
 
     #[test]
     fn a_reference_without_controller_is_made_a_controller_reference() {
         let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
         let weak = OwnerRef { controller: None, ..set("SET") };
-        assert_eq!(owners(policy, false).judge_references(&[weak]).new_owners, Some(vec![set("SET")]));
+        assert_eq!(owners(policy, false).check_references(&[weak]).new_owners, Some(vec![set("SET")]));
     }
 
     #[test]
@@ -246,7 +249,7 @@ mod tests {
         let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
         // A write would change nothing and would be repeated in every sync, so none is planned.
-        assert_eq!(owners(policy, false).judge_references(&[odd]).new_owners, None);
+        assert_eq!(owners(policy, false).check_references(&[odd]).new_owners, None);
     }
 
     /// STATEFULSET-42.

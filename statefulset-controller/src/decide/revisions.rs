@@ -11,27 +11,27 @@ use common::{
 use crate::{
     objects::StatefulSet,
     plan::revisions::{Revision, RevisionWrite, Revisions, TemplateSource},
-    snapshot::{RevisionRef, Snapshot},
+    snapshot::{SharedRevision, Snapshot},
 };
 
 /// Maximum length in bytes of the set's name in the names of its revisions. A longer name is cut.
 const MAX_NAME_PREFIX: usize = 223;
 
 /// Returns the revisions of the set and the orphans to adopt, oldest first.
-pub fn sorted_revisions(snapshot: &Snapshot) -> Vec<RevisionRef> {
+pub fn sorted_revisions(snapshot: &Snapshot) -> Vec<SharedRevision> {
     let claims = &snapshot.revisions;
-    let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
+    let mut all: Vec<SharedRevision> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
     revision::sort(&mut all);
     all
 }
 
 /// Returns the hash of a template after this number of collisions.
-pub fn hash(template: &PodTemplate, collisions: i32) -> String {
-    controller_revision_hash(template.data().bytes(), Some(collisions))
+pub fn template_hash(template: &PodTemplate, collisions: i32) -> String {
+    controller_revision_hash(template.revision_data().bytes(), Some(collisions))
 }
 
 /// Returns the name of the revision with this hash: `<set>-<hash>`.
-pub fn name(set: &StatefulSet, hash: &str) -> String {
+pub fn revision_name(set: &StatefulSet, hash: &str) -> String {
     let name: &str = &set.metadata.name;
     // Servers store only ASCII names. If the cut would split a character of any other name, the prefix is empty.
     format!("{}-{hash}", name.get(..name.len().min(MAX_NAME_PREFIX)).unwrap_or_default())
@@ -45,17 +45,18 @@ pub fn name(set: &StatefulSet, hash: &str) -> String {
 ///
 /// No revision of a terminating set is written. The garbage collector may already have removed the owner references of a
 /// revision, which then exists although the caches do not show it as a revision of the set.
-pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
+pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
     let number = revision::next_revision(stored.iter().map(|r| &***r));
     let collisions = set.status.collision_count.unwrap_or(0);
     let latest = stored.last();
-    let equal = stored.iter().rfind(|revision| revision.has_data(template.data()));
-    let equal_with_defaults =
-        |latest: &&RevisionRef| snapshot.features.compares_semantically && latest.equals_with_defaults(template.data());
-    let new = || Revision::from_template(template, &name(set, &hash(template, collisions)));
+    let equal = stored.iter().rfind(|revision| revision.has_data(template.revision_data()));
+    let equal_with_defaults = |latest: &&SharedRevision| {
+        snapshot.features.compares_revisions_semantically && latest.equals_with_defaults(template.revision_data())
+    };
+    let new = || Revision::from_template(template, &revision_name(set, &template_hash(template, collisions)));
     let recorded = |name: &Text| {
-        (!name.is_empty()).then(|| Revision { name: name.clone(), source: TemplateSource::OnlyNameKnown })
+        (!name.is_empty()).then(|| Revision { name: name.clone(), template_source: TemplateSource::OnlyNameKnown })
     };
     let (update, step) = match (equal, latest) {
         (Some(equal), Some(latest)) if Arc::ptr_eq(equal, latest) => {
@@ -80,7 +81,13 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisi
         None if snapshot.owner.is_deleting => recorded(current_name),
         current => current,
     };
-    Revisions { current: current.unwrap_or_else(|| update.clone()), stored, revision_write: step, update, collisions }
+    Revisions {
+        current: current.unwrap_or_else(|| update.clone()),
+        stored_revisions: stored,
+        revision_write: step,
+        update,
+        collision_count: collisions,
+    }
 }
 
 /// Returns the revisions after the update revision was stored as `name`.
@@ -94,11 +101,17 @@ pub fn with_created_revision(
     collisions: i32,
 ) -> Revisions {
     let update = Revision::from_template(template, name);
-    let current = match revisions.current.source {
+    let current = match revisions.current.template_source {
         TemplateSource::Stored(_) | TemplateSource::StoredTemplate(_) => revisions.current.clone(),
         TemplateSource::Template(_) | TemplateSource::OnlyNameKnown => update.clone(),
     };
-    Revisions { current, update, collisions, revision_write: RevisionWrite::Nothing, stored: revisions.stored.clone() }
+    Revisions {
+        current,
+        update,
+        collision_count: collisions,
+        revision_write: RevisionWrite::Nothing,
+        stored_revisions: revisions.stored_revisions.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! Rolling updates: outdated Pods are deleted, and the next sync creates them from the update revision.
 
-use common::{intstr::Round, io::GroupConcurrency};
+use common::{intstr::Rounding, io::GroupConcurrency};
 
 use super::situation::PodsByOrdinal;
 use crate::{
     objects::{StatefulSet, UpdateStrategy},
-    plan::{DeletionReason, Phase, PodPlan, PodWork, UnavailablePods},
-    snapshot::PodRef,
+    plan::{DeletionReason, PodPlan, PodWork, UnavailablePods, WorkPhase},
+    snapshot::SharedPod,
 };
 
 /// Returns how many Pods may be unavailable during a rolling update, at least 1. A percentage is rounded down.
 pub fn max_unavailable(set: &StatefulSet) -> i32 {
-    let UpdateStrategy::RollingUpdate(Some(rolling)) = &set.update else { return 1 };
-    let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Round::Down).ok());
+    let UpdateStrategy::RollingUpdate(Some(rolling)) = &set.update_strategy else { return 1 };
+    let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Rounding::Down).ok());
     limit.unwrap_or(1).max(1)
 }
 
@@ -20,32 +20,35 @@ pub fn max_unavailable(set: &StatefulSet) -> i32 {
 ///
 /// Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub fn plan_rolling_update(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
-    if situation.set().update == UpdateStrategy::OnDelete {
+    if situation.set().update_strategy == UpdateStrategy::OnDelete {
         return;
     }
-    let victims = if situation.snapshot.features.max_unavailable {
+    let victims = if situation.snapshot.features.is_max_unavailable_enabled {
         within_limit(situation, plan)
     } else {
         highest(situation, plan).into_iter().collect()
     };
     let work: Vec<PodWork> = victims
         .into_iter()
-        .map(|pod| PodWork::Delete { why: DeletionReason::Outdated { is_current: situation.is_current(&pod) }, pod })
+        .map(|pod| PodWork::Delete {
+            why: DeletionReason::Outdated { is_current: situation.has_current_revision(&pod) },
+            pod,
+        })
         .collect();
     if !work.is_empty() {
-        plan.phases.push(Phase { pace: GroupConcurrency::Sequential, work });
+        plan.phases.push(WorkPhase { concurrency: GroupConcurrency::Sequential, work });
     }
 }
 
 /// Returns the outdated Pod with the highest ordinal; `None` if a Pod with a higher ordinal is unavailable.
-fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<PodRef> {
+fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<SharedPod> {
     for (ordinal, pod) in situation.descending_ordinals(situation.lowest_updatable_ordinal()) {
         match pod {
             Some(pod) if situation.is_outdated(pod) => return Some(pod.clone()),
             Some(pod) if !situation.is_unavailable(pod) => {}
             _ => {
                 let name = situation.set().pod_name(ordinal);
-                plan.waiting.push(|| format!("the rollout waits for Pod {name} to be available"));
+                plan.waiting_reasons.push(|| format!("the rollout waits for Pod {name} to be available"));
                 return None;
             }
         }
@@ -58,14 +61,14 @@ fn highest(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Option<PodRef> 
 /// As in upstream, a ready Pod is deleted only while fewer Pods than the limit are unavailable. Outdated Pods that are not
 /// ready serve no requests, so they do not hold up their own replacement (kubernetes/kubernetes#137409). Such a Pod is deleted
 /// while fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit still allows.
-fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<PodRef> {
+fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<SharedPod> {
     let limit = i64::from(max_unavailable(situation.set()));
-    let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();
-    let unavailable =
-        situation.missing_count + situation.pods_in_range().filter(|pod| situation.is_unavailable(pod)).count() as i64;
+    let is_broken = |pod: &&SharedPod| situation.is_outdated(pod) && !pod.is_ready();
+    let unavailable = situation.missing_pod_count
+        + situation.pods_in_range().filter(|pod| situation.is_unavailable(pod)).count() as i64;
     let broken = situation.pods_in_range().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
-    plan.unavailable = Some(UnavailablePods { limit: max_unavailable(situation.set()), now: Some(now) });
+    plan.unavailable_pods = Some(UnavailablePods { limit: max_unavailable(situation.set()), count: Some(now) });
     // Number of further deletions that the limit allows: of ready Pods, and of all Pods together.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);
@@ -83,7 +86,7 @@ fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<PodRef
         }
     }
     if waiting > 0 {
-        plan.waiting
+        plan.waiting_reasons
             .push(|| format!("{waiting} outdated Pods wait: {now} Pods are unavailable, and the limit is {limit}"));
     }
     victims

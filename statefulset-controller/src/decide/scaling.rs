@@ -15,16 +15,16 @@ use super::{
 use crate::{
     objects::{POD_NAME_LABEL, StatefulSet, UpdateStrategy, has_leading_zero},
     plan::{
-        DeletionReason, OwnershipChanges, Phase, PodErrors, PodPlan, PodWork, Repair, RepairOccasion, UnusableClaims,
-        revisions::RevisionRole,
+        DeletionReason, OwnershipChanges, PodErrors, PodPlan, PodRepair, PodWork, RepairOccasion, UnusableClaims,
+        WorkPhase, revisions::RevisionRole,
     },
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// Maximum number of claims that one sync creates for a Pod, and of existing claims that one sync patches for a Pod.
 ///
 /// The requests for the claims of a Pod are sent one after the other, and occupy a worker that other sets wait for.
-pub const MAX_CLAIM_WRITES: usize = 100;
+pub const MAX_CLAIM_WRITES_PER_POD: usize = 100;
 /// The largest batch of Pods with `Parallel`. Upstream: `MaxBatchSize`.
 const MAX_BATCH_SIZE: usize = 500;
 
@@ -38,7 +38,7 @@ fn pace(set: &StatefulSet) -> GroupConcurrency {
 /// Adds a phase for `work`, and returns whether the next phase follows in the same sync.
 fn add_phase(plan: &mut PodPlan, set: &StatefulSet, work: Vec<PodWork>, flow: SyncFlow) -> SyncFlow {
     if !work.is_empty() {
-        plan.phases.push(Phase { pace: pace(set), work });
+        plan.phases.push(WorkPhase { concurrency: pace(set), work });
     }
     if set.is_ordered_ready() { flow } else { Continue(()) }
 }
@@ -50,17 +50,17 @@ pub fn label_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
     let mut work = Vec::new();
     for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.lacks_name_label()) {
         let Some(ordinal) = pod.ordinal() else { continue };
-        work.push(PodWork::Repair(Repair {
+        work.push(PodWork::Repair(PodRepair {
             pod: pod.clone(),
             ordinal,
-            claims: UnusableClaims::default(),
-            ownership: OwnershipChanges::default(),
-            pod_errors: Some(PodErrors { labels: true, ..PodErrors::default() }),
+            unusable_claims: UnusableClaims::default(),
+            ownership_changes: OwnershipChanges::default(),
+            pod_errors: Some(PodErrors { lacks_identity_labels: true, ..PodErrors::default() }),
             occasion: RepairOccasion::InRange,
         }));
     }
     if !work.is_empty() {
-        plan.phases.push(Phase { pace: GroupConcurrency::AllConcurrent, work });
+        plan.phases.push(WorkPhase { concurrency: GroupConcurrency::AllConcurrent, work });
     }
 }
 
@@ -70,8 +70,8 @@ pub fn label_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
 pub fn plan_pods_in_range(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> SyncFlow {
     let set = situation.set();
     let (mut work, mut flow) = (Vec::new(), Continue(()));
-    for pod in &situation.shadowed_pods {
-        plan.waiting.push(|| format!("Pod {} is ignored: another Pod has its ordinal", pod.meta().name));
+    for pod in &situation.duplicate_pods {
+        plan.waiting_reasons.push(|| format!("Pod {} is ignored: another Pod has its ordinal", pod.meta().name));
     }
     for slot in &situation.slots_in_range {
         flow = match &slot.pod {
@@ -83,7 +83,7 @@ pub fn plan_pods_in_range(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> 
         }
     }
     if !set.is_ordered_ready() {
-        plan.deferred_count += situation.deferred_count;
+        plan.deferred_pod_count += situation.deferred_pod_count;
     }
     add_phase(plan, set, work, flow)
 }
@@ -92,22 +92,23 @@ fn missing(situation: &PodsByOrdinal<'_>, ordinal: i32, plan: &mut PodPlan, work
     let (snapshot, set) = (situation.snapshot, situation.set());
     let pod = || set.pod_name(ordinal);
     if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
-        plan.waiting
+        plan.waiting_reasons
             .push(|| format!("Pod {} is not created: claim {claim} of the previous Pod is still to be deleted", pod()));
         plan.claims_to_await.push(claim);
         return Break(());
     }
     let claims = unusable_claims(snapshot, ordinal);
-    for claim in &claims.terminating {
-        plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
+    for claim in &claims.terminating_claims {
+        plan.waiting_reasons.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
         plan.claims_to_await.push(claim.clone());
     }
-    if claims.deferred_count > 0 {
-        plan.waiting.push(|| format!("{} claims of Pod {} are left to the next syncs", claims.deferred_count, pod()));
-        plan.deferred_count += 1;
+    if claims.deferred_claim_count > 0 {
+        plan.waiting_reasons
+            .push(|| format!("{} claims of Pod {} are left to the next syncs", claims.deferred_claim_count, pod()));
+        plan.deferred_pod_count += 1;
         work.push(PodWork::CreateClaims { ordinal, claims });
     } else {
-        work.push(PodWork::Create { ordinal, claims, role: situation.revision_for(ordinal) });
+        work.push(PodWork::Create { ordinal, claims, revision_role: situation.revision_for_ordinal(ordinal) });
     }
     Break(())
 }
@@ -115,7 +116,7 @@ fn missing(situation: &PodsByOrdinal<'_>, ordinal: i32, plan: &mut PodPlan, work
 fn present(
     situation: &PodsByOrdinal<'_>,
     slot: &OrdinalSlot,
-    pod: &PodRef,
+    pod: &SharedPod,
     plan: &mut PodPlan,
     work: &mut Vec<PodWork>,
 ) -> SyncFlow {
@@ -123,7 +124,7 @@ fn present(
     let name = &pod.meta().name;
     if pod.phase.is_terminal() {
         if pod.meta().is_deleting() {
-            plan.waiting
+            plan.waiting_reasons
                 .push(|| format!("Pod {name} has finished and is terminating: it is replaced after its deletion"));
         } else {
             work.push(PodWork::Delete { pod: pod.clone(), why: DeletionReason::Finished });
@@ -135,7 +136,7 @@ fn present(
     if pending {
         // Missing claims keep a Pod pending. With `OrderedReady`, all other repairs wait until the Pod is ready.
         let claims = unusable_claims(situation.snapshot, slot.ordinal);
-        plan.claims_to_await.extend(claims.terminating.iter().cloned());
+        plan.claims_to_await.extend(claims.terminating_claims.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_ordered_ready());
         repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::Pending, (plan, work));
     }
@@ -155,15 +156,16 @@ fn present(
                 (plan, work),
             );
         }
-        plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
+        plan.waiting_reasons
+            .push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
         if is_stuck(situation, slot, pod) {
-            let why = DeletionReason::Stuck { is_current: situation.is_current(pod) };
+            let why = DeletionReason::Stuck { is_current: situation.has_current_revision(pod) };
             work.push(PodWork::Delete { pod: pod.clone(), why });
         }
         return Break(());
     }
     if !pending {
-        let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.volumes.is_empty());
+        let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.wrong_volumes.is_empty());
         let claims = if lacks { unusable_claims(situation.snapshot, slot.ordinal) } else { UnusableClaims::default() };
         repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::InRange, (plan, work));
     }
@@ -171,7 +173,7 @@ fn present(
 }
 
 /// Returns the reason why a Pod blocks other Pods with `OrderedReady`; `None` if it does not.
-fn blocking(situation: &PodsByOrdinal<'_>, pod: &PodRef) -> Option<&'static str> {
+fn blocking(situation: &PodsByOrdinal<'_>, pod: &SharedPod) -> Option<&'static str> {
     if pod.meta().is_deleting() {
         Some("is terminating")
     } else if !pod.is_running_and_ready() {
@@ -188,11 +190,11 @@ fn blocking(situation: &PodsByOrdinal<'_>, pod: &PodRef) -> Option<&'static str>
 /// A Pod that was ready may become ready again, and its deletion could cost a quorum. The deletion could also cost a quorum
 /// while a Pod with a higher ordinal is still being replaced. Both cases are left to users. Upstream leaves every such deletion
 /// to users; its documentation calls this a forced rollback.
-fn is_stuck(situation: &PodsByOrdinal<'_>, slot: &OrdinalSlot, pod: &PodRef) -> bool {
-    let gave_up = |pod: &PodRef| situation.is_outdated(pod) && pod.was_never_ready();
+fn is_stuck(situation: &PodsByOrdinal<'_>, slot: &OrdinalSlot, pod: &SharedPod) -> bool {
+    let gave_up = |pod: &SharedPod| situation.is_outdated(pod) && pod.was_never_ready();
     situation.snapshot.features.replaces_stuck_pods
-        && matches!(situation.set().update, UpdateStrategy::RollingUpdate(_))
-        && situation.revision_for(slot.ordinal) == RevisionRole::Update
+        && matches!(situation.set().update_strategy, UpdateStrategy::RollingUpdate(_))
+        && situation.revision_for_ordinal(slot.ordinal) == RevisionRole::Update
         && gave_up(pod)
         && situation
             .descending_ordinals(i64::from(slot.ordinal) + 1)
@@ -205,10 +207,10 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
     let mut claims = UnusableClaims::default();
     for (at, template) in set.claim_templates.iter().enumerate() {
         let name = set.claim_name(template, ordinal);
-        match snapshot.claims.get(&name) {
-            None if claims.missing.len() < MAX_CLAIM_WRITES => claims.missing.push((at, name)),
-            None => claims.deferred_count += 1,
-            Some(claim) if claim.metadata.is_deleting() => claims.terminating.push(name),
+        match snapshot.volume_claims.get(&name) {
+            None if claims.missing_claims.len() < MAX_CLAIM_WRITES_PER_POD => claims.missing_claims.push((at, name)),
+            None => claims.deferred_claim_count += 1,
+            Some(claim) if claim.metadata.is_deleting() => claims.terminating_claims.push(name),
             Some(_) => {}
         }
     }
@@ -218,14 +220,18 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
 /// Returns the errors in the Pod of an ordinal; `None` if the Pod is correct. Upstream: `identityMatches`, `storageMatches`.
 ///
 /// A missing label with the Pod's name is not an error here: the adoption or [`label_pods`] adds the label.
-fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<PodErrors> {
+fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &SharedPod) -> Option<PodErrors> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
     let claims =
         set.claim_templates.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
     let volumes: Vec<_> =
         claims.filter(|(volume, claim)| pod.claim_of_volume(volume) != Some(claim.as_str())).collect();
-    (name || labels || !volumes.is_empty()).then_some(PodErrors { name, labels, volumes })
+    (name || labels || !volumes.is_empty()).then_some(PodErrors {
+        has_wrong_name: name,
+        lacks_identity_labels: labels,
+        wrong_volumes: volumes,
+    })
 }
 
 /// Returns the changes of the owner references of an ordinal's existing claims.
@@ -233,12 +239,12 @@ pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &ClaimOwners
     let (set, mut ownership) = (&snapshot.set, OwnershipChanges::default());
     for template in &set.claim_templates {
         let name = set.claim_name(template, ordinal);
-        let Some(claim) = snapshot.claims.get(&name) else { continue };
-        let verdict = owners.judge_references(&claim.metadata.owners);
-        if verdict.conflicting {
-            ownership.conflicting.push(name);
+        let Some(claim) = snapshot.volume_claims.get(&name) else { continue };
+        let verdict = owners.check_references(&claim.metadata.owners);
+        if verdict.has_conflicting_owner {
+            ownership.conflicting_claims.push(name);
         }
-        ownership.owners.extend(verdict.new_owners.map(|change| (claim.clone(), change)));
+        ownership.new_owners_by_claim.extend(verdict.new_owners.map(|change| (claim.clone(), change)));
     }
     ownership
 }
@@ -246,7 +252,7 @@ pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &ClaimOwners
 /// Adds a [`Repair`] to the work if the Pod or its claims need one.
 fn repair(
     situation: &PodsByOrdinal<'_>,
-    pod: &PodRef,
+    pod: &SharedPod,
     ordinal: i32,
     claims: UnusableClaims,
     wrong: Option<PodErrors>,
@@ -256,10 +262,10 @@ fn repair(
     let (set, meta) = (situation.set(), pod.meta());
     let owners_to_be = ClaimOwners::new(set, &meta.name, &meta.uid, occasion == RepairOccasion::Condemned);
     let mut ownership = ownership_changes(situation.snapshot, ordinal, &owners_to_be);
-    let OwnershipChanges { owners, conflicting } = &mut ownership;
-    if claims.deferred_count > 0 || owners.len() > MAX_CLAIM_WRITES {
-        owners.truncate(MAX_CLAIM_WRITES);
-        plan.deferred_count += 1;
+    let OwnershipChanges { new_owners_by_claim: owners, conflicting_claims: conflicting } = &mut ownership;
+    if claims.deferred_claim_count > 0 || owners.len() > MAX_CLAIM_WRITES_PER_POD {
+        owners.truncate(MAX_CLAIM_WRITES_PER_POD);
+        plan.deferred_pod_count += 1;
     }
     // Upstream reports a conflicting owner each time it processes the owner references of the claims: at each sync of a pending
     // Pod, and otherwise only when the references change.
@@ -267,11 +273,11 @@ fn repair(
         conflicting.clear();
     }
     if !claims.are_usable() || wrong.is_some() || !owners.is_empty() || !conflicting.is_empty() {
-        work.push(PodWork::Repair(Repair {
+        work.push(PodWork::Repair(PodRepair {
             pod: pod.clone(),
             ordinal,
-            claims,
-            ownership,
+            unusable_claims: claims,
+            ownership_changes: ownership,
             pod_errors: wrong,
             occasion,
         }));
@@ -286,7 +292,7 @@ pub fn plan_condemned_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) ->
     let set = situation.set();
     let (mut claims, mut unprepared) = (Vec::new(), BTreeSet::new());
     for (ordinal, pod) in &situation.condemned_pods {
-        let deferred = plan.deferred_count;
+        let deferred = plan.deferred_pod_count;
         repair(
             situation,
             pod,
@@ -296,23 +302,23 @@ pub fn plan_condemned_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) ->
             RepairOccasion::Condemned,
             (plan, &mut claims),
         );
-        if plan.deferred_count > deferred {
+        if plan.deferred_pod_count > deferred {
             unprepared.insert(*ordinal);
         }
     }
     let _ = add_phase(plan, set, claims, Continue(()));
-    let first = situation.first_unavailable_condemned().cloned();
-    let is_first = |pod: &PodRef| first.as_ref().is_some_and(|first| Arc::ptr_eq(first, pod));
+    let first = situation.first_blocking_condemned_pod().cloned();
+    let is_first = |pod: &SharedPod| first.as_ref().is_some_and(|first| Arc::ptr_eq(first, pod));
     let (mut work, mut flow) = (Vec::new(), Continue(()));
     for (ordinal, pod) in &situation.condemned_pods {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
-            plan.waiting.push(|| format!("Pod {name} is terminating"));
+            plan.waiting_reasons.push(|| format!("Pod {name} is terminating"));
         } else if set.is_ordered_ready() && blocking(situation, pod).is_some() && !is_first(pod) {
-            plan.waiting
+            plan.waiting_reasons
                 .push(|| format!("Pod {name} is not deleted: it and a Pod with a lower ordinal are unavailable"));
         } else if unprepared.contains(ordinal) {
-            plan.waiting
+            plan.waiting_reasons
                 .push(|| format!("Pod {name} is not deleted: not all of its claims have their owner references yet"));
         } else {
             work.push(PodWork::Delete { pod: pod.clone(), why: DeletionReason::Condemned });

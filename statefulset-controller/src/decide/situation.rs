@@ -6,13 +6,13 @@ use super::retention;
 use crate::{
     objects::{StatefulSet, UpdateStrategy, has_leading_zero},
     plan::revisions::{RevisionRole, Revisions},
-    snapshot::{PodRef, Snapshot},
+    snapshot::{SharedPod, Snapshot},
 };
 
 /// The greatest number of Pods that one sync creates with `Parallel`. The next sync creates the following Pods.
-pub const MAX_CREATES_PER_SYNC: usize = 1000;
+pub const MAX_CREATIONS_PER_SYNC: usize = 1000;
 /// The greatest number of claims that one sync looks up for new Pods. At least one Pod is created, regardless of its claims.
-pub const MAX_CLAIMS_PER_SYNC: usize = 5000;
+pub const MAX_CLAIM_LOOKUPS_PER_SYNC: usize = 5000;
 
 /// An ordinal in range, with its Pod if the Pod exists.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct OrdinalSlot {
     /// An ordinal of the set's range.
     pub ordinal: i32,
     /// The Pod of the ordinal; `None` if it does not exist.
-    pub pod: Option<PodRef>,
+    pub pod: Option<SharedPod>,
 }
 
 /// The Pods of a set by ordinal, with the snapshot and the revisions of the sync.
@@ -31,17 +31,17 @@ pub struct PodsByOrdinal<'a> {
     /// The current and the update revision.
     pub revisions: &'a Revisions,
     /// All Pods of the set, adopted Pods included.
-    pub claimed_pods: &'a [PodRef],
+    pub claimed_pods: &'a [SharedPod],
     /// The ordinals in range that have a Pod or are among [`missing_ordinals`], ascending.
     pub slots_in_range: Vec<OrdinalSlot>,
     /// Number of ordinals in range that have no Pod and are left to later syncs.
-    pub deferred_count: i64,
+    pub deferred_pod_count: i64,
     /// Number of ordinals in range that have no Pod.
-    pub missing_count: i64,
+    pub missing_pod_count: i64,
     /// Pods out of range, by descending ordinal. Pods without an ordinal are ignored.
-    pub condemned_pods: Vec<(i32, PodRef)>,
+    pub condemned_pods: Vec<(i32, SharedPod)>,
     /// Pods in range with an ordinal that another Pod also has, such as `web-01` beside `web-1`. They are ignored.
-    pub shadowed_pods: Vec<PodRef>,
+    pub duplicate_pods: Vec<SharedPod>,
 }
 
 /// Returns the ordinals in range without a Pod that one sync handles, ascending.
@@ -62,7 +62,7 @@ pub fn missing_ordinals(
             creates += 1;
             claims += set.claim_templates.len();
         }
-        if set.is_ordered_ready() || creates >= MAX_CREATES_PER_SYNC || claims >= MAX_CLAIMS_PER_SYNC {
+        if set.is_ordered_ready() || creates >= MAX_CREATIONS_PER_SYNC || claims >= MAX_CLAIM_LOOKUPS_PER_SYNC {
             break;
         }
     }
@@ -71,15 +71,15 @@ pub fn missing_ordinals(
 
 impl<'a> PodsByOrdinal<'a> {
     /// Divides the Pods into Pods in range, Pods out of range and Pods with the ordinal of another Pod. Sorts them by ordinal.
-    pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
+    pub fn new(snapshot: &'a Snapshot, claimed: &'a [SharedPod], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
-        let mut present: BTreeMap<i32, &PodRef> = BTreeMap::new();
+        let mut present: BTreeMap<i32, &SharedPod> = BTreeMap::new();
         let (mut condemned, mut shadowed) = (Vec::new(), Vec::new());
         for pod in claimed {
             let Some(ordinal) = pod.ordinal() else { continue };
             if set.contains_ordinal(ordinal) {
                 // Pods without leading zeros have precedence. Upstream keeps the Pod that its cache lists last.
-                let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
+                let rank = |pod: &SharedPod| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
                 let other = present.get(&ordinal).copied();
                 if other.is_none_or(|other| rank(pod) < rank(other)) {
                     present.insert(ordinal, pod);
@@ -107,10 +107,10 @@ impl<'a> PodsByOrdinal<'a> {
             revisions,
             claimed_pods: claimed,
             slots_in_range: wanted,
-            deferred_count: deferred,
-            missing_count: missing,
+            deferred_pod_count: deferred,
+            missing_pod_count: missing,
             condemned_pods: condemned,
-            shadowed_pods: shadowed,
+            duplicate_pods: shadowed,
         }
     }
 
@@ -120,12 +120,12 @@ impl<'a> PodsByOrdinal<'a> {
     }
 
     /// Returns the Pods in range, by ascending ordinal.
-    pub fn pods_in_range(&self) -> impl DoubleEndedIterator<Item = &PodRef> {
+    pub fn pods_in_range(&self) -> impl DoubleEndedIterator<Item = &SharedPod> {
         self.slots_in_range.iter().filter_map(|slot| slot.pod.as_ref())
     }
 
     /// Returns the Pod of an ordinal in range, if the Pod exists.
-    fn pod(&self, ordinal: i32) -> Option<&PodRef> {
+    fn pod(&self, ordinal: i32) -> Option<&SharedPod> {
         let at = self.slots_in_range.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
         self.slots_in_range.get(at)?.pod.as_ref()
     }
@@ -133,7 +133,7 @@ impl<'a> PodsByOrdinal<'a> {
     /// Returns the ordinals in range from the highest down to `lowest`, with their Pods.
     ///
     /// A caller must stop at the first ordinal without a Pod, so that its work depends on the number of Pods.
-    pub fn descending_ordinals(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&PodRef>)> {
+    pub fn descending_ordinals(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&SharedPod>)> {
         let range = self.set().ordinals();
         let lowest = i64::from(*range.start()).max(lowest);
         let ordinals = (lowest..=i64::from(*range.end())).rev().filter_map(|ordinal| i32::try_from(ordinal).ok());
@@ -143,23 +143,23 @@ impl<'a> PodsByOrdinal<'a> {
     /// Returns the lowest ordinal that a rolling update may replace: the start of the range plus the partition.
     pub fn lowest_updatable_ordinal(&self) -> i64 {
         let set = self.set();
-        i64::from(set.start) + i64::from(set.partition())
+        i64::from(set.first_ordinal) + i64::from(set.partition())
     }
 
     /// Returns whether a Pod is terminating or not available.
-    pub fn is_unavailable(&self, pod: &PodRef) -> bool {
+    pub fn is_unavailable(&self, pod: &SharedPod) -> bool {
         pod.is_unavailable(self.set().min_ready_seconds, self.snapshot.now)
     }
 
     /// Returns whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
     /// The condition `Ready` alone is not enough: on a lost node, the condition `Ready` of a failed Pod can still be `True`.
-    pub fn is_blocking(&self, pod: &PodRef) -> bool {
+    pub fn is_blocking(&self, pod: &SharedPod) -> bool {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
     /// Returns the blocking Pod out of range with the lowest ordinal; `None` if a Pod in range is missing or blocks.
-    pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
+    pub fn first_blocking_condemned_pod(&self) -> Option<&SharedPod> {
         // `slots_in_range` contains the first missing ordinal of the range. A missing Pod blocks the Pods out of range.
         let blocks = |slot: &OrdinalSlot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
         if self.slots_in_range.iter().any(blocks) {
@@ -169,10 +169,10 @@ impl<'a> PodsByOrdinal<'a> {
     }
 
     /// Returns the revision from which the Pod of an ordinal is created. Upstream: `newVersionedStatefulSetPod`.
-    pub fn revision_for(&self, ordinal: i32) -> RevisionRole {
+    pub fn revision_for_ordinal(&self, ordinal: i32) -> RevisionRole {
         let set = self.set();
-        let below = |count: i32| i64::from(ordinal) < i64::from(set.start) + i64::from(count);
-        let stays = match &set.update {
+        let below = |count: i32| i64::from(ordinal) < i64::from(set.first_ordinal) + i64::from(count);
+        let stays = match &set.update_strategy {
             UpdateStrategy::OnDelete => false,
             UpdateStrategy::RollingUpdate(Some(rolling)) => below(rolling.partition),
             UpdateStrategy::RollingUpdate(None) => below(set.status.current_replicas),
@@ -181,19 +181,19 @@ impl<'a> PodsByOrdinal<'a> {
     }
 
     /// Returns whether the label of a Pod names the update revision.
-    pub fn is_updated(&self, pod: &PodRef) -> bool {
-        pod.revision() == self.revisions.update.name.as_str()
+    pub fn has_update_revision(&self, pod: &SharedPod) -> bool {
+        pod.revision_name() == self.revisions.update.name.as_str()
     }
 
     /// Returns whether the label of a Pod names the current revision.
-    pub fn is_current(&self, pod: &PodRef) -> bool {
-        pod.revision() == self.revisions.current.name.as_str()
+    pub fn has_current_revision(&self, pod: &SharedPod) -> bool {
+        pod.revision_name() == self.revisions.current.name.as_str()
     }
 
     /// Returns whether a rolling update must delete a Pod. The Pod has an outdated revision, and is neither terminating nor
     /// finished. A finished Pod is deleted regardless of its revision.
-    pub fn is_outdated(&self, pod: &PodRef) -> bool {
-        !self.is_updated(pod) && !pod.meta().is_deleting() && !pod.phase.is_terminal()
+    pub fn is_outdated(&self, pod: &SharedPod) -> bool {
+        !self.has_update_revision(pod) && !pod.meta().is_deleting() && !pod.phase.is_terminal()
     }
 }
 
@@ -203,7 +203,7 @@ pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
     let pod = set.pod_name(ordinal);
     let mut names = set.claim_templates.iter().map(|template| set.claim_name(template, ordinal));
     names.find(|name| {
-        let claim = snapshot.claims.get(name);
-        claim.is_some_and(|claim| retention::is_claim_stale(set.retention, &claim.metadata.owners, &pod))
+        let claim = snapshot.volume_claims.get(name);
+        claim.is_some_and(|claim| retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &pod))
     })
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::situation::PodsByOrdinal;
 use crate::{
     objects::{StatefulSet, Status, UpdateStrategy},
-    snapshot::PodRef,
+    snapshot::SharedPod,
 };
 
 /// Counts the Pods in range and out of range. For a terminating set, counts all Pods.
@@ -19,11 +19,11 @@ pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
         current_revision: revisions.current.name.clone(),
         update_revision: revisions.update.name.clone(),
         observed_generation: set.metadata.generation,
-        collision_count: Some(revisions.collisions),
+        collision_count: Some(revisions.collision_count),
         ..Status::default()
     };
     let numbered = situation.pods_in_range().chain(situation.condemned_pods.iter().map(|(_, pod)| pod));
-    let pods: Vec<&PodRef> =
+    let pods: Vec<&SharedPod> =
         if situation.snapshot.owner.is_deleting { situation.claimed_pods.iter().collect() } else { numbered.collect() };
     for pod in pods {
         let terminating = pod.meta().is_deleting();
@@ -32,8 +32,8 @@ pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
         status.ready_replicas += i32::from(ready);
         status.available_replicas +=
             i32::from(ready && pod.is_available(set.min_ready_seconds, situation.snapshot.now));
-        status.current_replicas += i32::from(!terminating && situation.is_current(pod));
-        status.updated_replicas += i32::from(!terminating && situation.is_updated(pod));
+        status.current_replicas += i32::from(!terminating && situation.has_current_revision(pod));
+        status.updated_replicas += i32::from(!terminating && situation.has_update_revision(pod));
     }
     status
 }
@@ -47,7 +47,7 @@ pub fn with_lowered_current_replicas(counted: &Status, deletions: i32) -> Status
 
 /// Makes the update revision the current revision if the rollout is complete. Upstream: `completeRollingUpdate`.
 pub fn complete_rollout(set: &StatefulSet, status: &Status) -> Status {
-    let done = matches!(set.update, UpdateStrategy::RollingUpdate(_))
+    let done = matches!(set.update_strategy, UpdateStrategy::RollingUpdate(_))
         && status.updated_replicas == status.replicas
         && status.ready_replicas == status.replicas
         && status.replicas == set.replicas;
@@ -63,9 +63,9 @@ pub fn complete_rollout(set: &StatefulSet, status: &Status) -> Status {
 ///
 /// `at` is the time at which the status counted the available Pods. With a later time, a Pod that becomes available in between
 /// would be neither counted nor checked again.
-pub fn time_to_availability(
+pub fn time_to_next_availability(
     set: &StatefulSet,
-    claimed: &[PodRef],
+    claimed: &[SharedPod],
     status: &Status,
     at: Timestamp,
     now: Timestamp,

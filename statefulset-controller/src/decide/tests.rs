@@ -3,15 +3,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::{PodWork, Repair};
-use crate::world::{PodBuilder, World, empty_set, now, pod, world};
+use crate::plan::{PodRepair, PodWork};
+use crate::world::{PodBuilder, World, empty_set, pod, sync_time, world};
 
 fn none() -> Vec<String> {
     Vec::new()
 }
 
 fn waiting(world: &World) -> String {
-    world.plan().reconcile.waiting.into_vec().join("; ")
+    world.plan().pod_plan.waiting_reasons.into_vec().join("; ")
 }
 
 /// STATEFULSET-60.
@@ -37,10 +37,10 @@ fn pods_are_created_one_after_the_other() {
         assert_eq!(two(blocking.clone()).abbreviated_work(), none());
         assert!(waiting(&two(blocking)).contains(word));
     }
-    let early = two(pod(1).ready(5)).spec("minReadySeconds", json!(10));
+    let early = two(pod(1).ready_for(5)).spec("minReadySeconds", json!(10));
     assert_eq!(early.abbreviated_work(), none());
     assert!(waiting(&early).contains("web-1 is not available yet"));
-    assert_eq!(early.plan().available_in, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(early.plan().time_to_next_availability, Some(std::time::Duration::from_secs(5)));
 }
 
 /// STATEFULSET-21.
@@ -85,12 +85,12 @@ fn surplus_pods_are_deleted_from_the_highest_ordinal() {
     assert_eq!(set(vec![pod(3).unready()]).abbreviated_work(), ["-5"]);
     assert_eq!(set(vec![pod(5).unready(), pod(3).unready()]).abbreviated_work(), none(), "web-3 blocks web-5");
     assert_eq!(
-        set(vec![pod(5).phase("Failed").ready(60)]).abbreviated_work(),
+        set(vec![pod(5).phase("Failed").ready_for(60)]).abbreviated_work(),
         ["-5"],
         "its Ready condition is still true"
     );
     assert_eq!(
-        set(vec![pod(5).phase("Failed").ready(60), pod(3).phase("Failed").ready(60)]).abbreviated_work(),
+        set(vec![pod(5).phase("Failed").ready_for(60), pod(3).phase("Failed").ready_for(60)]).abbreviated_work(),
         none(),
         "web-3 blocks web-5"
     );
@@ -152,10 +152,10 @@ fn new_pods_have_the_revision_of_their_ordinal() {
         let world = world
             .spec("updateStrategy", strategy)
             .status(json!({"currentRevision": "web-a", "currentReplicas": current}));
-        let plan = world.plan().reconcile;
+        let plan = world.plan().pod_plan;
         let work = plan.phases.into_iter().flat_map(|phase| phase.work);
         work.filter_map(|work| match work {
-            crate::plan::PodWork::Create { role, .. } => Some(format!("{role:?}")),
+            crate::plan::PodWork::Create { revision_role: role, .. } => Some(format!("{role:?}")),
             _ => None,
         })
         .collect()
@@ -216,7 +216,7 @@ fn several_pods_may_be_unavailable_with_the_gate() {
         "a ready Pod would be the third"
     );
     let mut off = broken;
-    off.limits.max_unavailable = false;
+    off.features.is_max_unavailable_enabled = false;
     assert_eq!(off.abbreviated_work(), ["-3"], "the field has no effect without the gate");
 }
 
@@ -224,7 +224,7 @@ fn several_pods_may_be_unavailable_with_the_gate() {
 #[test]
 fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
     // After a second change of the template, all Pods are ready, outdated, and not available yet.
-    let early = (0..5).fold(world(5), |world, n| world.pod(pod(n).of_revision("b").ready(20)));
+    let early = (0..5).fold(world(5), |world, n| world.pod(pod(n).of_revision("b").ready_for(20)));
     let early = early.with_parallel_policy().spec("minReadySeconds", json!(300)).rollout_to("b").rollout_to("c");
     for (limit, deleted) in [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)] {
         assert_eq!(
@@ -240,7 +240,7 @@ fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
 fn a_stuck_pod_is_replaced_with_the_tune() {
     let mut stuck = world(3).rollout_to("b").pod(pod(2).of_revision("x").never_ready());
     assert_eq!(stuck.abbreviated_work(), none());
-    stuck.limits.replaces_stuck_pods = true;
+    stuck.features.replaces_stuck_pods = true;
     assert_eq!(stuck.abbreviated_work(), ["-2"]);
     assert_eq!(
         stuck.clone().pod(pod(2).of_revision("b").never_ready()).abbreviated_work(),
@@ -255,7 +255,7 @@ fn a_stuck_pod_is_replaced_with_the_tune() {
 #[test]
 fn a_pod_that_was_ready_is_not_stuck() {
     let mut rollout = world(3).rollout_to("b").pod(pod(2).of_revision("b").unready());
-    rollout.limits.replaces_stuck_pods = true;
+    rollout.features.replaces_stuck_pods = true;
     // A probe of an outdated Pod fails while the highest Pod is being replaced: a set of three would lose its quorum.
     assert_eq!(rollout.clone().pod(pod(0).unready()).abbreviated_work(), none());
     assert_eq!(
@@ -280,7 +280,7 @@ fn a_pod_that_was_ready_is_not_stuck() {
 /// STATEFULSET-19.
 #[test]
 fn a_terminating_set_only_gets_a_status() {
-    let world = world(3).rollout_to("b").without_pod(1).pod(pod(7)).deleting();
+    let world = world(3).rollout_to("b").without_pod(1).pod(pod(7)).being_deleted();
     assert_eq!(world.abbreviated_work(), none());
     assert_eq!(world.plan().status.replicas, 3);
 }
@@ -360,27 +360,34 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
     assert_eq!(small.abbreviated_work(), none(), "a report is all that happens");
     let condemned = small.clone().spec("replicas", json!(1));
     assert!(reports(&condemned)[0].ends_with("the template requests 2Gi"), "claims out of range do not count");
-    assert!(reports(&small.deleting()).is_empty());
+    assert!(reports(&small.being_deleted()).is_empty());
     let sizes: Vec<String> = (1..=15).map(|n| format!("{n}Mi")).collect();
     let many = of(&sizes.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!((reports(&many).len(), many.plan().mismatches.unlisted_count), (10, 5));
+    assert_eq!((reports(&many).len(), many.plan().claim_mismatches.unlisted_claim_count), (10, 5));
     assert!(lines(&many).contains("5 more claims do not match their volumeClaimTemplates"), "{}", lines(&many));
 }
 
 /// STATEFULSET-78.
 #[test]
 fn a_pod_that_has_lost_its_name_label_gets_it_back() {
-    assert_eq!(world(2).pod(pod(1).unlabelled()).abbreviated_work(), ["~1"]);
-    assert_eq!(world(2).pod(pod(1).unlabelled().unready()).abbreviated_work(), ["~1"], "although it is not ready");
-    let first = world(3).pod(pod(0).unready()).pod(pod(1).unlabelled()).pod(pod(2).unlabelled());
+    assert_eq!(world(2).pod(pod(1).without_name_label()).abbreviated_work(), ["~1"]);
+    assert_eq!(
+        world(2).pod(pod(1).without_name_label().unready()).abbreviated_work(),
+        ["~1"],
+        "although it is not ready"
+    );
+    let first = world(3).pod(pod(0).unready()).pod(pod(1).without_name_label()).pod(pod(2).without_name_label());
     assert_eq!(first.abbreviated_work(), ["~1", "~2"], "before its turn");
     assert_eq!(
-        world(2).spec("replicas", json!(1)).pod(pod(1).unlabelled()).abbreviated_work(),
+        world(2).spec("replicas", json!(1)).pod(pod(1).without_name_label()).abbreviated_work(),
         ["~1", "-1"],
         "before it is deleted"
     );
-    assert_eq!(world(2).pod(pod(1).unlabelled()).deleting().abbreviated_work(), none());
-    assert_eq!(world(2).with_parallel_policy().pod(pod(1).unlabelled().phase("Pending")).abbreviated_work(), ["~1"]);
+    assert_eq!(world(2).pod(pod(1).without_name_label()).being_deleted().abbreviated_work(), none());
+    assert_eq!(
+        world(2).with_parallel_policy().pod(pod(1).without_name_label().phase("Pending")).abbreviated_work(),
+        ["~1"]
+    );
     // Volumes are not restored: the server refuses the change, and an Event reports the refusal.
     assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).abbreviated_work(), ["~1"]);
 }
@@ -422,7 +429,7 @@ fn claims_get_the_owners_of_the_retention_policy() {
     // A claim of the previous Pod must be deleted before the Pod is created again.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).abbreviated_work(), none());
-    assert_eq!(again.plan().reconcile.claims_to_await, ["data-web-2"]);
+    assert_eq!(again.plan().pod_plan.claims_to_await, ["data-web-2"]);
     assert!(waiting(&again).contains("claim data-web-2 of the previous Pod is still to be deleted"));
 }
 
@@ -469,13 +476,13 @@ fn a_rollout_is_complete_when_all_pods_are_updated_and_ready() {
 /// STATEFULSET-54.
 #[test]
 fn the_next_check_is_when_a_pod_becomes_available() {
-    let set = world(2).spec("minReadySeconds", json!(10)).pod(pod(1).ready(4));
+    let set = world(2).spec("minReadySeconds", json!(10)).pod(pod(1).ready_for(4));
     let snapshot = set.snapshot();
     let status = set.plan().status;
-    let later = now() + jiff::SignedDuration::from_secs(2);
-    let check = |at, now| status::time_to_availability(&snapshot.set, &snapshot.pods.keep, &status, at, now);
-    assert_eq!(check(now(), now()), Some(std::time::Duration::from_secs(6)));
-    assert_eq!(check(now(), later), Some(std::time::Duration::from_secs(4)));
+    let later = sync_time() + jiff::SignedDuration::from_secs(2);
+    let check = |at, now| status::time_to_next_availability(&snapshot.set, &snapshot.pods.keep, &status, at, now);
+    assert_eq!(check(sync_time(), sync_time()), Some(std::time::Duration::from_secs(6)));
+    assert_eq!(check(sync_time(), later), Some(std::time::Duration::from_secs(4)));
 }
 
 prop_compose! {
@@ -487,7 +494,7 @@ prop_compose! {
             pod = match ready {
                 "no" => pod.unready(),
                 "never" => pod.never_ready(),
-                "lately" => pod.ready(5),
+                "lately" => pod.ready_for(5),
                 _ => pod,
             };
         }
@@ -522,7 +529,7 @@ prop_compose! {
         let mut world = empty_set(replicas).revision("a", 1).rollout_to("b").partition(partition)
             .spec("ordinals", json!({"start": start})).spec("minReadySeconds", json!(min_ready))
             .status(json!({"currentRevision": "web-a"}));
-        world.limits.replaces_stuck_pods = stuck;
+        world.features.replaces_stuck_pods = stuck;
         if let Some(limit) = several { world = world.max_unavailable(json!(limit)) }
         if burst { world = world.with_parallel_policy() }
         let world = pods.into_iter().fold(world, World::pod);
@@ -551,7 +558,7 @@ proptest! {
         };
         let (created, deleted) = (listed('+'), listed('-'));
         let there = |n: i32| snapshot.pods.keep.iter().find(|p| *p.meta().name == *set.pod_name(n));
-        let unavailable = |p: &PodRef| p.is_unavailable(set.min_ready_seconds, snapshot.now);
+        let unavailable = |p: &SharedPod| p.is_unavailable(set.min_ready_seconds, snapshot.now);
         let fit = |n: i32| there(n).is_some_and(|p| p.is_running_and_ready() && !unavailable(p));
         for n in &created {
             prop_assert!(set.contains_ordinal(*n) && there(*n).is_none() && !deleted.contains(n));
@@ -563,12 +570,12 @@ proptest! {
         let is_stuck = |n: i32| snapshot.features.replaces_stuck_pods && there(n).is_some_and(|p| p.was_never_ready());
         let updates: Vec<i32> = deleted.iter().copied().filter(|n| set.contains_ordinal(*n) && !there(*n).unwrap().phase.is_terminal()).collect();
         for n in &updates {
-            prop_assert!(*n >= set.start + set.partition() && there(*n).unwrap().revision() != "web-b");
+            prop_assert!(*n >= set.first_ordinal + set.partition() && there(*n).unwrap().revision_name() != "web-b");
         }
         if set.is_ordered_ready() {
             prop_assert!(created.len() + deleted.len() - updates.len() <= 1);
             for n in &created {
-                prop_assert!((set.start..*n).all(fit));
+                prop_assert!((set.first_ordinal..*n).all(fit));
             }
             for n in deleted.iter().filter(|n| !set.contains_ordinal(**n)) {
                 prop_assert!(set.ordinals().all(fit) && (*n + 1..8).all(|higher| set.contains_ordinal(higher) || there(higher).is_none()));
@@ -576,12 +583,12 @@ proptest! {
             prop_assert!(updates.is_empty() || set.ordinals().all(fit) || is_stuck(updates[0]));
         }
         let missing_or_unavailable = set.ordinals().filter(|n| there(*n).is_none_or(unavailable)).count();
-        if snapshot.features.max_unavailable {
+        if snapshot.features.is_max_unavailable_enabled {
             let limit = rolling::max_unavailable(set) as usize;
             let ready = updates.iter().filter(|n| there(**n).unwrap().is_ready()).count();
             prop_assert!(updates.len() <= limit.max(1));
             prop_assert!(ready == 0 || missing_or_unavailable + ready <= limit, "{ready} ready Pods, {missing_or_unavailable} unavailable");
-            let in_flight = |n: &i32| there(*n).is_none_or(|p| unavailable(p) && (p.revision() == "web-b" || p.meta().is_deleting()));
+            let in_flight = |n: &i32| there(*n).is_none_or(|p| unavailable(p) && (p.revision_name() == "web-b" || p.meta().is_deleting()));
             let in_flight = set.ordinals().filter(in_flight).count();
             prop_assert!(updates.iter().all(|n| is_stuck(*n)) || in_flight + updates.len() <= limit, "{in_flight} in flight");
         } else {
@@ -604,18 +611,18 @@ proptest! {
         let Some(template) = set.claim_templates.first() else { return Ok(()) };
         let foreign = |owners: &[common::meta::OwnerRef]| owners.iter().filter(|o| o.kind == "Backup").count();
         let mut written = std::collections::BTreeMap::new();
-        for phase in &plan.reconcile.phases {
+        for phase in &plan.pod_plan.phases {
             for work in &phase.work {
                 match work {
                     PodWork::Create { ordinal, claims, .. } => {
                         let name = set.claim_name(template, *ordinal);
-                        let claim = snapshot.claims.get(&name);
-                        prop_assert_eq!(claim.is_none(), claims.missing == [(0, name)]);
-                        let stale = claim.is_some_and(|claim| retention::is_claim_stale(set.retention, &claim.metadata.owners, &set.pod_name(*ordinal)));
+                        let claim = snapshot.volume_claims.get(&name);
+                        prop_assert_eq!(claim.is_none(), claims.missing_claims == [(0, name)]);
+                        let stale = claim.is_some_and(|claim| retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &set.pod_name(*ordinal)));
                         prop_assert!(!stale, "the claim is about to be deleted with the previous Pod");
                     }
-                    PodWork::Repair(Repair { ownership, .. }) => {
-                        for (claim, owners) in &ownership.owners {
+                    PodWork::Repair(PodRepair { ownership_changes, .. }) => {
+                        for (claim, owners) in &ownership_changes.new_owners_by_claim {
                             prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "other owner references stay");
                             written.insert(claim.metadata.name.to_string(), owners.clone());
                         }
@@ -623,9 +630,9 @@ proptest! {
                     PodWork::Delete { pod, why: crate::plan::DeletionReason::Condemned } => {
                         let ordinal = crate::objects::ordinal_of("web", &pod.meta().name).flatten().unwrap();
                         let name = set.claim_name(template, ordinal);
-                        let Some(claim) = snapshot.claims.get(&name) else { continue };
+                        let Some(claim) = snapshot.volume_claims.get(&name) else { continue };
                         let owners = written.get(&name).map_or(&*claim.metadata.owners, |owners| &**owners);
-                        let judged = retention::ClaimOwners::new(set, &pod.meta().name, &pod.meta().uid, true).judge_references(owners);
+                        let judged = retention::ClaimOwners::new(set, &pod.meta().name, &pod.meta().uid, true).check_references(owners);
                         prop_assert_eq!(judged.new_owners, None, "the Pod is deleted before its claim has the owner reference");
                     }
                     PodWork::Delete { .. } | PodWork::CreateClaims { .. } => {}
@@ -633,7 +640,7 @@ proptest! {
             }
         }
         let mut deleting = world;
-        deleting = deleting.deleting();
+        deleting = deleting.being_deleted();
         prop_assert!(deleting.abbreviated_work().is_empty(), "a terminating set writes no Pods and no claims");
     }
 }

@@ -13,7 +13,7 @@ use common::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::CLAIMS;
+use super::PERSISTENT_VOLUME_CLAIMS;
 
 /// The annotation that named the storage class before `spec.storageClassName` existed. The API server still honours it.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
@@ -29,7 +29,7 @@ pub struct CachedClaim {
 }
 
 impl Object for CachedClaim {
-    const RESOURCE: Resource = CLAIMS;
+    const RESOURCE: Resource = PERSISTENT_VOLUME_CLAIMS;
     type Indexes = ();
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Deref};
 
 use common::{
     conditions::seconds,
-    head::Head,
+    head::ObjectHead,
     intern::Text,
     json::JsonStr,
     meta::{Annotations, Meta},
@@ -66,7 +66,7 @@ impl CachedPod {
     }
 
     /// Returns the value of the label `controller-revision-hash`; empty without the label.
-    pub fn revision(&self) -> &str {
+    pub fn revision_name(&self) -> &str {
         self.pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
     }
 
@@ -90,7 +90,7 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);
-    const HEAD_FILTER: Option<fn(&Head<'_>) -> bool> =
+    const HEAD_FILTER: Option<fn(&ObjectHead<'_>) -> bool> =
         Some(|head| head.controller_kind().is_none_or(|kind| kind == STATEFUL_SETS.kind));
 
     fn meta(&self) -> &Meta {

@@ -3,7 +3,7 @@ use std::ops::RangeInclusive;
 use common::{
     intern::Text,
     intstr::IntOrString,
-    json::{Raw, null_as_default},
+    json::{RawJson, null_as_default},
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
@@ -24,25 +24,25 @@ pub struct StatefulSet {
     /// `spec.replicas`: the number of ordinals in range, not negative.
     pub replicas: i32,
     /// The lowest ordinal (`spec.ordinals.start`), 0 by default.
-    pub start: i32,
+    pub first_ordinal: i32,
     /// How long a Pod must be ready before it is available (`spec.minReadySeconds`), 0 by default.
     pub min_ready_seconds: i32,
     /// `spec.selector`, which is never empty.
     pub selector: Selector,
     /// `spec.template` with the bytes that the server sent.
-    pub template: Raw,
+    pub template: RawJson,
     /// `spec.volumeClaimTemplates` in their order.
     pub claim_templates: Vec<ClaimTemplate>,
     /// The subdomain of the Pods (`spec.serviceName`).
     pub service_name: Text,
     /// The order of creations and deletions (`spec.podManagementPolicy`). Unknown values count as `OrderedReady`.
-    pub management: PodManagementPolicy,
+    pub pod_management_policy: PodManagementPolicy,
     /// `spec.updateStrategy`. Unknown types count as `RollingUpdate`.
-    pub update: UpdateStrategy,
+    pub update_strategy: UpdateStrategy,
     /// How many unused revisions are kept (`spec.revisionHistoryLimit`), 10 by default. A negative number keeps all.
     pub revision_history_limit: i32,
     /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
-    pub retention: ClaimRetentionPolicy,
+    pub claim_retention_policy: ClaimRetentionPolicy,
     /// The status in the cache, zero and empty if the set has no status yet.
     pub status: Status,
 }
@@ -55,7 +55,7 @@ pub struct ClaimTemplate {
     /// The requested storage, access modes, storage class and volume mode.
     pub spec: ClaimSpec,
     /// The complete template as the server sent it.
-    pub raw: Raw,
+    pub raw: RawJson,
 }
 
 /// The order in which Pods are created and deleted.
@@ -158,7 +158,7 @@ fn none_as_zero<S: Serializer>(n: &Option<i32>, serializer: S) -> Result<S::Ok, 
 impl StatefulSet {
     /// Returns whether each Pod waits for the Pods before it (`OrderedReady`).
     pub fn is_ordered_ready(&self) -> bool {
-        self.management == PodManagementPolicy::OrderedReady
+        self.pod_management_policy == PodManagementPolicy::OrderedReady
     }
 
     /// Returns the `replicas` ordinals from `start` on.
@@ -166,8 +166,8 @@ impl StatefulSet {
     /// The range can hold two thousand million ordinals, so no code may visit each of them. The range ends at `i32::MAX`, the
     /// greatest ordinal.
     pub fn ordinals(&self) -> RangeInclusive<i32> {
-        let last = i64::from(self.start) + i64::from(self.replicas) - 1;
-        self.start..=i32::try_from(last).unwrap_or(i32::MAX)
+        let last = i64::from(self.first_ordinal) + i64::from(self.replicas) - 1;
+        self.first_ordinal..=i32::try_from(last).unwrap_or(i32::MAX)
     }
 
     /// Returns whether the ordinal is in [`ordinals`](Self::ordinals).
@@ -187,7 +187,7 @@ impl StatefulSet {
 
     /// Returns the number of Pods, counted from the lowest ordinal, that a rolling update does not replace.
     pub fn partition(&self) -> i32 {
-        match &self.update {
+        match &self.update_strategy {
             UpdateStrategy::RollingUpdate(Some(rolling)) => rolling.partition,
             UpdateStrategy::RollingUpdate(None) | UpdateStrategy::OnDelete => 0,
         }
@@ -225,9 +225,9 @@ struct WireSpec {
     ordinals: Option<Ordinals>,
     #[serde(default)]
     selector: Value,
-    template: Option<Raw>,
+    template: Option<RawJson>,
     #[serde(default)]
-    volume_claim_templates: Option<Vec<Raw>>,
+    volume_claim_templates: Option<Vec<RawJson>>,
     #[serde(default, deserialize_with = "null_as_default")]
     service_name: Text,
     #[serde(default, deserialize_with = "null_as_default")]
@@ -313,27 +313,31 @@ impl Wire {
         Ok(StatefulSet {
             metadata,
             replicas,
-            start,
+            first_ordinal: start,
             min_ready_seconds,
             selector,
             template,
             claim_templates: claims.collect::<Result<_, _>>()?,
             service_name: spec.service_name,
-            management: if parallel { PodManagementPolicy::Parallel } else { PodManagementPolicy::OrderedReady },
-            update,
+            pod_management_policy: if parallel {
+                PodManagementPolicy::Parallel
+            } else {
+                PodManagementPolicy::OrderedReady
+            },
+            update_strategy: update,
             revision_history_limit: spec.revision_history_limit.unwrap_or(10),
-            retention,
+            claim_retention_policy: retention,
             status: status.unwrap_or_default(),
         })
     }
 }
 
-fn claim_template(raw: Raw) -> Result<ClaimTemplate, String> {
+fn claim_template(raw: RawJson) -> Result<ClaimTemplate, String> {
     #[derive(Deserialize)]
     struct Named {
         metadata: Name,
         #[serde(default)]
-        spec: Option<Raw>,
+        spec: Option<RawJson>,
     }
     #[derive(Deserialize)]
     struct Name {

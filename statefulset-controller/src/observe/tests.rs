@@ -3,7 +3,7 @@ use common::{
     clock::Clock,
     controller::Controller as _,
     events::Recorder,
-    gate::closed_gate,
+    gate::closed_write_gate,
     meta::{Meta, ResourceVersion},
     metrics::Metrics,
     queue::{BackoffSettings, Queue},
@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    objects::CLAIMS,
-    world::{empty_set, now},
+    objects::PERSISTENT_VOLUME_CLAIMS,
+    world::{empty_set, sync_time},
 };
 
 /// Returns a controller with caches that the test fills. Its API server never answers.
@@ -23,14 +23,14 @@ fn controller() -> StatefulSetController {
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
-    let clock = Clock::simulated(now(), 0);
-    let (_, gate) = closed_gate(clock.clone());
+    let clock = Clock::simulated(sync_time(), 0);
+    let (_, gate) = closed_write_gate(clock.clone());
     let context = LoopContext {
         api: Api::new(kube::Client::new(silent, "default"), clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::discarding("test", clock.clone()),
+        recorder: Recorder::discarding_events("test", clock.clone()),
         settings: Arc::new(OperatorSettings::new()),
         metrics: Metrics::new(),
-        account_observer: None,
+        request_account_observer: None,
         write_sampler: None,
         shared_values: SharedValues::default(),
         clock: clock.clone(),
@@ -53,27 +53,27 @@ async fn a_template_is_parsed_once_until_it_changes() {
             vec![serde_json::from_str(&set.to_string()).unwrap()],
             ResourceVersion::parse(&version.to_string()),
         );
-        match controller.observe(&Key::new("shop", "web"), now()) {
+        match controller.observe(&NamespacedName::new("shop", "web"), sync_time()) {
             Ok(Observation::Ready(snapshot)) => snapshot.template,
             _ => panic!("the caches allow a decision"),
         }
     };
     let (first, same, changed) = (template(1), template(2), template(3));
     assert!(Arc::ptr_eq(&first, &same), "a new status does not change the template");
-    assert_ne!(first.data().bytes(), changed.data().bytes());
+    assert_ne!(first.revision_data().bytes(), changed.revision_data().bytes());
 }
 
 /// STATEFULSET-5.
 #[tokio::test(start_paused = true)]
 async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
-    let (controller, key) = (controller(), Key::new("shop", "web"));
+    let (controller, key) = (controller(), NamespacedName::new("shop", "web"));
     let set = serde_json::from_str(&empty_set(3).set.to_string()).unwrap();
     controller.sets.store().replace_for_tests(vec![set], ResourceVersion::parse("5"));
     controller.claims.store().replace_for_tests(Vec::new(), ResourceVersion::parse("8"));
-    controller.ledger.record_write(&Uid::new("SET"), CLAIMS, ResourceVersion::parse("9"));
+    controller.ledger.record_write(&Uid::new("SET"), PERSISTENT_VOLUME_CLAIMS, ResourceVersion::parse("9"));
     let claim = Meta { namespace: "shop".into(), resource_version: ResourceVersion::parse("9"), ..Meta::default() };
-    assert!(matches!(controller.observe(&key, now()), Ok(Observation::Waiting { .. })));
-    assert!(controller.awaited_writes.take(CLAIMS, &claim).is_empty());
+    assert!(matches!(controller.observe(&key, sync_time()), Ok(Observation::Waiting { .. })));
+    assert!(controller.awaited_writes.take_reached_sets(PERSISTENT_VOLUME_CLAIMS, &claim).is_empty());
     controller.on_waiting(&key);
-    assert_eq!(controller.awaited_writes.take(CLAIMS, &claim), [key]);
+    assert_eq!(controller.awaited_writes.take_reached_sets(PERSISTENT_VOLUME_CLAIMS, &claim), [key]);
 }

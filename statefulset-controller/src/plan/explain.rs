@@ -8,10 +8,10 @@ use super::{Plan, mismatch::ClaimMismatches};
 
 impl Explain for Plan {
     fn situation(&self) -> String {
-        if self.problem.is_some() {
+        if self.unmanaged_reason.is_some() {
             return String::new();
         }
-        let counted = &self.reconcile.counted_status;
+        let counted = &self.pod_plan.counted_status;
         format!(
             "{} Pods wanted: {} exist, {} ready, {} available; {} of revision {}, {} of revision {}",
             self.set.replicas,
@@ -26,19 +26,19 @@ impl Explain for Plan {
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        if let Some(problem) = &self.problem {
+        if let Some(problem) = &self.unmanaged_reason {
             return vec![problem.to_string()];
         }
-        let mut waiting = self.reconcile.waiting.clone().into_vec();
-        if self.reconcile.deferred_count > 0 {
-            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred_count));
+        let mut waiting = self.pod_plan.waiting_reasons.clone().into_vec();
+        if self.pod_plan.deferred_pod_count > 0 {
+            waiting.push(format!("{} more Pods are left to the next syncs", self.pod_plan.deferred_pod_count));
         }
-        let ClaimMismatches { listed, unlisted_count: unlisted } = &self.mismatches;
+        let ClaimMismatches { listed_mismatches: listed, unlisted_claim_count: unlisted } = &self.claim_mismatches;
         waiting.extend(listed.iter().map(ToString::to_string));
         if *unlisted > 0 {
             waiting.push(format!("{unlisted} more claims do not match their volumeClaimTemplates"));
         }
-        if let Some(wait) = self.available_in {
+        if let Some(wait) = self.time_to_next_availability {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             waiting.push(format!("ready Pods are not available yet, the next in {seconds}s"));
         }
@@ -46,6 +46,6 @@ impl Explain for Plan {
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.available_in
+        self.time_to_next_availability
     }
 }

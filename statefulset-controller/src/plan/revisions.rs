@@ -8,13 +8,13 @@ use common::{
 };
 use serde_json::Value;
 
-use crate::snapshot::RevisionRef;
+use crate::snapshot::SharedRevision;
 
 /// The stored revisions of a set, and the current and the update revision.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// The stored revisions, oldest first.
-    pub stored: Vec<RevisionRef>,
+    pub stored_revisions: Vec<SharedRevision>,
     /// The write that precedes the work on Pods.
     pub revision_write: RevisionWrite,
     /// The revision of Pods before the rolling update.
@@ -22,7 +22,7 @@ pub struct Revisions {
     /// The revision of the set's template.
     pub update: Revision,
     /// How often the name of a new revision was taken by a revision with other data (`status.collisionCount`).
-    pub collisions: i32,
+    pub collision_count: i32,
 }
 
 impl Revisions {
@@ -52,7 +52,7 @@ pub enum RevisionWrite {
     /// An earlier revision equals the template and becomes the newest.
     Renumber {
         /// The earlier revision, which has the data of the template.
-        revision: RevisionRef,
+        revision: SharedRevision,
         /// The new value of the field `revision`.
         number: i64,
     },
@@ -69,14 +69,14 @@ pub struct Revision {
     /// `metadata.name`, which Pods have in the label `controller-revision-hash`.
     pub name: Text,
     /// Where the Pod template is read.
-    pub source: TemplateSource,
+    pub template_source: TemplateSource,
 }
 
 /// The place where a revision's Pod template is found.
 #[derive(Clone, Debug)]
 pub enum TemplateSource {
     /// The stored revision. The template is read from the server, because the cache keeps only a digest of the data.
-    Stored(RevisionRef),
+    Stored(SharedRevision),
     /// The set, because the stored revision holds the same template.
     StoredTemplate(Arc<PodTemplate>),
     /// The set, because this sync stores the revision.
@@ -87,18 +87,18 @@ pub enum TemplateSource {
 
 impl Revision {
     /// Creates a [`Revision`] from a stored revision. `template` is the template of the set.
-    pub fn from_stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
-        let source = if revision.has_data(template.data()) {
+    pub fn from_stored(revision: &SharedRevision, template: &Arc<PodTemplate>) -> Self {
+        let source = if revision.has_data(template.revision_data()) {
             TemplateSource::StoredTemplate(Arc::clone(template))
         } else {
             TemplateSource::Stored(Arc::clone(revision))
         };
-        Self { name: Text::new(&revision.meta.name), source }
+        Self { name: Text::new(&revision.meta.name), template_source: source }
     }
 
     /// Creates the revision `name` of the set's template.
     pub fn from_template(template: &Arc<PodTemplate>, name: &str) -> Self {
-        Self { name: Text::new(name), source: TemplateSource::Template(Arc::clone(template)) }
+        Self { name: Text::new(name), template_source: TemplateSource::Template(Arc::clone(template)) }
     }
 }
 
@@ -107,7 +107,7 @@ impl TemplateSource {
     pub fn template_in_set(&self) -> Option<Value> {
         match self {
             Self::StoredTemplate(template) | Self::Template(template) => {
-                revision::extract_template(template.data().bytes())
+                revision::extract_template(template.revision_data().bytes())
             }
             Self::Stored(_) | Self::OnlyNameKnown => None,
         }

@@ -120,7 +120,8 @@ async fn on_delete_replaces_only_pods_that_users_delete() {
 /// STATEFULSET-30, STATEFULSET-69.
 #[tokio::test(start_paused = true)]
 async fn several_pods_are_updated_at_the_same_time_with_the_gate() {
-    let world = World::with_settings(OperatorSettings::new().with_gate("MaxUnavailableStatefulSet", true)).await;
+    let world =
+        World::with_settings(OperatorSettings::new().with_feature_gate("MaxUnavailableStatefulSet", true)).await;
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}});
     world.apply(set(4, json!({"podManagementPolicy": "Parallel", "updateStrategy": strategy}))).await;
     world.settle().await;

@@ -1,6 +1,6 @@
 //! Creation, deletion, adoption and availability of Pods.
 
-use common::settings::{OperatorSettings, TuneValue};
+use common::settings::{OperatorSettings, TunableValue};
 use serde_json::json;
 
 use crate::world::{SETS, World, name, owners, set};
@@ -158,7 +158,7 @@ async fn a_terminating_set_creates_and_deletes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn stuck_pods_of_a_rolled_back_template_are_replaced_with_the_tune() {
     for replace in [false, true] {
-        let settings = OperatorSettings::new().with_tune("replace-stuck-pods", TuneValue::Switch(replace));
+        let settings = OperatorSettings::new().with_tunable("replace-stuck-pods", TunableValue::Switch(replace));
         let world = World::with_settings(settings).await;
         world.apply(set(2, json!({}))).await;
         world.settle().await;

@@ -39,7 +39,7 @@ impl World {
 
     async fn build(settings: OperatorSettings, rights: Option<Value>) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-        let gate = settings.is_gate_on(&statefulset_controller::MAX_UNAVAILABLE);
+        let gate = settings.is_feature_gate_on(&statefulset_controller::MAX_UNAVAILABLE_STATEFUL_SET);
         let builder = Sandbox::builder().gate("MaxUnavailableStatefulSet", gate).clock(clock.clone());
         let is_enforced = rights.is_some();
         let sandbox = builder.rbac(is_enforced).owner_references_permission_enforcement(is_enforced).build();

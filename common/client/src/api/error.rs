@@ -15,7 +15,7 @@ use crate::{
 /// could not call an admission webhook, or could not evaluate a quota in time.
 ///
 /// Upstream: `apiserver/pkg/util/webhook`, `ErrCallingWebhook`; `apiserver/pkg/admission/plugin/resourcequota`, `Evaluate`.
-const BEFORE_WRITING: [&str; 2] = [
+const MESSAGES_BEFORE_WRITING: [&str; 2] = [
     "Internal error occurred: failed calling webhook ",
     "Internal error occurred: resource quota evaluation timed out",
 ];
@@ -85,7 +85,7 @@ impl ErrorStatus {
     pub(super) fn decode_status(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
         let mut status = match format {
             Format::Json => serde_json::from_slice(body).unwrap_or_default(),
-            Format::Protobuf => Envelope::read(body).map(Self::from_message).unwrap_or_default(),
+            Format::Protobuf => Envelope::read(body).map(Self::from_protobuf).unwrap_or_default(),
         };
         status.code = code;
         status.retry_after = retry_after;
@@ -97,8 +97,8 @@ impl ErrorStatus {
     }
 
     /// Decodes a `Status` in protobuf. Returns an empty status if the message cannot be decoded.
-    pub(crate) fn from_message(message: Envelope<'_>) -> Self {
-        if message.event_type == "Status" {
+    pub(crate) fn from_protobuf(message: Envelope<'_>) -> Self {
+        if message.kind == "Status" {
             wire::read(&messages::STATUS, message.object).unwrap_or_default()
         } else {
             Self::default()
@@ -112,7 +112,7 @@ impl ErrorStatus {
 
     /// Whether the error comes from admission, which runs before the server writes.
     fn is_from_admission(&self) -> bool {
-        self.reason == "InternalError" && BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
+        self.reason == "InternalError" && MESSAGES_BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
     }
 }
 
@@ -126,7 +126,7 @@ impl Error {
                 || e.is::<kube::client::AuthError>()
         };
         // The prefix that kube-rs adds carries no information.
-        let text = client::with_causes(error.to_string(), &error);
+        let text = client::append_error_causes(error.to_string(), &error);
         let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
         let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);
         if unsent { Self::Unsent(text) } else { Self::OutcomeUnknown(text) }
@@ -202,7 +202,7 @@ impl Error {
     }
 
     /// Whether a failed write may have taken effect, so that the caller must check before a retry.
-    pub fn may_have_happened(&self) -> bool {
+    pub fn write_may_have_taken_effect(&self) -> bool {
         match self {
             Self::OutcomeUnknown(_) | Self::InvalidAnswer(_) => true,
             Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
@@ -253,10 +253,10 @@ mod tests {
 
     #[test]
     fn a_lost_answer_and_a_server_error_may_have_happened() {
-        assert!(Error::OutcomeUnknown("cut".into()).may_have_happened());
-        assert!(status(500, "{}").may_have_happened());
-        assert!(!Error::Unsent("refused".into()).may_have_happened());
-        assert!(!status(409, r#"{"reason":"Conflict"}"#).may_have_happened());
+        assert!(Error::OutcomeUnknown("cut".into()).write_may_have_taken_effect());
+        assert!(status(500, "{}").write_may_have_taken_effect());
+        assert!(!Error::Unsent("refused".into()).write_may_have_taken_effect());
+        assert!(!status(409, r#"{"reason":"Conflict"}"#).write_may_have_taken_effect());
         assert!(status(409, r#"{"reason":"Conflict"}"#).is_conflict());
         assert!(!status(409, r#"{"reason":"AlreadyExists"}"#).is_conflict());
     }
@@ -268,10 +268,10 @@ mod tests {
             status(500, &serde_json::json!({"reason": "InternalError", "message": message}).to_string())
         };
         let webhook = r#"Internal error occurred: failed calling webhook "policy.example.com": no endpoints available"#;
-        assert!(!failed(webhook).may_have_happened());
-        assert!(!failed("Internal error occurred: resource quota evaluation timed out").may_have_happened());
-        assert!(failed("Internal error occurred: etcdserver: request timed out").may_have_happened());
-        assert!(status(500, r#"{"message":"failed calling webhook"}"#).may_have_happened());
+        assert!(!failed(webhook).write_may_have_taken_effect());
+        assert!(!failed("Internal error occurred: resource quota evaluation timed out").write_may_have_taken_effect());
+        assert!(failed("Internal error occurred: etcdserver: request timed out").write_may_have_taken_effect());
+        assert!(status(500, r#"{"message":"failed calling webhook"}"#).write_may_have_taken_effect());
     }
 
     #[test]
@@ -288,11 +288,11 @@ mod tests {
         assert_eq!((read.code, &*read.reason, &*read.message), (410, "Expired", "too old"));
         assert_eq!((&*read.details.kind, read.details.retry_after_seconds), ("pods", 5));
         assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
-        let in_watch = ErrorStatus::from_message(Envelope::read(&body).unwrap());
+        let in_watch = ErrorStatus::from_protobuf(Envelope::read(&body).unwrap());
         assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
         // A message of another kind is not a `Status`, even if it can be decoded as one.
         let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
-        assert_eq!(ErrorStatus::from_message(Envelope::read(&pod).unwrap()).code, 0);
+        assert_eq!(ErrorStatus::from_protobuf(Envelope::read(&pod).unwrap()).code, 0);
         assert_eq!(
             ErrorStatus::decode_status(502, Format::Protobuf, b"junk", None).to_string(),
             "the server answered 502: junk"

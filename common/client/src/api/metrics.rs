@@ -120,9 +120,9 @@ fn verb(method: &str) -> &'static str {
 
 impl RequestObserver for RequestMetrics {
     fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
-        let handles = self.handles(seen.method, seen.status_code, seen.attempt);
+        let handles = self.handles(seen.method, seen.status_code, seen.attempt_index);
         handles.requests.inc();
-        if let Some(retries) = handles.retries.filter(|_| seen.attempt > 0) {
+        if let Some(retries) = handles.retries.filter(|_| seen.attempt_index > 0) {
             retries.inc();
         }
         if !seen.is_watch {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn seen(method: &str, code: Option<u16>, attempt: u32, watch: bool) -> AttemptMeasurement<'_> {
-        AttemptMeasurement { method, status_code: code, sent_bytes: 300, attempt, is_watch: watch }
+        AttemptMeasurement { method, status_code: code, sent_bytes: 300, attempt_index: attempt, is_watch: watch }
     }
 
     #[test]

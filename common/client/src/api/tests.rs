@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::gate::{GateKeeper, closed_gate};
+use crate::gate::{WriteGateKeeper, closed_write_gate};
 
 const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", is_namespaced: true };
 
@@ -26,7 +26,7 @@ enum Answer {
 
 struct World {
     api: Api,
-    keeper: GateKeeper,
+    keeper: WriteGateKeeper,
     clock: Clock,
     requests: Arc<Mutex<Vec<(String, String, Duration)>>>,
 }
@@ -65,7 +65,7 @@ fn world(answers: Vec<Answer>) -> World {
             }
         }
     });
-    let (keeper, gate) = closed_gate(clock.clone());
+    let (keeper, gate) = closed_write_gate(clock.clone());
     let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "replicaset-controller/test");
     World { api, keeper, clock, requests }
 }
@@ -121,7 +121,7 @@ async fn a_write_that_may_have_happened_is_not_sent_again() {
         world.keeper.open_without_deadline();
         let error = world.create().await.unwrap_err();
         assert_eq!((error.label(), world.requests.lock().len()), (label, 1));
-        assert_eq!(error.may_have_happened(), label != "too_many_requests");
+        assert_eq!(error.write_may_have_taken_effect(), label != "too_many_requests");
     }
 }
 
@@ -131,7 +131,7 @@ async fn a_refused_connection_means_that_nothing_was_sent() {
     let world = world(vec![Answer::Refused]);
     world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
-    assert!(matches!(error, Error::Unsent(_)) && !error.may_have_happened(), "{error}");
+    assert!(matches!(error, Error::Unsent(_)) && !error.write_may_have_taken_effect(), "{error}");
 }
 
 /// COMMON-22.
@@ -141,7 +141,7 @@ async fn a_request_without_an_answer_times_out() {
     world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
     assert_eq!(error.to_string(), "no answer within 65s");
-    assert!(error.may_have_happened());
+    assert!(error.write_may_have_taken_effect());
 }
 
 /// COMMON-19.
@@ -163,7 +163,7 @@ struct Seen {
 
 impl RequestObserver for Seen {
     fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
-        self.attempts.lock().push((seen.attempt, seen.status_code, seen.sent_bytes));
+        self.attempts.lock().push((seen.attempt_index, seen.status_code, seen.sent_bytes));
     }
     fn request_finished(&self, method: &str, took: Duration, received: Option<usize>) {
         self.finished.lock().push((method.to_owned(), took.as_secs(), received));
@@ -259,7 +259,7 @@ async fn the_size_of_an_answer_is_limited() {
     world.keeper.open_without_deadline();
     let error = world.create().await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
-    assert!(error.may_have_happened());
+    assert!(error.write_may_have_taken_effect());
     let error = world.api.get(RequestTarget::object(PODS, "ns", "a")).await.unwrap_err();
     assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
     assert_eq!(world.clock.now().as_second(), 0, "the read ends at the limit, not at a timeout");

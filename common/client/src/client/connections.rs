@@ -13,7 +13,7 @@ use kube::{Config, client::Body};
 use parking_lot::Mutex;
 use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneService};
 
-use super::{Error, ServerOptions, build_service, certificate, connection::PingLimits, load_config};
+use super::{ApiServerOptions, Error, build_service, certificate, connection::PingLimits, load_config};
 use crate::{clock::Clock, map::SeededHashState};
 
 /// Interval at which the kubeconfig is read.
@@ -24,7 +24,7 @@ type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxErro
 
 /// Clients of one API server that are made from the same kubeconfig.
 pub struct ReloadingClients {
-    options: ServerOptions,
+    options: ApiServerOptions,
     current: Mutex<Current>,
     clients: Mutex<Vec<(PingLimits, Slot)>>,
 }
@@ -40,7 +40,7 @@ struct Current {
 
 impl ReloadingClients {
     /// Loads the configuration that `options` name. Builds no client yet.
-    pub async fn load(options: &ServerOptions) -> Result<Arc<Self>, Error> {
+    pub async fn load(options: &ApiServerOptions) -> Result<Arc<Self>, Error> {
         // The hash is computed before the load, so that the next check notices a change of the file during the load.
         let digest = options.kubeconfig.as_ref().and_then(digest);
         let config = load_config(options).await?;
@@ -193,7 +193,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("kubeconfig");
         write(&path, &server("one").await, "2031-01-01");
-        let options = ServerOptions { kubeconfig: Some(path.clone()), master: None };
+        let options = ApiServerOptions { kubeconfig: Some(path.clone()), master: None };
         let connections = ReloadingClients::load(&options).await.unwrap();
         let clients = [
             connections.build_client().unwrap(),
@@ -224,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_client_certificate_there_is_no_expiry() {
-        let options = ServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        let options = ApiServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
         assert_eq!(ReloadingClients::load(&options).await.unwrap().certificate_expiry(), None);
     }
 }

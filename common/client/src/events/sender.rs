@@ -51,14 +51,14 @@ pub(super) enum QueueItem {
     Flush(oneshot::Sender<()>),
 }
 
-/// Number of names that [`SentEvents`] remembers.
+/// Number of names that [`SentEventNames`] remembers.
 const SENT: usize = 512;
 
 /// The names of the latest Events that a process sent. Clones share the names.
 #[derive(Clone, Debug, Default)]
-pub struct SentEvents(Arc<Mutex<VecDeque<u64>>>);
+pub struct SentEventNames(Arc<Mutex<VecDeque<u64>>>);
 
-impl SentEvents {
+impl SentEventNames {
     /// Records the name of an Event that is about to be sent.
     pub fn record_name(&self, name: &str) {
         let mut names = self.0.lock();
@@ -81,7 +81,7 @@ impl SentEvents {
 /// Handle of the task that sends the Events of a process. The task ends when the handle is dropped.
 #[derive(Debug)]
 pub struct EventSender {
-    sent: SentEvents,
+    sent: SentEventNames,
     queue: mpsc::Sender<QueueItem>,
     clock: Clock,
     stamp: Arc<UniqueTimes>,
@@ -107,14 +107,14 @@ impl EventSender {
         );
         let api = api.with_throttle(Throttle::new(RATE, BURST));
         let correlator = Correlator::new(clock.clone());
-        let names = SentEvents::default();
+        let names = SentEventNames::default();
         let task = Task { correlator, api, clients: BTreeMap::new(), sent, names: names.clone() };
         let task = tokio::spawn(task.run(items));
         Self { sent: names, queue, clock, stamp: Arc::default(), task }
     }
 
     /// Returns the record of the names of the latest Events. The record is shared with the sending task.
-    pub fn sent_events(&self) -> SentEvents {
+    pub fn sent_event_names(&self) -> SentEventNames {
         self.sent.clone()
     }
 
@@ -140,7 +140,7 @@ struct Task {
     /// Copies of `api` with the user agent of each loop, by the client name of the loop.
     clients: BTreeMap<&'static str, Api>,
     sent: Counters,
-    names: SentEvents,
+    names: SentEventNames,
 }
 
 impl Task {
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::{
         events::{EventType, MESSAGE, ObjectRef},
-        gate::{self, GateKeeper},
+        gate::{self, WriteGateKeeper},
         intern::Text,
         meta::{ResourceVersion, Uid},
     };
@@ -303,10 +303,10 @@ mod tests {
         )
     }
 
-    fn start(script: Vec<Result<u16, ()>>) -> (EventSender, Seen, GateKeeper, Clock) {
+    fn start(script: Vec<Result<u16, ()>>) -> (EventSender, Seen, WriteGateKeeper, Clock) {
         let clock = Clock::simulated("2026-01-02T03:04:05.678Z".parse().unwrap(), 1);
         let (client, seen) = server(script);
-        let (keeper, gate) = gate::closed_gate(clock.clone());
+        let (keeper, gate) = gate::closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let sender = EventSender::start(Api::new(client, clock.clone(), gate, "test"), &Metrics::new());
         (sender, seen, keeper, clock)
@@ -436,7 +436,7 @@ mod tests {
             async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
         });
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
-        let (keeper, gate) = gate::closed_gate(clock.clone());
+        let (keeper, gate) = gate::closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let client = kube::Client::new(service, "default");
         let sender = EventSender::start(Api::new(client, clock, gate, "first"), &Metrics::new());

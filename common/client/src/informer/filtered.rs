@@ -11,7 +11,7 @@
 //!   until the watch shows the object again, the object no longer exists, or it no longer concerns this process
 //!   ([`Object::keep`]).
 //! - An object that is hidden when the process starts is not in the cache. Code that finds such an object passes it to
-//!   [`SinkInformer::add_hidden`].
+//!   [`SinkInformer::add_hidden_object`].
 //!
 //! A read never raises the version of the cache, which is the version that the watch has reached. The version of an object
 //! never decreases.
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{
-    Head, InformerConfig, Sink, SinkInformer, StoreAndHandlers,
+    InformerConfig, ObjectHead, Sink, SinkInformer, StoreAndHandlers,
     frames::{self, Page},
     reflect::accept_header,
 };
@@ -35,7 +35,7 @@ use crate::{
     batch,
     client::user_agent,
     clock::{Clock, Instant},
-    meta::{Key, Meta, ResourceVersion, Uid},
+    meta::{Meta, NamespacedName, ResourceVersion, Uid},
     metrics::HiddenObjectMetrics,
     object::Object,
     store::{ChangeOrigin, Entry, Store},
@@ -80,9 +80,9 @@ struct Shared<S> {
 /// The objects that the watch does not show although they may still exist.
 struct Hidden {
     metrics: HiddenObjectMetrics,
-    objects: BTreeMap<Key, HiddenObject>,
+    objects: BTreeMap<NamespacedName, HiddenObject>,
     /// Objects with a scheduled read, ordered by [`HiddenObject::due`].
-    schedule: BTreeSet<(Instant, Key)>,
+    schedule: BTreeSet<(Instant, NamespacedName)>,
     /// Number of the newest scheduled read, for [`HiddenObject::question`].
     questions: u64,
 }
@@ -105,19 +105,19 @@ impl Hidden {
         self.remove(&key);
         let hidden = HiddenObject { uid: object.uid.clone(), due: None, pause: FIRST_PAUSE, since, question: 0 };
         self.objects.insert(key.clone(), hidden);
-        self.metrics.set_hidden_objects(self.objects.len());
+        self.metrics.set_hidden_object_count(self.objects.len());
         self.read_at(&key, due);
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &NamespacedName) {
         if let Some(due) = self.objects.remove(key).and_then(|object| object.due) {
             self.schedule.remove(&(due, key.clone()));
         }
-        self.metrics.set_hidden_objects(self.objects.len());
+        self.metrics.set_hidden_object_count(self.objects.len());
     }
 
     /// Schedules the read of an object at `due`. If a read is in flight, its answer is ignored.
-    fn read_at(&mut self, key: &Key, due: Instant) {
+    fn read_at(&mut self, key: &NamespacedName, due: Instant) {
         let Some(object) = self.objects.get_mut(key) else { return };
         self.questions += 1;
         object.question = self.questions;
@@ -128,7 +128,7 @@ impl Hidden {
     }
 
     /// Schedules the next read of an object after its pause, and doubles the pause.
-    fn schedule_next_read(&mut self, key: &Key, now: Instant) {
+    fn schedule_next_read(&mut self, key: &NamespacedName, now: Instant) {
         let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         let Some(object) = self.objects.get_mut(key) else { return };
         let pause = object.pause.max(least);
@@ -137,7 +137,7 @@ impl Hidden {
     }
 
     /// Returns the keys to read now, each with the number of its read; without such keys, returns the time of the next read.
-    fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
+    fn take_due(&mut self, now: Instant) -> Result<Vec<(NamespacedName, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < MAX_CONCURRENT_READS
             && self.schedule.first().is_some_and(|(due, _)| *due <= now)
@@ -172,7 +172,7 @@ impl<S: StoreSink> LabelFilterSink<S> {
 
 impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
     /// Starts to list and watch the objects that have a label with the key `label`.
-    pub fn start_labelled(api: Api, config: InformerConfig, label: &'static str, sink: S) -> Self {
+    pub fn start_with_label(api: Api, config: InformerConfig, label: &'static str, sink: S) -> Self {
         let config = InformerConfig { label_selector: label.to_owned(), ..config };
         let metrics = HiddenObjectMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
         let filtered = LabelFilterSink::new(&api, metrics, label, sink);
@@ -197,7 +197,7 @@ impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
     }
 
     /// Adds a hidden object that was found without the watch. An object with the label is ignored: the watch delivers it.
-    pub fn add_hidden(&self, mut object: S::Object) {
+    pub fn add_hidden_object(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
         object.drop_unneeded_fields();
         if shared.is_visible(object.meta()) || !object.is_cached() {
@@ -238,7 +238,7 @@ impl<S: StoreSink> Shared<S> {
     }
 
     /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is missing.
-    async fn read_and_classify(&self, api: &Api, key: &Key, question: u64) {
+    async fn read_and_classify(&self, api: &Api, key: &NamespacedName, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
         // `question` differs if the watch has delivered a newer state during the read, or if another read is scheduled.
@@ -256,7 +256,7 @@ impl<S: StoreSink> Shared<S> {
             Ok(page) => {
                 let live = page.items.into_iter().find(|item| item.meta().name == key.name);
                 let live = live.filter(|live| live.meta().uid == known.uid);
-                let is_taken = page.foreign_count > 0 || live.is_some();
+                let is_taken = page.foreign_object_count > 0 || live.is_some();
                 match live.filter(|live| live.as_decoded().is_none_or(Object::is_cached)) {
                     Some(live) if self.is_visible(live.meta()) => {
                         hidden.remove(key);
@@ -281,7 +281,7 @@ impl<S: StoreSink> Shared<S> {
 
     /// Requests an object as a list of one object. A list has a version even if the object is missing, and upstream's role for
     /// DaemonSets does not include the right to get Pods.
-    async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
+    async fn read(api: &Api, key: &NamespacedName) -> Result<Page<S::Object>, String> {
         let query = format!("fieldSelector={}", percent_encode(&format!("metadata.name={}", key.name)));
         let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept_header::<S::Object>(api));
         let (format, body) = api.call_with_format(call).await.map_err(|error| error.to_string())?;
@@ -289,7 +289,7 @@ impl<S: StoreSink> Shared<S> {
     }
 
     /// Removes an object from the cache. The version of the cache stays unchanged.
-    fn remove(&self, key: &Key) {
+    fn remove(&self, key: &NamespacedName) {
         // Without a version, the removal does not raise the version of the cache, which the cached object may exceed.
         let unversioned = |cached: &Meta| Meta { resource_version: ResourceVersion::UNKNOWN, ..cached.clone() };
         if let Some(last) = self.sink.store().with_metadata(&key.namespace, &key.name, unversioned) {
@@ -314,7 +314,7 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
     fn complete_set(&self, mut set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
-        let shown: BTreeSet<Key> = set.iter().map(|entry| entry.meta().key()).collect();
+        let shown: BTreeSet<NamespacedName> = set.iter().map(|entry| entry.meta().key()).collect();
         for key in &shown {
             hidden.remove(key);
         }
@@ -341,13 +341,13 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
         self.shared.sink.put_object(entry);
     }
 
-    fn handle_foreign(&self, head: &Head<'_>) {
+    fn handle_foreign(&self, head: &ObjectHead<'_>) {
         let mut hidden = self.shared.hidden.lock();
         self.shared.sink.handle_foreign(head);
         // The wrapped sink keeps the object if a read has brought a newer state.
         let is_out = self.shared.sink.store().with_metadata(head.namespace(), head.name(), |_| ()).is_none();
         if !hidden.objects.is_empty() && is_out {
-            hidden.remove(&Key::new(head.namespace(), head.name()));
+            hidden.remove(&NamespacedName::new(head.namespace(), head.name()));
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     api::{ErrorStatus, Format},
-    head::Head,
+    head::ObjectHead,
     json::for_each_item,
     meta::{Meta, ResourceVersion},
     object::{DecodeError, EncodedObject, Object, Resource},
@@ -22,7 +22,7 @@ pub(super) enum DecodedEvent<'a, K> {
     /// An added or changed object that may concern this controller.
     Put { entry: Entry<K>, added: bool },
     /// Identity and version of an object that does not concern this controller, from an event of any type.
-    Foreign { head: Head<'a>, added: bool },
+    Foreign { head: ObjectHead<'a>, added: bool },
     /// Final state of a deleted object.
     DeletedObject(Meta),
     /// The version up to which all events were sent. `initial_end` marks the end of the first set of a streaming list.
@@ -86,7 +86,7 @@ pub(super) fn decode_frame<K: Object>(format: Format, frame: &[u8]) -> Result<De
             }
         }
         Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("not a watch event: {e}"))? {
-            WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_message(object))),
+            WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_protobuf(object))),
             WatchEvent { event_type: kind, object } => event(kind, message::<K>(object)?),
         },
     }
@@ -97,12 +97,12 @@ fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<Decoded
     match kind {
         "ADDED" | "MODIFIED" => {
             let added = kind == "ADDED";
-            match object.foreign_head::<K>() {
+            match object.head_if_filtered_out::<K>() {
                 Some(head) => Ok(DecodedEvent::Foreign { head, added }),
                 None => Ok(DecodedEvent::Put { entry: entry(object)?, added }),
             }
         }
-        "DELETED" => match object.foreign_head::<K>() {
+        "DELETED" => match object.head_if_filtered_out::<K>() {
             Some(head) => Ok(DecodedEvent::Foreign { head, added: false }),
             None => Ok(DecodedEvent::DeletedObject(
                 object.decode_metadata().map_err(|e| format!("no readable metadata: {e}"))?,
@@ -119,16 +119,17 @@ fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<Decoded
 
 /// Returns the object in an envelope. Fails if it is not of the kind of `K`, because it might be decodable by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, String> {
-    if is_of::<K>(envelope.api_version, envelope.event_type) {
+    if is_of::<K>(envelope.api_version, envelope.kind) {
         Ok(EncodedObject::Protobuf(envelope.object))
     } else {
-        Err(format!("unexpected object of kind {:?} in {:?}", envelope.event_type, envelope.api_version))
+        Err(format!("unexpected object of kind {:?} in {:?}", envelope.kind, envelope.api_version))
     }
 }
 
 /// Whether `K` is the type for objects of this API version and kind.
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
-    let is_any_kind = K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::ANY_OBJECT));
+    let is_any_kind =
+        K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::METADATA_ONLY_OBJECT));
     if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
@@ -159,7 +160,7 @@ pub(super) struct Page<K> {
     /// Objects that may concern this controller; some may be unreadable.
     pub(super) items: Vec<Entry<K>>,
     /// Number of objects on the page that do not concern this controller.
-    pub(super) foreign_count: usize,
+    pub(super) foreign_object_count: usize,
 }
 
 #[derive(Deserialize, Default)]
@@ -198,8 +199,8 @@ pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page
         }
         Format::Protobuf => {
             let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
-            if !list.event_type.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
-                return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.event_type));
+            if !list.kind.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
+                return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.kind));
             }
             let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
             let mut items = Items::default();
@@ -214,7 +215,7 @@ pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page
         version,
         continue_token: next.unwrap_or_default(),
         items: items.concerning,
-        foreign_count: items.foreign,
+        foreign_object_count: items.foreign,
     })
 }
 
@@ -234,7 +235,7 @@ impl<K> Default for Items<K> {
 
 impl<K: Object> Items<K> {
     fn add(&mut self, item: EncodedObject<'_>) -> Result<(), String> {
-        if item.foreign_head::<K>().is_some() {
+        if item.head_if_filtered_out::<K>().is_some() {
             self.foreign += 1;
         } else {
             self.concerning.push(entry(item)?);

@@ -121,8 +121,8 @@ impl<S: Sink> Reflector<S> {
         let selector =
             if config.field_selector.is_empty() { S::Object::FIELD_SELECTOR } else { &config.field_selector };
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let sampler = config.sampler.clone().filter(|sampler| sampler.is_sampled(resource));
-        let config = InformerConfig { field_selector: selector.to_owned(), sampler, ..config };
+        let sampler = config.write_sampler.clone().filter(|sampler| sampler.is_sampled(resource));
+        let config = InformerConfig { field_selector: selector.to_owned(), write_sampler: sampler, ..config };
         let client = if config.is_metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
             api: api.with_user_agent(&user_agent(client)),
@@ -159,7 +159,7 @@ impl<S: Sink> Reflector<S> {
             };
             self.filling = None;
             self.report_handled();
-            self.counted.set_queued_objects(0);
+            self.counted.set_queued_object_count(0);
             let Err(end) = round else { continue };
             self.wants_set |= !matches!(end, RoundEnd::Pause(_));
             match &end {
@@ -285,7 +285,7 @@ impl<S: Sink> Reflector<S> {
         if !self.bookmarks {
             return WHOLE_WATCH;
         }
-        self.config.max_silence.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
+        self.config.max_watch_idle_time.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
     }
 
     /// Applies the events of a watch until it ends.
@@ -351,7 +351,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: Format, line: &[u8]) {
-        if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.sampler, frame) {
+        if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.write_sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
             sampler.examine_event(self.resource, entry.meta().resource_version, format, line, now);
         }
@@ -448,7 +448,7 @@ impl<S: Sink> Reflector<S> {
         let origin = self.origin();
         self.apply_measured(|sink| sink.complete_set(set, version, origin));
         self.wants_set = false;
-        self.counted.set_queued_objects(0);
+        self.counted.set_queued_object_count(0);
         {
             let mut state = self.shared.state.lock();
             state.synced = true;

@@ -10,7 +10,7 @@ use crate::{
     store::{CacheEvent, ChangeOrigin, Entry, Store},
 };
 
-use super::{Head, StoreSink};
+use super::{ObjectHead, StoreSink};
 
 /// Receives the objects that an informer reads.
 ///
@@ -31,7 +31,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Adds or updates an object. An object that is older than the known one is ignored.
     fn put_object(&self, entry: Entry<Self::Object>);
     /// Handles the event of an object that does not, or no longer, [concern](Object::HEAD_FILTER) this controller.
-    fn handle_foreign(&self, head: &Head<'_>);
+    fn handle_foreign(&self, head: &ObjectHead<'_>);
     /// Removes a deleted object; `last` is its final state.
     fn remove_deleted(&self, last: &Meta);
     /// Records that all events up to `version` were delivered.
@@ -52,7 +52,7 @@ pub trait Sink: Send + Sync + 'static {
 pub type Handler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
 
 /// Returns a [`Handler`] that calls the method `handle` of `watch`.
-pub fn method_handler<W, K>(watch: &Arc<W>, handle: fn(&W, &CacheEvent<K>, ChangeOrigin)) -> Handler<K>
+pub fn handler_from_method<W, K>(watch: &Arc<W>, handle: fn(&W, &CacheEvent<K>, ChangeOrigin)) -> Handler<K>
 where
     W: Send + Sync + 'static,
     K: Object,
@@ -102,12 +102,12 @@ impl<K: Object> Sink for StoreAndHandlers<K> {
     }
 
     fn put_object(&self, entry: Entry<K>) {
-        self.change(ChangeOrigin::Watch, |store, events| store.apply(entry, events));
+        self.change(ChangeOrigin::Watch, |store, events| store.put_entry(entry, events));
     }
 
-    fn handle_foreign(&self, head: &Head<'_>) {
+    fn handle_foreign(&self, head: &ObjectHead<'_>) {
         self.change(ChangeOrigin::Watch, |store, events| {
-            store.remove_foreign(head.namespace(), head.name(), head.version(), events);
+            store.remove_foreign_object(head.namespace(), head.name(), head.version(), events);
         });
     }
 
@@ -143,6 +143,6 @@ impl<K: Object> StoreSink for StoreAndHandlers<K> {
     }
 
     fn put_read_object(&self, entry: Entry<K>) {
-        self.change(ChangeOrigin::Watch, |store, events| store.apply_outside_watch(entry, events));
+        self.change(ChangeOrigin::Watch, |store, events| store.put_entry_outside_watch(entry, events));
     }
 }

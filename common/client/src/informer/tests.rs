@@ -15,7 +15,9 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::store::{CacheEvent, ChangeOrigin};
-use crate::{client::user_agent, clock::Clock, gate::closed_gate, meta::Meta, pace::Pace, succession::WrittenVersions};
+use crate::{
+    client::user_agent, clock::Clock, gate::closed_write_gate, meta::Meta, pace::Pace, succession::WrittenVersions,
+};
 
 #[derive(serde::Deserialize)]
 struct Thing {
@@ -154,7 +156,7 @@ impl World {
     }
 
     fn api(&self) -> Api {
-        let (keeper, gate) = closed_gate(self.clock.clone());
+        let (keeper, gate) = closed_write_gate(self.clock.clone());
         keeper.open_without_deadline();
         Api::new(self.script.client(), self.clock.clone(), gate, "test").with_pace(self.pace.clone())
     }
@@ -245,7 +247,7 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(!pace.idle_sleep(clock.monotonic_now()).is_zero(), "an event has arrived");
     let api = world.api();
-    let request = tokio::spawn(async move { api.read("/version", "application/json").await });
+    let request = tokio::spawn(async move { api.read_path("/version", "application/json").await });
     world.script.asked(2).await;
     assert!(!may_sleep(), "an answer is awaited");
     request.abort();
@@ -342,7 +344,7 @@ async fn an_expired_continue_token_leads_to_a_list_in_one_page() {
         .script
         .then(Answer::Json(410, json!({"reason": "Expired", "code": 410, "message": "continue token expired"})));
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [thing("b", 8)]})));
-    world.start(InformerConfig { is_streaming_enabled: false, ..InformerConfig::default() });
+    world.start(InformerConfig { is_streaming_list_enabled: false, ..InformerConfig::default() });
     world.saw(&["+b i"]).await;
     assert!(!world.script.requests()[2].contains("limit"), "{:?}", world.script.requests());
 }
@@ -499,8 +501,8 @@ async fn the_size_of_a_full_set_is_limited() {
             (0..100).for_each(|_| world.script.then(Answer::Json(200, page.clone())));
         }
         world.start(InformerConfig {
-            is_streaming_enabled: streaming,
-            max_set_bytes: 1000,
+            is_streaming_list_enabled: streaming,
+            max_full_set_bytes: 1000,
             ..InformerConfig::default()
         });
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -674,7 +676,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         world.script.asked(2).await;
         feed.line("MODIFIED", &thing("a", 20));
     };
-    let succession = Succession { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    let succession = LeadershipStart { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
     tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
     assert_eq!(world.informer().version(), ResourceVersion::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
@@ -688,7 +690,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         again.line("ADDED", &thing("a", 25));
         again.initial_end(31);
     };
-    let succession = Succession { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    let succession = LeadershipStart { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
     tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
     assert_eq!(
         world.informer().store().get("ns", "a").unwrap().unwrap().metadata.resource_version,
@@ -707,7 +709,10 @@ async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     world.start(InformerConfig::default());
     feed.initial_end(10);
     world.informer().wait_until_synced().await;
-    world.informer().catch_up_with_predecessor(&Succession { leading_since: since, predecessor_versions: None }).await;
+    world
+        .informer()
+        .catch_up_with_predecessor(&LeadershipStart { leading_since: since, predecessor_versions: None })
+        .await;
     assert_eq!(world.script.requests().len(), 1);
 }
 
@@ -724,7 +729,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     let since = world.clock.monotonic_now();
     let after = |written: &str| {
         let note = format!(r#"{{"transitions":0,"written":{written}}}"#);
-        Succession {
+        LeadershipStart {
             leading_since: since,
             predecessor_versions: Some(Arc::new(WrittenVersions::from_annotation(&note, 0).unwrap())),
         }

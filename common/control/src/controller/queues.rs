@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Instant,
     metrics::QueueMetrics,
-    pace::Timer,
+    pace::QueueTimer,
     queue::{BackoffSettings, Queue, QueueKey, QueueObserver},
     runtime::LoopContext,
 };
@@ -21,7 +21,7 @@ impl LoopContext {
         let probed = queue.downgrade();
         self.metrics.before_scrape(move || {
             if let Some(queue) = probed.upgrade() {
-                let (unfinished, longest) = queue.processing_times();
+                let (unfinished, longest) = queue.total_and_longest_processing_time();
                 metrics.set_unfinished_work(unfinished, longest);
             }
         });
@@ -32,12 +32,12 @@ impl LoopContext {
 /// Updates the metrics of a queue, and sets the timer that wakes the idle process when the next delayed key is due.
 struct QueueMetricsObserver {
     metrics: QueueMetrics,
-    timer: Timer,
+    timer: QueueTimer,
 }
 
 impl QueueObserver for QueueMetricsObserver {
     fn on_key_added(&self) {
-        self.metrics.count_add();
+        self.metrics.count_added_key();
     }
     fn on_key_taken(&self, waited: Duration) {
         self.metrics.record_queue_time(waited);

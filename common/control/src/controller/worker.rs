@@ -15,12 +15,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Controller, Explain as _, Explanation, Observation, RECHECK_INTERVAL, differences::ShadowDifferences};
+use super::{
+    Controller, Explain as _, Explanation, Observation, STALE_CACHE_RECHECK_INTERVAL, differences::ShadowDifferences,
+};
 use crate::{
     clock::Instant,
     events::ObjectRef,
     informer::AnyInformer,
-    io::{self, Account, Executor, Forecast, Io, Note, Requeue, RetryPolicy, SyncSubject},
+    io::{self, Io, MemoryNote, RequestAccount, Requeue, RetryPolicy, SyncExecutor, SyncForecast, SyncSubject},
     map::HashSet,
     meta::Uid,
     metrics::{Counter, Counters, Stability},
@@ -51,7 +53,7 @@ struct LoopState<C: Controller> {
     panics: Counter,
     errors: Counters,
     stale_skips: Option<Counters>,
-    executor: Executor,
+    executor: SyncExecutor,
     prepared_once: tokio::sync::OnceCell<()>,
     /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread from sleeping meanwhile.
     awaiting: Mutex<BTreeMap<C::Key, WorkGuard>>,
@@ -63,13 +65,13 @@ struct RecentPlan {
     at: Timestamp,
     key: String,
     explanation: Explanation,
-    account: Option<Account>,
+    account: Option<RequestAccount>,
 }
 
 impl RecentPlan {
     fn to_value(&self) -> Value {
         let Explanation { situation, waiting, actions } = &self.explanation;
-        let actions = self.account.as_ref().map_or_else(|| actions.clone(), Account::write_lines);
+        let actions = self.account.as_ref().map_or_else(|| actions.clone(), RequestAccount::describe_writes);
         json!({"at": self.at.to_string(), "key": self.key, "situation": situation, "actions": actions, "waiting": waiting})
     }
 }
@@ -99,12 +101,12 @@ impl<C: Controller> Loop<C> {
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
         let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
-        let LoopContext { api, recorder, account_observer: accounts, .. } = context.clone();
-        let executor = Executor {
+        let LoopContext { api, recorder, request_account_observer: accounts, .. } = context.clone();
+        let executor = SyncExecutor {
             api,
             recorder,
             ledger,
-            account_observer: accounts,
+            request_account_observer: accounts,
             is_shutting_down: Arc::new(move || closed.is_closed()),
         };
         let shared = Arc::new(LoopState {
@@ -199,7 +201,7 @@ impl<C: Controller> LoopState<C> {
                 if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
                     skips.with_label_values(&[resource.group, resource.plural]).inc();
                 }
-                if at_most <= RECHECK_INTERVAL {
+                if at_most <= STALE_CACHE_RECHECK_INTERVAL {
                     self.awaiting.lock().insert(key.clone(), self.context.api.pace().begin_work());
                 }
                 self.queue.add_recheck_after(key.clone(), at_most);
@@ -214,8 +216,8 @@ impl<C: Controller> LoopState<C> {
                 }
                 self.controller.record_plan(&snapshot, &decision.plan);
                 if shadow {
-                    self.differences.record_key(key, decision.has_actions(), began);
-                    decision.account().into_iter().for_each(Account::drop_late_entries);
+                    self.differences.record_difference(key, decision.has_actions(), began);
+                    decision.request_account().into_iter().for_each(RequestAccount::truncate_entries);
                     Ok(Requeue::AfterPlannedDelay)
                 } else {
                     let Decision { plan, forecast } = decision;
@@ -235,7 +237,7 @@ impl<C: Controller> LoopState<C> {
             }
             Err(error) => {
                 self.errors.with_label_values(&[self.name, error.metric_label()]).inc();
-                match error.retry {
+                match error.retry_policy {
                     RetryPolicy::Backoff => {
                         tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
                         self.record_failure(key, &error.to_string());
@@ -297,7 +299,7 @@ impl<C: Controller> LoopState<C> {
         if recent.len() == MAX_RECENT_PLANS {
             recent.pop_front();
         }
-        let (explanation, account) = (decision.explain().with_bounded_text(), decision.account().cloned());
+        let (explanation, account) = (decision.explain().with_bounded_text(), decision.request_account().cloned());
         recent.push_back(RecentPlan { at, key: key.to_string(), explanation, account });
     }
 
@@ -336,7 +338,7 @@ impl<C: Controller> LoopState<C> {
     /// Returns the keys of the objects that a shadow has wanted to write for at least a minute and still wants to write.
     fn shadow_differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
-        let keys = self.differences.lasting_keys(clock.monotonic_now());
+        let keys = self.differences.keys_with_lasting_difference(clock.monotonic_now());
         let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observation::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).has_actions());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
@@ -411,27 +413,27 @@ impl<C: Controller> RunningLoop for Loop<C> {
 pub struct Decision<C: Controller> {
     /// The plan as decided from the snapshot. The forecast has the requests that follow from it.
     pub plan: C::Plan,
-    forecast: Forecast<C::Note>,
+    forecast: SyncForecast<C::Note>,
 }
 
 impl<C: Controller> Decision<C> {
     /// Decides, and forecasts the requests by running the sync against a simulated server that grants each of them.
     pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
-        let forecast = io::forecast(now, async |io| C::act(snapshot, &plan, io).await);
+        let forecast = io::forecast_sync(now, async |io| C::act(snapshot, &plan, io).await);
         Self { plan, forecast }
     }
 
     /// Describes the plan and its expected requests.
     pub fn explain(&self) -> Explanation {
         let mut actions = self.plan.actions();
-        actions.extend(self.account().map(Account::write_lines).unwrap_or_default());
+        actions.extend(self.request_account().map(RequestAccount::describe_writes).unwrap_or_default());
         Explanation { situation: self.plan.situation(), waiting: self.plan.wait_reasons(), actions }
     }
 
     /// Whether the sync would send requests, or its plan is [notable](super::Explain::is_notable) without requests.
     pub fn has_actions(&self) -> bool {
-        self.account().is_some() || self.plan.is_notable()
+        self.request_account().is_some() || self.plan.is_notable()
     }
 
     /// Returns the plan's delay until the decision may change without an event; `None` if only an event can change it.
@@ -440,8 +442,8 @@ impl<C: Controller> Decision<C> {
     }
 
     /// Returns the account, that is, the list of the expected requests; `None` if the sync sends none.
-    pub fn account(&self) -> Option<&Account> {
-        self.forecast.account.as_ref()
+    pub fn request_account(&self) -> Option<&RequestAccount> {
+        self.forecast.request_account.as_ref()
     }
 }
 
@@ -460,11 +462,11 @@ impl<C: Controller> SyncSubject<C::Note> for ControllerSubject<'_, C> {
         self.controller.child_uids(self.snapshot)
     }
 
-    fn apply_note(&self, note: C::Note) {
-        self.controller.apply_note(self.snapshot, note);
+    fn apply_memory_note(&self, note: C::Note) {
+        self.controller.apply_memory_note(self.snapshot, note);
     }
 
-    fn observe_again(&self, question: <C::Note as Note>::Query) -> Option<<C::Note as Note>::NewState> {
+    fn observe_again(&self, question: <C::Note as MemoryNote>::Query) -> Option<<C::Note as MemoryNote>::NewState> {
         self.controller.observe_again(self.snapshot, question)
     }
 }

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{explain::BoundedLines, intern::Text, map::HashMap, object::Resource};
 
-/// Further reasons are omitted once the reasons of an [`AccountEntry`] have this length in bytes.
+/// Further reasons are omitted once the reasons of an [`RequestAccountEntry`] have this length in bytes.
 const MAX_REASONS_LENGTH: usize = 200;
 /// The most entries that a finished account keeps. Further entries are only counted.
 const MAX_KEPT_ENTRIES: usize = 20;
 
-/// The description of a request in an account. Requests with equal actions share an [`AccountEntry`].
+/// The description of a request in an account. Requests with equal actions share an [`RequestAccountEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
     /// HTTP method: `GET`, `POST`, `PATCH`, `PUT` or `DELETE`.
@@ -78,11 +78,11 @@ impl Action {
 
 /// A group of equal requests of a sync, which share one line in explanations.
 #[derive(Clone, Debug)]
-pub struct AccountEntry {
+pub struct RequestAccountEntry {
     /// The description that all of these requests share.
     pub action: Action,
     /// The reasons for the requests, separated by "; ".
-    pub why: Cow<'static, str>,
+    pub reasons: Cow<'static, str>,
     /// Number of requests in the forecast.
     pub expected_count: usize,
     /// Number of requests that were sent.
@@ -90,29 +90,29 @@ pub struct AccountEntry {
     /// The server's last refusal; `None` if it granted all of these requests.
     pub last_refusal: Option<String>,
     /// The reason why more or fewer requests were sent than expected; `None` if the counts are equal or no reason is known.
-    pub deviation: Option<String>,
+    pub deviation_reason: Option<String>,
 }
 
-impl AccountEntry {
+impl RequestAccountEntry {
     /// Adds the reason of a further equal request, unless the reason is present or the text is long enough.
     fn add_reason(&mut self, why: &str) {
-        if self.why.len() < MAX_REASONS_LENGTH && !self.why.contains(why) {
-            let separator = if self.why.is_empty() { "" } else { "; " };
-            self.why = format!("{}{separator}{why}", self.why).into();
+        if self.reasons.len() < MAX_REASONS_LENGTH && !self.reasons.contains(why) {
+            let separator = if self.reasons.is_empty() { "" } else { "; " };
+            self.reasons = format!("{}{separator}{why}", self.reasons).into();
         }
     }
 }
 
-impl fmt::Display for AccountEntry {
+impl fmt::Display for RequestAccountEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.action.describe(self.expected_count.max(self.sent_count)))?;
-        if !self.why.is_empty() {
-            write!(f, ": {}", self.why)?;
+        if !self.reasons.is_empty() {
+            write!(f, ": {}", self.reasons)?;
         }
         if let Some(refused) = &self.last_refusal {
             write!(f, "; refused: {refused}")?;
         }
-        if let Some(deviation) = &self.deviation {
+        if let Some(deviation) = &self.deviation_reason {
             let what = if self.sent_count > self.expected_count { "added" } else { "left out" };
             write!(f, "; {} {what}: {deviation}", self.sent_count.abs_diff(self.expected_count))?;
         }
@@ -130,13 +130,13 @@ impl ForecastRequests {
     }
 
     /// Returns the account for the real run of the sync; `None` if the sync sends nothing.
-    pub(super) fn into_account(self) -> Option<Account> {
-        (!self.0.entries.is_empty()).then(|| Account(Arc::new(Mutex::new(self.0))))
+    pub(super) fn into_account(self) -> Option<RequestAccount> {
+        (!self.0.entries.is_empty()).then(|| RequestAccount(Arc::new(Mutex::new(self.0))))
     }
 }
 
 /// Returns the descriptions of the writes, one per line. If writes were omitted, a last line states their number.
-fn write_lines(entries: &[AccountEntry], left_out: usize) -> Vec<String> {
+fn describe_writes(entries: &[RequestAccountEntry], left_out: usize) -> Vec<String> {
     let mut lines = BoundedLines::default();
     for entry in entries.iter().filter(|entry| entry.action.is_write) {
         lines.push(|| entry.to_string());
@@ -149,11 +149,11 @@ fn write_lines(entries: &[AccountEntry], left_out: usize) -> Vec<String> {
 ///
 /// A request is recorded before it is sent.
 #[derive(Clone)]
-pub struct Account(Arc<Mutex<AccountState>>);
+pub struct RequestAccount(Arc<Mutex<AccountState>>);
 
 #[derive(Default)]
 struct AccountState {
-    entries: Vec<AccountEntry>,
+    entries: Vec<RequestAccountEntry>,
     /// The position of each action in `entries`.
     index: HashMap<Action, usize>,
     /// The last refusal, or another observation, because of which the sync differs from the forecast.
@@ -163,21 +163,21 @@ struct AccountState {
 
 impl AccountState {
     /// Returns the entry of a request, and adds an entry if no earlier request has the same action.
-    fn entry(&mut self, request: &Request) -> &mut AccountEntry {
+    fn entry(&mut self, request: &Request) -> &mut RequestAccountEntry {
         let action = Action::from_request(request);
         let at = if let Some(&at) = self.index.get(&action) {
-            self.entries[at].add_reason(&request.why);
+            self.entries[at].add_reason(&request.reason);
             at
         } else {
             self.index.insert(action.clone(), self.entries.len());
-            let why = request.why.clone();
-            self.entries.push(AccountEntry {
+            let why = request.reason.clone();
+            self.entries.push(RequestAccountEntry {
                 action,
-                why,
+                reasons: why,
                 expected_count: 0,
                 sent_count: 0,
                 last_refusal: None,
-                deviation: None,
+                deviation_reason: None,
             });
             self.entries.len() - 1
         };
@@ -185,7 +185,7 @@ impl AccountState {
     }
 }
 
-impl Account {
+impl RequestAccount {
     /// Returns the actions that satisfy `is_like`, each with the number of requests sent so far.
     pub fn sent_actions(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
         let state = self.0.lock();
@@ -205,7 +205,7 @@ impl Account {
         let entry = state.entry(request);
         entry.sent_count += 1;
         if entry.sent_count > entry.expected_count {
-            entry.deviation = cause;
+            entry.deviation_reason = cause;
         }
     }
 
@@ -233,17 +233,17 @@ impl Account {
     pub(super) fn finish(&self) {
         let state = &mut *self.0.lock();
         for entry in state.entries.iter_mut().filter(|entry| entry.sent_count < entry.expected_count) {
-            entry.deviation.clone_from(&state.cause);
+            entry.deviation_reason.clone_from(&state.cause);
         }
     }
 
     /// Returns the entries: expected requests in the order of the forecast, then additional requests in the order of sending.
-    pub fn entries(&self) -> Vec<AccountEntry> {
+    pub fn entries(&self) -> Vec<RequestAccountEntry> {
         self.0.lock().entries.clone()
     }
 
     /// Drops all but the first 20 entries of a finished account, and counts the dropped entries.
-    pub fn drop_late_entries(&self) {
+    pub fn truncate_entries(&self) {
         let state = &mut *self.0.lock();
         state.left_out += state.entries.len().saturating_sub(MAX_KEPT_ENTRIES);
         state.entries.truncate(MAX_KEPT_ENTRIES);
@@ -252,24 +252,24 @@ impl Account {
     }
 
     /// Returns the descriptions of the writes, one per line.
-    pub fn write_lines(&self) -> Vec<String> {
+    pub fn describe_writes(&self) -> Vec<String> {
         let state = self.0.lock();
-        write_lines(&state.entries, state.left_out)
+        describe_writes(&state.entries, state.left_out)
     }
 }
 
 /// An observer of the syncs that send requests.
-pub trait AccountObserver: Send + Sync {
+pub trait RequestAccountObserver: Send + Sync {
     /// Is called before a sync sends its first request.
-    fn on_sync_begin(&self, account: &Account);
+    fn on_sync_begin(&self, account: &RequestAccount);
     /// Is called when a sync has ended and its account is complete.
-    fn on_sync_end(&self, account: &Account);
+    fn on_sync_end(&self, account: &RequestAccount);
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for RequestAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        for line in self.write_lines() {
+        for line in self.describe_writes() {
             writeln!(text, "{line}")?;
         }
         f.write_str(&text)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    effect::Note,
+    effect::MemoryNote,
     group::GroupConcurrency,
     outcome::SyncError,
     request::{ObjectRole, Refusal, RefusalClass, Request},
@@ -53,7 +53,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     ///
     /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One failure
     /// does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
-    pub async fn send<N: Note>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
+    pub async fn send<N: MemoryNote>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io
             .run_group(GroupConcurrency::AllConcurrent, release, |child: &'a C| {
@@ -79,14 +79,14 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
         ClaimResults { resource: self.resource, to_adopt: adopt.len(), released, adopted, owner_check_failure: recheck }
     }
 
-    fn release_request<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn release_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| self.owner.release_patch(&meta.uid, self.finalizers));
         let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("release");
-        request.role(ObjectRole::ReleasedChild).with_reason("the selector no longer matches it")
+        request.with_role(ObjectRole::ReleasedChild).with_reason("the selector no longer matches it")
     }
 
-    fn adopt_request<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
+    fn adopt_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| {
             let mut adoption = self.owner.adopt_patch(&meta.uid, self.finalizers);
@@ -96,7 +96,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             adoption
         });
         let request = Request::patch(self.resource, meta, PatchFormat::Strategic, body).with_verb_text("adopt");
-        request.role(ObjectRole::AdoptedChild).with_reason("the selector matches it and it has no controller")
+        request.with_role(ObjectRole::AdoptedChild).with_reason("the selector matches it and it has no controller")
     }
 }
 
@@ -105,7 +105,7 @@ const OWNER_LOST_LABEL: &str = "not_ours";
 
 /// Checks by a live read that the owner exists and is not terminating. The garbage collector may be orphaning the children of a
 /// terminating owner (kubernetes/kubernetes#42639).
-async fn check_may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), SyncError> {
+async fn check_may_adopt<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<(), SyncError> {
     let Owner { resource, namespace, name, uid: wanted, .. } = owner;
     let request = Request::get(*resource, namespace, &Arc::from(name.as_str()));
     let answer = io.send(request.with_reason("an owner must exist and not be terminating to adopt")).await;
@@ -160,7 +160,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     }
 
     /// Whether every child to adopt was adopted.
-    pub fn is_complete(&self) -> bool {
+    pub fn has_adopted_all(&self) -> bool {
         self.adopted().count() == self.to_adopt
     }
 
@@ -204,7 +204,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
     /// The syncs of the owner fail until a permission is granted or a policy changes, and no other Event gives the reason.
-    pub fn record_denied_event<N: Note>(&self, io: Io<'_, N>) {
+    pub fn record_denied_event<N: MemoryNote>(&self, io: Io<'_, N>) {
         let is_denied = |refusal: &Refusal| refusal.class == RefusalClass::NotWritten && refusal.error.is_denied();
         let mut denied = self.failures().filter(|(_, _, refusal)| is_denied(refusal));
         let Some(first) = denied.next() else { return };

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use crate::events::EventType;
 
 /// A change of the controller's memory that a sync asks for.
-pub trait Note: Send {
+pub trait MemoryNote: Send {
     /// The question that [`Io::observe_again`](super::Io::observe_again) answers; `()` if the controller offers only one.
     type Query: Send;
     /// The new state that [`Io::observe_again`](super::Io::observe_again) returns; `()` if only the fact of a change matters.
     type NewState: Send;
 }
 
-impl Note for std::convert::Infallible {
+impl MemoryNote for std::convert::Infallible {
     type Query = ();
     type NewState = ();
 }

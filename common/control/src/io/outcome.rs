@@ -42,13 +42,13 @@ pub struct SyncError {
     text: String,
     label: &'static str,
     is_denied: bool,
-    pub(crate) retry: RetryPolicy,
+    pub(crate) retry_policy: RetryPolicy,
 }
 
 impl SyncError {
     /// Creates an error for a cause other than a refused request. `label` is the class of the error in metrics.
     pub fn new(label: &'static str, text: impl Into<String>) -> Self {
-        Self { text: text.into(), label, is_denied: false, retry: RetryPolicy::Backoff }
+        Self { text: text.into(), label, is_denied: false, retry_policy: RetryPolicy::Backoff }
     }
 
     /// Creates a failure from a refused request. `what` describes the operation; empty if the server's message is sufficient.
@@ -56,7 +56,7 @@ impl SyncError {
         let error = &refusal.error;
         let text = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
         let is_denied = refusal.class == RefusalClass::NotWritten && error.is_denied();
-        Self { text, label: error.label(), is_denied, retry: RetryPolicy::Backoff }
+        Self { text, label: error.label(), is_denied, retry_policy: RetryPolicy::Backoff }
     }
 
     /// Prefixes the text with a description of the failed operation.
@@ -79,13 +79,13 @@ impl SyncError {
     /// Sets the treatment of the key after this error; by default a retry after the back-off.
     #[must_use]
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
-        Self { retry, ..self }
+        Self { retry_policy: retry, ..self }
     }
 
     /// Creates the error for a sync that ended because this process may no longer write.
     pub(super) fn not_leader() -> Self {
         let error = api::Error::NotLeader;
-        Self { text: error.to_string(), label: error.label(), is_denied: false, retry: RetryPolicy::Never }
+        Self { text: error.to_string(), label: error.label(), is_denied: false, retry_policy: RetryPolicy::Never }
     }
 }
 

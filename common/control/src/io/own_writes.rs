@@ -33,7 +33,7 @@ enum LedgerChange {
     /// another object.
     AwaitOwnerGone,
     /// Wait for the child of a create request without an answer. The request may have taken effect or may still do so.
-    AwaitLostChild,
+    AwaitUnansweredCreation,
     /// Wait until the cache shows a newer version of the object than the snapshot.
     AwaitNewerVersion,
     /// Stop waiting for the deletion of the object. Nothing was deleted, or the deletion event will concern another owner.
@@ -41,7 +41,7 @@ enum LedgerChange {
 }
 
 use LedgerChange::{
-    AwaitChild, AwaitDeletion, AwaitLostChild, AwaitNewerVersion, AwaitOwnerGone, AwaitVersion, ForgetDeletion,
+    AwaitChild, AwaitDeletion, AwaitNewerVersion, AwaitOwnerGone, AwaitUnansweredCreation, AwaitVersion, ForgetDeletion,
 };
 
 /// Returns the change of the ledger when a request is sent. The watch event may arrive before the answer to the request.
@@ -74,7 +74,7 @@ fn changes_after_refusal(request: &Request, refusal: &Refusal) -> Vec<LedgerChan
     let mut consequences = Vec::new();
     match &request.verb {
         Verb::Create(_) if role == ObjectRole::Child && class == RefusalClass::MaybeWritten => {
-            consequences.push(AwaitLostChild);
+            consequences.push(AwaitUnansweredCreation);
         }
         Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == RefusalClass::NotFound => {
             consequences.push(AwaitOwnerGone);
@@ -155,13 +155,15 @@ impl<'r> SyncWrites<'r> {
         let precondition = request.precondition.as_ref();
         for consequence in consequences {
             match (consequence, precondition) {
-                (AwaitChild, _) => ledger.record_create(owner, resource, &fields.uid, fields.version),
+                (AwaitChild, _) => ledger.record_creation(owner, resource, &fields.uid, fields.version),
                 (AwaitVersion, _) => ledger.record_write(owner, resource, fields.version),
-                (AwaitLostChild, _) => {
-                    ledger.record_lost_create(owner, resource, || self.children.get().cloned().unwrap_or_default());
+                (AwaitUnansweredCreation, _) => {
+                    ledger.record_unanswered_creation(owner, resource, || {
+                        self.children.get().cloned().unwrap_or_default()
+                    });
                 }
-                (AwaitDeletion, Some(judged)) => ledger.record_delete(owner, resource, namespace, name, &judged.uid),
-                (ForgetDeletion, Some(judged)) => ledger.cancel_delete(owner, &judged.uid),
+                (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
+                (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
                 (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
                     ledger.record_owner_gone(owner, resource, namespace, name);
                 }

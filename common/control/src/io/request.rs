@@ -140,7 +140,7 @@ pub struct Request {
     /// Value of the `Accept` header of a read.
     pub accept_header: &'static str,
     /// The reason for the request, shown in explanations; may be empty.
-    pub why: Cow<'static, str>,
+    pub reason: Cow<'static, str>,
 }
 
 impl Request {
@@ -161,7 +161,7 @@ impl Request {
             precondition,
             role,
             accept_header: accept,
-            why,
+            reason: why,
         }
     }
 
@@ -187,7 +187,7 @@ impl Request {
 
     /// Sets `metadata.generateName`, so that the server generates the name of the object.
     #[must_use]
-    pub fn generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
+    pub fn with_generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
         Self { generate_name: prefix.into(), ..self }
     }
 
@@ -227,7 +227,7 @@ impl Request {
     /// Sets the reason that explanations show; there is none by default.
     #[must_use]
     pub fn with_reason(self, why: impl Into<Cow<'static, str>>) -> Self {
-        Self { why: why.into(), ..self }
+        Self { reason: why.into(), ..self }
     }
 
     /// Sets the verb that explanations show, such as `adopt`; by default the verb of the operation.
@@ -238,19 +238,19 @@ impl Request {
 
     /// Sets the kind that explanations show; by default the kind of the resource.
     #[must_use]
-    pub fn kind(self, kind: &'static str) -> Self {
+    pub fn with_kind(self, kind: &'static str) -> Self {
         Self { kind, ..self }
     }
 
     /// Sets the relation to the object of the sync, which determines the cache state for which the next sync waits.
     #[must_use]
-    pub fn role(self, role: ObjectRole) -> Self {
+    pub fn with_role(self, role: ObjectRole) -> Self {
         Self { role, ..self }
     }
 
     /// Sets the version of the precondition; `None` for any version.
     #[must_use]
-    pub fn at_version(self, version: Option<ResourceVersion>) -> Self {
+    pub fn with_version(self, version: Option<ResourceVersion>) -> Self {
         let precondition = self.precondition.map(|known| Precondition { version, ..known });
         Self { precondition, ..self }
     }
@@ -363,7 +363,7 @@ impl From<api::Error> for Refusal {
             RefusalClass::VersionConflict
         } else if error.is_already_exists() {
             RefusalClass::NameTaken
-        } else if error.may_have_happened() {
+        } else if error.write_may_have_taken_effect() {
             RefusalClass::MaybeWritten
         } else {
             RefusalClass::NotWritten

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde_json::value::RawValue;
 
 use super::{
-    effect::Note,
+    effect::MemoryNote,
     outcome::SyncError,
     request::{ObjectRole, Precondition, Refusal, RefusalClass, Request, RequestBody},
     run::Io,
@@ -20,9 +20,9 @@ use crate::{
 /// The JSON members of a revision by name, as the server sent them and not decoded.
 pub type RawRevisionMembers = BTreeMap<String, Box<RawValue>>;
 
-/// Whether [`StoreRevision::send`] has created the revision, and the reason if it has not.
+/// Whether [`RevisionStoreRequest::send`] has created the revision, and the reason if it has not.
 #[derive(Debug)]
-pub enum StoreOutcome {
+pub enum RevisionStoreOutcome {
     /// The revision was created.
     Created,
     /// A revision with the same name and the same data exists, from an earlier request or from another controller. The labels
@@ -35,7 +35,7 @@ pub enum StoreOutcome {
 }
 
 /// A request to store a revision under a name.
-pub struct StoreRevision<'a> {
+pub struct RevisionStoreRequest<'a> {
     owner: &'a Owner,
     name: Arc<str>,
     data: &'a RevisionData,
@@ -43,7 +43,7 @@ pub struct StoreRevision<'a> {
     checks_owner: bool,
 }
 
-impl<'a> StoreRevision<'a> {
+impl<'a> RevisionStoreRequest<'a> {
     /// Creates a request to store `data` as a revision of `owner`. `why` is the reason in explanations.
     pub fn new(owner: &'a Owner, name: &str, data: &'a RevisionData, why: String) -> Self {
         Self { owner, name: name.into(), data, why, checks_owner: false }
@@ -62,27 +62,27 @@ impl<'a> StoreRevision<'a> {
     /// data.
     ///
     /// Upstream: `pkg/controller/history`, `CreateControllerRevision`; `pkg/controller/daemon`, `snapshot`.
-    pub async fn send<N: Note>(self, body: RequestBody, io: Io<'_, N>) -> Result<StoreOutcome, Refusal> {
+    pub async fn send<N: MemoryNote>(self, body: RequestBody, io: Io<'_, N>) -> Result<RevisionStoreOutcome, Refusal> {
         let Self { owner, name, data, why, checks_owner: rechecks_owner } = self;
         if rechecks_owner && !owner_exists(io, owner).await? {
             io.explain_deviation("the owner does not exist, is terminating, or was replaced");
-            return Ok(StoreOutcome::OwnerGone);
+            return Ok(RevisionStoreOutcome::OwnerGone);
         }
         let create = Request::create(CONTROLLER_REVISIONS, &owner.namespace, &name, body);
-        let taken = match io.send(create.role(ObjectRole::AwaitedObject).with_reason(why)).await {
-            Ok(_) => return Ok(StoreOutcome::Created),
+        let taken = match io.send(create.with_role(ObjectRole::AwaitedObject).with_reason(why)).await {
+            Ok(_) => return Ok(RevisionStoreOutcome::Created),
             Err(refusal) if refusal.class == RefusalClass::NameTaken => refusal,
             Err(refusal) => return Err(refusal),
         };
         let read = Request::get(CONTROLLER_REVISIONS, &owner.namespace, &name).with_reason("its name is taken");
         Ok(match io.send_and_read::<ControllerRevision>(read).await? {
-            Some(there) if there.has_data(data) => StoreOutcome::AlreadyExists(Box::new(there)),
-            _ => StoreOutcome::NameTaken(taken),
+            Some(there) if there.has_data(data) => RevisionStoreOutcome::AlreadyExists(Box::new(there)),
+            _ => RevisionStoreOutcome::NameTaken(taken),
         })
     }
 }
 
-async fn owner_exists<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
+async fn owner_exists<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<bool, Refusal> {
     let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
     let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
     let request = Request { precondition, ..request }.with_reason("the owner may be missing like its revision");
@@ -124,7 +124,7 @@ impl<'a> RevisionChange<'a> {
     }
 
     /// Sets the field `revision`, the number by which the revisions of an owner are ordered.
-    pub async fn renumber<N: Note>(
+    pub async fn renumber<N: MemoryNote>(
         owner: &'a Owner,
         revision: &'a Meta,
         number: i64,
@@ -143,7 +143,7 @@ impl<'a> RevisionChange<'a> {
     ///
     /// With a patch, the server would encode the data again, and would refuse the patch if the new encoding differed, because
     /// data are immutable. `edit` changes the members of the live revision, and returns whether they have to be written.
-    pub async fn send<N: Note>(
+    pub async fn send<N: MemoryNote>(
         self,
         edit: impl FnOnce(&mut RawRevisionMembers) -> serde_json::Result<bool>,
         io: Io<'_, N>,
@@ -179,15 +179,15 @@ impl<'a> RevisionChange<'a> {
             body = RequestBody::encode(&members);
             version = Some(metadata.resource_version);
         }
-        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).at_version(version);
-        io.send(replace.role(ObjectRole::AwaitedObject).with_verb_text(doing).with_reason(why)).await?;
+        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).with_version(version);
+        io.send(replace.with_role(ObjectRole::AwaitedObject).with_verb_text(doing).with_reason(why)).await?;
         Ok(())
     }
 }
 
 /// Deletes a revision at the version of the snapshot, or at the version of the last write of this sync. A missing revision counts
 /// as deleted. `what` begins the text of a failure.
-pub async fn delete_revision<N: Note>(
+pub async fn delete_revision<N: MemoryNote>(
     revision: &Meta,
     why: &'static str,
     what: &str,

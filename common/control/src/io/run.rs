@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    account::{Account, AccountObserver, ForecastRequests},
-    effect::{Effect, Note},
+    account::{ForecastRequests, RequestAccount, RequestAccountObserver},
+    effect::{Effect, MemoryNote},
     outcome::{Requeue, SyncError},
     own_writes::SyncWrites,
     request::{AnswerMetadata, Refusal, Request, RequestBody, Verb},
@@ -34,7 +34,7 @@ use crate::{
 
 /// The runner of one controller's syncs against the API server. Cheap to clone.
 #[derive(Clone)]
-pub struct Executor {
+pub struct SyncExecutor {
     /// Client of the API server. Writes pass the gate.
     pub api: Api,
     /// Recorder of Events on the objects of syncs.
@@ -42,37 +42,37 @@ pub struct Executor {
     /// Record of each sync's writes until the caches show them; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
     /// Observer of the syncs that send requests; `None` outside of simulation and tests.
-    pub account_observer: Option<Arc<dyn AccountObserver>>,
+    pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// Whether the process shuts down. Groups of requests then begin no further members.
     pub is_shutting_down: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The object of one sync, with access to the controller's caches and memory.
-pub trait SyncSubject<N: Note>: Sync {
+pub trait SyncSubject<N: MemoryNote>: Sync {
     /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
     fn synced_object(&self) -> (ObjectRef, Uid);
     /// Returns the UIDs of the children in the cache. Called before the first create request, in case its answer is lost.
     fn child_uids(&self) -> HashSet<Uid>;
     /// Changes the controller's memory as the sync asks.
-    fn apply_note(&self, note: N);
+    fn apply_memory_note(&self, note: N);
     /// Reads the controller's caches and memory; `None` if nothing differs from the snapshot.
     fn observe_again(&self, question: N::Query) -> Option<N::NewState>;
 }
 
 /// The requests, the other effects and the outcome of a sync if every request is granted.
-pub struct Forecast<N: Note> {
+pub struct SyncForecast<N: MemoryNote> {
     /// The expected requests, to which the run of the sync adds the sent ones; `None` if the sync sends nothing.
-    pub account: Option<Account>,
+    pub request_account: Option<RequestAccount>,
     /// The effects of a sync that sends nothing; empty for other syncs.
     effects: Vec<Effect<N>>,
     outcome: Result<Requeue, SyncError>,
 }
 
 /// Runs a sync against a simulated server that grants every request. The run never waits and needs no runtime.
-pub fn forecast<N: Note>(
+pub fn forecast_sync<N: MemoryNote>(
     now: Timestamp,
     sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
-) -> Forecast<N> {
+) -> SyncForecast<N> {
     let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
     let outcome = match pin!(sync(Io(IoBackend::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
@@ -81,20 +81,20 @@ pub fn forecast<N: Note>(
     let account = server.expected.into_inner().into_account();
     // A sync with requests runs a second time, against the API server, and has its effects then.
     let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
-    Forecast { account, effects, outcome }
+    SyncForecast { request_account: account, effects, outcome }
 }
 
-impl Executor {
+impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
     /// A sync that sends nothing does not run again: only the effects of its forecast are applied.
-    pub async fn run<N: Note>(
+    pub async fn run<N: MemoryNote>(
         &self,
         subject: &dyn SyncSubject<N>,
-        forecast: Forecast<N>,
+        forecast: SyncForecast<N>,
         sync: impl AsyncFnOnce(Io<'_, N>) -> Result<Requeue, SyncError>,
     ) -> Result<Requeue, SyncError> {
-        let Forecast { account, effects, outcome } = forecast;
+        let SyncForecast { request_account: account, effects, outcome } = forecast;
         let run = SyncRun::new(self, subject, account.as_ref());
         let Some(account) = &account else {
             for effect in effects {
@@ -102,7 +102,7 @@ impl Executor {
             }
             return outcome;
         };
-        self.account_observer.iter().for_each(|accounts| accounts.on_sync_begin(account));
+        self.request_account_observer.iter().for_each(|accounts| accounts.on_sync_begin(account));
         let mut sync = pin!(sync(Io(IoBackend::ApiServer(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
@@ -111,38 +111,38 @@ impl Executor {
             Ok(Ok(_)) => {}
         }
         account.finish();
-        self.account_observer.iter().for_each(|accounts| accounts.on_sync_end(account));
-        account.drop_late_entries();
+        self.request_account_observer.iter().for_each(|accounts| accounts.on_sync_end(account));
+        account.truncate_entries();
         outcome.unwrap_or_else(|LeadershipLost| Err(SyncError::not_leader()))
     }
 }
 
 /// The access of one sync to the API server and to the controller's memory. A sync awaits only methods of its `Io`.
-pub struct Io<'r, N: Note>(IoBackend<'r, N>);
+pub struct Io<'r, N: MemoryNote>(IoBackend<'r, N>);
 
-enum IoBackend<'r, N: Note> {
+enum IoBackend<'r, N: MemoryNote> {
     Forecast(&'r GrantingServer<N>),
     ApiServer(&'r SyncRun<'r, N>),
 }
 
-impl<N: Note> Clone for Io<'_, N> {
+impl<N: MemoryNote> Clone for Io<'_, N> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<N: Note> Copy for Io<'_, N> {}
-impl<N: Note> Clone for IoBackend<'_, N> {
+impl<N: MemoryNote> Copy for Io<'_, N> {}
+impl<N: MemoryNote> Clone for IoBackend<'_, N> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<N: Note> Copy for IoBackend<'_, N> {}
+impl<N: MemoryNote> Copy for IoBackend<'_, N> {}
 
 /// The answer to a granted request.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Name, UID and version of the written object; empty in a forecast.
-    pub fields: AnswerMetadata,
+    pub metadata: AnswerMetadata,
     body: Option<Bytes>,
 }
 
@@ -159,7 +159,7 @@ impl Answer {
     }
 }
 
-impl<N: Note> Io<'_, N> {
+impl<N: MemoryNote> Io<'_, N> {
     /// Sends a request. Does not return if the process lost the Lease before the write was sent: the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
@@ -170,7 +170,7 @@ impl<N: Note> Io<'_, N> {
             // The future is on the heap, because a group of requests holds the futures of many members.
             IoBackend::ApiServer(run) => {
                 let (fields, body) = Box::pin(run.send(request)).await?;
-                Ok(Answer { fields, body: Some(body) })
+                Ok(Answer { metadata: fields, body: Some(body) })
             }
         }
     }
@@ -214,7 +214,7 @@ impl<N: Note> Io<'_, N> {
     }
 
     /// Changes the controller's memory.
-    pub fn apply_note(self, note: N) {
+    pub fn apply_memory_note(self, note: N) {
         self.apply(Effect::ApplyNote(note));
     }
 
@@ -255,11 +255,11 @@ struct GrantingServer<N> {
 }
 
 /// One sync that runs against the API server.
-struct SyncRun<'r, N: Note> {
-    executor: &'r Executor,
+struct SyncRun<'r, N: MemoryNote> {
+    executor: &'r SyncExecutor,
     subject: &'r dyn SyncSubject<N>,
     /// The expected and the sent requests; `None` if the sync sends nothing.
-    account: Option<&'r Account>,
+    account: Option<&'r RequestAccount>,
     /// The result of [`SyncSubject::synced_object`], set at the first use.
     object: OnceLock<(ObjectRef, Uid)>,
     own_writes: SyncWrites<'r>,
@@ -281,8 +281,8 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-impl<'r, N: Note> SyncRun<'r, N> {
-    fn new(executor: &'r Executor, subject: &'r dyn SyncSubject<N>, account: Option<&'r Account>) -> Self {
+impl<'r, N: MemoryNote> SyncRun<'r, N> {
+    fn new(executor: &'r SyncExecutor, subject: &'r dyn SyncSubject<N>, account: Option<&'r RequestAccount>) -> Self {
         Self {
             executor,
             subject,
@@ -334,7 +334,7 @@ impl<'r, N: Note> SyncRun<'r, N> {
             Effect::RecordEvent(kind, reason, message) => {
                 self.executor.recorder.event(&self.object().0, kind, reason, message);
             }
-            Effect::ApplyNote(note) => self.subject.apply_note(note),
+            Effect::ApplyNote(note) => self.subject.apply_memory_note(note),
             Effect::ExplainDeviation(why) => self.deviate(why),
         }
     }
@@ -350,7 +350,7 @@ impl<'r, N: Note> SyncRun<'r, N> {
     }
 
     /// Sends a request, and records the request and its answer in the ledger. Does not return if this process may no longer
-    /// write; [`Executor::run`] returns instead.
+    /// write; [`SyncExecutor::run`] returns instead.
     async fn send(&self, request: Request) -> Result<(AnswerMetadata, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));

@@ -17,7 +17,7 @@ use crate::{
     clock::Clock,
     consistency::Ledger,
     events::{EventType, ObjectRef, Recorder},
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     map::HashSet,
     meta::{Meta, ResourceVersion, Uid},
     object::Resource,
@@ -32,7 +32,7 @@ const SETS: Resource =
 #[derive(Debug)]
 struct NumberNote(u32);
 
-impl Note for NumberNote {
+impl MemoryNote for NumberNote {
     type Query = u32;
     type NewState = u32;
 }
@@ -41,8 +41,8 @@ impl Note for NumberNote {
 type AnswerScript = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
 
 struct ScriptedWorld {
-    executor: Executor,
-    keeper: GateKeeper,
+    executor: SyncExecutor,
+    keeper: WriteGateKeeper,
     ledger: Ledger,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     events: Arc<Mutex<Vec<String>>>,
@@ -69,22 +69,22 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         }
     });
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
-    let (keeper, gate) = closed_gate(clock.clone());
+    let (keeper, gate) = closed_write_gate(clock.clone());
     keeper.open_without_deadline();
     let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "test");
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&events);
-    let recorder = Recorder::forwarding_to("test", clock.clone(), move |_, _, reason, message| {
+    let recorder = Recorder::forwarding_events_to("test", clock.clone(), move |_, _, reason, message| {
         told.lock().push(format!("{reason}: {message}"));
     });
     let ledger = Ledger::new(clock, Duration::from_mins(5));
     let ends: Arc<Mutex<bool>> = Arc::default();
     let ended = Arc::clone(&ends);
-    let executor = Executor {
+    let executor = SyncExecutor {
         api,
         recorder,
         ledger: Some(ledger.clone()),
-        account_observer: None,
+        request_account_observer: None,
         is_shutting_down: Arc::new(move || *ended.lock()),
     };
     ScriptedWorld { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
@@ -97,7 +97,7 @@ impl SyncSubject<NumberNote> for ScriptedWorld {
     fn child_uids(&self) -> HashSet<Uid> {
         HashSet::default()
     }
-    fn apply_note(&self, NumberNote(note): NumberNote) {
+    fn apply_memory_note(&self, NumberNote(note): NumberNote) {
         self.notes.lock().push(note);
     }
     fn observe_again(&self, question: u32) -> Option<u32> {
@@ -110,8 +110,8 @@ impl ScriptedWorld {
         &self,
         sync: impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError>,
     ) -> (Result<Requeue, SyncError>, Vec<String>) {
-        let forecast = forecast(Timestamp::UNIX_EPOCH, &sync);
-        let account = forecast.account.clone().unwrap();
+        let forecast = forecast_sync(Timestamp::UNIX_EPOCH, &sync);
+        let account = forecast.request_account.clone().unwrap();
         let outcome = self.executor.run(self, forecast, &sync).await;
         (outcome, account.entries().iter().map(ToString::to_string).collect())
     }
@@ -156,13 +156,13 @@ fn status(reason: &str, message: &str) -> Value {
 /// Returns a sync that adopts the Pod `orphan`, creates `creates` Pods, and deletes the adopted Pod.
 fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     async move |io: Io<'_, NumberNote>| {
-        io.apply_note(NumberNote(1));
+        io.apply_memory_note(NumberNote(1));
         let adopt = [pod("orphan")];
         let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
-        if claim.has_only_conflicts() || (claim.take_result().map(|()| !claim.is_complete())?) {
+        if claim.has_only_conflicts() || (claim.take_result().map(|()| !claim.has_adopted_all())?) {
             return Ok(Requeue::After(Duration::ZERO));
         }
-        io.apply_note(NumberNote(2));
+        io.apply_memory_note(NumberNote(2));
         let pod = || Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default());
         let created =
             io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
@@ -242,7 +242,7 @@ async fn omitted_requests_state_their_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_in_the_account_before_it_leaves() {
-    let account: Arc<Mutex<Option<Account>>> = Arc::default();
+    let account: Arc<Mutex<Option<RequestAccount>>> = Arc::default();
     let (seen, told): (Arc<Mutex<Vec<usize>>>, _) = (Arc::default(), Arc::clone(&account));
     let sent = Arc::clone(&seen);
     let world = world(move |method, name, body| {
@@ -250,8 +250,8 @@ async fn a_request_is_in_the_account_before_it_leaves() {
         sent.lock().push(entries.iter().map(|entry| entry.sent_count).sum());
         granting(method, name, body)
     });
-    let forecast = forecast(Timestamp::UNIX_EPOCH, sync(1));
-    account.lock().clone_from(&forecast.account);
+    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, sync(1));
+    account.lock().clone_from(&forecast.request_account);
     world.executor.run(&world, forecast, sync(1)).await.unwrap();
     assert_eq!(*seen.lock(), [1, 2, 3, 4]);
 }
@@ -296,7 +296,7 @@ async fn a_process_without_the_lease_stops_at_once_and_an_ending_process_begins_
     *world.ends.lock() = false;
     world.keeper.close();
     let (outcome, account) = world.run(sync(2)).await;
-    assert_eq!(outcome.unwrap_err().retry, RetryPolicy::Never);
+    assert_eq!(outcome.unwrap_err().retry_policy, RetryPolicy::Never);
     assert!(account.iter().skip(2).all(|line| line.contains("this process may no longer write")), "{account:?}");
 }
 
@@ -318,8 +318,8 @@ async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
 /// Patches the Pod `a` twice, and records the version after the first patch as an Event.
 async fn twice(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let body = || io.encode_body(|| json!({"metadata": {"labels": {"a": "b"}}}));
-    let request = || Request::patch(PODS, &pod("a").0, PatchFormat::Merge, body()).role(ObjectRole::Child);
-    let version = io.send(request()).await.map(|answer| answer.fields.version);
+    let request = || Request::patch(PODS, &pod("a").0, PatchFormat::Merge, body()).with_role(ObjectRole::Child);
+    let version = io.send(request()).await.map(|answer| answer.metadata.version);
     io.record_event(EventType::Normal, "Wrote", format!("{version:?}"));
     let _ = io.send(request()).await;
     Ok(Requeue::AfterPlannedDelay)
@@ -343,13 +343,13 @@ async fn the_second_write_of_an_object_follows_the_first() {
 
 /// Changes the controller's memory and sends nothing.
 async fn notes(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
-    io.apply_note(NumberNote(4));
+    io.apply_memory_note(NumberNote(4));
     Ok(Requeue::AfterBackoff)
 }
 
 #[test]
 fn a_forecast_without_requests_has_no_account() {
-    assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
+    assert!(forecast_sync(Timestamp::UNIX_EPOCH, notes).request_account.is_none());
 }
 
 /// Reads the metadata of an object, pauses for 10 to 15 seconds, and observes again.
@@ -357,7 +357,7 @@ async fn asks(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
     if let Some(fresh) = io.observe_again(41) {
-        io.apply_note(NumberNote(fresh));
+        io.apply_memory_note(NumberNote(fresh));
     }
     Ok(Requeue::AfterPlannedDelay)
 }
@@ -378,7 +378,7 @@ async fn a_pause_is_lengthened_and_a_sync_observes_again() {
 async fn lists_and_patches(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
     if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
-        io.apply_note(NumberNote(u32::from(list["items"].is_array())));
+        io.apply_memory_note(NumberNote(u32::from(list["items"].is_array())));
     }
     for why in ["it is old", "it is large", "it is old"] {
         let _ = io
@@ -402,14 +402,14 @@ async fn equal_requests_share_a_line_with_all_reasons() {
 
 #[test]
 fn created_objects_are_named_by_the_kind_in_the_request() {
-    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default()).kind(kind);
-    let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, NumberNote>| {
+    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), RequestBody::default()).with_kind(kind);
+    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, async |io: Io<'_, NumberNote>| {
         for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
             let _ = io.send(create(kind)).await;
         }
         Ok(Requeue::AfterPlannedDelay)
     });
-    assert_eq!(forecast.account.unwrap().write_lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
+    assert_eq!(forecast.request_account.unwrap().describe_writes(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -421,7 +421,7 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
             _ => (code, status(reason, "refused")),
         });
         let delete = async |io: Io<'_, NumberNote>| {
-            let _ = io.send(Request::delete(PODS, &pod("a").0).role(ObjectRole::AwaitedObject)).await;
+            let _ = io.send(Request::delete(PODS, &pod("a").0).with_role(ObjectRole::AwaitedObject)).await;
             Ok(Requeue::AfterPlannedDelay)
         };
         world.run(delete).await.0.unwrap();
@@ -439,7 +439,7 @@ impl SyncSubject<NumberNote> for Nameless {
     fn child_uids(&self) -> HashSet<Uid> {
         panic!("the children must not be read")
     }
-    fn apply_note(&self, NumberNote(note): NumberNote) {
+    fn apply_memory_note(&self, NumberNote(note): NumberNote) {
         self.0.lock().push(note);
     }
     fn observe_again(&self, question: u32) -> Option<u32> {
@@ -450,7 +450,7 @@ impl SyncSubject<NumberNote> for Nameless {
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
     let (world, nameless) = (world(granting), Nameless(Mutex::default()));
-    let forecast = forecast(Timestamp::UNIX_EPOCH, notes);
+    let forecast = forecast_sync(Timestamp::UNIX_EPOCH, notes);
     assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::AfterBackoff);
     assert_eq!(*nameless.0.lock(), [4]);
 }

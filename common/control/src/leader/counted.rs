@@ -5,9 +5,9 @@ use crate::metrics::{Counter, Gauge, Metrics, Stability};
 use super::ElectionSettings;
 
 pub(super) struct ProbationCounters {
-    pub(super) begun: Counter,
-    pub(super) passed: Counter,
-    pub(super) failed: Counter,
+    pub(super) begun_probations: Counter,
+    pub(super) passed_probations: Counter,
+    pub(super) failed_probations: Counter,
 }
 
 impl ProbationCounters {
@@ -19,7 +19,7 @@ impl ProbationCounters {
             &["name", "result"],
         );
         let of = |result: &str| counters.with_label_values(&[name, result]);
-        Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
+        Self { begun_probations: of("begun"), passed_probations: of("passed"), failed_probations: of("failed") }
     }
 }
 
@@ -27,10 +27,10 @@ impl ProbationCounters {
 pub(super) struct ElectionMetrics {
     pub(super) leading_gauge: Gauge,
     /// 1 while the Lease is held for a hand-over.
-    pub(super) held_gauge: Gauge,
+    pub(super) lease_held_gauge: Gauge,
     pub(super) slow_path_total: Counter,
     /// `None` without `--probation`.
-    pub(super) probations: Option<ProbationCounters>,
+    pub(super) probation_counters: Option<ProbationCounters>,
 }
 
 impl ElectionMetrics {
@@ -57,6 +57,11 @@ impl ElectionMetrics {
             .counter("leader_election_slowpath_total", Stability::Alpha, help, &["name"])
             .with_label_values(name);
         let probations = settings.probation.as_ref().map(|_| ProbationCounters::new(metrics, &settings.name));
-        Self { leading_gauge: leading, held_gauge: held, slow_path_total: slow_path, probations }
+        Self {
+            leading_gauge: leading,
+            lease_held_gauge: held,
+            slow_path_total: slow_path,
+            probation_counters: probations,
+        }
     }
 }

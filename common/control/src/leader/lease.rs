@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
-pub const HOLD_IDENTITY: &str = "held-for-hand-over";
+pub const HOLD_HOLDER_IDENTITY: &str = "held-for-hand-over";
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct LeaseRecord {
     /// `renewTime`: the last renewal, by the holder's clock.
     pub renew_time: Option<Timestamp>,
     /// `leaseTransitions`: the number of changes of the holder.
-    pub transitions: i64,
+    pub transition_count: i64,
 }
 
 impl LeaseRecord {
@@ -37,7 +37,7 @@ impl LeaseRecord {
             && self.duration_seconds == other.duration_seconds
             && seconds(self.acquire_time) == seconds(other.acquire_time)
             && seconds(self.renew_time) == seconds(other.renew_time)
-            && self.transitions == other.transitions
+            && self.transition_count == other.transition_count
     }
 
     pub(super) fn stated_duration(&self) -> Duration {
@@ -46,7 +46,7 @@ impl LeaseRecord {
 
     /// Whether an operator holds the Lease for a hand-over. Such a Lease never expires.
     pub fn is_hold(&self) -> bool {
-        self.holder == HOLD_IDENTITY
+        self.holder == HOLD_HOLDER_IDENTITY
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn encode_lease(namespace: &str, name: &str, lease: &LeaseObject) -> 
         lease_duration_seconds: number(record.duration_seconds),
         acquire_time: record.acquire_time.map(MicroTime),
         renew_time: record.renew_time.map(MicroTime),
-        lease_transitions: number(record.transitions),
+        lease_transitions: number(record.transition_count),
         ..LeaseSpec::default()
     };
     json!({ "apiVersion": v1::Lease::API_VERSION, "kind": v1::Lease::KIND, "metadata": metadata, "spec": spec })
@@ -94,7 +94,7 @@ pub(super) fn decode_lease(bytes: &[u8]) -> Result<LeaseObject, String> {
         duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
         acquire_time: spec.acquire_time.map(|time| time.0),
         renew_time: spec.renew_time.map(|time| time.0),
-        transitions: spec.lease_transitions.unwrap_or_default().into(),
+        transition_count: spec.lease_transitions.unwrap_or_default().into(),
     };
     Ok(LeaseObject { metadata, record })
 }

@@ -15,9 +15,9 @@ pub(super) enum ElectionOrder {
 
 /// A handle that ends an election. Dropping the handle does not end the election.
 #[derive(Clone, Debug)]
-pub struct ElectionStop(pub(super) channel::Sender<ElectionOrder>);
+pub struct ElectionStopHandle(pub(super) channel::Sender<ElectionOrder>);
 
-impl ElectionStop {
+impl ElectionStopHandle {
     /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease so that work in progress can finish.
     pub fn drain(&self) {
         self.0.send_if_modified(|order| {
@@ -35,11 +35,11 @@ impl ElectionStop {
 
 /// A handle that reports when a standby of another version asks for the Lease of this process.
 #[derive(Clone, Debug)]
-pub struct StandbyRequest(pub(super) channel::Receiver<bool>);
+pub struct StandbyRequestReceiver(pub(super) channel::Receiver<bool>);
 
-impl StandbyRequest {
+impl StandbyRequestReceiver {
     /// Waits until a standby asks for the Lease. Cancel safe. The caller then ends the process in good order with
-    /// [`ElectionStop`].
+    /// [`ElectionStopHandle`].
     pub async fn wait_for_request(mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
             // No standby can ask an election that has ended.

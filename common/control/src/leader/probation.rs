@@ -32,12 +32,12 @@ pub const PROBATION_ANNOTATION: &str = "nonet/probation";
 /// Lease that was reserved for them.
 pub const FAILED_VERSIONS_ANNOTATION: &str = "nonet/failed";
 /// Annotation with the standby that asks for the Lease, as JSON.
-pub const APPLICANT_ANNOTATION: &str = "nonet/asks";
+pub const REQUESTING_STANDBY_ANNOTATION: &str = "nonet/asks";
 /// Annotation with the standby that is to take the released Lease, as JSON.
 pub const RESERVATION_ANNOTATION: &str = "nonet/reserved";
 
 /// How long other candidates leave a reserved Lease to the standby that has asked for it.
-pub const RESERVATION_TIME: Duration = Duration::from_secs(5);
+pub const LEASE_RESERVATION_TIME: Duration = Duration::from_secs(5);
 /// The time, in lease durations, for which a candidate of a failed version leaves an available Lease to other candidates.
 const FAILED_VERSION_LEASE_DURATIONS: u32 = 2;
 /// The most versions that an annotation lists.
@@ -54,7 +54,7 @@ pub struct ProbationSettings {
 
 /// A standby that asks for the Lease, or for which a released Lease is reserved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applicant {
+pub struct RequestingStandby {
     /// Holder identity of the standby.
     pub identity: String,
     /// Version of the standby, in the form of [`ProbationSettings::version`].
@@ -74,7 +74,7 @@ pub struct LeaderTerm {
     /// Version of the leader, in the form of [`ProbationSettings::version`].
     pub version: String,
     /// Proven versions that led before, the latest first.
-    pub proven_predecessors: Vec<String>,
+    pub proven_predecessor_versions: Vec<String>,
     /// Whether the leader still has to prove its version.
     pub is_on_probation: bool,
 }
@@ -87,9 +87,9 @@ pub struct LeaseAnnotations {
     /// Versions that failed, the latest first.
     pub failed_versions: Vec<String>,
     /// The standby that asks for the Lease; `None` if no standby asks.
-    pub applicant: Option<Applicant>,
+    pub requesting_standby: Option<RequestingStandby>,
     /// The standby that is to take the released Lease; `None` if all candidates may take it.
-    pub reserved_for: Option<Applicant>,
+    pub reserved_standby: Option<RequestingStandby>,
 }
 
 impl LeaseAnnotations {
@@ -101,22 +101,23 @@ impl LeaseAnnotations {
         // The annotations count if they describe the term of the current holder, or of the last holder before the release.
         let record = &lease.record;
         let is_of = |office: TermIdentity| {
-            office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
+            office.transitions == record.transition_count
+                && (record.holder.is_empty() || record.holder == office.holder)
         };
         if !text(TERM_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
             return Self { failed_versions: failed, ..Self::default() };
         }
         let term = text(VERSION_ANNOTATION).map(|version| LeaderTerm {
             version: version.to_owned(),
-            proven_predecessors: split_versions(text(PREDECESSORS_ANNOTATION)),
+            proven_predecessor_versions: split_versions(text(PREDECESSORS_ANNOTATION)),
             is_on_probation: text(PROBATION_ANNOTATION).is_some(),
         });
         let applicant = |key| text(key).and_then(|text| serde_json::from_str(text).ok());
         Self {
             term,
             failed_versions: failed,
-            applicant: applicant(APPLICANT_ANNOTATION),
-            reserved_for: applicant(RESERVATION_ANNOTATION),
+            requesting_standby: applicant(REQUESTING_STANDBY_ANNOTATION),
+            reserved_standby: applicant(RESERVATION_ANNOTATION),
         }
     }
 
@@ -136,8 +137,10 @@ impl LeaseAnnotations {
     }
 
     /// Returns the standby that has asked for the Lease and may have it; `None` if no such standby has asked.
-    pub fn permitted_applicant(&self) -> Option<&Applicant> {
-        self.applicant.as_ref().filter(|applicant| self.version_standing(&applicant.version).may_ask())
+    pub fn permitted_standby(&self) -> Option<&RequestingStandby> {
+        self.requesting_standby
+            .as_ref()
+            .filter(|applicant| self.version_standing(&applicant.version).may_ask_for_lease())
     }
 
     /// Returns how long a candidate leaves an available Lease to other candidates.
@@ -152,9 +155,9 @@ impl LeaseAnnotations {
         lease_duration: Duration,
     ) -> Duration {
         let released = record.holder.is_empty();
-        let is_reserved = released && self.reserved_for.as_ref().is_some_and(|heir| heir.identity != identity);
+        let is_reserved = released && self.reserved_standby.as_ref().is_some_and(|heir| heir.identity != identity);
         let has_died = !released && self.version_failed_by_take_over(record) == Some(version);
-        let reservation = if is_reserved { RESERVATION_TIME } else { Duration::ZERO };
+        let reservation = if is_reserved { LEASE_RESERVATION_TIME } else { Duration::ZERO };
         let unproven = has_died || self.version_standing(version) == VersionStanding::FailedProbation;
         reservation.max(if unproven { lease_duration * FAILED_VERSION_LEASE_DURATIONS } else { Duration::ZERO })
     }
@@ -164,7 +167,7 @@ impl LeaseAnnotations {
     /// A leader on probation that released the Lease was stopped, which says nothing about its version.
     fn version_failed_by_take_over(&self, record: &LeaseRecord) -> Option<&str> {
         if record.holder.is_empty() {
-            return self.reserved_for.as_ref().map(|heir| &*heir.version);
+            return self.reserved_standby.as_ref().map(|heir| &*heir.version);
         }
         self.term.as_ref().filter(|term| term.is_on_probation).map(|term| &*term.version)
     }
@@ -180,17 +183,22 @@ impl LeaseAnnotations {
         let is_failed = |version: &str| failed.iter().any(|failed| failed == version);
         let (before, follows): (Vec<&String>, bool) = match &self.term {
             None => (Vec::new(), true),
-            Some(last) if last.version == version => (last.proven_predecessors.iter().collect(), !last.is_on_probation),
+            Some(last) if last.version == version => {
+                (last.proven_predecessor_versions.iter().collect(), !last.is_on_probation)
+            }
             Some(last) => {
                 let proven = (!last.is_on_probation).then_some(&last.version);
-                (proven.into_iter().chain(&last.proven_predecessors).collect(), last.has_predecessor(version))
+                (proven.into_iter().chain(&last.proven_predecessor_versions).collect(), last.has_predecessor(version))
             }
         };
         let preceded_by =
             before.into_iter().filter(|v| *v != version && !is_failed(v)).take(MAX_LISTED_VERSIONS).cloned().collect();
         let on_probation = !follows || is_failed(version);
-        let term =
-            LeaderTerm { version: version.to_owned(), proven_predecessors: preceded_by, is_on_probation: on_probation };
+        let term = LeaderTerm {
+            version: version.to_owned(),
+            proven_predecessor_versions: preceded_by,
+            is_on_probation: on_probation,
+        };
         NewTerm {
             term,
             failed_versions: failed.into_iter().take(MAX_LISTED_VERSIONS).collect(),
@@ -201,7 +209,7 @@ impl LeaseAnnotations {
 
 impl LeaderTerm {
     fn has_predecessor(&self, version: &str) -> bool {
-        self.proven_predecessors.iter().any(|before| before == version)
+        self.proven_predecessor_versions.iter().any(|before| before == version)
     }
 }
 
@@ -227,7 +235,7 @@ pub enum VersionStanding {
 
 impl VersionStanding {
     /// Whether a standby of this version may ask for the Lease. No standby asks a leader on probation.
-    pub fn may_ask(&self) -> bool {
+    pub fn may_ask_for_lease(&self) -> bool {
         matches!(self, Self::NotLedYet { is_leader_on_probation: false, .. })
     }
 }
@@ -249,12 +257,12 @@ pub struct NewTerm {
 pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &ProbationSettings) {
     let mut failed = LeaseAnnotations::from_lease(lease).failed_versions;
     failed.retain(|version| term.is_on_probation || *version != term.version);
-    let office = TermIdentity { holder: lease.record.holder.clone(), transitions: lease.record.transitions };
-    set_annotation(lease, APPLICANT_ANNOTATION, None);
+    let office = TermIdentity { holder: lease.record.holder.clone(), transitions: lease.record.transition_count };
+    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
     set_annotation(lease, RESERVATION_ANNOTATION, None);
     set_annotation(lease, TERM_ANNOTATION, Some(json!(office).to_string()));
     set_annotation(lease, VERSION_ANNOTATION, Some(term.version.clone()));
-    set_annotation(lease, PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessors));
+    set_annotation(lease, PREDECESSORS_ANNOTATION, join_versions(&term.proven_predecessor_versions));
     set_annotation(
         lease,
         PROBATION_ANNOTATION,
@@ -269,13 +277,13 @@ pub fn write_failed_versions(lease: &mut LeaseObject, failed: &[String]) {
 }
 
 /// Writes a standby's request into the Lease of another holder.
-pub fn write_request(lease: &mut LeaseObject, applicant: &Applicant) {
-    set_annotation(lease, APPLICANT_ANNOTATION, Some(json!(applicant).to_string()));
+pub fn write_standby_request(lease: &mut LeaseObject, applicant: &RequestingStandby) {
+    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, Some(json!(applicant).to_string()));
 }
 
 /// Writes a reservation into a Lease that is about to be released; if `heir` is `None`, removes an earlier reservation.
-pub fn write_reservation(lease: &mut LeaseObject, heir: Option<&Applicant>) {
-    set_annotation(lease, APPLICANT_ANNOTATION, None);
+pub fn write_reservation(lease: &mut LeaseObject, heir: Option<&RequestingStandby>) {
+    set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
     set_annotation(lease, RESERVATION_ANNOTATION, heir.map(|heir| json!(heir).to_string()));
 }
 
@@ -310,7 +318,7 @@ mod tests {
     fn term(version: &str, preceded_by: &[&str], on_probation: bool) -> LeaderTerm {
         LeaderTerm {
             version: version.to_owned(),
-            proven_predecessors: owned(preceded_by),
+            proven_predecessor_versions: owned(preceded_by),
             is_on_probation: on_probation,
         }
     }
@@ -319,12 +327,12 @@ mod tests {
         versions.iter().map(|version| (*version).to_owned()).collect()
     }
 
-    fn applicant(identity: &str, version: &str) -> Applicant {
-        Applicant { identity: identity.to_owned(), version: version.to_owned() }
+    fn applicant(identity: &str, version: &str) -> RequestingStandby {
+        RequestingStandby { identity: identity.to_owned(), version: version.to_owned() }
     }
 
     fn record(holder: &str) -> LeaseRecord {
-        LeaseRecord { holder: holder.to_owned(), transitions: 4, ..LeaseRecord::default() }
+        LeaseRecord { holder: holder.to_owned(), transition_count: 4, ..LeaseRecord::default() }
     }
 
     fn probation(version: &str) -> ProbationSettings {
@@ -357,7 +365,12 @@ mod tests {
         let term = term(B, &[A, C], true);
         assert_eq!(
             read,
-            LeaseAnnotations { term: Some(term), failed_versions: failed, applicant: None, reserved_for: None }
+            LeaseAnnotations {
+                term: Some(term),
+                failed_versions: failed,
+                requesting_standby: None,
+                reserved_standby: None
+            }
         );
     }
 
@@ -378,14 +391,14 @@ mod tests {
     fn annotations_of_an_earlier_term_are_ignored_except_for_failures() {
         let mut lease = signed("a", &term(A, &[], true));
         write_failed_versions(&mut lease, &owned(&[C]));
-        write_request(&mut lease, &applicant("b", B));
+        write_standby_request(&mut lease, &applicant("b", B));
         assert!(
             LeaseAnnotations::from_lease(&lease).term.is_some()
-                && LeaseAnnotations::from_lease(&lease).applicant.is_some()
+                && LeaseAnnotations::from_lease(&lease).requesting_standby.is_some()
         );
         let outdated = LeaseAnnotations { failed_versions: owned(&[C]), ..LeaseAnnotations::default() };
         let mut taken = lease.clone();
-        taken.record = LeaseRecord { transitions: 5, ..record("foreign") };
+        taken.record = LeaseRecord { transition_count: 5, ..record("foreign") };
         assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "a client-go elector has taken the Lease");
         taken.record.holder.clear();
         assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "the client-go elector has released the Lease");
@@ -424,9 +437,13 @@ mod tests {
             let annotations =
                 LeaseAnnotations { term: leader, failed_versions: owned(failed), ..LeaseAnnotations::default() };
             let standing = annotations.version_standing(version);
-            assert_eq!((standing.clone(), standing.may_ask()), (expected, asks), "{version} at {annotations:?}");
-            let asked = LeaseAnnotations { applicant: Some(applicant("x", version)), ..annotations };
-            assert_eq!(asked.permitted_applicant().is_some(), asks, "a leader grants permitted requests: {asked:?}");
+            assert_eq!(
+                (standing.clone(), standing.may_ask_for_lease()),
+                (expected, asks),
+                "{version} at {annotations:?}"
+            );
+            let asked = LeaseAnnotations { requesting_standby: Some(applicant("x", version)), ..annotations };
+            assert_eq!(asked.permitted_standby().is_some(), asks, "a leader grants permitted requests: {asked:?}");
         }
     }
 
@@ -469,7 +486,11 @@ mod tests {
     #[test]
     fn a_version_that_does_not_take_its_reserved_lease_has_failed() {
         let reserved_for = Some(applicant("b", B));
-        let found = LeaseAnnotations { term: Some(term(A, &[], false)), reserved_for, ..LeaseAnnotations::default() };
+        let found = LeaseAnnotations {
+            term: Some(term(A, &[], false)),
+            reserved_standby: reserved_for,
+            ..LeaseAnnotations::default()
+        };
         assert_eq!(found.next_term(A, &record("")).newly_failed_version.as_deref(), Some(B));
         assert_eq!(found.next_term(B, &record("")).newly_failed_version, None, "another replica has taken the Lease");
         assert_eq!(found.next_term(B, &record("")).term, term(B, &[A], true));
@@ -502,8 +523,8 @@ mod tests {
         let after = |last: LeaderTerm, failed: &[&str], heir: Option<&str>| LeaseAnnotations {
             term: Some(last),
             failed_versions: owned(failed),
-            applicant: None,
-            reserved_for: heir.map(|heir| applicant(heir, B)),
+            requesting_standby: None,
+            reserved_standby: heir.map(|heir| applicant(heir, B)),
         };
         let proven = || term(A, &[], false);
         let dead = || term(B, &[A], true);
@@ -511,8 +532,8 @@ mod tests {
             (after(proven(), &[], None), true, "a", A, Duration::ZERO),
             (after(proven(), &[], None), false, "b", B, Duration::ZERO),
             (after(proven(), &[], Some("b")), true, "b", B, Duration::ZERO),
-            (after(proven(), &[], Some("b")), true, "a", A, RESERVATION_TIME),
-            (after(proven(), &[], Some("b")), true, "b2", B, RESERVATION_TIME),
+            (after(proven(), &[], Some("b")), true, "a", A, LEASE_RESERVATION_TIME),
+            (after(proven(), &[], Some("b")), true, "b2", B, LEASE_RESERVATION_TIME),
             (after(proven(), &[B], None), true, "b", B, LEASE * 2),
             (after(proven(), &[B], None), false, "b", B, LEASE * 2),
             (after(dead(), &[], None), false, "a", A, Duration::ZERO),

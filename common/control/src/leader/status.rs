@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{
-    ElectionSettings, SECOND_WRITER_EXPECTED_UNTIL,
+    ElectionSettings, SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION,
     lease::LeaseObject,
     probation::{self, LeaseAnnotations, ProbationSettings, VersionStanding},
 };
@@ -60,7 +60,7 @@ impl ElectionStatus {
     }
 
     /// Whether an operator holds the Lease for a hand-over.
-    pub fn is_held(&self) -> bool {
+    pub fn is_held_for_hand_over(&self) -> bool {
         self.state.lock().is_held()
     }
 
@@ -83,11 +83,11 @@ impl ElectionStatus {
     pub fn second_writer_expected_until(&self) -> Option<Timestamp> {
         let state = self.state.lock();
         let annotations = state.lease.as_ref()?.metadata.get("annotations")?;
-        annotations.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
+        annotations.get(SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION)?.as_str()?.parse().ok()
     }
 
     /// Returns namespace and name of the Lease as arguments of kubectl: `-n kube-system job-controller`.
-    pub fn lease_arguments(&self) -> String {
+    pub fn kubectl_lease_arguments(&self) -> String {
         format!("-n {} {}", self.settings.namespace, self.settings.name)
     }
 
@@ -99,7 +99,7 @@ impl ElectionStatus {
         } else if state.is_held() {
             format!(
                 "stands by, as every replica does: the Lease is held for a hand-over. To end the hold: kubectl delete lease {}",
-                self.lease_arguments()
+                self.kubectl_lease_arguments()
             )
         } else if state.holder().is_empty() {
             "stands by, and the Lease has no holder".to_owned()
@@ -148,7 +148,7 @@ impl ElectionStatus {
             VersionStanding::OnProbation => Err(format!("version {version} leads on probation in another replica")),
             VersionStanding::FailedProbation => Err(format!(
                 "version {version} has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease {} {}-",
-                self.lease_arguments(),
+                self.kubectl_lease_arguments(),
                 probation::FAILED_VERSIONS_ANNOTATION
             )),
             VersionStanding::NotLedYet { leader_version: leader, is_leader_on_probation: false } => Err(format!(

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     lease::{LeaseObject, LeaseRecord},
-    probation::{self, Applicant, LeaderTerm, LeaseAnnotations, ProbationSettings},
+    probation::{self, LeaderTerm, LeaseAnnotations, ProbationSettings, RequestingStandby},
 };
 use crate::{
     clock::Instant,
@@ -35,17 +35,17 @@ pub(super) struct CandidateMemory {
     /// The record as last read, to detect changes. Own writes do not update it.
     last_read_record: Option<LeaseRecord>,
     /// The versions that the last holder wrote and left in the Lease at its release; `None` if the Lease contains none.
-    pub(super) inherited_versions: Option<WrittenVersions>,
+    pub(super) predecessor_written_versions: Option<WrittenVersions>,
     /// `None` if versions do not matter.
     probation: Option<ProbationSettings>,
     /// Whether the loops of this candidate can lead at once. The candidate asks for the Lease only then.
-    pub(super) is_warm: bool,
+    pub(super) has_filled_caches: bool,
     /// The term of this candidate as leader, set when it tries to take the Lease.
     pub(super) term: Option<LeaderTerm>,
     /// The version that failed in the term before, until the election has reported it.
     pub(super) newly_failed_version: Option<String>,
     /// The standby that asked for the Lease and may have it, until the election has reported it.
-    pub(super) applicant: Option<Applicant>,
+    pub(super) permitted_standby: Option<RequestingStandby>,
     /// The time until which a deleted Lease is left to its last leader, which may still write; `None` without such a Lease.
     pub(super) deleted_lease_reserved_until: Option<Instant>,
 }
@@ -58,12 +58,12 @@ impl CandidateMemory {
             lease_duration,
             observed: None,
             last_read_record: None,
-            inherited_versions: None,
+            predecessor_written_versions: None,
             probation,
-            is_warm: false,
+            has_filled_caches: false,
             term: None,
             newly_failed_version: None,
-            applicant: None,
+            permitted_standby: None,
             deleted_lease_reserved_until: None,
         }
     }
@@ -99,7 +99,7 @@ impl CandidateMemory {
             duration_seconds: self.lease_duration.as_secs() as i64,
             acquire_time: Some(now),
             renew_time: Some(now),
-            transitions,
+            transition_count: transitions,
         }
     }
 
@@ -122,11 +122,12 @@ impl CandidateMemory {
 
     /// Returns the Lease with this standby's request in the annotations; `None` if the standby may not ask for the Lease.
     fn lease_with_request(&self, lease: &LeaseObject, found: &LeaseAnnotations) -> Option<LeaseObject> {
-        let probation = self.probation.as_ref().filter(|_| self.is_warm && found.applicant.is_none())?;
+        let probation =
+            self.probation.as_ref().filter(|_| self.has_filled_caches && found.requesting_standby.is_none())?;
         let mut question = lease.clone();
-        let applicant = Applicant { identity: self.identity.clone(), version: probation.version.clone() };
-        probation::write_request(&mut question, &applicant);
-        found.version_standing(&probation.version).may_ask().then_some(question)
+        let applicant = RequestingStandby { identity: self.identity.clone(), version: probation.version.clone() };
+        probation::write_standby_request(&mut question, &applicant);
+        found.version_standing(&probation.version).may_ask_for_lease().then_some(question)
     }
 }
 
@@ -303,16 +304,16 @@ impl ElectionAttempt {
                 return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
             }
         }
-        let mut record_written = memory.record_for_take_over(now.wall_clock, record.transitions.saturating_add(1));
+        let mut record_written = memory.record_for_take_over(now.wall_clock, record.transition_count.saturating_add(1));
         if ours {
             record_written.acquire_time = record.acquire_time.or(record_written.acquire_time);
-            record_written.transitions = record.transitions;
+            record_written.transition_count = record.transition_count;
             self.took_slow_path = true;
         }
-        memory.inherited_versions = take_inherited_versions(&mut lease.metadata, record);
+        memory.predecessor_written_versions = take_predecessor_written_versions(&mut lease.metadata, record);
         let mut written = LeaseObject { metadata: lease.metadata, record: record_written };
         if ours {
-            memory.applicant = found.permitted_applicant().cloned();
+            memory.permitted_standby = found.permitted_standby().cloned();
             memory.write_term(&mut written);
         } else {
             memory.start_term(&found, record, &mut written);
@@ -323,9 +324,12 @@ impl ElectionAttempt {
 }
 
 /// Removes the last holder's written versions from a Lease. Returns them if the Lease has had no holder since its release.
-fn take_inherited_versions(metadata: &mut Map<String, Value>, record: &LeaseRecord) -> Option<WrittenVersions> {
+fn take_predecessor_written_versions(
+    metadata: &mut Map<String, Value>,
+    record: &LeaseRecord,
+) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::WRITTEN_VERSIONS_ANNOTATION)?;
-    let left = WrittenVersions::from_annotation(note.as_str()?, record.transitions)?;
+    let left = WrittenVersions::from_annotation(note.as_str()?, record.transition_count)?;
     record.holder.is_empty().then_some(left)
 }
 
@@ -346,7 +350,7 @@ pub(super) fn released_lease(
     memory: &CandidateMemory,
     now: Timestamp,
     left: Option<&WrittenVersions>,
-    heir: Option<&Applicant>,
+    heir: Option<&RequestingStandby>,
 ) -> Option<LeaseObject> {
     if lease.record.holder != memory.identity {
         return None;
@@ -357,15 +361,15 @@ pub(super) fn released_lease(
         duration_seconds: 1,
         acquire_time: Some(now),
         renew_time: Some(now),
-        transitions: lease.record.transitions,
+        transition_count: lease.record.transition_count,
     };
     if let Some(left) = left {
         let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[succession::WRITTEN_VERSIONS_ANNOTATION] = json!(left.to_annotation(lease.record.transitions));
+        annotations[succession::WRITTEN_VERSIONS_ANNOTATION] = json!(left.to_annotation(lease.record.transition_count));
     }
     if memory.probation.is_some() {
         let found = LeaseAnnotations::from_lease(lease);
-        probation::write_reservation(&mut released, heir.or(found.permitted_applicant()));
+        probation::write_reservation(&mut released, heir.or(found.permitted_standby()));
     }
     Some(released)
 }

@@ -13,7 +13,7 @@ use tokio::{sync::broadcast, task::JoinHandle};
 
 use super::*;
 use crate::{
-    gate::{self, Gate},
+    gate::{self, WriteGate},
     meta::ResourceVersion,
     succession,
 };
@@ -191,15 +191,15 @@ fn status(code: u16, reason: &str) -> Response<Stream> {
 
 /// A candidate that runs as a task, with the handles to observe and to stop it.
 struct Candidate {
-    gate: Gate,
-    stop: ElectionStop,
+    gate: WriteGate,
+    stop: ElectionStopHandle,
     status: ElectionStatus,
     metrics: Metrics,
     clock: Clock,
     task: JoinHandle<ElectionOutcome>,
     writes: WriteLog,
     said: Arc<Mutex<Vec<String>>>,
-    question: StandbyRequest,
+    question: StandbyRequestReceiver,
     /// This channel is closed when the task has ended.
     running: channel::Receiver<()>,
 }
@@ -218,19 +218,19 @@ fn start(
 ) -> Candidate {
     let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
     clock.skew(SignedDuration::from_secs(skew));
-    let (always, open) = gate::closed_gate(clock.clone());
+    let (always, open) = gate::closed_write_gate(clock.clone());
     always.open_without_deadline();
     let api = Api::new(server.client(who), clock.clone(), open, "test");
-    let (keeper, gate) = gate::closed_gate(clock.clone());
+    let (keeper, gate) = gate::closed_write_gate(clock.clone());
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
-    let recorder = Recorder::forwarding_to("test", clock.clone(), move |object, _, reason, message| {
+    let recorder = Recorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
         heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
     });
     let (metrics, writes) = (Metrics::new(), WriteLog::default());
-    let election =
-        Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics).ask_only_if_warm(warm);
-    let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request());
+    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics)
+        .ask_for_lease_only_if_caches_filled(warm);
+    let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request_receiver());
     let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
         // The client of the election has a gate that is always open. The gate's keeper must live as long as the candidate.
@@ -572,7 +572,7 @@ fn renewals_within_one_second_are_not_noticed() {
         duration_seconds: 15,
         acquire_time: at("2026-01-01T00:00:00.1Z"),
         renew_time: at(renewed),
-        transitions: 0,
+        transition_count: 0,
     };
     let mut memory = CandidateMemory::new("me", SECOND * 15, None);
     let start = tokio::time::Instant::from_std(std_instant());
@@ -594,7 +594,7 @@ fn renewals_within_one_second_are_not_noticed() {
     let ControlFlow::Continue(ElectionRequest::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
-    assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
+    assert_eq!((lease.record.holder.as_str(), lease.record.transition_count), ("me", 1));
 }
 
 #[expect(clippy::disallowed_methods, reason = "any instant is good enough")]

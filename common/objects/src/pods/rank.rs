@@ -15,7 +15,7 @@ pub struct DeletionCandidate<'a> {
     /// Deletion cost; 0 for all Pods if the feature gate `PodDeletionCost` is off.
     pub deletion_cost: i32,
     /// Number of active Pods on the node, including this Pod, of the same ReplicaSet or of ReplicaSets with the same owner.
-    pub colocated_pods: usize,
+    pub colocated_pod_count: usize,
 }
 
 /// Sort key of the rules before the rules about times: node, phase, readiness, deletion cost, and colocated Pods.
@@ -28,7 +28,7 @@ fn readiness_key(pod: &Pod) -> (bool, u8, bool) {
         Phase::Unknown => 1,
         Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Other => 0,
     };
-    (!pod.node.is_empty(), phase, pod.is_ready())
+    (!pod.node_name.is_empty(), phase, pod.is_ready())
 }
 
 /// Sort key: a missing time before all times, later times before earlier ones.
@@ -47,7 +47,7 @@ pub fn deletion_order_without_ranks(pods: &[&Pod]) -> Vec<usize> {
         (
             readiness_key(pod),
             ready,
-            Reverse(pod.restarts),
+            Reverse(pod.restart_counts),
             latest_first(pod.meta.creation_timestamp),
             pod.meta.uid.clone(),
         )
@@ -108,11 +108,11 @@ impl<'a> Key<'a> {
         let (ready, created, uid) = (pod.ready_since(), pod.meta.creation_timestamp, &pod.meta.uid);
         Self {
             position,
-            first: (assigned, phase, is_ready, candidate.deletion_cost, Reverse(candidate.colocated_pods)),
+            first: (assigned, phase, is_ready, candidate.deletion_cost, Reverse(candidate.colocated_pod_count)),
             ready,
             ready_bucket: ready.map(|time| log2_bucket(time, now)),
             ready_group: uid,
-            restarts: Reverse(pod.restarts),
+            restarts: Reverse(pod.restart_counts),
             created,
             created_bucket: created.map(|time| log2_bucket(time, now)),
             creation_group: uid,

@@ -18,17 +18,17 @@ fn ago(seconds: i64) -> Option<Timestamp> {
 fn ready(uid: &str, ready: i64, created: i64) -> Pod {
     Pod {
         meta: Meta { uid: Uid::new(uid), name: uid.into(), creation_timestamp: ago(created), ..Meta::default() },
-        node: "n".into(),
+        node_name: "n".into(),
         phase: Phase::Running,
         readiness: Readiness::Ready { since: ago(ready) },
-        restarts: RestartCounts::default(),
+        restart_counts: RestartCounts::default(),
     }
 }
 
 fn order(pods: &[Pod]) -> Vec<&str> {
     let candidates: Vec<_> = pods
         .iter()
-        .map(|pod| DeletionCandidate { pod, deletion_cost: pod.deletion_cost(), colocated_pods: 0 })
+        .map(|pod| DeletionCandidate { pod, deletion_cost: pod.deletion_cost(), colocated_pod_count: 0 })
         .collect();
     rank_for_deletion(&candidates, now()).into_iter().map(|at| &*pods[at].meta.name).collect()
 }
@@ -152,7 +152,7 @@ fn magnitudes_of_ages_match_the_specification() {
 fn pairs_are_ordered_as_in_the_specification() {
     assert_eq!(order(&[ready("a", 40, 99), ready("b", 30, 99)]), ["b", "a"]);
     assert_eq!(order(&[ready("b", 40, 99), ready("a", 60, 99)]), ["a", "b"]);
-    let restarted = Pod { restarts: RestartCounts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
+    let restarted = Pod { restart_counts: RestartCounts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
     assert_eq!(order(&[ready("a", 30, 99), restarted]), ["b", "a"]);
     assert_eq!(order(&[ready("a", 30, 172_800), ready("b", 30, 3600)]), ["b", "a"]);
     let unset = Pod { readiness: Readiness::Ready { since: None }, ..ready("b", 0, 99) };
@@ -161,7 +161,7 @@ fn pairs_are_ordered_as_in_the_specification() {
 
 #[test]
 fn the_first_rules_apply_in_their_order() {
-    let unassigned = |pod: Pod| Pod { node: Text::default(), ..pod };
+    let unassigned = |pod: Pod| Pod { node_name: Text::default(), ..pod };
     let phase = |pod: Pod, phase| Pod { phase, ..pod };
     let not_ready = |pod: Pod| Pod { readiness: Readiness::NotReady, ..pod };
     let cost = |pod: Pod, cost: &str| {
@@ -188,14 +188,14 @@ fn pods_with_more_siblings_on_their_node_are_deleted_first() {
     let candidates: Vec<_> = pods
         .iter()
         .zip([1, 3, 2])
-        .map(|(pod, colocated)| DeletionCandidate { pod, deletion_cost: 0, colocated_pods: colocated })
+        .map(|(pod, colocated)| DeletionCandidate { pod, deletion_cost: 0, colocated_pod_count: colocated })
         .collect();
     assert_eq!(rank_for_deletion(&candidates, now()), [1, 2, 0]);
 }
 
 #[test]
 fn without_ranks_the_latest_pods_are_deleted_first() {
-    let restarted = |pod: Pod| Pod { restarts: RestartCounts { regular: 0, restartable_init: 1 }, ..pod };
+    let restarted = |pod: Pod| Pod { restart_counts: RestartCounts { regular: 0, restartable_init: 1 }, ..pod };
     let pods = [
         ready("e", 60, 60),
         ready("d", 40, 200),
@@ -211,7 +211,7 @@ fn pods_with_the_same_time_form_groups_that_are_ordered_by_their_smallest_uid() 
     // "z" and "a" became ready in the same second, and "m" in another second of the same magnitude.
     let pods = [
         ready("m", 40, 100),
-        Pod { restarts: RestartCounts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
+        Pod { restart_counts: RestartCounts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
         ready("a", 50, 100),
     ];
     assert_eq!(order(&pods), ["z", "a", "m"]);
@@ -236,9 +236,9 @@ fn reads_a_pod_as_a_server_sends_it() {
     assert_eq!(pod, serde_json::from_value(json).unwrap());
     pod.drop_unneeded_fields();
     assert_eq!(pod.meta.key().to_string(), "shop/web-1");
-    assert_eq!((pod.node.as_str(), pod.phase), ("n1", Phase::Running));
+    assert_eq!((pod.node_name.as_str(), pod.phase), ("n1", Phase::Running));
     assert_eq!(pod.readiness, Readiness::Ready { since: "2026-11-21T09:50:29Z".parse().ok() });
-    assert_eq!(pod.restarts, RestartCounts { regular: 2, restartable_init: 4 });
+    assert_eq!(pod.restart_counts, RestartCounts { regular: 2, restartable_init: 4 });
     assert_eq!((pod.deletion_cost(), pod.meta.annotations.get("a")), (5, None));
 }
 
@@ -269,7 +269,7 @@ fn reads_missing_and_unusual_fields() {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec, "status": status})).unwrap();
         assert_eq!((pod.phase, pod.is_ready(), pod.ready_since()), (phase, ready, None), "{status}");
-        assert!(pod.node.is_empty());
+        assert!(pod.node_name.is_empty());
     }
     for broken in [json!({"spec": {}}), json!({"metadata": {"name": "p"}, "status": {"conditions": 3}})] {
         assert!(serde_json::from_value::<Pod>(broken).is_err());
@@ -293,12 +293,12 @@ fn before_times(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Orderin
         Phase::Unknown => 1,
         _ => 0,
     };
-    let unassigned = |pod: &Pod| pod.node.is_empty();
+    let unassigned = |pod: &Pod| pod.node_name.is_empty();
     (unassigned(b.pod).cmp(&unassigned(a.pod)))
         .then(phase(a.pod).cmp(&phase(b.pod)))
         .then(a.pod.is_ready().cmp(&b.pod.is_ready()))
         .then(a.deletion_cost.cmp(&b.deletion_cost))
-        .then(b.colocated_pods.cmp(&a.colocated_pods))
+        .then(b.colocated_pod_count.cmp(&a.colocated_pod_count))
 }
 
 /// Compares two Pods by all of upstream's rules, in their order.
@@ -314,8 +314,8 @@ fn upstream(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     {
         return order;
     }
-    (q.restarts.regular.cmp(&p.restarts.regular))
-        .then(q.restarts.restartable_init.cmp(&p.restarts.restartable_init))
+    (q.restart_counts.regular.cmp(&p.restart_counts.regular))
+        .then(q.restart_counts.restartable_init.cmp(&p.restart_counts.restartable_init))
         .then_with(|| {
             by_age((p.meta.creation_timestamp, &p.meta.uid), (q.meta.creation_timestamp, &q.meta.uid))
                 .unwrap_or(Ordering::Equal)
@@ -331,7 +331,9 @@ fn decisive(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     if order.is_ne() || p.ready_since() != q.ready_since() {
         return order;
     }
-    q.restarts.cmp(&p.restarts).then(magnitude(p.meta.creation_timestamp).cmp(&magnitude(q.meta.creation_timestamp)))
+    q.restart_counts
+        .cmp(&p.restart_counts)
+        .then(magnitude(p.meta.creation_timestamp).cmp(&magnitude(q.meta.creation_timestamp)))
 }
 
 fn times() -> impl Strategy<Value = Option<Timestamp>> {
@@ -359,7 +361,7 @@ fn any_pod() -> impl Strategy<Value = (Pod, usize)> {
             let annotations = Annotations::from_pairs([(POD_DELETION_COST, &*cost.to_string())]);
             let node = if node == 0 { "" } else { "n" };
             let meta = Meta { creation_timestamp: created, annotations, ..Meta::default() };
-            (Pod { meta, node: node.into(), phase, readiness, restarts }, colocated)
+            (Pod { meta, node_name: node.into(), phase, readiness, restart_counts: restarts }, colocated)
         },
     )
 }
@@ -381,7 +383,7 @@ fn candidates(pods: &[(Pod, usize)]) -> Vec<DeletionCandidate<'_>> {
         .map(|(pod, colocated)| DeletionCandidate {
             pod,
             deletion_cost: pod.deletion_cost(),
-            colocated_pods: *colocated,
+            colocated_pod_count: *colocated,
         })
         .collect()
 }
@@ -433,7 +435,7 @@ proptest! {
         for order in [deletion_order_without_ranks(&refs), rank_for_deletion(&candidates(&pods), now())] {
             let sorted: Vec<&Pod> = order.into_iter().map(|at| refs[at]).collect();
             for (at, first) in sorted.iter().enumerate() {
-                let alike = |pod: &&&Pod| pod.node == first.node && pod.phase == first.phase;
+                let alike = |pod: &&&Pod| pod.node_name == first.node_name && pod.phase == first.phase;
                 prop_assert!(sorted[at..].iter().filter(alike).all(|second| first.is_ready() <= second.is_ready()));
             }
         }

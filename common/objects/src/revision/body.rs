@@ -15,7 +15,7 @@ pub struct NewRevision<'a> {
     /// `metadata.name` of the new revision: the name of the owner and a hash.
     pub name: &'a str,
     /// Value of the field `revision`. The newest revision has the highest number.
-    pub number: i64,
+    pub revision: i64,
     /// Key and value of the label that contains the hash of the revision.
     pub hash_label: (&'a str, &'a str),
     /// Annotations of the owner, which are copied to the revision.
@@ -60,8 +60,8 @@ impl NewRevision<'_> {
                 annotations: self.annotations.iter().map(texts).collect(),
                 owner_references: [owner.controller_ref()],
             },
-            data: serde_json::from_slice(template.data().bytes())?,
-            number: self.number,
+            data: serde_json::from_slice(template.revision_data().bytes())?,
+            number: self.revision,
         })
     }
 }

@@ -1,19 +1,19 @@
 //! Pod templates of StatefulSets and DaemonSets, parsed for their revisions.
 
 use super::{NumberEncoding, RevisionData};
-use crate::{intern::Labels, json::Raw};
+use crate::{intern::Labels, json::RawJson};
 
 /// A Pod template with its labels and the data for its `ControllerRevision`.
 #[derive(Debug)]
 pub struct PodTemplate {
-    raw: Raw,
+    raw: RawJson,
     labels: Labels,
     data: RevisionData,
 }
 
 impl PodTemplate {
     /// Parses a template; `numbers` is used in its revision. The error names a field that the API server should have rejected.
-    pub fn new(raw: Raw, numbers: NumberEncoding) -> Result<Self, String> {
+    pub fn new(raw: RawJson, numbers: NumberEncoding) -> Result<Self, String> {
         let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {
             if value.get(part).is_some_and(|part| !part.is_object() && !part.is_null()) {
@@ -27,7 +27,7 @@ impl PodTemplate {
     }
 
     /// Returns the text as the server sent it.
-    pub fn raw(&self) -> &Raw {
+    pub fn raw_json(&self) -> &RawJson {
         &self.raw
     }
 
@@ -37,7 +37,7 @@ impl PodTemplate {
     }
 
     /// Returns the data for a revision of this template.
-    pub fn data(&self) -> &RevisionData {
+    pub fn revision_data(&self) -> &RevisionData {
         &self.data
     }
 }
@@ -48,8 +48,8 @@ mod tests {
 
     use super::*;
 
-    fn raw(value: &Value) -> Raw {
-        Raw::from_value(value).unwrap()
+    fn raw(value: &Value) -> RawJson {
+        RawJson::from_value(value).unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{for_each_object, insert_default, update_object};
+use crate::json::{insert_default, update_object, update_objects_in_list};
 
 type Object = Map<String, Value>;
 
@@ -25,9 +25,9 @@ pub fn apply_pod_spec_defaults(spec: &mut Object) {
     insert_default(spec, "securityContext", Value::Object(Map::new()));
     insert_default(spec, "terminationGracePeriodSeconds", 30);
     service_account(spec);
-    for_each_object(spec, "volumes", volume);
+    update_objects_in_list(spec, "volumes", volume);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        for_each_object(spec, containers, container);
+        update_objects_in_list(spec, containers, container);
     }
 }
 
@@ -48,8 +48,8 @@ fn container(container: &mut Object) {
     default_pull_policy(container, "imagePullPolicy", "image");
     insert_default(container, "terminationMessagePath", "/dev/termination-log");
     insert_default(container, "terminationMessagePolicy", "File");
-    for_each_object(container, "ports", |port| insert_default(port, "protocol", "TCP"));
-    for_each_object(container, "env", |variable| {
+    update_objects_in_list(container, "ports", |port| insert_default(port, "protocol", "TCP"));
+    update_objects_in_list(container, "env", |variable| {
         update_object(variable, "valueFrom", |source| {
             update_object(source, "fieldRef", field_ref);
             update_object(source, "fileKeyRef", |file| insert_default(file, "optional", false));
@@ -119,13 +119,13 @@ fn volume(volume: &mut Object) {
     }
     update_object(volume, "downwardAPI", |files| {
         insert_default(files, "defaultMode", FILE_MODE);
-        for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref));
+        update_objects_in_list(files, "items", |file| update_object(file, "fieldRef", field_ref));
     });
     update_object(volume, "projected", |projected| {
         insert_default(projected, "defaultMode", FILE_MODE);
-        for_each_object(projected, "sources", |source| {
+        update_objects_in_list(projected, "sources", |source| {
             update_object(source, "downwardAPI", |files| {
-                for_each_object(files, "items", |file| update_object(file, "fieldRef", field_ref));
+                update_objects_in_list(files, "items", |file| update_object(file, "fieldRef", field_ref));
             });
             update_object(source, "serviceAccountToken", |token| insert_default(token, "expirationSeconds", 3600));
         });

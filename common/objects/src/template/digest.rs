@@ -7,9 +7,9 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::POD_TEMPLATE_HASH;
+use super::POD_TEMPLATE_HASH_LABEL;
 use crate::{
-    layout::{GoBaseType, GoType, GoTypeWrapper, Layout},
+    layout::{GoBaseType, GoType, GoTypeWrapper, PodTemplateLayout},
     quantity::Quantity,
     siphash::SipHash,
 };
@@ -22,7 +22,8 @@ const ZERO: u128 = 0;
 /// Computes the digest of a template's text. Returns an error if the text is not JSON, or is nested too deeply.
 pub(super) fn meaning_digest(json: &str) -> serde_json::Result<u128> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let root = Reader { shape: Some(GoType::single_value(Layout::get().template_type())), place: Place::Template };
+    let root =
+        Reader { shape: Some(GoType::single_value(PodTemplateLayout::get().template_type())), place: Place::Template };
     let node = root.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(node.present().unwrap_or(ZERO))
@@ -120,7 +121,7 @@ impl Reader {
     fn quantity(self, text: &str) -> ValueDigest {
         match Quantity::parse(text.trim()) {
             Ok(quantity) => self.digest_unless_zero(quantity.is_zero(), || {
-                let (negative, digits, exponent) = quantity.normal_form();
+                let (negative, digits, exponent) = quantity.sign_digits_and_exponent();
                 Kind::Quantity.digest(&[&[u8::from(negative)], &exponent.to_le_bytes(), digits.as_bytes()])
             }),
             Err(_) => ValueDigest::Value(Kind::Text.digest(&[text.as_bytes()])),
@@ -252,14 +253,14 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        if self.0.place == Place::Labels && name == POD_TEMPLATE_HASH {
+        if self.0.place == Place::Labels && name == POD_TEMPLATE_HASH_LABEL {
             return Ok(None);
         }
         let mut reader = self.0.element(GoTypeWrapper::Map);
         if let Some(GoType { wrapper: GoTypeWrapper::Plain | GoTypeWrapper::Pointer, base: GoBaseType::Struct(id) }) =
             self.0.shape
         {
-            reader.shape = Layout::get().member_type(id, name);
+            reader.shape = PodTemplateLayout::get().member_type(id, name);
         }
         reader.place = self.0.place.under(name);
         Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))

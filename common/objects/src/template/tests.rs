@@ -78,14 +78,14 @@ fn templates_are_equal_as_in_the_table() {
     ] {
         let (left, right) = (with(path, a.clone()), with(path, b.clone()));
         assert_eq!(left == right, equal, "{path}: {a:?} and {b:?}");
-        assert_eq!(left.digest() == right.digest(), equal);
+        assert_eq!(left.meaning_digest() == right.meaning_digest(), equal);
     }
 }
 
 #[test]
 fn the_digest_is_the_same_in_every_process() {
-    assert_eq!(template(&web()).digest(), 240_004_467_498_912_785_972_526_597_509_892_393_322);
-    assert_eq!(template(&json!({})).digest(), 0);
+    assert_eq!(template(&web()).meaning_digest(), 240_004_467_498_912_785_972_526_597_509_892_393_322);
+    assert_eq!(template(&json!({})).meaning_digest(), 0);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_value_that_is_not_a_template_has_a_problem() {
         assert_ne!(broken, template(&web()));
         assert_ne!(broken, template(&json!({})));
         assert_eq!(broken.with_label("a", "b"), broken);
-        assert!(broken.spec().is_none() && broken.value().is_null() && broken.labels().is_empty());
+        assert!(broken.spec().is_none() && broken.parse_value().is_null() && broken.labels().is_empty());
         assert_eq!(serde_json::to_string(&broken).unwrap(), text);
     }
     let parent: Parent = serde_json::from_str("{}").unwrap();
@@ -146,15 +146,15 @@ fn parts_are_read_on_demand() {
 #[test]
 fn setting_a_label_keeps_everything_else() {
     let original = template(&web());
-    let labelled = original.with_label(POD_TEMPLATE_HASH, "abc");
+    let labelled = original.with_label(POD_TEMPLATE_HASH_LABEL, "abc");
     let mut want = web();
     want["metadata"]["labels"]["pod-template-hash"] = json!("abc");
-    assert_eq!(labelled.value(), want);
-    assert_eq!(labelled.labels().get(POD_TEMPLATE_HASH), Some("abc"));
+    assert_eq!(labelled.parse_value(), want);
+    assert_eq!(labelled.labels().get(POD_TEMPLATE_HASH_LABEL), Some("abc"));
     assert_eq!(labelled, original);
     assert_ne!(original.with_label("x", "y"), original);
     assert_eq!(
-        template(&json!({"metadata": null})).with_label("a", "b").value(),
+        template(&json!({"metadata": null})).with_label("a", "b").parse_value(),
         json!({"metadata": {"labels": {"a": "b"}}})
     );
 }

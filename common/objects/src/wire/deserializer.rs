@@ -12,14 +12,14 @@ use serde::de::{
 
 use super::{
     Error,
-    fields::{Datum, Fields, last_field_value},
+    fields::{Fields, WireValue, last_field_value},
     schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning},
 };
 
 /// An encoded value with its type.
 #[derive(Clone, Copy)]
 pub(super) struct EncodedValue<'de> {
-    datum: Datum<'de>,
+    datum: WireValue<'de>,
     shape: ValueType,
     /// Name of the field, for errors.
     name: &'static str,
@@ -27,8 +27,8 @@ pub(super) struct EncodedValue<'de> {
 
 impl<'de> EncodedValue<'de> {
     /// Creates the value for a whole message, from which a projection is decoded.
-    pub(super) fn message(message: &'static MessageSchema, bytes: &'de [u8]) -> Self {
-        Self { datum: Datum::Bytes(bytes), shape: ValueType::Object(message), name: message.name }
+    pub(super) fn from_message(message: &'static MessageSchema, bytes: &'de [u8]) -> Self {
+        Self { datum: WireValue::Bytes(bytes), shape: ValueType::Object(message), name: message.name }
     }
 
     fn entries(
@@ -42,14 +42,14 @@ impl<'de> EncodedValue<'de> {
 
     /// Returns the JSON text in a field of bytes; `null` if the field is empty.
     fn json(self) -> Result<&'de [u8], Error> {
-        let raw = last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
+        let raw = last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(&b""[..]), WireValue::bytes)?;
         Ok(if raw.is_empty() { b"null" } else { raw })
     }
 
     /// Whether the value is `null` in JSON.
     fn is_null(self) -> bool {
         match self.shape {
-            ValueType::Time | ValueType::MicroTime => matches!(self.datum, Datum::Bytes([])),
+            ValueType::Time | ValueType::MicroTime => matches!(self.datum, WireValue::Bytes([])),
             ValueType::Json => self.json().is_ok_and(|json| json == b"null"),
             _ => false,
         }
@@ -58,8 +58,8 @@ impl<'de> EncodedValue<'de> {
     /// Whether the value is the zero value of its type, which JSON often omits.
     fn is_zero(self) -> bool {
         match self.shape {
-            ValueType::Bool | ValueType::Int => matches!(self.datum, Datum::Varint(0)),
-            _ => matches!(self.datum, Datum::Bytes([])),
+            ValueType::Bool | ValueType::Int => matches!(self.datum, WireValue::Varint(0)),
+            _ => matches!(self.datum, WireValue::Bytes([])),
         }
     }
 
@@ -72,13 +72,15 @@ impl<'de> EncodedValue<'de> {
             ValueType::Time => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1_000_000_000)?)?.as_str()),
             ValueType::MicroTime => visitor.visit_str(TimeText::new(time(self.datum.bytes()?, 1000)?)?.as_str()),
             ValueType::Quantity => {
-                visitor.visit_borrowed_str(last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?)
+                visitor.visit_borrowed_str(last_field_value(self.datum.bytes()?, 1)?.map_or(Ok(""), WireValue::text)?)
             }
             ValueType::IntOrString => {
                 let message = self.datum.bytes()?;
-                match last_field_value(message, 1)?.map_or(Ok(0), Datum::number)? {
-                    0 => visitor.visit_i64(last_field_value(message, 2)?.map_or(Ok(0), Datum::number)?.cast_signed()),
-                    1 => visitor.visit_borrowed_str(last_field_value(message, 3)?.map_or(Ok(""), Datum::text)?),
+                match last_field_value(message, 1)?.map_or(Ok(0), WireValue::number)? {
+                    0 => {
+                        visitor.visit_i64(last_field_value(message, 2)?.map_or(Ok(0), WireValue::number)?.cast_signed())
+                    }
+                    1 => visitor.visit_borrowed_str(last_field_value(message, 3)?.map_or(Ok(""), WireValue::text)?),
                     _ => Err(Error::new("the value is neither an integer nor a string")),
                 }
             }
@@ -236,12 +238,12 @@ struct Entries<'de> {
     wanted: DeclaredFields,
     /// Rest of the outer message, while the fields of an inlined message are read.
     parent: Option<(Fields<'de>, &'static MessageSchema)>,
-    next: Option<(&'static FieldSchema, Datum<'de>)>,
+    next: Option<(&'static FieldSchema, WireValue<'de>)>,
 }
 
 impl<'de> Entries<'de> {
     /// Returns the next field that the projection declares. Enters and leaves inlined messages.
-    fn next_declared_field(&mut self) -> Result<Option<(&'static FieldSchema, Datum<'de>)>, Error> {
+    fn next_declared_field(&mut self) -> Result<Option<(&'static FieldSchema, WireValue<'de>)>, Error> {
         loop {
             let Some((number, datum)) = self.rest.next()? else {
                 let Some((rest, message)) = self.parent.take() else { return Ok(None) };
@@ -263,7 +265,7 @@ impl<'de> Entries<'de> {
                 _ => {}
             }
             let value = EncodedValue { datum, shape: field.value_type, name: field.name };
-            let is_absent = field.zero == ZeroMeaning::OmittedInJson && value.is_zero();
+            let is_absent = field.zero_meaning == ZeroMeaning::OmittedInJson && value.is_zero();
             if !is_absent {
                 return Ok(Some((field, datum)));
             }
@@ -271,7 +273,7 @@ impl<'de> Entries<'de> {
     }
 
     /// Returns the next value of the repeated field `field`; `None` if another field follows.
-    fn next_repeated_value(&mut self, field: &'static FieldSchema) -> Result<Option<Datum<'de>>, Error> {
+    fn next_repeated_value(&mut self, field: &'static FieldSchema) -> Result<Option<WireValue<'de>>, Error> {
         let before = self.rest;
         match self.rest.next()? {
             Some((number, datum)) if number == field.number => Ok(Some(datum)),
@@ -296,7 +298,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some((field, datum)) = self.next.take() else { return Err(Error::new("a value is read before its name")) };
-        match field.count {
+        match field.cardinality {
             Cardinality::One => seed.deserialize(EncodedValue { datum, shape: field.value_type, name: field.name }),
             Cardinality::Many | Cardinality::Keyed => {
                 let mut items = Items { entries: self, field, first: Some(datum) };
@@ -313,18 +315,18 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 struct Items<'a, 'de> {
     entries: &'a mut Entries<'de>,
     field: &'static FieldSchema,
-    first: Option<Datum<'de>>,
+    first: Option<WireValue<'de>>,
 }
 
 impl<'de> Items<'_, 'de> {
-    fn next(&mut self) -> Result<Option<Datum<'de>>, Error> {
+    fn next(&mut self) -> Result<Option<WireValue<'de>>, Error> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
             None => self.entries.next_repeated_value(self.field),
         }
     }
 
-    fn value(&self, datum: Datum<'de>) -> EncodedValue<'de> {
+    fn value(&self, datum: WireValue<'de>) -> EncodedValue<'de> {
         EncodedValue { datum, shape: self.field.value_type, name: self.field.name }
     }
 }
@@ -333,7 +335,7 @@ impl<'de> Deserializer<'de> for &mut Items<'_, 'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.field.count == Cardinality::Many {
+        if self.field.cardinality == Cardinality::Many {
             visitor.visit_seq(self)
         } else {
             visitor.visit_map(Pairs { items: self, value: None })
@@ -372,7 +374,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
 /// The entries of a map. Each entry is a message with a key and a value.
 struct Pairs<'a, 'b, 'de> {
     items: &'a mut Items<'b, 'de>,
-    value: Option<Datum<'de>>,
+    value: Option<WireValue<'de>>,
 }
 
 impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
@@ -381,8 +383,8 @@ impl<'de> MapAccess<'de> for Pairs<'_, '_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some(datum) = self.items.next()? else { return Ok(None) };
         let pair = datum.bytes()?;
-        self.value = Some(last_field_value(pair, 2)?.unwrap_or(Datum::Bytes(b"")));
-        let key = last_field_value(pair, 1)?.map_or(Ok(""), Datum::text)?;
+        self.value = Some(last_field_value(pair, 2)?.unwrap_or(WireValue::Bytes(b"")));
+        let key = last_field_value(pair, 1)?.map_or(Ok(""), WireValue::text)?;
         seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Error,
-    fields::{Datum, Fields, last_field_value},
+    fields::{Fields, WireValue, last_field_value},
 };
 
 /// Media type of the protobuf encoding.
@@ -16,7 +16,7 @@ pub struct Envelope<'a> {
     /// `apiVersion` of the object: group and version.
     pub api_version: &'a str,
     /// `kind` of the object.
-    pub event_type: &'a str,
+    pub kind: &'a str,
     /// Encoded object without the envelope.
     pub object: &'a [u8],
 }
@@ -33,8 +33,8 @@ impl<'a> Envelope<'a> {
         while let Some((number, datum)) = fields.next()? {
             match number {
                 1 => {
-                    api_version = last_field_value(datum.bytes()?, 1)?.map_or(Ok(""), Datum::text)?;
-                    kind = last_field_value(datum.bytes()?, 2)?.map_or(Ok(""), Datum::text)?;
+                    api_version = last_field_value(datum.bytes()?, 1)?.map_or(Ok(""), WireValue::text)?;
+                    kind = last_field_value(datum.bytes()?, 2)?.map_or(Ok(""), WireValue::text)?;
                 }
                 2 => object = datum.bytes()?,
                 3 if !datum.bytes()?.is_empty() => return Err(Error::new("the object is compressed")),
@@ -44,7 +44,7 @@ impl<'a> Envelope<'a> {
                 _ => {}
             }
         }
-        Ok(Self { api_version, event_type: kind, object })
+        Ok(Self { api_version, kind, object })
     }
 }
 
@@ -63,7 +63,7 @@ impl<'a> WatchEvent<'a> {
     /// # Errors
     /// The frame is not an event with an object.
     pub fn read(frame: &'a [u8]) -> Result<Self, Error> {
-        let kind = last_field_value(frame, 1)?.map_or(Ok(""), Datum::text)?;
+        let kind = last_field_value(frame, 1)?.map_or(Ok(""), WireValue::text)?;
         let object = last_field_value(frame, 2)?.ok_or_else(|| Error::new("the frame is not a watch event"))?;
         let object =
             last_field_value(object.bytes()?, 1)?.ok_or_else(|| Error::new("the watch event has no object"))?;
@@ -77,7 +77,7 @@ pub struct List<'a> {
     /// `apiVersion` of the list: group and version.
     pub api_version: &'a str,
     /// `kind` of the list, for example `PodList`.
-    pub event_type: &'a str,
+    pub kind: &'a str,
     /// Encoded `ListMeta`.
     pub metadata: &'a [u8],
     items: Fields<'a>,
@@ -90,13 +90,8 @@ impl<'a> List<'a> {
     /// The body is not an envelope with a list.
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
         let envelope = Envelope::read(body)?;
-        let metadata = last_field_value(envelope.object, 1)?.map_or(Ok(&b""[..]), Datum::bytes)?;
-        Ok(Self {
-            api_version: envelope.api_version,
-            event_type: envelope.event_type,
-            metadata,
-            items: Fields(envelope.object),
-        })
+        let metadata = last_field_value(envelope.object, 1)?.map_or(Ok(&b""[..]), WireValue::bytes)?;
+        Ok(Self { api_version: envelope.api_version, kind: envelope.kind, metadata, items: Fields(envelope.object) })
     }
 
     /// Returns the next encoded item, or `None` at the end.

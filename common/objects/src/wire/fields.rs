@@ -6,7 +6,7 @@ use super::Error;
 
 /// The value of a field before its type is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Datum<'a> {
+pub(super) enum WireValue<'a> {
     /// A number or a boolean.
     Varint(u64),
     /// A string, a byte string or a message.
@@ -15,7 +15,7 @@ pub(super) enum Datum<'a> {
     Fixed,
 }
 
-impl<'a> Datum<'a> {
+impl<'a> WireValue<'a> {
     /// Returns a string, byte string or message as bytes. Any other value is an error.
     pub(super) fn bytes(self) -> Result<&'a [u8], Error> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Error::new("bytes are expected, not a number")) }
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// The message is truncated, or contains a group, which Kubernetes does not use.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Datum<'a>)>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<(u32, WireValue<'a>)>, Error> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -55,13 +55,13 @@ impl<'a> Fields<'a> {
             _ => decode_key(&mut self.0).map_err(|error| Error::new(&error.to_string()))?,
         };
         let datum = match kind {
-            WireType::Varint => Datum::Varint(self.varint()?),
+            WireType::Varint => WireValue::Varint(self.varint()?),
             WireType::LengthDelimited => {
                 let length = self.varint()?;
-                Datum::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
+                WireValue::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
             }
-            WireType::SixtyFourBit => self.take(8).map(|_| Datum::Fixed)?,
-            WireType::ThirtyTwoBit => self.take(4).map(|_| Datum::Fixed)?,
+            WireType::SixtyFourBit => self.take(8).map(|_| WireValue::Fixed)?,
+            WireType::ThirtyTwoBit => self.take(4).map(|_| WireValue::Fixed)?,
             WireType::StartGroup | WireType::EndGroup => {
                 return Err(Error::new("the message contains a group, which Kubernetes never sends"));
             }
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns the value of field `number`, or `None` if the message lacks the field. The last value of a repeated field counts.
-pub(super) fn last_field_value(message: &[u8], number: u32) -> Result<Option<Datum<'_>>, Error> {
+pub(super) fn last_field_value(message: &[u8], number: u32) -> Result<Option<WireValue<'_>>, Error> {
     let (mut fields, mut found) = (Fields(message), None);
     while let Some((at, datum)) = fields.next()? {
         if at == number {

@@ -9,7 +9,7 @@ mod node;
 mod pod;
 mod workload;
 
-pub use meta::{ANY_OBJECT, LIST_META, OBJECT_META, STATUS};
+pub use meta::{LIST_META, METADATA_ONLY_OBJECT, OBJECT_META, STATUS};
 pub use network::{ENDPOINT_SLICE, ENDPOINTS, SERVICE};
 pub use node::{LEASE, NODE};
 pub use pod::POD;

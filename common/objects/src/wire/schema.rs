@@ -29,11 +29,11 @@ pub struct FieldSchema {
     /// Field name in JSON; empty if the field is inlined.
     pub name: &'static str,
     /// Whether the field is single, a list or a map.
-    pub count: Cardinality,
+    pub cardinality: Cardinality,
     /// Type of each value.
     pub value_type: ValueType,
     /// Whether JSON contains the field if its value is the zero value of its type.
-    pub zero: ZeroMeaning,
+    pub zero_meaning: ZeroMeaning,
 }
 
 /// Whether a field is single, a list or a map.
@@ -84,27 +84,57 @@ pub enum ZeroMeaning {
 }
 
 /// Creates a single field that JSON always contains.
-pub(super) const fn always_in_json(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::WrittenInJson }
+pub(super) const fn field_always_in_json(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema {
+        number,
+        name,
+        cardinality: Cardinality::One,
+        value_type: shape,
+        zero_meaning: ZeroMeaning::WrittenInJson,
+    }
 }
 
 /// Creates a single field that JSON omits if it has the zero value.
-pub(super) const fn omitempty(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::OmittedInJson }
+pub(super) const fn omitempty_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
+    FieldSchema {
+        number,
+        name,
+        cardinality: Cardinality::One,
+        value_type: shape,
+        zero_meaning: ZeroMeaning::OmittedInJson,
+    }
 }
 
 /// Creates a single field that JSON contains only if it was set.
 pub(super) const fn optional_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema { number, name, count: Cardinality::One, value_type: shape, zero: ZeroMeaning::PresentIfSet }
+    FieldSchema {
+        number,
+        name,
+        cardinality: Cardinality::One,
+        value_type: shape,
+        zero_meaning: ZeroMeaning::PresentIfSet,
+    }
 }
 
 pub(super) const fn list_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema { number, name, count: Cardinality::Many, value_type: shape, zero: ZeroMeaning::PresentIfSet }
+    FieldSchema {
+        number,
+        name,
+        cardinality: Cardinality::Many,
+        value_type: shape,
+        zero_meaning: ZeroMeaning::PresentIfSet,
+    }
 }
 
 /// Creates a field with a map from strings to values.
 pub(super) const fn map_field(number: u32, name: &'static str, shape: ValueType) -> FieldSchema {
-    FieldSchema { number, name, count: Cardinality::Keyed, value_type: shape, zero: ZeroMeaning::PresentIfSet }
+    FieldSchema {
+        number,
+        name,
+        cardinality: Cardinality::Keyed,
+        value_type: shape,
+        zero_meaning: ZeroMeaning::PresentIfSet,
+    }
 }
 
 /// Creates a field that no projection reads.
@@ -112,9 +142,9 @@ pub(super) const fn opaque_field(number: u32, name: &'static str) -> FieldSchema
     FieldSchema {
         number,
         name,
-        count: Cardinality::One,
+        cardinality: Cardinality::One,
         value_type: ValueType::Opaque,
-        zero: ZeroMeaning::PresentIfSet,
+        zero_meaning: ZeroMeaning::PresentIfSet,
     }
 }
 
@@ -123,8 +153,8 @@ pub(super) const fn inlined_message(number: u32, message: &'static MessageSchema
     FieldSchema {
         number,
         name: "",
-        count: Cardinality::One,
+        cardinality: Cardinality::One,
         value_type: ValueType::Object(message),
-        zero: ZeroMeaning::PresentIfSet,
+        zero_meaning: ZeroMeaning::PresentIfSet,
     }
 }

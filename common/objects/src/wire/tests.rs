@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{messages, *};
 use crate::{
-    head::Head,
+    head::ObjectHead,
     intstr::IntOrString,
-    json::Raw,
+    json::RawJson,
     meta::Meta,
     object::EncodedObject,
     pods::{Phase, Pod},
@@ -95,12 +95,12 @@ fn a_pod_is_read_as_from_its_json() {
 #[test]
 fn a_head_is_read_before_the_rest() {
     let pod = pod();
-    let head: Head<'_> = EncodedObject::Protobuf(&pod).decode_metadata().unwrap();
+    let head: ObjectHead<'_> = EncodedObject::Protobuf(&pod).decode_metadata().unwrap();
     assert_eq!((head.namespace(), head.name(), head.version().number()), ("shop", "web-0", 208));
     assert_eq!(head.controller_kind(), Some("ReplicaSet"));
     assert!(head.has_finalizer("example.com/a") && !head.has_finalizer("example.com/b") && !head.is_deleting());
     let deleting = message(1, &[text(1, "a"), message(9, &[number(1, 1)])]);
-    assert!(EncodedObject::Protobuf(&deleting).decode_metadata::<Head<'_>>().unwrap().is_deleting());
+    assert!(EncodedObject::Protobuf(&deleting).decode_metadata::<ObjectHead<'_>>().unwrap().is_deleting());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn each_type_is_read_as_in_json() {
 
     #[derive(Deserialize)]
     struct Revision {
-        data: Raw,
+        data: RawJson,
         revision: Option<i64>,
     }
     let revision = |json: &str| [message(2, &[text(1, json)]), number(3, 7)].concat();
@@ -267,14 +267,14 @@ fn an_envelope_names_its_kind_and_its_object_is_encoded_once() {
     let of = message(1, &[text(1, "v1"), text(2, "Pod")]);
     let whole = envelope(&[of.clone(), bytes(2, &pod()), text(3, ""), text(4, "")]);
     let read = Envelope::read(&whole).unwrap();
-    assert_eq!((read.event_type, read.object), ("Pod", &*pod()));
+    assert_eq!((read.kind, read.object), ("Pod", &*pod()));
     let error = |body: &[u8]| Envelope::read(body).unwrap_err().to_string();
     assert_eq!(error(b"{}"), "the body has no protobuf envelope");
     assert_eq!(error(&envelope(&[of.clone(), text(3, "gzip")])), "the object is compressed");
     assert_eq!(error(&envelope(&[of, text(4, "application/json")])), "the object is not encoded as protobuf");
     let event = [text(1, "ADDED"), message(2, &[bytes(1, &whole)])].concat();
     let read = WatchEvent::read(&event).unwrap();
-    assert_eq!((read.event_type, read.object.event_type), ("ADDED", "Pod"));
+    assert_eq!((read.event_type, read.object.kind), ("ADDED", "Pod"));
     assert_eq!(WatchEvent::read(&text(1, "ADDED")).unwrap_err().to_string(), "the frame is not a watch event");
 }
 

@@ -17,8 +17,8 @@ type Labels = Vec<(&'static str, String)>;
 #[derive(Clone, Debug)]
 pub struct MetricFamily<M, C = fn() -> M> {
     pub(super) label_names: LabelNames,
-    pub(super) allowed_values: AllowedLabelValues,
-    pub(super) family: Family<Labels, M, C>,
+    pub(super) allowed_label_values: AllowedLabelValues,
+    pub(super) metrics_by_labels: Family<Labels, M, C>,
 }
 
 /// Counters of one name, one for each combination of label values.
@@ -41,23 +41,24 @@ impl MetricConstructor<Histogram> for Buckets {
 impl<M: Clone, C: MetricConstructor<M>> MetricFamily<M, C> {
     /// Returns the metric with these label values, in the order of the label names. Keep the result for frequent use.
     pub fn with_label_values(&self, values: &[&str]) -> M {
-        self.family.get_or_create_owned(&self.labels(values))
+        self.metrics_by_labels.get_or_create_owned(&self.labels(values))
     }
 
     /// Stops serving the metric with these label values.
     pub fn remove(&self, values: &[&str]) {
-        self.family.remove(&self.labels(values));
+        self.metrics_by_labels.remove(&self.labels(values));
     }
 
     /// Removes all metrics of the family. Metrics that [`MetricFamily::with_label_values`] returned before are no longer served.
     pub fn clear(&self) {
-        self.family.clear();
+        self.metrics_by_labels.clear();
     }
 
     fn labels(&self, values: &[&str]) -> Labels {
         debug_assert_eq!(self.label_names.len(), values.len(), "one value per label: {:?}", self.label_names);
-        let value =
-            |(position, value): (usize, &&str)| self.allowed_values.allowed_or_unexpected(position, value).to_owned();
+        let value = |(position, value): (usize, &&str)| {
+            self.allowed_label_values.allowed_or_unexpected(position, value).to_owned()
+        };
         self.label_names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
     }
 }

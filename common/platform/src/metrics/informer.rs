@@ -43,7 +43,7 @@ impl InformerMetrics {
     }
 
     /// Sets the number of objects that were read but are not in the cache yet, because their list is incomplete.
-    pub fn set_queued_objects(&self, objects: usize) {
+    pub fn set_queued_object_count(&self, objects: usize) {
         self.queued.set(objects as f64);
     }
 
@@ -81,7 +81,7 @@ impl HiddenObjectMetrics {
     }
 
     /// Sets the number of objects that lack the label and may still exist.
-    pub fn set_hidden_objects(&self, objects: usize) {
+    pub fn set_hidden_object_count(&self, objects: usize) {
         self.objects.set(objects as f64);
     }
 

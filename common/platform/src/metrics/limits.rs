@@ -21,7 +21,7 @@ pub struct MetricLimits {
 impl MetricLimits {
     /// Disables the metrics with these names, in addition to the metrics that are already disabled.
     #[must_use]
-    pub fn with_disabled(mut self, names: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_disabled_metrics(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.disabled.extend(names);
         self
     }
@@ -55,7 +55,7 @@ impl MetricLimits {
     }
 
     /// Whether every label of every metric may have any value.
-    pub fn allows_everything(&self) -> bool {
+    pub fn allows_all_label_values(&self) -> bool {
         self.allowed.is_empty()
     }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn disabled_metrics_are_not_served() {
         let names = ["a_total", "b", "c_seconds"].map(str::to_owned);
-        let metrics = Metrics::with_limits(MetricLimits::default().with_disabled(names));
+        let metrics = Metrics::with_limits(MetricLimits::default().with_disabled_metrics(names));
         metrics.counter("a_total", Stability::Beta, "A", &[]).with_label_values(&[]).inc();
         metrics.counter("a_b_total", Stability::Beta, "Another", &[]).with_label_values(&[]).inc();
         metrics.gauge("b", Stability::Beta, "B", &[]).with_label_values(&[]).set(1.0);

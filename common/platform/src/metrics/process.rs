@@ -12,7 +12,7 @@ const KB: f64 = 1024.0;
 /// A counter of seconds with a fractional part.
 type Seconds = prometheus_client::metrics::counter::Counter<f64, AtomicU64>;
 
-pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
+pub(super) fn register_process_metrics(metrics: &Metrics, started: jiff::Timestamp) {
     let gauge = |name, help| metrics.gauge(name, Unstated, help, &[]).with_label_values(&[]);
     let resident = gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
     let virtual_memory = gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");

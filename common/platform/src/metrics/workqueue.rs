@@ -56,7 +56,7 @@ impl QueueMetrics {
     }
 
     /// Counts a key that has become dirty: a worker must sync it.
-    pub fn count_add(&self) {
+    pub fn count_added_key(&self) {
         self.depth.inc();
         self.adds.inc();
     }
@@ -99,8 +99,8 @@ mod tests {
     fn every_step_of_a_key_is_counted() {
         let metrics = Metrics::new();
         let queue = metrics.queue_metrics("replicaset");
-        queue.count_add();
-        queue.count_add();
+        queue.count_added_key();
+        queue.count_added_key();
         queue.record_queue_time(Duration::from_millis(2));
         queue.record_work_time(Duration::from_secs(20));
         queue.count_retry();

@@ -11,8 +11,8 @@ use crate::{
     client,
     clock::Clock,
     events::{EventSender, Recorder, ReportingLoop},
-    gate::{self, Gate, GateKeeper},
-    io::AccountObserver,
+    gate::{self, WriteGate, WriteGateKeeper},
+    io::RequestAccountObserver,
     leader::{self, Election, ElectionOutcome},
     metrics::Metrics,
     pace::Pace,
@@ -30,7 +30,7 @@ type OnLoopStarted = Arc<dyn Fn(&'static str, &Arc<dyn RunningLoop>) + Send + Sy
 
 /// How the control loops get the permission to write.
 #[derive(Clone)]
-pub enum Leadership {
+pub enum LeadershipMode {
     /// There is no leader election: the loops may write from the start.
     Always,
     /// The loops may never write, as in shadow mode.
@@ -40,21 +40,21 @@ pub enum Leadership {
     /// The caller decides when the loops may write, by opening and closing `gate`.
     SetByCaller {
         /// Handle that opens and closes `gate`.
-        keeper: Arc<GateKeeper>,
+        keeper: Arc<WriteGateKeeper>,
         /// The gate that every write of the loops passes; a closed gate refuses the write.
-        gate: Gate,
+        gate: WriteGate,
         /// Record of the object versions that the loops write. The next leader waits until its caches show these versions.
         writes: WriteLog,
     },
 }
 
-impl Leadership {
+impl LeadershipMode {
     /// Returns keeper, gate and record of writes: the fields of [`Self::SetByCaller`], or new values for the other variants.
-    fn gate_and_writes(&self, clock: &Clock) -> (Arc<GateKeeper>, Gate, WriteLog) {
+    fn gate_and_writes(&self, clock: &Clock) -> (Arc<WriteGateKeeper>, WriteGate, WriteLog) {
         if let Self::SetByCaller { keeper, gate, writes } = self {
             return (Arc::clone(keeper), gate.clone(), writes.clone());
         }
-        let (keeper, gate) = gate::closed_gate(clock.clone());
+        let (keeper, gate) = gate::closed_write_gate(clock.clone());
         (Arc::new(keeper), gate, WriteLog::default())
     }
 }
@@ -74,27 +74,27 @@ pub struct StartParameters {
     /// Control loops to start, in this order.
     pub loops: Vec<LoopDefinition>,
     /// The rule that decides when the loops may write.
-    pub leadership: Leadership,
+    pub leadership: LeadershipMode,
     /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
     pub is_standby_warm: bool,
     /// Time that an idle thread sleeps, so that it then handles several watch events together; zero by default.
     pub pace: Pace,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
-    pub rate_limit: Option<(f64, u32)>,
+    pub qps_and_burst_per_loop: Option<(f64, u32)>,
     /// Format of the answers to lists and watches, for every kind that supports this format; protobuf by default.
-    pub preferred_format: Format,
+    pub preferred_response_format: Format,
     /// Value of the label `host` in the metrics of requests.
-    pub metrics_host: String,
+    pub metrics_host_label: String,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
-    pub start_interval: Duration,
+    pub loop_start_interval: Duration,
     /// Source component of the Events about leader election.
     pub election_event_component: &'static str,
     /// Callback for each control loop that has started: receives the name and the handle of the loop. Does nothing by default.
     pub on_loop_started: OnLoopStarted,
     /// Observer of the syncs that send requests: receives the planned requests and their outcomes. `None` by default.
-    pub account_observer: Option<Arc<dyn AccountObserver>>,
+    pub account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
-    pub second_writer_period: Duration,
+    pub second_writer_search_period: Duration,
 }
 
 impl StartParameters {
@@ -107,17 +107,17 @@ impl StartParameters {
             metrics: Metrics::new(),
             settings: Arc::default(),
             loops: loops.to_vec(),
-            leadership: Leadership::Always,
+            leadership: LeadershipMode::Always,
             is_standby_warm: true,
             pace: Pace::default(),
-            rate_limit: None,
-            preferred_format: Format::Protobuf,
-            metrics_host: String::new(),
-            start_interval: Duration::ZERO,
+            qps_and_burst_per_loop: None,
+            preferred_response_format: Format::Protobuf,
+            metrics_host_label: String::new(),
+            loop_start_interval: Duration::ZERO,
             election_event_component: loops.first().map_or("controller", |l| l.name),
             on_loop_started: Arc::new(|_, _| {}),
             account_observer: None,
-            second_writer_period: Duration::ZERO,
+            second_writer_search_period: Duration::ZERO,
         }
     }
 }
@@ -137,8 +137,8 @@ type StartedLoops = Arc<Mutex<Vec<(&'static str, Arc<dyn RunningLoop>)>>>;
 
 /// Handle of running control loops. Dropping the handle stops the loops at once and closes the gate, but keeps the Lease.
 pub struct RunningLoops {
-    keeper: Arc<GateKeeper>,
-    gate: Gate,
+    keeper: Arc<WriteGateKeeper>,
+    gate: WriteGate,
     metrics: Metrics,
     loops: StartedLoops,
     sender: Option<EventSender>,
@@ -148,12 +148,12 @@ pub struct RunningLoops {
 }
 
 struct RunningElection {
-    stop: leader::ElectionStop,
+    stop: leader::ElectionStopHandle,
     status: leader::ElectionStatus,
-    question: leader::StandbyRequest,
+    question: leader::StandbyRequestReceiver,
     task: JoinHandle<ElectionOutcome>,
     /// Keeps the separate gate for the requests of the leader election open.
-    _always: GateKeeper,
+    _always: WriteGateKeeper,
 }
 
 impl fmt::Debug for RunningLoops {
@@ -168,40 +168,45 @@ impl fmt::Debug for RunningLoops {
 pub fn start_loops(parts: StartParameters) -> RunningLoops {
     let shadow = parts.settings.is_shadow();
     // In shadow mode the gate stays closed, so that even a loop that ignores the mode cannot write.
-    let leadership = if shadow { Leadership::Never } else { parts.leadership };
+    let leadership = if shadow { LeadershipMode::Never } else { parts.leadership };
     let (keeper, gate, writes) = leadership.gate_and_writes(&parts.clock);
-    let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host));
-    let api = |client: &kube::Client, name: &str, gate: &Gate| {
+    let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host_label));
+    let api = |client: &kube::Client, name: &str, gate: &WriteGate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
             .with_observer(Arc::<RequestMetrics>::clone(&requests))
             .with_pace(parts.pace.clone())
-            .with_preferred_format(parts.preferred_format)
+            .with_preferred_format(parts.preferred_response_format)
     };
     let sender = (!shadow)
         .then(|| EventSender::start(api(&parts.client, parts.election_event_component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {
         Some(sender) => sender.recorder_for(ReportingLoop { component, client_name: client }),
-        None => Recorder::discarding(component, parts.clock.clone()),
+        None => Recorder::discarding_events(component, parts.clock.clone()),
     };
     let loops = StartedLoops::default();
     let election = match leadership {
-        Leadership::Elected(settings) => {
-            let (always, open) = gate::closed_gate(parts.clock.clone());
+        LeadershipMode::Elected(settings) => {
+            let (always, open) = gate::closed_write_gate(parts.clock.clone());
             always.open_without_deadline();
             let api = api(&parts.lease_client, "leader-election", &open);
             let recorder = recorder(parts.election_event_component, parts.election_event_component);
             let election = Election::new(settings, api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics)
-                .ask_only_if_warm(caches_filled_check(&loops, parts.loops.len(), parts.is_standby_warm));
-            let (stop, status, question) = (election.stop_handle(), election.status(), election.standby_request());
+                .ask_for_lease_only_if_caches_filled(caches_filled_check(
+                    &loops,
+                    parts.loops.len(),
+                    parts.is_standby_warm,
+                ));
+            let (stop, status, question) =
+                (election.stop_handle(), election.status(), election.standby_request_receiver());
             Some(RunningElection { stop, status, question, task: tokio::spawn(election.run()), _always: always })
         }
-        Leadership::Always => {
+        LeadershipMode::Always => {
             keeper.open_without_deadline();
             None
         }
-        Leadership::Never | Leadership::SetByCaller { .. } => None,
+        LeadershipMode::Never | LeadershipMode::SetByCaller { .. } => None,
     };
-    let sampler = (!shadow && !parts.second_writer_period.is_zero())
+    let sampler = (!shadow && !parts.second_writer_search_period.is_zero())
         .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
     let mut tasks = JoinSet::new();
     if let Some(sampler) = &sampler {
@@ -209,11 +214,11 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
             api: api(&parts.client, "second-writer-watch", &gate),
             gate: gate.clone(),
             election_status: election.as_ref().map(|election| election.status.clone()),
-            recorder: recorder(parts.election_event_component, parts.election_event_component),
-            sent_events: sender.as_ref().map(EventSender::sent_events).unwrap_or_default(),
-            sampler: Arc::clone(sampler),
+            event_recorder: recorder(parts.election_event_component, parts.election_event_component),
+            sent_events: sender.as_ref().map(EventSender::sent_event_names).unwrap_or_default(),
+            write_sampler: Arc::clone(sampler),
             loops: parts.loops.clone(),
-            period: parts.second_writer_period,
+            search_period: parts.second_writer_search_period,
         };
         tasks.spawn(watch.run(parts.metrics.clone()));
     }
@@ -222,7 +227,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
         .loops
         .iter()
         .map(|definition| {
-            let rate = parts.rate_limit.and_then(|(qps, burst)| Throttle::new(qps, burst));
+            let rate = parts.qps_and_burst_per_loop.and_then(|(qps, burst)| Throttle::new(qps, burst));
             let context = LoopContext {
                 api: api(&parts.client, definition.user_agent_suffix, &gate)
                     .with_throttle(rate)
@@ -232,7 +237,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
                 recorder: recorder(definition.event_component, definition.user_agent_suffix),
-                account_observer: parts.account_observer.clone(),
+                request_account_observer: parts.account_observer.clone(),
                 write_sampler: sampler.clone(),
                 shared_values: shared.clone(),
             };
@@ -249,12 +254,12 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
         }
     };
     let cold = !parts.is_standby_warm && !shadow;
-    if parts.start_interval.is_zero() && !cold {
+    if parts.loop_start_interval.is_zero() && !cold {
         for (definition, context) in starts {
             begin(definition, context);
         }
     } else {
-        let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.start_interval);
+        let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.loop_start_interval);
         tasks.spawn(async move {
             if cold {
                 gate.wait_until_open().await;
@@ -283,7 +288,7 @@ fn caches_filled_check(
 
 impl RunningLoops {
     /// Returns the gate that every write of the loops passes.
-    pub fn gate(&self) -> &Gate {
+    pub fn gate(&self) -> &WriteGate {
         &self.gate
     }
 
@@ -311,7 +316,7 @@ impl RunningLoops {
 
     /// Returns a future that ends when a standby of a new version asks for the Lease. The process must then call
     /// [`Self::shutdown`], and start again as a standby.
-    pub fn hand_over_requested(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_for_hand_over_request(&self) -> impl Future<Output = ()> + Send + 'static {
         let question = self.election.as_ref().map(|election| election.question.clone());
         async {
             let Some(question) = question else { return future::pending().await };

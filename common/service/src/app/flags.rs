@@ -23,7 +23,7 @@ use crate::{
     metrics::MetricLimits,
     runtime::LoopDefinition,
     server,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
     version,
 };
 
@@ -34,11 +34,11 @@ const BUILT_IN_LEASE: &str = "kube-controller-manager";
 #[derive(Clone)]
 pub struct ProgramOptions {
     /// Address and credentials of the API server.
-    pub client: client::ServerOptions,
+    pub api_server_options: client::ApiServerOptions,
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
-    pub rate_limit: Option<(f64, u32)>,
+    pub qps_and_burst_per_loop: Option<(f64, u32)>,
     /// Format of the answers to lists and watches, for every kind that supports this format.
-    pub preferred_format: Format,
+    pub preferred_response_format: Format,
     /// Identity, Lease and times of the leader election; `None` with `--leader-elect=false` and with `--shadow`.
     pub election_settings: Option<leader::ElectionSettings>,
     /// Addresses, ports and TLS of the HTTP server.
@@ -48,19 +48,19 @@ pub struct ProgramOptions {
     /// Metrics that `/metrics` leaves out, and the allowed values of labels.
     pub metric_limits: MetricLimits,
     /// File with the allowed values of metric labels. The file is read only if `--allow-metric-labels` is not given.
-    pub metrics_manifest: Option<PathBuf>,
+    pub allow_metric_labels_manifest: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `TokenReview`s; `None` for the API server of the controllers.
     pub authentication_kubeconfig: Option<PathBuf>,
     /// Kubeconfig of the cluster that answers `SubjectAccessReview`s; `None` for the API server of the controllers.
     pub authorization_kubeconfig: Option<PathBuf>,
     /// Whether every caller may read all paths of the HTTP server without authentication.
-    pub is_debug_insecure: bool,
+    pub allows_unauthenticated_access: bool,
     /// Control loops that `--controllers` chooses; at least one.
     pub loops: Vec<LoopDefinition>,
     /// Numbers of workers, feature gates and settings of `--tune` for the loops.
     pub settings: OperatorSettings,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
-    pub start_interval: Duration,
+    pub loop_start_interval: Duration,
     /// How long the loops may take to finish during a shutdown. Zero sets no limit.
     pub shutdown_timeout: Duration,
     /// Whether a standby fills its caches. If false, the loops start only when this process becomes the leader.
@@ -68,9 +68,9 @@ pub struct ProgramOptions {
     /// Number of worker threads of the runtime, 1 to 64.
     pub worker_threads: usize,
     /// Format and verbosity of the log.
-    pub logging: logging::LogSettings,
+    pub log_settings: logging::LogSettings,
     /// One line for each flag or gate that is accepted and has no effect.
-    pub warnings: Vec<String>,
+    pub command_line_warnings: Vec<String>,
     /// Names and values of all flags, for the log at the start.
     pub all_flag_values: Vec<(String, String)>,
 }
@@ -123,13 +123,15 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
     let workers = definition
         .workers_flags
         .iter()
-        .map(|flag| number(flag.name, flag.default_workers, flag.help).value_parser(value_parser!(i64)));
+        .map(|flag| number(flag.name, flag.default_worker_count, flag.help).value_parser(value_parser!(i64)));
     let tunes = definition.all_value_flags().map(|tune| {
-        let default = values::format_tune_value(tune.default_value);
+        let default = values::format_tunable_value(tune.default_value);
         match tune.default_value {
-            TuneValue::Duration(_) => flag(tune.name, "DURATION", tune.help).default_value(default),
-            TuneValue::Count(_) | TuneValue::Integer(_) | TuneValue::Ratio(_) => number(tune.name, default, tune.help),
-            TuneValue::Switch(on) => switch(tune.name, on, tune.help).value_parser(value_parser!(String)),
+            TunableValue::Duration(_) => flag(tune.name, "DURATION", tune.help).default_value(default),
+            TunableValue::Count(_) | TunableValue::Integer(_) | TunableValue::Ratio(_) => {
+                number(tune.name, default, tune.help)
+            }
+            TunableValue::Switch(on) => switch(tune.name, on, tune.help).value_parser(value_parser!(String)),
         }
     });
     let mut command = Command::new(definition.name)
@@ -236,13 +238,13 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
         flag("vmodule", "LIST", "Verbosity of single source files: file=N,...")
             .default_value("")
             .hide_default_value(true)
-            .value_parser(logging::LogSettings::parse_modules),
+            .value_parser(logging::LogSettings::parse_module_verbosities),
         flag("logging-format", "FORMAT", "Format of the log: text or json")
             .default_value("text")
             .value_parser(["text", "json"]),
     ]);
     let version = Arg::new("version").long("version").help("Print the version and exit").action(ArgAction::SetTrue);
-    accepted::add_accepted_flags(command.next_help_heading(None).arg(version), definition)
+    accepted::add_flags_without_effect(command.next_help_heading(None).arg(version), definition)
 }
 
 /// Returns the end of the help text: the feature gates and the settings of `--tune`.
@@ -254,12 +256,12 @@ fn appendix(definition: &ProgramDefinition) -> String {
         let _ = writeln!(text, "  {} [{note}: {}]\n          {}", gate.name, gate.is_on_by_default, gate.help);
     }
     text.push_str("\nValues for --tune:\n");
-    for tune in definition.all_tunes() {
+    for tune in definition.all_tunables() {
         let _ = writeln!(
             text,
             "  {} [default: {}]\n          {}",
             tune.name,
-            values::format_tune_value(tune.default_value),
+            values::format_tunable_value(tune.default_value),
             tune.help
         );
     }
@@ -306,7 +308,7 @@ pub fn parse_command_line(
         Err(error) => return Err(one_line_error(&error)),
     };
     if matches.get_flag("version") {
-        let (name, version, v) = (definition.name, definition.version, version::VERSION);
+        let (name, version, v) = (definition.name, definition.version, version::KUBERNETES_VERSION);
         return Ok(ParsedCommandLine::Print(format!(
             "{name} {version} (Kubernetes {}, commit {})\n",
             v.git_version, v.commit
@@ -328,19 +330,23 @@ fn options(
         ranges::check_range(workers.name, given)?;
         // A negative number counts as 0 workers. As in upstream, some flags allow 0.
         let wanted = usize::try_from(given).unwrap_or(0);
-        if wanted < workers.min_workers {
-            return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min_workers - 1));
+        if wanted < workers.min_worker_count {
+            return Err(format!(
+                "{} must be greater than {}, but got {given}",
+                workers.name,
+                workers.min_worker_count - 1
+            ));
         }
-        settings = settings.with_workers(workers.name, wanted);
+        settings = settings.with_worker_count(workers.name, wanted);
     }
     for tune in definition.all_value_flags() {
         let text: String = given.get(tune.name);
         if let Ok(number) = text.parse() {
             ranges::check_range(tune.name, number)?;
         }
-        let value = values::parse_tune_value(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
+        let value = values::parse_tunable_value(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
         ranges::check_share(tune.name, &text, value)?;
-        settings = settings.with_tune(tune.name, value);
+        settings = settings.with_tunable(tune.name, value);
     }
     settings = values::parse_feature_gates(
         &definition.all_feature_gates(),
@@ -348,36 +354,36 @@ fn options(
         settings,
         &mut warnings,
     )?;
-    settings = values::parse_tunes(&definition.all_tunes(), &given.all("tune"), settings)?;
+    settings = values::parse_tunables(&definition.all_tunables(), &given.all("tune"), settings)?;
     let is_json = given.get::<String>("logging-format") == "json";
     let is_candidate = given.get("leader-elect") && !shadow;
     Ok(ProgramOptions {
         server_settings: serving::read_server_settings(given, definition.name, &mut warnings)?,
-        client: client::ServerOptions {
+        api_server_options: client::ApiServerOptions {
             kubeconfig: given.path("kubeconfig"),
             master: given.option("master").filter(|master: &String| !master.is_empty()),
         },
-        rate_limit: rate(given)?,
-        preferred_format: Format::parse(&given.get::<String>("kube-api-content-type")).unwrap_or_default(),
+        qps_and_burst_per_loop: rate(given)?,
+        preferred_response_format: Format::parse(&given.get::<String>("kube-api-content-type")).unwrap_or_default(),
         election_settings: is_candidate.then(|| election(definition, given, identity)).transpose()?,
         review_options: serving::read_review_options(given),
         metric_limits: counting::read_metric_limits(given)?,
-        metrics_manifest: given.path("allow-metric-labels-manifest"),
+        allow_metric_labels_manifest: given.path("allow-metric-labels-manifest"),
         authentication_kubeconfig: given.path("authentication-kubeconfig"),
         authorization_kubeconfig: given.path("authorization-kubeconfig"),
-        is_debug_insecure: given.get("insecure-debug"),
+        allows_unauthenticated_access: given.get("insecure-debug"),
         loops: values::choose_loops(definition.loops, &given.all("controllers"))?,
         settings,
-        start_interval: given.get("controller-start-interval"),
+        loop_start_interval: given.get("controller-start-interval"),
         shutdown_timeout: given.get("controller-shutdown-timeout"),
         is_standby_warm: given.get("standby-warm"),
         worker_threads: given.get::<u16>("threads").into(),
-        logging: logging::LogSettings {
+        log_settings: logging::LogSettings {
             format: if is_json { logging::LogFormat::Json } else { logging::LogFormat::Text },
             verbosity: given.get("v"),
             module_verbosities: given.get("vmodule"),
         },
-        warnings,
+        command_line_warnings: warnings,
         all_flag_values: given.sorted_texts(),
     })
 }
@@ -418,7 +424,7 @@ fn election(
         return Err(format!("--leader-elect-resource-name: {name} is the Lease of the built-in controllers"));
     }
     // The version in the Lease includes the commit, so that two builds of one version differ.
-    let version = format!("{}+{}", definition.version, version::VERSION.commit);
+    let version = format!("{}+{}", definition.version, version::KUBERNETES_VERSION.commit);
     let settings = leader::ElectionSettings {
         lease_duration: given.get("leader-elect-lease-duration"),
         renew_deadline: given.get("leader-elect-renew-deadline"),

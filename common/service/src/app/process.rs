@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    Leadership, ProgramDefinition, ProgramOptions, RunningLoops, ShutdownResult, StartParameters, start_loops,
+    LeadershipMode, ProgramDefinition, ProgramOptions, RunningLoops, ShutdownResult, StartParameters, start_loops,
 };
 use crate::{
     api::{Api, Error},
@@ -20,8 +20,8 @@ use crate::{
     names,
     pace::Pace,
     panics,
-    server::{self, RequestReviews},
-    settings::{OperatorSettings, SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD},
+    server::{self, RequestAuthorizer},
+    settings::{OperatorSettings, SECOND_WRITER_SEARCH_PERIOD, WATCH_BATCH_PERIOD},
     version,
 };
 
@@ -44,7 +44,7 @@ pub(super) fn build_runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::
     // A runtime with a single thread ignores `worker_threads`.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     builder.worker_threads(threads);
-    if pace.is_on() {
+    if pace.allows_sleep() {
         let (pace, clock) = (pace.clone(), clock.clone());
         builder.on_thread_park(move || {
             let rest = pace.idle_sleep(clock.monotonic_now());
@@ -100,26 +100,26 @@ pub(super) async fn run(
     log: logging::VerbosityHandle,
 ) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut signals = Signals::new().map_err(|error| format!("cannot register handlers for signals: {error}"))?;
-    let connections = ReloadingClients::load(&options.client).await?;
+    let connections = ReloadingClients::load(&options.api_server_options).await?;
     // The leader election has separate connections, so that a burst of writes cannot delay a renewal of the Lease.
     let lease_timeout =
         options.election_settings.as_ref().map(leader::ElectionSettings::request_timeout).unwrap_or_default();
     let client = connections.build_client()?;
     let lease_client = connections.build_leader_election_client(lease_timeout)?;
     let ProgramDefinition { name, version, .. } = definition;
-    let v = version::VERSION;
+    let v = version::KUBERNETES_VERSION;
     tracing::info!(version, kubernetes = v.git_version, commit = v.commit, "Starting {name}");
     for (name, value) in &options.all_flag_values {
         tracing::debug!(v = 1, "FLAG: --{name}={value:?}");
     }
-    for warning in &options.warnings {
+    for warning in &options.command_line_warnings {
         tracing::warn!("{warning}");
     }
     let metrics = build_metrics(definition, &options, &clock)?;
     register_certificate_expiry(&metrics, &connections);
     // This task reloads the clients when their credentials change. It runs until the process ends.
     tokio::spawn(Arc::clone(&connections).reload_on_change(clock.clone()));
-    let (always, open) = gate::closed_gate(clock.clone());
+    let (always, open) = gate::closed_write_gate(clock.clone());
     always.open_without_deadline();
     let free =
         Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name)).with_pace(pace.clone());
@@ -132,7 +132,11 @@ pub(super) async fn run(
         state.readiness_checks().add_check(name, move || phase.lock().clone());
     }
     register_readiness(&metrics, &state);
-    let access = if options.is_debug_insecure { None } else { Some(build_access(definition, &options, &free).await?) };
+    let access = if options.allows_unauthenticated_access {
+        None
+    } else {
+        Some(build_access(definition, &options, &free).await?)
+    };
     let _server = server::start(&options.server_settings, &state, access, &clock)?;
 
     tokio::select! {
@@ -146,16 +150,16 @@ pub(super) async fn run(
         lease_client,
         metrics,
         settings: Arc::new(options.settings.clone()),
-        leadership: options.election_settings.clone().map_or(Leadership::Always, Leadership::Elected),
+        leadership: options.election_settings.clone().map_or(LeadershipMode::Always, LeadershipMode::Elected),
         is_standby_warm: options.is_standby_warm,
-        rate_limit: options.rate_limit,
-        preferred_format: options.preferred_format,
+        qps_and_burst_per_loop: options.qps_and_burst_per_loop,
+        preferred_response_format: options.preferred_response_format,
         pace,
-        metrics_host: connections.host_and_port(),
-        start_interval: options.start_interval,
+        metrics_host_label: connections.host_and_port(),
+        loop_start_interval: options.loop_start_interval,
         election_event_component: definition.name,
         on_loop_started: Arc::new(move |name, running| started.add_loop(name, running)),
-        second_writer_period: options.settings.tuned_duration(&SECOND_WRITER_PERIOD),
+        second_writer_search_period: options.settings.tuned_duration(&SECOND_WRITER_SEARCH_PERIOD),
         ..StartParameters::new(client, clock.clone(), &options.loops)
     });
     if let Some(status) = assembly.election_status().cloned() {
@@ -167,7 +171,7 @@ pub(super) async fn run(
     }
     *running.lock() = Ok(());
 
-    let asked_to_hand_over = assembly.hand_over_requested();
+    let asked_to_hand_over = assembly.wait_for_hand_over_request();
     tokio::select! {
         biased;
         () = signals.next_signal() => {}
@@ -203,11 +207,11 @@ async fn build_access(
     definition: &ProgramDefinition,
     options: &ProgramOptions,
     api: &Api,
-) -> Result<RequestReviews, client::Error> {
+) -> Result<RequestAuthorizer, client::Error> {
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
         Some(path) => {
-            let options = client::ServerOptions { kubeconfig: Some(path.clone()), master: None };
+            let options = client::ApiServerOptions { kubeconfig: Some(path.clone()), master: None };
             let connections = ReloadingClients::load(&options).await?;
             let client = connections.build_client()?;
             tokio::spawn(connections.reload_on_change(api.clock().clone()));
@@ -218,7 +222,7 @@ async fn build_access(
     };
     let authentication = asked(&options.authentication_kubeconfig).await?;
     let authorization = asked(&options.authorization_kubeconfig).await?;
-    Ok(RequestReviews::new(authentication, authorization, options.review_options.clone()))
+    Ok(RequestAuthorizer::new(authentication, authorization, options.review_options.clone()))
 }
 
 /// Shuts the loops down, and logs regularly that the shutdown still waits for some of them.
@@ -238,7 +242,7 @@ async fn shut_down(assembly: RunningLoops, timeout: Option<Duration>, clock: &Cl
 async fn wait_for_api_server(api: &Api, reached: &PhaseCheck) {
     let mut pause = FIRST_CONNECT_PAUSE;
     loop {
-        let why = match tokio::time::timeout(CONNECT_TIMEOUT, api.read("/version", "application/json")).await {
+        let why = match tokio::time::timeout(CONNECT_TIMEOUT, api.read_path("/version", "application/json")).await {
             Ok(Ok(_)) => break,
             Ok(Err(Error::Status(status))) if status.code < 500 => {
                 tracing::warn!(err = %status, "The API server refuses to return its version");
@@ -272,7 +276,11 @@ fn register_program_metrics(
     metrics.serve_kubernetes_build_info("kube");
     metrics.serve_nonet_build_info(definition.name, definition.version);
     for gate in definition.all_feature_gates() {
-        metrics.serve_feature_gate(gate.name, names::gate_stage(gate.name, gate.is_locked), settings.is_gate_on(&gate));
+        metrics.serve_feature_gate(
+            gate.name,
+            names::gate_stage(gate.name, gate.is_locked),
+            settings.is_feature_gate_on(&gate),
+        );
     }
 }
 
@@ -322,7 +330,7 @@ fn readiness_gauge(metrics: &Metrics) -> Gauge {
 /// Returns the limits on metrics from the command line, or from the file of `--allow-metric-labels-manifest`.
 fn load_metric_limits(options: &ProgramOptions) -> Result<MetricLimits, String> {
     let limits = options.metric_limits.clone();
-    let Some(path) = options.metrics_manifest.as_ref().filter(|_| limits.allows_everything()) else {
+    let Some(path) = options.allow_metric_labels_manifest.as_ref().filter(|_| limits.allows_all_label_values()) else {
         return Ok(limits);
     };
     let failed =

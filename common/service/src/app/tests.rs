@@ -156,10 +156,10 @@ impl RunningLoop for Ticker {
     }
 }
 
-const FINISH: Tune =
-    Tune { name: "finish", default_value: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
-const WARM_UP: Tune =
-    Tune { name: "warm-up", default_value: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
+const FINISH: Tunable =
+    Tunable { name: "finish", default_value: crate::settings::TunableValue::Duration(Duration::ZERO), help: "" };
+const WARM_UP: Tunable =
+    Tunable { name: "warm-up", default_value: crate::settings::TunableValue::Duration(Duration::ZERO), help: "" };
 const TICKER: LoopDefinition = LoopDefinition {
     name: "ticker-controller",
     alias: "ticker",
@@ -176,8 +176,8 @@ pub(super) const DEFINITION: ProgramDefinition = ProgramDefinition {
     loops: &[TICKER],
     workers_flags: &[],
     feature_gates: &[],
-    tunes: &[],
-    value_flags: &[],
+    tunables: &[],
+    single_value_flags: &[],
 };
 
 fn parts(world: &World, seed: u64, settings: OperatorSettings) -> StartParameters {
@@ -185,7 +185,7 @@ fn parts(world: &World, seed: u64, settings: OperatorSettings) -> StartParameter
     let election = leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"));
     StartParameters {
         settings: Arc::new(settings),
-        leadership: Leadership::Elected(election),
+        leadership: LeadershipMode::Elected(election),
         ..StartParameters::new(world.client(), clock, &[TICKER])
     }
 }
@@ -219,7 +219,7 @@ async fn the_leader_works_and_the_standby_waits_until_the_lease_is_released() {
 
 /// Returns the parameters of a replica with a probation of one minute. Its caches are full after `warm_up` seconds.
 fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> StartParameters {
-    let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
+    let warm_up = crate::settings::TunableValue::Duration(Duration::from_secs(warm_up));
     let probation =
         leader::probation::ProbationSettings { version: version.to_owned(), probation_time: Duration::from_mins(1) };
     let election = leader::ElectionSettings {
@@ -227,8 +227,8 @@ fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> StartPara
         ..leader::ElectionSettings::new("kube-system", "ticker-controller", format!("c{seed}"))
     };
     StartParameters {
-        leadership: Leadership::Elected(election),
-        ..parts(world, seed, OperatorSettings::new().with_tune("warm-up", warm_up))
+        leadership: LeadershipMode::Elected(election),
+        ..parts(world, seed, OperatorSettings::new().with_tunable("warm-up", warm_up))
     }
 }
 
@@ -239,11 +239,11 @@ async fn the_lease_is_handed_to_a_warm_standby_of_a_new_version_between_two_writ
     let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
     let new = start_loops(versioned(&world, 2, "2", 40));
-    let asked = old.hand_over_requested();
+    let asked = old.wait_for_hand_over_request();
     let start = new.gate().clone();
     let early = tokio::time::timeout(Duration::from_secs(39), asked).await;
     assert!(early.is_err() && !start.is_open(), "the caches of the new version are not full");
-    tokio::time::timeout(Duration::from_secs(8), old.hand_over_requested()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(8), old.wait_for_hand_over_request()).await.unwrap();
     let (before, clock) = (world.posts(), Clock::system());
     let since = clock.monotonic_now();
     assert_eq!(old.shutdown(Some(Duration::from_secs(10))).await, ShutdownResult::Clean);
@@ -272,15 +272,15 @@ async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
     let old = start_loops(versioned(&world, 1, "1", 0));
     pass(30).await;
     let _new = start_loops(StartParameters { is_standby_warm: false, ..versioned(&world, 2, "2", 40) });
-    tokio::time::timeout(Duration::from_secs(3), old.hand_over_requested()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(3), old.wait_for_hand_over_request()).await.unwrap();
 }
 
 /// COMMON-58.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_until_all_work_is_finished_and_then_released() {
     let world = World::default();
-    let settings =
-        OperatorSettings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_secs(20)));
+    let settings = OperatorSettings::new()
+        .with_tunable("finish", crate::settings::TunableValue::Duration(Duration::from_secs(20)));
     let first = start_loops(parts(&world, 1, settings));
     pass(5).await;
     let gate = first.gate().clone();
@@ -311,7 +311,7 @@ async fn a_retry_against_a_busy_server_does_not_delay_the_release_of_the_lease()
 async fn work_that_does_not_finish_in_time_is_dropped_and_the_lease_expires() {
     let world = World::default();
     let settings =
-        OperatorSettings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_mins(1)));
+        OperatorSettings::new().with_tunable("finish", crate::settings::TunableValue::Duration(Duration::from_mins(1)));
     let first = start_loops(parts(&world, 1, settings));
     pass(5).await;
     let gate = first.gate().clone();
@@ -387,9 +387,9 @@ async fn without_election_the_loops_run_at_once() {
     let world = World::default();
     let metrics = Metrics::new();
     let alone = StartParameters {
-        leadership: Leadership::Always,
+        leadership: LeadershipMode::Always,
         metrics: metrics.clone(),
-        metrics_host: "h:1".to_owned(),
+        metrics_host_label: "h:1".to_owned(),
         ..parts(&world, 1, OperatorSettings::new())
     };
     let alone = start_loops(alone);
@@ -406,8 +406,8 @@ async fn without_election_the_loops_run_at_once() {
 async fn a_loop_keeps_to_its_rate_limit() {
     let world = World::default();
     let alone = StartParameters {
-        leadership: Leadership::Always,
-        rate_limit: Some((0.1, 2)),
+        leadership: LeadershipMode::Always,
+        qps_and_burst_per_loop: Some((0.1, 2)),
         ..parts(&world, 1, OperatorSettings::new())
     };
     let _alone = start_loops(alone);

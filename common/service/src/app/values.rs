@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use crate::{
-    built_in_flags::{ControllersFlag, ControllersFlagEntry},
+    built_in_flags::{ControllersFlag, ControllersFlagItem},
     duration, names,
     runtime::LoopDefinition,
-    settings::{FeatureGate, OperatorSettings, Tune, TuneValue},
+    settings::{FeatureGate, OperatorSettings, Tunable, TunableValue},
 };
 
 /// Parses a boolean with the syntax of Go's `strconv.ParseBool`.
@@ -31,10 +31,10 @@ pub(super) fn choose_loops(known: &[LoopDefinition], list: &[String]) -> Result<
         let (is_on, name) = text.strip_prefix('-').map_or((true, text.as_str()), |name| (false, name));
         let known = if text == "*" { Some("*") } else { canonical(name) };
         let name = known.ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
-        Ok(ControllersFlagEntry { is_on, name: name.to_owned() })
+        Ok(ControllersFlagItem { is_on, name: name.to_owned() })
     };
     let controllers = ControllersFlag(list.iter().map(entry).collect::<Result<_, String>>()?);
-    let chosen: Vec<_> = known.iter().filter(|l| controllers.switches_on(l.name)).copied().collect();
+    let chosen: Vec<_> = known.iter().filter(|l| controllers.switches_loop_on(l.name)).copied().collect();
     if chosen.is_empty() {
         let names: Vec<_> = known.iter().map(|l| l.name).collect();
         return Err(format!("--controllers switches on none of this program's controllers ({})", names.join(", ")));
@@ -81,7 +81,7 @@ pub(super) fn parse_feature_gates(
             (Some(FeatureGate { is_locked: true, is_on_by_default: default, .. }), _) if *default != on => {
                 return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {default}"));
             }
-            (Some(_), _) => settings = settings.with_gate(name, on),
+            (Some(_), _) => settings = settings.with_feature_gate(name, on),
             (None, None) => {
                 warnings.push(format!("feature gate {name} is not known to this program and has no effect"));
             }
@@ -91,7 +91,8 @@ pub(super) fn parse_feature_gates(
             (None, Some(_)) => {}
         }
     }
-    let is_on = |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.is_gate_on(gate));
+    let is_on =
+        |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.is_feature_gate_on(gate));
     for (gate, needed) in names::GATE_DEPENDENCIES {
         if is_on(gate) && !is_on(needed) {
             return Err(format!("{gate} is enabled, but depends on features that are disabled: [{needed}]"));
@@ -101,8 +102,8 @@ pub(super) fn parse_feature_gates(
 }
 
 /// Parses `--tune` into `settings`. A name that is not in `known` is an error.
-pub(super) fn parse_tunes(
-    known: &[Tune],
+pub(super) fn parse_tunables(
+    known: &[Tunable],
     lists: &[String],
     mut settings: OperatorSettings,
 ) -> Result<OperatorSettings, String> {
@@ -113,21 +114,21 @@ pub(super) fn parse_tunes(
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
                 return Err(format!("--tune: {name:?} is not known; known are: {names}"));
             };
-            let value = parse_tune_value(tune, value).map_err(|e| format!("--tune: {name}: {e}"))?;
-            settings = settings.with_tune(name, value);
+            let value = parse_tunable_value(tune, value).map_err(|e| format!("--tune: {name}: {e}"))?;
+            settings = settings.with_tunable(name, value);
         }
     }
     Ok(settings)
 }
 
 /// Parses the value of a flag or of `--tune`. The default determines the type of the value.
-pub(super) fn parse_tune_value(tune: &Tune, text: &str) -> Result<TuneValue, String> {
+pub(super) fn parse_tunable_value(tune: &Tunable, text: &str) -> Result<TunableValue, String> {
     match tune.default_value {
-        TuneValue::Duration(_) => duration::parse(text).map(TuneValue::Duration),
-        TuneValue::Count(_) => parse_number(text, "a whole number").map(TuneValue::Count),
-        TuneValue::Integer(_) => parse_number(text, "a whole number").map(TuneValue::Integer),
-        TuneValue::Ratio(_) => parse_number(text, "a number").map(TuneValue::Ratio),
-        TuneValue::Switch(_) => parse_boolean(text).map(TuneValue::Switch),
+        TunableValue::Duration(_) => duration::parse(text).map(TunableValue::Duration),
+        TunableValue::Count(_) => parse_number(text, "a whole number").map(TunableValue::Count),
+        TunableValue::Integer(_) => parse_number(text, "a whole number").map(TunableValue::Integer),
+        TunableValue::Ratio(_) => parse_number(text, "a number").map(TunableValue::Ratio),
+        TunableValue::Switch(_) => parse_boolean(text).map(TunableValue::Switch),
     }
 }
 
@@ -135,13 +136,13 @@ fn parse_number<T: FromStr>(text: &str, kind: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is not {kind}"))
 }
 
-/// Formats a value in the syntax that [`parse_tune_value`] parses.
-pub(super) fn format_tune_value(value: TuneValue) -> String {
+/// Formats a value in the syntax that [`parse_tunable_value`] parses.
+pub(super) fn format_tunable_value(value: TunableValue) -> String {
     match value {
-        TuneValue::Duration(d) => duration::format(d),
-        TuneValue::Count(n) => n.to_string(),
-        TuneValue::Integer(n) => n.to_string(),
-        TuneValue::Ratio(n) => n.to_string(),
-        TuneValue::Switch(on) => on.to_string(),
+        TunableValue::Duration(d) => duration::format(d),
+        TunableValue::Count(n) => n.to_string(),
+        TunableValue::Integer(n) => n.to_string(),
+        TunableValue::Ratio(n) => n.to_string(),
+        TunableValue::Switch(on) => on.to_string(),
     }
 }

@@ -19,7 +19,7 @@ const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind
 
 /// State of kube-controller-manager, as last read.
 #[derive(Debug, Default)]
-pub(super) struct BuiltInManager {
+pub(super) struct KubeControllerManagerState {
     /// `spec.renewTime` of the Lease; empty if there is no Lease or no holder, `None` before the first reading.
     renewed: Option<String>,
     leads: bool,
@@ -27,9 +27,9 @@ pub(super) struct BuiltInManager {
     pods: Vec<ControllersFlag>,
 }
 
-impl BuiltInManager {
+impl KubeControllerManagerState {
     /// Whether the Lease has been read before.
-    pub(super) fn was_read(&self) -> bool {
+    pub(super) fn has_read_lease(&self) -> bool {
         self.renewed.is_some()
     }
 
@@ -39,7 +39,7 @@ impl BuiltInManager {
     }
 
     /// Reads the Lease and the Pods. Errors are logged at debug level.
-    pub(super) async fn read(&mut self, api: &Api) {
+    pub(super) async fn read_lease_and_pods(&mut self, api: &Api) {
         let lease = api.get(RequestTarget::object(LEASES, NAMESPACE, NAME)).await;
         let renewed = match lease.as_deref().map(renew_time) {
             Ok(renewed) => renewed,
@@ -64,7 +64,7 @@ impl BuiltInManager {
 
     /// Returns the evidence that kube-controller-manager runs a loop; `None` if there is none.
     pub(super) fn evidence_for_loop(&self, name: &str) -> Option<Evidence> {
-        if self.pods.iter().any(|controllers| controllers.switches_on(name)) {
+        if self.pods.iter().any(|controllers| controllers.switches_loop_on(name)) {
             return Some(Evidence::Arguments);
         }
         (self.leads && self.pods.is_empty()).then_some(Evidence::Lease)
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_pod_without_the_flag_runs_every_loop() {
         let pods = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
-        let built_in = BuiltInManager { pods, ..BuiltInManager::default() };
+        let built_in = KubeControllerManagerState { pods, ..KubeControllerManagerState::default() };
         assert_eq!(built_in.evidence_for_loop("job-controller"), Some(Evidence::Arguments));
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let mut beside = pod(&["kube-controller-manager", "--controllers=*,-job"]);
         let sidecar = json!({"name": "sidecar", "command": ["x"]});
         beside["spec"]["containers"].as_array_mut().unwrap().insert(0, sidecar);
-        assert!(!of(&beside)[0].switches_on("job-controller"));
+        assert!(!of(&beside)[0].switches_loop_on("job-controller"));
     }
 
     #[test]
@@ -146,7 +146,8 @@ mod tests {
         let mut forgotten = pod(&["kube-controller-manager"]);
         let both = |forgotten: &serde_json::Value| {
             let pods = controllers_of_pods(json!({"items": [off, forgotten]}).to_string().as_bytes());
-            BuiltInManager { leads: true, pods, ..BuiltInManager::default() }.evidence_for_loop("job-controller")
+            KubeControllerManagerState { leads: true, pods, ..KubeControllerManagerState::default() }
+                .evidence_for_loop("job-controller")
         };
         assert_eq!(both(&forgotten), Some(Evidence::Arguments));
         forgotten["status"]["phase"] = json!("Failed");
@@ -156,9 +157,9 @@ mod tests {
     /// COMMON-76.
     #[test]
     fn a_renewed_lease_without_pods_is_the_weakest_evidence() {
-        let leads = BuiltInManager { leads: true, ..BuiltInManager::default() };
+        let leads = KubeControllerManagerState { leads: true, ..KubeControllerManagerState::default() };
         assert_eq!(leads.evidence_for_loop("job-controller"), Some(Evidence::Lease));
-        assert_eq!(BuiltInManager::default().evidence_for_loop("job-controller"), None);
+        assert_eq!(KubeControllerManagerState::default().evidence_for_loop("job-controller"), None);
         assert_eq!(renew_time(r#"{"spec":{"holderIdentity":"","renewTime":"2026-01-01T00:00:00.000000Z"}}"#), "");
         assert_eq!(renew_time(r#"{"spec":{"holderIdentity":"a","renewTime":"t"}}"#), "t");
     }

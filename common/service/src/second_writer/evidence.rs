@@ -28,7 +28,7 @@ impl Evidence {
     pub const ALL: [Self; 4] = [Self::Writes, Self::Events, Self::Arguments, Self::Lease];
 
     /// Returns the value of the label `evidence` of `nonet_second_writer`.
-    pub fn label(self) -> &'static str {
+    pub fn metric_label(self) -> &'static str {
         match self {
             Self::Writes => "writes",
             Self::Events => "events",

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     api::{Api, Error, FIELD_MANAGER, percent_encode},
-    events::{EVENTS, SentEvents},
+    events::{EVENTS, SentEventNames},
     meta::ResourceVersion,
     sampler::{JsonWatchEvent, WatchedObject},
 };
@@ -18,7 +18,7 @@ const WATCH_DURATION: Duration = Duration::from_secs(30);
 ///
 /// A field selector keeps the Events of other components on the server. An Event without the field manager of
 /// kube-controller-manager does not count, because operators may use the name of a built-in controller as their component.
-pub(super) async fn watch_for_foreign_event(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
+pub(super) async fn watch_for_foreign_event(api: &Api, component: &str, sent: &SentEventNames) -> Result<bool, Error> {
     // The watch starts at the version of this list, because Events may be stored apart from all other resources.
     let page = api.list(EVENTS, "", "limit=1").await?;
     let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
@@ -51,7 +51,7 @@ struct PageMetadata {
     resource_version: ResourceVersion,
 }
 
-fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
+fn is_foreign(line: &[u8], sent: &SentEventNames) -> bool {
     let Ok(JsonWatchEvent { kind, object: WatchedObject { metadata } }) = serde_json::from_slice(line) else {
         return false;
     };
@@ -67,7 +67,7 @@ mod tests {
     /// COMMON-77.
     #[test]
     fn only_new_events_with_unknown_names_are_foreign() {
-        let sent = SentEvents::default();
+        let sent = SentEventNames::default();
         sent.record_name("web.18a2b3");
         let by = |manager: &str, kind: &str, name: &str| {
             let metadata =

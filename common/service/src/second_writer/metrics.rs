@@ -47,18 +47,18 @@ impl SecondWriterMetrics {
             }
         }
         self.set_expected(false);
-        self.set_built_in_leads(false);
+        self.set_kube_controller_manager_leads(false);
     }
 
     pub(super) fn set_evidence(&self, name: &str, evidence: Evidence, is_present: bool) {
-        self.found.with_label_values(&[name, evidence.label()]).set(f64::from(is_present));
+        self.found.with_label_values(&[name, evidence.metric_label()]).set(f64::from(is_present));
     }
 
     pub(super) fn set_expected(&self, is_expected: bool) {
         self.expected.set(f64::from(is_expected));
     }
 
-    pub(super) fn set_built_in_leads(&self, leads: bool) {
+    pub(super) fn set_kube_controller_manager_leads(&self, leads: bool) {
         self.built_in_leads.set(f64::from(leads));
     }
 }

@@ -111,14 +111,14 @@ struct World {
 fn world() -> World {
     let (server, clock, metrics) =
         (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
-    let (always, open) = gate::closed_gate(clock.clone());
+    let (always, open) = gate::closed_write_gate(clock.clone());
     always.open_without_deadline();
     let api = Api::new(server.client(), clock.clone(), open, "test");
-    let (keeper, gate) = gate::closed_gate(clock.clone());
+    let (keeper, gate) = gate::closed_write_gate(clock.clone());
     let said = Arc::new(Mutex::new(Vec::new()));
     let recorder = {
         let said = Arc::clone(&said);
-        Recorder::forwarding_to("test", clock.clone(), move |object, _, reason, message| {
+        Recorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
             said.lock().push(format!("{} {reason}: {message}", object.name));
         })
     };
@@ -131,11 +131,11 @@ fn world() -> World {
         api,
         gate,
         election_status: Some(election.status()),
-        recorder,
-        sent_events: SentEvents::default(),
-        sampler: Arc::clone(&sampler),
+        event_recorder: recorder,
+        sent_events: SentEventNames::default(),
+        write_sampler: Arc::clone(&sampler),
         loops: vec![LOOP],
-        period: Duration::from_mins(5),
+        search_period: Duration::from_mins(5),
     };
     tokio::spawn(election.run());
     let counted = metrics.clone();
@@ -173,7 +173,7 @@ async fn a_manager_with_the_loop_switched_off_is_no_second_writer() {
     world.server.0.lock().renewals_of_built_in = Some(0);
     world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller")];
     world.pass(3600).await;
-    assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.label())));
+    assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.metric_label())));
     assert!(world.metrics.render_prometheus().contains("nonet_built_in_manager_leads 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     let requests = world.server.0.lock().requests.clone();
@@ -227,7 +227,7 @@ async fn writes_of_another_process_are_found_and_an_annotation_silences_the_anno
     let world = world();
     world.pass(90).await;
     let annotated = |lease: &mut Value| {
-        lease["metadata"]["annotations"] = json!({SECOND_WRITER_EXPECTED_UNTIL: "1970-01-01T00:04:00Z"});
+        lease["metadata"]["annotations"] = json!({SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION: "1970-01-01T00:04:00Z"});
         lease["metadata"]["resourceVersion"] = json!("7000000");
     };
     world.server.0.lock().own_lease.as_mut().map(annotated);

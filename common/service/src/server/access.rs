@@ -112,29 +112,29 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
 #[derive(Clone, Debug)]
 pub struct ReviewOptions {
     /// Paths that need no permission; a `*` at the end matches any suffix.
-    pub open_paths: Vec<String>,
+    pub always_allowed_paths: Vec<String>,
     /// How long the user of a token is cached.
-    pub token_ttl: Duration,
+    pub token_cache_ttl: Duration,
     /// How long a granted permission is cached.
-    pub allowed_ttl: Duration,
+    pub granted_permission_cache_ttl: Duration,
     /// How long a denied permission is cached.
-    pub denied_ttl: Duration,
+    pub denied_permission_cache_ttl: Duration,
 }
 
 impl ReviewOptions {
     /// Returns options with upstream's cache times; `open` lists the paths that need no permission.
     pub fn new(open: &[String]) -> Self {
         Self {
-            open_paths: open.to_vec(),
-            token_ttl: DEFAULT_CACHE_TTL,
-            allowed_ttl: DEFAULT_CACHE_TTL,
-            denied_ttl: DEFAULT_CACHE_TTL,
+            always_allowed_paths: open.to_vec(),
+            token_cache_ttl: DEFAULT_CACHE_TTL,
+            granted_permission_cache_ttl: DEFAULT_CACHE_TTL,
+            denied_permission_cache_ttl: DEFAULT_CACHE_TTL,
         }
     }
 }
 
 /// Authenticates and authorizes HTTP requests by reviews of the API server.
-pub struct RequestReviews {
+pub struct RequestAuthorizer {
     /// Client of the cluster that answers `TokenReview`s.
     authentication: Api,
     /// Client of the cluster that answers `SubjectAccessReview`s.
@@ -164,7 +164,7 @@ enum Rejection {
     TooManyReviews,
 }
 
-impl RequestReviews {
+impl RequestAuthorizer {
     /// Creates the checks, with one client for each kind of review. Both gates must be open, because reviews are POSTs.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
@@ -184,7 +184,7 @@ impl RequestReviews {
     }
 
     fn is_open(&self, path: &str) -> bool {
-        self.options.open_paths.iter().any(|open| match open.strip_suffix('*') {
+        self.options.always_allowed_paths.iter().any(|open| match open.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
             None => path == open,
         })
@@ -263,10 +263,10 @@ impl RequestReviews {
         let status = send_review(&self.authentication, &review).await?.status.unwrap_or_default();
         if status.authenticated == Some(true) {
             let user = User::from(status.user.unwrap_or_default());
-            self.users.put(digest, user.clone(), now, self.options.token_ttl);
+            self.users.put(digest, user.clone(), now, self.options.token_cache_ttl);
             Ok(Some(user))
         } else {
-            self.rejected_tokens.put(digest, (), now, self.options.token_ttl);
+            self.rejected_tokens.put(digest, (), now, self.options.token_cache_ttl);
             Ok(None)
         }
     }
@@ -301,9 +301,9 @@ impl RequestReviews {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let is_allowed = send_review(&self.authorization, &review).await?.status.is_some_and(|status| status.allowed);
         if is_allowed {
-            self.allowed.put(key, (), now, self.options.allowed_ttl);
+            self.allowed.put(key, (), now, self.options.granted_permission_cache_ttl);
         } else {
-            self.denied.put(key, (), now, self.options.denied_ttl);
+            self.denied.put(key, (), now, self.options.denied_permission_cache_ttl);
         }
         Ok(is_allowed)
     }
@@ -408,7 +408,7 @@ fn bearer(header: &str) -> Option<&str> {
 
 /// Middleware that passes a request to the next handler, or rejects the request with one line of text.
 pub(super) async fn guard_request(
-    State(access): State<Arc<RequestReviews>>,
+    State(access): State<Arc<RequestAuthorizer>>,
     mut request: Request,
     next: Next,
 ) -> Response {

@@ -21,7 +21,7 @@ pub(super) struct PageParameters {
 }
 
 /// Returns the handler of a page that shows one value for each loop, as JSON or as text.
-pub(super) fn loops_page(of: fn(&dyn RunningLoop, Option<&str>) -> Value) -> MethodRouter<ServerState> {
+pub(super) fn loop_values_page(of: fn(&dyn RunningLoop, Option<&str>) -> Value) -> MethodRouter<ServerState> {
     let answer = move |Extract(state): Extract<ServerState>,
                        Query(parameters): Query<PageParameters>,
                        headers: HeaderMap| async move {

@@ -208,7 +208,7 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
         }
     });
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-    let (keeper, open) = gate::closed_gate(clock.clone());
+    let (keeper, open) = gate::closed_write_gate(clock.clone());
     keeper.open_without_deadline();
     std::mem::forget(keeper);
     (Api::new(kube::Client::new(service, "default"), clock, open, "test"), asked)
@@ -220,7 +220,7 @@ async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
-    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&open)));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let good = [("authorization", "Bearer good")];
@@ -248,12 +248,12 @@ async fn answers_are_cached_for_the_configured_time() {
     let clock = api.clock().clone();
     let second = Duration::from_secs(1);
     let options = ReviewOptions {
-        open_paths: Vec::new(),
-        token_ttl: second * 60,
-        allowed_ttl: second * 10,
-        denied_ttl: second * 2,
+        always_allowed_paths: Vec::new(),
+        token_cache_ttl: second * 60,
+        granted_permission_cache_ttl: second * 10,
+        denied_permission_cache_ttl: second * 2,
     };
-    let access = Arc::new(RequestReviews::new(api.clone(), api, options));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, options));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let ask = async |path: &str, pause: u32| {
@@ -283,7 +283,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, ServerState) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
-    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&open)));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
@@ -366,7 +366,7 @@ async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
 #[tokio::test(start_paused = true)]
 async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
-    let access = Arc::new(RequestReviews::new(api.clone(), api, ReviewOptions::new(&[])));
+    let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[])));
     let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
     let named = |username: &str, group: &str| {
         let user = access::User::with_name_and_groups(username.into(), vec![group.into()]);
@@ -429,7 +429,7 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
     let ca = directory.join("ca.crt");
     std::fs::write(&ca, ours).unwrap();
     let (api, _) = reviewer();
-    let access = RequestReviews::new(api.clone(), api, ReviewOptions::new(&[]));
+    let access = RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[]));
     let settings = ServerSettings {
         secure_address: Some("127.0.0.1:0".parse().unwrap()),
         tls: TlsSettings { client_ca_file: Some(ca), ..TlsSettings::default() },

@@ -53,7 +53,7 @@ pub enum CertificateSource {
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
     /// Certificate for clients that ask for none of the names in `named_certificates`.
-    pub certificate: CertificateSource,
+    pub default_certificate: CertificateSource,
     /// Certificates with the server names that select them (`*.example.com` for one label below a domain). An empty list of
     /// names stands for the names in the certificate. The first match is served.
     pub named_certificates: Vec<(CertificateFiles, Vec<String>)>,
@@ -72,7 +72,7 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// Returns all files to read, in the order in which [`config`] uses them.
     fn files(&self) -> Vec<&Path> {
-        let own = match &self.certificate {
+        let own = match &self.default_certificate {
             CertificateSource::InMemory => None,
             CertificateSource::Files(pair) | CertificateSource::CreatedIfMissing(pair) => Some(pair),
         };
@@ -98,7 +98,7 @@ impl TlsSettings {
 }
 
 /// Returns the cipher suites of TLS 1.2 and the groups that the server supports.
-pub fn supported_suites_and_groups() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
+pub fn supported_cipher_suites_and_key_exchange_groups() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
     let provider = rustls::crypto::ring::default_provider();
     let suites = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none());
     (suites.map(rustls::SupportedCipherSuite::suite).collect(), provider.kx_groups.iter().map(|g| g.name()).collect())
@@ -121,7 +121,7 @@ pub(super) type CurrentTlsConfig = watch::Receiver<Arc<ServerConfig>>;
 impl ReloadingTlsConfig {
     pub(super) fn load(settings: TlsSettings) -> Result<Self, Error> {
         let mut made = None;
-        match &settings.certificate {
+        match &settings.default_certificate {
             CertificateSource::InMemory => made = Some(certified_key_in_memory(&settings.provider())?),
             CertificateSource::CreatedIfMissing(pair) if !pair.certificate.exists() && !pair.key.exists() => {
                 let made = self_signed()?;
@@ -223,7 +223,7 @@ fn config(settings: &TlsSettings, made: Option<&CertifiedKey>, files: &[Vec<u8>]
     let provider = Arc::new(settings.provider());
     let mut files = files.iter().map(Vec::as_slice);
     let mut next = || files.next().unwrap_or_default();
-    let default = match (&settings.certificate, made) {
+    let default = match (&settings.default_certificate, made) {
         (CertificateSource::Files(pair) | CertificateSource::CreatedIfMissing(pair), _) => {
             certified(pair, next(), next(), &provider)?
         }

@@ -9,7 +9,7 @@ fn pod(template: Value, name: &str, annotations: Value) -> Value {
     let set: DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
     let owner = Owner::new(DAEMON_SETS, set.meta());
     let source = PodBodyTemplate::new(&set, &owner, "abc").unwrap();
-    serde_json::from_str(&serde_json::to_string(&source.pod_for_node("node-1")).unwrap()).unwrap()
+    serde_json::from_str(&serde_json::to_string(&source.pod_body_for_node("node-1")).unwrap()).unwrap()
 }
 
 fn automatic() -> Vec<Value> {

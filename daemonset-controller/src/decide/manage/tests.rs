@@ -76,19 +76,19 @@ fn of_several_pods_the_oldest_bound_pod_stays() {
 fn the_first_failed_pod_is_deleted_without_delay_and_the_next_after_the_back_off() {
     let failed = || on_node(vec![pod().phase("Failed")]);
     assert_eq!((failed().pod_actions(), reasons(&failed())), (vec!["-p0".to_owned()], vec![DeletionReason::PodFailed]));
-    let waiting = failed().failed_pods_until(0, 8);
+    let waiting = failed().delay_failed_pods_until(0, 8);
     assert!(waiting.pod_actions().is_empty());
-    assert_eq!(waiting.plan().due_after.unwrap().as_secs(), 8);
+    assert_eq!(waiting.plan().requeue_after.unwrap().as_secs(), 8);
     // After the deletion of one failed Pod, the second failed Pod is deleted only after the back-off.
     assert_eq!(on_node(vec![pod().phase("Failed"), pod().phase("Failed")]).pod_actions(), ["-p0"]);
     // A back-off has no effect on a node with a running Pod.
-    assert_eq!(set_with_pods(1).failed_pods_until(0, 8).plan().due_after, None);
+    assert_eq!(set_with_pods(1).delay_failed_pods_until(0, 8).plan().requeue_after, None);
 }
 
 /// DAEMONSET-26.
 #[test]
 fn a_pod_that_succeeded_is_deleted_without_a_back_off() {
-    let succeeded = on_node(vec![pod().phase("Succeeded")]).failed_pods_until(0, 8);
+    let succeeded = on_node(vec![pod().phase("Succeeded")]).delay_failed_pods_until(0, 8);
     assert_eq!(
         (succeeded.pod_actions(), reasons(&succeeded)),
         (vec!["-p0".to_owned()], vec![DeletionReason::PodSucceeded])
@@ -101,7 +101,7 @@ fn with_surge_a_new_pod_is_created_while_no_pod_is_running() {
     assert_eq!(surge(on_node(vec![pod().terminating()])).pod_actions(), ["+n0"]);
     assert_eq!(surge(on_node(vec![pod().phase("Failed")])).pod_actions(), ["+n0", "-p0"]);
     assert!(
-        surge(on_node(vec![pod().phase("Failed")]).failed_pods_until(0, 8)).pod_actions().is_empty(),
+        surge(on_node(vec![pod().phase("Failed")]).delay_failed_pods_until(0, 8)).pod_actions().is_empty(),
         "the back-off also delays creations"
     );
     assert!(surge(on_node(vec![pod().terminating()])).taint(0, "NoSchedule").pod_actions().is_empty());
@@ -122,7 +122,7 @@ fn with_surge_one_old_and_one_new_pod_stay_until_the_new_one_is_available() {
     }
     let soon = || on_node(vec![old(), new().ready(10)]).spec("minReadySeconds", json!(15));
     assert!(surge(soon()).pod_actions().is_empty());
-    assert_eq!(surge(soon()).plan().due_after.unwrap().as_secs(), 5);
+    assert_eq!(surge(soon()).plan().requeue_after.unwrap().as_secs(), 5);
     // The hash decides which of two Pods is surplus, even if both Pods have the current template generation.
     let same = on_node(vec![old().template_generation_label("7"), new()]).template_generation("7");
     assert_eq!(surge(same).pod_actions(), ["-p0"]);
@@ -150,11 +150,11 @@ fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     let mut many = set_without_pods(7);
     many.decision_settings.burst_replicas = 3;
     let plan = many.plan();
-    assert_eq!((plan.creations.len(), plan.deferred.total()), (3, 4));
+    assert_eq!((plan.creations.len(), plan.deferred_node_counts.total()), (3, 4));
     let mut many = set_with_pods(7).rolling_limits(json!(5), json!(0)).roll_out_to("b");
     many.decision_settings.burst_replicas = 3;
     let plan = many.plan();
-    assert_eq!((plan.deletions.len(), plan.deferred.total()), (3, 2));
+    assert_eq!((plan.deletions.len(), plan.deferred_node_counts.total()), (3, 2));
 }
 
 /// DAEMONSET-76.

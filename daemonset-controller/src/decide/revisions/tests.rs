@@ -70,9 +70,10 @@ fn of_equal_revisions_the_newest_stays_and_only_pods_of_the_others_are_relabelle
         .pod(1, pod().revision_hash("twin"))
         .pod(2, pod().revision_hash("b"));
     let snapshot = world.snapshot();
-    let names = |revisions: &[RevisionRef]| revisions.iter().map(|one| one.meta.name.to_string()).collect::<Vec<_>>();
+    let names =
+        |revisions: &[SharedRevision]| revisions.iter().map(|one| one.meta.name.to_string()).collect::<Vec<_>>();
     assert_eq!(
-        (names(&snapshot.revisions.duplicates), &*snapshot.revisions.current_hash),
+        (names(&snapshot.revisions.duplicate_revisions), &*snapshot.revisions.current_hash),
         (vec!["agent-a".to_owned()], "twin")
     );
     let relabelled: Vec<_> = snapshot.pods_to_relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
@@ -86,7 +87,7 @@ fn a_revision_without_a_hash_gets_its_name_as_hash() {
     let mut world = set_without_pods(1);
     world.revisions[0]["metadata"]["labels"] = json!({"app": "agent"});
     let revisions = world.snapshot().revisions;
-    assert_eq!((revisions.unlabelled_revisions.len(), &*revisions.current_hash), (1, "agent-a"));
+    assert_eq!((revisions.revisions_without_hash_label.len(), &*revisions.current_hash), (1, "agent-a"));
 }
 
 /// DAEMONSET-41.

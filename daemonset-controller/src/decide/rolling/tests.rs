@@ -5,7 +5,7 @@ use crate::world::{PodBuilder, SnapshotBuilder, pod, set_without_pods};
 
 fn limits(max_unavailable: serde_json::Value, max_surge: serde_json::Value, desired: i32) -> (i32, i32) {
     let snapshot = set_without_pods(0).rolling_limits(max_unavailable, max_surge).snapshot();
-    let limits = RollingLimits::new(&snapshot.set, desired).unwrap();
+    let limits = RollingUpdateLimits::new(&snapshot.set, desired).unwrap();
     (limits.max_unavailable, limits.max_surge)
 }
 
@@ -119,7 +119,7 @@ fn with_surge_an_ineligible_node_keeps_its_pod_until_enough_other_nodes_serve() 
     assert!(two(vec![old(true), new(false)]).pod_actions().is_empty());
     // A Pod that is not available is deleted without waiting.
     assert_eq!(two(vec![old(false), new(true)]).pod_actions(), ["-p0"]);
-    let waiting = two(vec![old(true), new(false)]).plan().waiting.into_vec().join("\n");
+    let waiting = two(vec![old(true), new(false)]).plan().waiting_reasons.into_vec().join("\n");
     assert!(waiting.contains("1 Pods stay on nodes where no Pod should run"), "{waiting}");
 }
 
@@ -142,7 +142,7 @@ fn a_percentage_of_no_desired_nodes_is_no_surge() {
 fn on_delete_replaces_nothing() {
     let world = rollout(vec![old(true), old(false)]).spec("updateStrategy", json!({"type": "OnDelete"}));
     assert!(world.pod_actions().is_empty());
-    let waiting = world.plan().waiting.into_vec();
+    let waiting = world.plan().waiting_reasons.into_vec();
     assert_eq!(waiting, ["2 outdated Pods are replaced when users delete them (OnDelete)"]);
 }
 
@@ -151,14 +151,14 @@ fn on_delete_replaces_nothing() {
 fn invalid_limits_replace_nothing_and_are_reported() {
     let world = rollout(vec![old(true)]).rolling_limits(json!("ten"), json!(0));
     assert!(world.pod_actions().is_empty());
-    let waiting = world.plan().waiting.into_vec().join("\n");
+    let waiting = world.plan().waiting_reasons.into_vec().join("\n");
     assert!(waiting.contains("maxUnavailable: invalid value for IntOrString"), "{waiting}");
 }
 
 #[test]
 fn an_explanation_names_the_nodes_that_block_a_rollout() {
     let world = rollout(vec![new(false), old(true), old(true)]);
-    let waiting = world.plan().waiting.into_vec();
+    let waiting = world.plan().waiting_reasons.into_vec();
     assert_eq!(
         waiting,
         [
@@ -170,7 +170,7 @@ fn an_explanation_names_the_nodes_that_block_a_rollout() {
         (new(true).pending(), "node n0: Pod p0 is not scheduled"),
         (old(true).terminating(), "node n0: Pod p0 is terminating"),
     ] {
-        let waiting = rollout(vec![pod, old(true)]).plan().waiting.into_vec();
+        let waiting = rollout(vec![pod, old(true)]).plan().waiting_reasons.into_vec();
         assert!(waiting.contains(&line.to_owned()), "{waiting:?}");
     }
 }

@@ -14,7 +14,7 @@ const WARN_BELOW_SECONDS: i64 = 30 * 86_400;
 /// Checks the certificates of the caller and of the API server, and names certificates that the API does not show.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Certificates);
-    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server_time);
     let client = (
         &facts.client_certificate,
         "your client certificate",

@@ -18,12 +18,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Time);
     match &facts.clocks {
         Err(why) => findings.add_unreadable("the time of the API server", why),
-        Ok(ClockTimes { local, server }) => {
+        Ok(ClockTimes { local_time: local, server_time: server }) => {
             judge(&mut findings, "this machine", local.as_second() - server.as_second());
         }
     }
     let leases = facts.leases.iter().map(|lease| (lease.name, &lease.reading));
-    for (name, reading) in leases.chain([("kube-controller-manager", &facts.manager.lease)]) {
+    for (name, reading) in leases.chain([("kube-controller-manager", &facts.kube_controller_manager.lease)]) {
         if let Some(ahead) = leader_ahead(reading).filter(|ahead| ahead.abs() > WARNING_SECONDS) {
             judge(&mut findings, &format!("the leader of {name}"), ahead);
         }

@@ -1,6 +1,6 @@
 //! The state of a leader election, read from its Lease.
 
-use common::leader::HOLD_IDENTITY;
+use common::leader::HOLD_HOLDER_IDENTITY;
 use jiff::Timestamp;
 
 use crate::facts::{FactError, FactResult, LeaseReading};
@@ -10,7 +10,7 @@ const FRESH_RENEWAL_SECONDS: i64 = 5;
 
 /// The state of a leader election, derived from its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Election<'a> {
+pub(super) enum LeaderElectionState<'a> {
     /// The Lease could not be read.
     Unreadable(&'a FactError),
     /// The Lease does not exist.
@@ -44,9 +44,9 @@ pub(super) enum Election<'a> {
     },
 }
 
-impl<'a> Election<'a> {
+impl<'a> LeaderElectionState<'a> {
     /// Returns the start of the current term, by the clock of the leader; `None` without a leader.
-    pub(super) fn leads_since(&self) -> Option<Timestamp> {
+    pub(super) fn leader_since(&self) -> Option<Timestamp> {
         if let Self::Led { since, .. } = self { *since } else { None }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Election<'a> {
         let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
-            HOLD_IDENTITY => {
+            HOLD_HOLDER_IDENTITY => {
                 // A hold that is applied to an existing Lease keeps the time of the last renewal.
                 let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let since = created.max(renewed);
@@ -89,12 +89,12 @@ impl<'a> Election<'a> {
     }
 
     /// Whether the Lease is valid and its holder leads.
-    pub(super) fn is_led(self) -> bool {
+    pub(super) fn has_leader(self) -> bool {
         matches!(self, Self::Led { .. })
     }
 
     /// Whether the Lease is held for a hand-over.
-    pub(super) fn is_held(self) -> bool {
+    pub(super) fn is_held_for_hand_over(self) -> bool {
         matches!(self, Self::Held { .. })
     }
 }
@@ -103,7 +103,7 @@ impl<'a> Election<'a> {
 pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let age = reading.renew_time().map(|renewed| reading.read_at.as_second() - renewed.as_second());
-    !matches!(holder, None | Some("" | HOLD_IDENTITY))
+    !matches!(holder, None | Some("" | HOLD_HOLDER_IDENTITY))
         && age.is_none_or(|age| !(-1..=FRESH_RENEWAL_SECONDS).contains(&age))
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::election::{Election, host_of_identity};
+use super::election::{LeaderElectionState, host_of_identity};
 use crate::{
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, Controller},
     facts::{Facts, LeaseReading, NamedLease},
@@ -22,7 +22,7 @@ pub(super) struct Installation<'a> {
     /// Deployments with Pods that take part in the election.
     pub(super) deployments: Vec<&'a Deployment>,
     /// Deployments in shadow mode, which write nothing and take part in no election.
-    pub(super) shadows: Vec<&'a Deployment>,
+    pub(super) shadow_deployments: Vec<&'a Deployment>,
     /// Pods of the Deployments in `deployments`.
     pub(super) pods: Vec<&'a Pod>,
     /// Mirror Pods, which represent static Pods in the API.
@@ -32,7 +32,7 @@ pub(super) struct Installation<'a> {
     /// Lease of the election; `None` if it was not read.
     pub(super) lease: Option<&'a NamedLease>,
     /// State of the election, derived from `lease`.
-    pub(super) election: Election<'a>,
+    pub(super) election: LeaderElectionState<'a>,
 }
 
 impl Installation<'_> {
@@ -42,14 +42,14 @@ impl Installation<'_> {
     }
 
     /// Returns all Pods that take part in the election.
-    pub(super) fn candidates(&self) -> impl Iterator<Item = &Pod> {
+    pub(super) fn candidate_pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
     }
 
     /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
-    pub(super) fn has_candidate(&self, holder: &str) -> bool {
+    pub(super) fn has_pod_with_identity(&self, holder: &str) -> bool {
         let host = host_of_identity(holder);
-        self.candidates().any(|pod| {
+        self.candidate_pods().any(|pod| {
             let spec = pod.spec.as_ref();
             let on_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
             let node = spec.and_then(|spec| spec.node_name.as_deref());
@@ -114,12 +114,13 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
             controller,
             namespace: place,
             deployments,
-            shadows,
+            shadow_deployments: shadows,
             pods: pods_of("controller"),
             static_pods: pods_of("static-pod"),
             rescue_pods: pods_of("rescue"),
             lease,
-            election: lease.map_or(Election::Absent, |lease| Election::from_reading(&lease.reading)),
+            election: lease
+                .map_or(LeaderElectionState::Absent, |lease| LeaderElectionState::from_reading(&lease.reading)),
         }
     };
     places.into_iter().map(at).collect()

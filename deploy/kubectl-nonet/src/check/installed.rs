@@ -75,7 +75,7 @@ fn check_installation(
         let remedy = format!("once the Deployment is ready: kubectl -n {place} delete pod {pod}");
         findings.add_warning(found, remedy);
     }
-    for shadow in &installation.shadows {
+    for shadow in &installation.shadow_deployments {
         let (place, shadow) = (installation.namespace, object_name(&shadow.metadata));
         findings.add_info(format!("{controller} has a shadow, {place}/{shadow}, which writes nothing"));
     }

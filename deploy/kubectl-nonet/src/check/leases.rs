@@ -1,10 +1,12 @@
 //! Checks the leader elections: leaders, holds (no process may lead), and probations (first time of a version as leader).
 
 use common::leader::probation::{
-    APPLICANT_ANNOTATION, FAILED_VERSIONS_ANNOTATION, PROBATION_ANNOTATION, VERSION_ANNOTATION,
+    FAILED_VERSIONS_ANNOTATION, PROBATION_ANNOTATION, REQUESTING_STANDBY_ANNOTATION, VERSION_ANNOTATION,
 };
 
-use super::{PlannedOperation, age, election::Election, installation::Installation, span, status_of_unmet_requirement};
+use super::{
+    PlannedOperation, age, election::LeaderElectionState, installation::Installation, span, status_of_unmet_requirement,
+};
 use crate::{
     facts::{FactError, Facts},
     finding::{Finding, Findings, Status, Topic},
@@ -18,7 +20,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     let mut findings = Findings::for_topic(Topic::Leases);
     let mut unreadable: Vec<(&FactError, Vec<&str>)> = Vec::new();
     for installation in installations {
-        if let Election::Unreadable(why) = installation.election {
+        if let LeaderElectionState::Unreadable(why) = installation.election {
             match unreadable.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, controllers)) => controllers.push(installation.controller.name),
                 None => unreadable.push((why, vec![installation.controller.name])),
@@ -52,7 +54,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
         PlannedOperation::Running | PlannedOperation::HandOver => findings.add_warning(found, &look),
     };
     match installation.election {
-        Election::Held { since, ends } => {
+        LeaderElectionState::Held { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: held for the hand-over{since}; there is no leader");
             match stage {
@@ -76,7 +78,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 findings.add_warning(found, remedy);
             }
         }
-        Election::Led { holder, since, renewal_age_seconds: renewed, is_stalled: stalled } => {
+        LeaderElectionState::Led { holder, since, renewal_age_seconds: renewed, is_stalled: stalled } => {
             let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: {holder} has led{since}; it renewed its Lease {} ago", span(renewed));
             if stage == PlannedOperation::HandOver && exists {
@@ -96,12 +98,12 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             } else {
                 findings.add_ok(found);
             }
-            if facts.pods.is_ok() && !installation.has_candidate(holder) {
+            if facts.pods.is_ok() && !installation.has_pod_with_identity(holder) {
                 let found = format!("{controller}: the leader {holder} is not one of the Pods in {place}");
                 findings.add_warning(found, format!("find the process that holds the Lease; {look}"));
             }
         }
-        Election::Expired { holder, renewal_age_seconds: renewed } => {
+        LeaderElectionState::Expired { holder, renewal_age_seconds: renewed } => {
             let ago = match renewed {
                 i64::MAX => "has never renewed it".to_owned(),
                 renewed => format!("renewed it {} ago", span(renewed)),
@@ -109,17 +111,21 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             let found = format!("{controller}: the Lease has expired; {holder} {ago}");
             no_leader(findings, found);
         }
-        Election::Free => no_leader(findings, format!("{controller}: the Lease is free; there is no leader")),
-        Election::Absent if exists => no_leader(findings, format!("{controller}: there is no Lease and no leader")),
+        LeaderElectionState::Free => {
+            no_leader(findings, format!("{controller}: the Lease is free; there is no leader"))
+        }
+        LeaderElectionState::Absent if exists => {
+            no_leader(findings, format!("{controller}: there is no Lease and no leader"))
+        }
         // `check` reports unreadable Leases. A controller that is not installed needs no Lease.
-        Election::Unreadable(_) | Election::Absent => {}
+        LeaderElectionState::Unreadable(_) | LeaderElectionState::Absent => {}
     }
 }
 
 fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
     let (controller, place) = (installation.controller.name, installation.namespace);
     let version = installation.lease_annotation(VERSION_ANNOTATION).unwrap_or("of unknown version");
-    if installation.election.is_led()
+    if installation.election.has_leader()
         && let Some(time) = installation.lease_annotation(PROBATION_ANNOTATION)
     {
         let found = format!("{controller}: the leader, {version}, is on probation for {time}");
@@ -146,7 +152,9 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
             );
         }
     }
-    if let Some(asks) = installation.lease_annotation(APPLICANT_ANNOTATION).filter(|_| installation.election.is_led()) {
+    if let Some(asks) =
+        installation.lease_annotation(REQUESTING_STANDBY_ANNOTATION).filter(|_| installation.election.has_leader())
+    {
         findings.add_info(format!("{controller}: a standby asks for the Lease: {asks}"));
     }
 }

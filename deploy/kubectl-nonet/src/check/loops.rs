@@ -4,21 +4,21 @@ mod built_in;
 
 use std::collections::BTreeMap;
 
-use common::{leader::SECOND_WRITER_EXPECTED_UNTIL, second_writer};
+use common::{leader::SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION, second_writer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
 use super::{
     PlannedOperation,
-    election::Election,
+    election::LeaderElectionState,
     installation::{Installation, object_name, object_namespace},
 };
 use crate::{
-    facts::{Facts, one_line},
+    facts::{Facts, to_one_line},
     finding::{Finding, Findings, Topic},
     manager_flags,
 };
-use built_in::{BuiltInLoopState, BuiltInManagers};
+use built_in::{BuiltInLoopState, KubeControllerManagers};
 
 /// Seconds that a leader needs to find a second writer, which is another manager that runs a loop of the leader.
 const SECOND_WRITER_DETECTION_SECONDS: i64 = 600;
@@ -55,7 +55,7 @@ enum Verdict {
 /// Checks every loop, kubeadm-config and the Events about second writers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Loops);
-    let built_in = BuiltInManagers::from_facts(&facts.manager);
+    let built_in = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
     built_in.report(&mut findings);
     let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
     for installation in installations {
@@ -74,9 +74,9 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
 
 /// Combines the state of a built-in loop with the election of the controller that replaces it.
 fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: PlannedOperation) -> Verdict {
-    let leads = installation.election.is_led();
-    let unknown = matches!(installation.election, Election::Unreadable(_));
-    let concerned = installation.is_installed() || installation.election.is_held();
+    let leads = installation.election.has_leader();
+    let unknown = matches!(installation.election, LeaderElectionState::Unreadable(_));
+    let concerned = installation.is_installed() || installation.election.is_held_for_hand_over();
     let manager_needed = concerned && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Removal);
     match state {
         BuiltInLoopState::Runs(pods) if leads => Verdict::Both(pods.clone()),
@@ -91,7 +91,9 @@ fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: Pla
             Verdict::ManagerRequired
         }
         BuiltInLoopState::WouldRun(_) => Verdict::NobodyManages,
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.election.is_held() => Verdict::NobodyHeld,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.election.is_held_for_hand_over() => {
+            Verdict::NobodyHeld
+        }
         BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.is_installed() => Verdict::NobodyLeads,
         BuiltInLoopState::Off | BuiltInLoopState::NoManager => Verdict::NobodyInstalled,
     }
@@ -171,21 +173,21 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) {
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
         controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
-    let map = match &facts.manager.kubeadm_config {
+    let map = match &facts.kube_controller_manager.kubeadm_config {
         Err(why) => return findings.add_unreadable("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
     };
     let Some(configuration) = map.and_then(|data| data.get("ClusterConfiguration")) else { return };
-    let controllers = match manager_flags::kubeadm_controllers(configuration) {
+    let controllers = match manager_flags::parse_kubeadm_controllers_flag(configuration) {
         Ok(controllers) => controllers,
         Err(why) => {
             let found = "cannot tell which loops kubeadm upgrade will switch on: kubeadm-config is not YAML";
-            return findings.add_unknown(format!("{found}: {}", one_line(&why)), EDIT);
+            return findings.add_unknown(format!("{found}: {}", to_one_line(&why)), EDIT);
         }
     };
     let installed = installations.iter().filter(|installation| installation.is_installed());
     let loops: Vec<&str> = installed.flat_map(|installation| installation.controller.loops).copied().collect();
-    let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.switches_on(name));
+    let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.switches_loop_on(name));
     if stage == PlannedOperation::Removal {
         if !off.is_empty() {
             findings.add_warning(
@@ -223,14 +225,14 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             }
         }
     }
-    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server_time);
     for ((place, lease), event) in latest {
         if event.reason.as_deref() == Some(second_writer::SECOND_WRITER_GONE) {
             findings.add_info(format!("{lease} had found a second writer, and sees no sign of it any more"));
             continue;
         }
         let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
-        let leads_since = installation.and_then(|installation| installation.election.leads_since());
+        let leads_since = installation.and_then(|installation| installation.election.leader_since());
         if leads_since.is_some_and(|since| last_occurrence(event).is_some_and(|at| at < since)) {
             let found = format!("an earlier leader of {lease} had found a second writer");
             match now.zip(leads_since).map(|(now, since)| now.as_second() - since.as_second()) {
@@ -244,8 +246,8 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             }
             continue;
         }
-        let expected =
-            installation.and_then(|installation| installation.lease_annotation(SECOND_WRITER_EXPECTED_UNTIL));
+        let expected = installation
+            .and_then(|installation| installation.lease_annotation(SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION));
         let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
         let message = event.message.as_deref().unwrap_or("no message").trim();
         let found = format!("{lease} has found a second writer: {message}");

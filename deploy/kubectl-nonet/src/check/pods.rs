@@ -8,7 +8,7 @@ use k8s_openapi::{
 use super::installation::{label_value, object_name, object_namespace};
 use crate::{
     controllers::COMPONENT_LABEL,
-    facts::{Facts, one_line},
+    facts::{Facts, to_one_line},
     finding::{Finding, Findings, Topic},
 };
 
@@ -93,6 +93,6 @@ fn check_scheduling(findings: &mut Findings, pod: &Pod) {
 }
 
 fn shortened(text: &str) -> String {
-    let line = one_line(text);
+    let line = to_one_line(text);
     if line.chars().count() > 300 { format!("{}…", line.chars().take(300).collect::<String>()) } else { line }
 }

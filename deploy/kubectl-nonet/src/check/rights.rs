@@ -33,7 +33,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     if installed.is_empty() {
         return Vec::new();
     }
-    let roles = &facts.roles;
+    let roles = &facts.roles_and_bindings;
     let unread = [roles.cluster_role_names.as_ref().err(), roles.cluster_role_bindings.as_ref().err()];
     let unread = unread.into_iter().chain([roles.role_names.as_ref().err(), roles.role_bindings.as_ref().err()]);
     for why in unread.flatten() {
@@ -41,7 +41,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     }
     let mut unanswered = None;
     for installation in installed {
-        let review = facts.reviews.iter().find(|review| review.controller == installation.controller.name);
+        let review = facts.access_reviews.iter().find(|review| review.controller_name == installation.controller.name);
         // If the reviews grant everything, a missing role is only a warning: the rights may come from other roles.
         let granted = review.is_some_and(|review| review.denied_rights.as_ref().is_ok_and(Vec::is_empty));
         let severity = if granted { Status::Warning } else { Status::Problem };
@@ -70,7 +70,7 @@ fn remedy(installation: &Installation<'_>) -> String {
 
 /// Checks all bindings of a controller, and returns whether they are complete.
 fn check_bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
-    let roles = &facts.roles;
+    let roles = &facts.roles_and_bindings;
     let mut fine = true;
     if let Ok(all) = &roles.cluster_role_bindings {
         let all: Vec<_> = all.iter().map(|b| Binding::new(&b.metadata, &b.role_ref, b.subjects.as_ref())).collect();
@@ -111,9 +111,9 @@ fn check_binding(
     let exists = match (&*binding.role.kind, binding.namespace) {
         ("Role", Some(place)) => {
             let role = (place.to_owned(), binding.role.name.clone());
-            facts.roles.role_names.as_ref().ok().map(|roles| roles.contains(&role))
+            facts.roles_and_bindings.role_names.as_ref().ok().map(|roles| roles.contains(&role))
         }
-        _ => facts.roles.cluster_role_names.as_ref().ok().map(|roles| roles.contains(&binding.role.name)),
+        _ => facts.roles_and_bindings.cluster_role_names.as_ref().ok().map(|roles| roles.contains(&binding.role.name)),
     };
     if exists == Some(false) {
         let found = format!(

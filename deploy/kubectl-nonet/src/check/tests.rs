@@ -1,6 +1,6 @@
 //! Tables of facts with the expected findings.
 
-use common::{built_in_flags::ControllersFlag, leader::HOLD_IDENTITY as HOLD};
+use common::{built_in_flags::ControllersFlag, leader::HOLD_HOLDER_IDENTITY as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use super::{PlannedOperation, check};
 use crate::{
     controllers,
     facts::{
-        AccessReview, BuiltInFacts, Certificate, ClockTimes, FactError, FactResult, Facts, FirstReading, LeaseReading,
-        NamedLease, RolesAndBindings, StatedControllers,
+        AccessReview, BuiltInControllersFlag, Certificate, ClockTimes, FactError, FactResult, Facts, FirstReading,
+        KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings,
     },
     finding::{Finding, Status},
 };
@@ -77,7 +77,7 @@ impl World {
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
             cluster_wide_search: Ok(()),
-            clocks: Ok(ClockTimes { local: now(), server: now() }),
+            clocks: Ok(ClockTimes { local_time: now(), server_time: now() }),
             server_version: Ok("v1.36.2".to_owned()),
             deployments: Ok(Vec::new()),
             pods: Ok(Vec::new()),
@@ -86,21 +86,24 @@ impl World {
                 "spec": {"selector": {"matchLabels": labels("deployment-controller", "controller")}},
             }))]),
             leases: leases.collect(),
-            manager: BuiltInFacts {
+            kube_controller_manager: KubeControllerManagerFacts {
                 lease: lease("cp-0_1", 1),
                 pods: Ok(Vec::new()),
                 control_plane_nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
                 kubeadm_config: Ok(None),
-                stated_controllers: None,
+                built_in_controllers_flag: None,
             },
             lease_events: Ok(Vec::new()),
-            roles: RolesAndBindings {
+            roles_and_bindings: RolesAndBindings {
                 cluster_role_names: Ok(["nonet:deployment-controller".to_owned()].into()),
                 cluster_role_bindings: Ok(vec![parse(binding("ClusterRole"))]),
                 role_names: Ok([("kube-system".to_owned(), "nonet:deployment-controller".to_owned())].into()),
                 role_bindings: Ok(vec![parse(binding("Role"))]),
             },
-            reviews: vec![AccessReview { controller: "deployment-controller", denied_rights: Ok(Vec::new()) }],
+            access_reviews: vec![AccessReview {
+                controller_name: "deployment-controller",
+                denied_rights: Ok(Vec::new()),
+            }],
             client_certificate: Ok(None),
             serving_certificate: Ok(None),
         };
@@ -167,7 +170,7 @@ impl World {
 
     /// Makes a Pod with these flags the only kube-controller-manager.
     fn manager(self, node: &str, controllers: &[&str]) -> Self {
-        self.with(|facts| facts.manager.pods = Ok(Vec::new())).another_manager(node, controllers)
+        self.with(|facts| facts.kube_controller_manager.pods = Ok(Vec::new())).another_manager(node, controllers)
     }
 
     fn another_manager(self, node: &str, controllers: &[&str]) -> Self {
@@ -177,12 +180,12 @@ impl World {
             "metadata": {"name": format!("{MANAGER}-{node}"), "namespace": "kube-system"},
             "spec": {"nodeName": node, "containers": [{"name": MANAGER, "image": "registry.k8s.io/kube-controller-manager:v1.36.2", "command": command}]},
         }));
-        self.with(|facts| facts.manager.pods.as_mut().unwrap().push(pod))
+        self.with(|facts| facts.kube_controller_manager.pods.as_mut().unwrap().push(pod))
     }
 
     fn kubeadm(self, configuration: &str) -> Self {
         let map = parse(json!({"data": {"ClusterConfiguration": configuration}}));
-        self.with(|facts| facts.manager.kubeadm_config = Ok(Some(map)))
+        self.with(|facts| facts.kube_controller_manager.kubeadm_config = Ok(Some(map)))
     }
 
     fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
@@ -236,48 +239,57 @@ fn loops_without_exactly_one_writer_are_found() {
         ),
         (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held for the hand-over, for 10 min"),
         (
-            start().with(|f| f.manager.lease = lease("cp-0_1", 60)),
+            start().with(|f| f.kube_controller_manager.lease = lease("cp-0_1", 60)),
             Problem,
             "neither Nonet nor a kube-controller-manager that runs them leads",
         ),
         (
-            start().with(|f| f.manager.lease = lease("elsewhere_1", 1)),
+            start().with(|f| f.kube_controller_manager.lease = lease("elsewhere_1", 1)),
             Unknown,
             "the leader elsewhere_1 of kube-controller-manager is not one of its Pods",
         ),
         (
-            start().with(|f| f.manager.pods = forbidden()),
+            start().with(|f| f.kube_controller_manager.pods = forbidden()),
             Unknown,
             "which loops kube-controller-manager runs: forbidden; it needs list on things",
         ),
-        (start().with(|f| f.manager.pods = Ok(vec![])), Unknown, "is not a Pod in kube-system"),
+        (start().with(|f| f.kube_controller_manager.pods = Ok(vec![])), Unknown, "is not a Pod in kube-system"),
         (
-            start().with(|f| (f.manager.pods, f.manager.lease) = (Ok(vec![]), Ok(None))),
+            start()
+                .with(|f| (f.kube_controller_manager.pods, f.kube_controller_manager.lease) = (Ok(vec![]), Ok(None))),
             Unknown,
             "without leader election it has no Lease",
         ),
         (
             start().with(|f| {
-                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::parse(OFF)));
+                f.kube_controller_manager.built_in_controllers_flag =
+                    Some(BuiltInControllersFlag::Controllers(ControllersFlag::parse(OFF)));
             }),
             Info,
             "by --built-in-controllers",
         ),
         (
             start().with(|f| {
-                f.manager.stated_controllers = Some(StatedControllers::Controllers(ControllersFlag::default()));
+                f.kube_controller_manager.built_in_controllers_flag =
+                    Some(BuiltInControllersFlag::Controllers(ControllersFlag::default()));
             }),
             Problem,
             "two writers",
         ),
         (
-            start().with(|f| f.manager.stated_controllers = Some(StatedControllers::NoManager)),
+            start().with(|f| {
+                f.kube_controller_manager.built_in_controllers_flag = Some(BuiltInControllersFlag::NoManager)
+            }),
             Problem,
             "no process runs replicaset-controller",
         ),
         (
             start().with(|f| {
-                f.manager.control_plane_nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})));
+                f.kube_controller_manager
+                    .control_plane_nodes
+                    .as_mut()
+                    .unwrap()
+                    .push(parse(json!({"metadata": {"name": "cp-1"}})));
             }),
             Unknown,
             "control-plane node cp-1",
@@ -344,24 +356,30 @@ fn missing_rights_are_found() {
     use Status::{Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
-        (start().with(|f| f.roles.role_bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
+        (start().with(|f| f.roles_and_bindings.role_bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
         (
-            start().with(|f| (f.roles.role_bindings, f.reviews[0].denied_rights) = (Ok(vec![]), forbidden())),
+            start().with(|f| {
+                (f.roles_and_bindings.role_bindings, f.access_reviews[0].denied_rights) = (Ok(vec![]), forbidden())
+            }),
             Problem,
             "there is no RoleBinding",
         ),
         (
-            start().with(|f| f.roles.cluster_role_names.as_mut().unwrap().clear()),
+            start().with(|f| f.roles_and_bindings.cluster_role_names.as_mut().unwrap().clear()),
             Warning,
             "refers to the ClusterRole nonet:deployment-controller, which does not exist",
         ),
         (
-            start().with(|f| f.reviews[0].denied_rights = Ok(vec!["create pods".to_owned()])),
+            start().with(|f| f.access_reviews[0].denied_rights = Ok(vec!["create pods".to_owned()])),
             Problem,
             "lacks rights: create pods",
         ),
-        (start().with(|f| f.reviews[0].denied_rights = forbidden()), Unknown, "whether the API server grants"),
-        (start().with(|f| f.roles.role_names = forbidden()), Unknown, "whether all roles and bindings exist"),
+        (start().with(|f| f.access_reviews[0].denied_rights = forbidden()), Unknown, "whether the API server grants"),
+        (
+            start().with(|f| f.roles_and_bindings.role_names = forbidden()),
+            Unknown,
+            "whether all roles and bindings exist",
+        ),
     ] {
         expect(&world, PlannedOperation::Running, status, words);
     }
@@ -373,12 +391,12 @@ fn wrong_clocks_versions_and_certificates_are_found() {
     let start = World::handed_over;
     for (world, status, words) in [
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(6), server: now() })),
+            start().with(|f| f.clocks = Ok(ClockTimes { local_time: ago(6), server_time: now() })),
             Warning,
             "this machine is 6 s behind",
         ),
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(-31), server: now() })),
+            start().with(|f| f.clocks = Ok(ClockTimes { local_time: ago(-31), server_time: now() })),
             Problem,
             "this machine is 31 s ahead of",
         ),

@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
         Ok(version) => check_kubernetes_version(&mut findings, "the API server", version, Status::Problem),
     }
     let managers: BTreeSet<&str> =
-        facts.manager.pods.iter().flatten().filter_map(|pod| image_tag(image(pod)?)).collect();
+        facts.kube_controller_manager.pods.iter().flatten().filter_map(|pod| image_tag(image(pod)?)).collect();
     for version in &managers {
         check_kubernetes_version(&mut findings, "kube-controller-manager", version, Status::Warning);
     }
@@ -64,16 +64,16 @@ fn parse_major_and_minor(version: &str) -> Option<(u32, u32)> {
 
 /// Checks that all replicas of a controller have the same image.
 fn check_replica_images(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
-    let images: BTreeSet<&str> = installation.candidates().filter_map(image).collect();
+    let images: BTreeSet<&str> = installation.candidate_pods().filter_map(image).collect();
     let controller = installation.controller.name;
     if images.len() > 1 {
         let all = images.iter().copied().collect::<Vec<_>>().join(", ");
-        let names: Vec<&str> = installation.candidates().map(|pod| object_name(&pod.metadata)).collect();
+        let names: Vec<&str> = installation.candidate_pods().map(|pod| object_name(&pod.metadata)).collect();
         let found = format!("{controller} runs in {} versions ({all}): a rollout is in progress", images.len());
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
         findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Info), found, remedy);
     } else if let Some(version) =
-        installation.lease_annotation(VERSION_ANNOTATION).filter(|_| installation.election.is_led())
+        installation.lease_annotation(VERSION_ANNOTATION).filter(|_| installation.election.has_leader())
     {
         findings.add_ok(format!("the leader of {controller} is {version}"));
     }

@@ -34,7 +34,7 @@ impl Connection {
     ///
     /// # Errors
     /// If the server does not answer, or does not accept the credentials.
-    pub(super) async fn server_version(&self) -> Result<(FactResult<String>, Option<String>), FactError> {
+    pub(super) async fn server_version_and_date(&self) -> Result<(FactResult<String>, Option<String>), FactError> {
         let request = "GET /version".to_owned();
         let failed = |why: String| FactError::RequestFailed { request: request.clone(), why };
         let query = Request::get("/version").body(Body::empty()).map_err(|why| failed(why.to_string()))?;

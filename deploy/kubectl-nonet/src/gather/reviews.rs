@@ -21,7 +21,7 @@ pub(super) async fn review_installed_controllers(
     for (name, namespace) in installed {
         if let Some(controller) = controllers::ALL.iter().find(|controller| controller.name == name) {
             let denied = review_controller(connection, controller, namespace).await;
-            reviews.push(AccessReview { controller: controller.name, denied_rights: denied });
+            reviews.push(AccessReview { controller_name: controller.name, denied_rights: denied });
         }
     }
     reviews

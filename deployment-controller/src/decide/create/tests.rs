@@ -26,17 +26,17 @@ fn the_first_set_contains_the_whole_template() {
     world.spec["selector"]["matchExpressions"] = json!([{"key": "app", "operator": "Exists"}]);
     world.spec["minReadySeconds"] = json!(3);
     let plan = world.plan();
-    let (name, body) = plan.created_set().unwrap();
+    let (name, body) = plan.created_set_name_and_body().unwrap();
     let hash = name.strip_prefix("web-").unwrap();
     let mut template = world.spec["template"].clone();
-    template["metadata"]["labels"][POD_TEMPLATE_HASH] = json!(hash);
+    template["metadata"]["labels"][POD_TEMPLATE_HASH_LABEL] = json!(hash);
     assert_eq!(
         body,
         json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {
                 "name": name, "namespace": "shop",
-                "labels": {"app": "web", POD_TEMPLATE_HASH: hash},
+                "labels": {"app": "web", POD_TEMPLATE_HASH_LABEL: hash},
                 "annotations": {"note": "1", REVISION: "1", "deployment.kubernetes.io/desired-replicas": "4",
                     "deployment.kubernetes.io/max-replicas": "5"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
@@ -44,15 +44,15 @@ fn the_first_set_contains_the_whole_template() {
             },
             "spec": {
                 "replicas": 4, "minReadySeconds": 3, "template": template,
-                "selector": {"matchLabels": {"app": "web", POD_TEMPLATE_HASH: hash},
+                "selector": {"matchLabels": {"app": "web", POD_TEMPLATE_HASH_LABEL: hash},
                     "matchExpressions": [{"key": "app", "operator": "Exists"}]},
             },
         })
     );
     assert_eq!(plan.event_messages(), [format!("Scaled up replica set {name} from 0 to 4")]);
-    let first = (Some("1".to_owned()), (NEW_REPLICA_SET.to_owned(), "True".to_owned()));
-    assert_eq!(plan.written_progress()[0], first);
-    let last = plan.last_status();
+    let first = (Some("1".to_owned()), (NEW_REPLICA_SET_CREATED.to_owned(), "True".to_owned()));
+    assert_eq!(plan.revision_and_progress_of_status_writes()[0], first);
+    let last = plan.last_written_status();
     assert_eq!((last.observed_generation, last.unavailable_replicas, last.terminating_replicas), (1, 4, Some(0)));
 }
 
@@ -63,7 +63,10 @@ fn without_a_deadline_only_the_revision_is_written() {
     world.status = json!({});
     world.annotations = json!({});
     world.spec["progressDeadlineSeconds"] = json!(i32::MAX);
-    assert_eq!(world.plan().written_progress()[0], (Some("1".to_owned()), (String::new(), String::new())));
+    assert_eq!(
+        world.plan().revision_and_progress_of_status_writes()[0],
+        (Some("1".to_owned()), (String::new(), String::new()))
+    );
 }
 
 /// DEPLOYMENT-21.
@@ -88,7 +91,7 @@ fn a_refusal_is_reported_in_a_condition_and_an_event() {
     let message = r#"Failed to create new replica set "web-x": exceeded quota"#;
     let steps = creation_failure_steps(&world.snapshot(), &DeploymentStatus::default(), "web-x", &refused);
     let Action::WriteStatus { status, .. } = &steps[0].action else { panic!() };
-    assert_eq!(&*get_progressing(status).unwrap().message, message);
+    assert_eq!(&*find_progressing_condition(status).unwrap().message, message);
     assert_eq!(steps[1].event, Some(Event::warning(REPLICA_SET_CREATE_ERROR, message)));
     assert_eq!(
         creation_failure_steps(&world.snapshot(), status, "web-x", &refused).len(),
@@ -104,18 +107,22 @@ fn a_refusal_is_reported_in_a_condition_and_an_event() {
 fn creation_stops_if_sets_are_always_stored_with_another_template() {
     let mut world = DeploymentBuilder::new(2);
     for made in 1..=MAX_CHANGED_CREATIONS {
-        let (name, _) = world.plan().created_set().unwrap();
+        let (name, _) = world.plan().created_set_name_and_body().unwrap();
         world = world.with_set(&name, 2, 0);
         let plan = world.plan();
         if made < MAX_CHANGED_CREATIONS {
-            assert_eq!(plan.created_set().unwrap().0, name, "the name is tried again although it is taken");
+            assert_eq!(
+                plan.created_set_name_and_body().unwrap().0,
+                name,
+                "the name is tried again although it is taken"
+            );
             world.status["collisionCount"] = json!(made);
         } else {
-            assert_eq!(plan.created_set(), None);
+            assert_eq!(plan.created_set_name_and_body(), None);
             assert!(plan.failure.as_ref().unwrap().contains("something changes ReplicaSets"));
-            assert_eq!(plan.last_progress().0, REPLICA_SET_CREATE_ERROR);
+            assert_eq!(plan.last_progressing_condition().0, REPLICA_SET_CREATE_ERROR);
         }
     }
     world.spec["template"]["metadata"]["annotations"] = json!({"try": "again"});
-    assert!(world.plan().created_set().is_some());
+    assert!(world.plan().created_set_name_and_body().is_some());
 }

@@ -20,13 +20,13 @@ fn the_deadline_is_checked_after_it_has_passed() {
         (599_400, Requeue::AfterBackoff),
         (600_000, Requeue::AfterBackoff),
     ] {
-        let plan = stuck(NEW_REPLICA_SET, millis).plan();
+        let plan = stuck(NEW_REPLICA_SET_CREATED, millis).plan();
         assert_eq!((plan.steps.len(), plan.requeue), (0, want), "{millis}");
     }
-    let mut late = stuck(NEW_REPLICA_SET, 600_100);
+    let mut late = stuck(NEW_REPLICA_SET_CREATED, 600_100);
     let plan = late.plan();
     let message = "ReplicaSet \"new\" has timed out progressing.";
-    assert_eq!(plan.last_progress(), (PROGRESS_DEADLINE_EXCEEDED, "False", message));
+    assert_eq!(plan.last_progressing_condition(), (PROGRESS_DEADLINE_EXCEEDED, "False", message));
     late.apply_plan(&plan);
     let plan = late.plan();
     assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AfterPlannedDelay));
@@ -36,10 +36,10 @@ fn the_deadline_is_checked_after_it_has_passed() {
 #[test]
 fn without_a_deadline_there_is_no_condition() {
     for none in [json!(null), json!(i32::MAX)] {
-        let mut world = stuck(NEW_REPLICA_SET, 900_000);
+        let mut world = stuck(NEW_REPLICA_SET_CREATED, 900_000);
         world.spec["progressDeadlineSeconds"] = none;
         let plan = world.plan();
-        assert_eq!((plan.last_progress().0, plan.requeue), ("", Requeue::AfterPlannedDelay));
+        assert_eq!((plan.last_progressing_condition().0, plan.requeue), ("", Requeue::AfterPlannedDelay));
     }
 }
 
@@ -53,13 +53,13 @@ fn a_complete_rollout_never_times_out_and_is_not_checked_again() {
 /// DEPLOYMENT-59.
 #[test]
 fn progress_moves_the_update_time_and_keeps_the_transition_time() {
-    let mut world = stuck(NEW_REPLICA_SET, 30_000);
+    let mut world = stuck(NEW_REPLICA_SET_CREATED, 30_000);
     let start = world.now - SignedDuration::from_secs(30);
     for ready in [1, 2] {
         world.sets[1]["status"]["readyReplicas"] = json!(ready);
         let plan = world.plan();
-        let status = plan.last_status();
-        let condition = get_progressing(&status).unwrap();
+        let status = plan.last_written_status();
+        let condition = find_progressing_condition(&status).unwrap();
         assert_eq!(&*condition.message, "ReplicaSet \"new\" is progressing.");
         assert_eq!(condition.last_update_time, Some(world.now));
         assert_eq!(condition.last_transition_time, Some(start));
@@ -73,8 +73,8 @@ fn progress_moves_the_update_time_and_keeps_the_transition_time() {
 fn progress_after_the_deadline_is_a_transition() {
     let mut world = stuck(PROGRESS_DEADLINE_EXCEEDED, 30_000);
     world.sets[1]["status"]["readyReplicas"] = json!(1);
-    let status = world.plan().last_status();
-    let condition = get_progressing(&status).unwrap();
+    let status = world.plan().last_written_status();
+    let condition = find_progressing_condition(&status).unwrap();
     assert_eq!((&*condition.reason, condition.last_transition_time), (REPLICA_SET_UPDATED, Some(world.now)));
 }
 
@@ -87,8 +87,8 @@ fn completion_keeps_the_transition_time() {
         .with_condition(PROGRESSING, REPLICA_SET_UPDATED);
     let start = world.now;
     world.now += SignedDuration::from_secs(5);
-    let status = world.plan().last_status();
-    let condition = get_progressing(&status).unwrap();
+    let status = world.plan().last_written_status();
+    let condition = find_progressing_condition(&status).unwrap();
     assert_eq!(&*condition.message, "ReplicaSet \"new\" has successfully progressed.");
     assert_eq!((condition.last_transition_time, condition.last_update_time), (Some(start), Some(world.now)));
 }
@@ -100,13 +100,13 @@ fn a_failure_of_the_new_set_is_copied_before_others() {
         json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
             "lastTransitionTime": "2026-11-21T08:00:00Z"}])
     };
-    let mut world = stuck(NEW_REPLICA_SET, 1_000);
+    let mut world = stuck(NEW_REPLICA_SET_CREATED, 1_000);
     world.sets[0]["status"]["conditions"] = failure("old");
     assert_eq!(passed_on(&world).as_deref(), Some("old"));
     world.sets[1]["status"]["conditions"] = failure("new");
     assert_eq!(passed_on(&world).as_deref(), Some("new"));
     let plan = world.plan();
-    let status = plan.last_status();
+    let status = plan.last_written_status();
     let condition = list::get(&status.conditions, REPLICA_FAILURE).unwrap();
     let time: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
     assert_eq!((condition.last_update_time, condition.last_transition_time), (Some(time), Some(time)));
@@ -118,6 +118,6 @@ fn a_failure_of_the_new_set_is_copied_before_others() {
 }
 
 fn passed_on(world: &DeploymentBuilder) -> Option<String> {
-    let status = world.plan().last_status();
+    let status = world.plan().last_written_status();
     list::get(&status.conditions, REPLICA_FAILURE).map(|condition| condition.message.to_string())
 }

@@ -8,14 +8,14 @@ use super::{
     canonical::canonicalize,
     schema, selectors,
     table::{age, name, name_and_created, or},
-    value::{for_each_object, insert_default, list, object, text, update_object, yes},
+    value::{insert_default, list, object, text, update_object, update_objects_in_list, yes},
 };
 
 /// `mutatingwebhookconfigurations`.
 pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.MutatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.MutatingWebhookConfiguration", hooks);
-        for_each_object(object(hooks), "webhooks", |hook| {
+        update_objects_in_list(object(hooks), "webhooks", |hook| {
             default_webhook(hook);
             insert_default(hook, "reinvocationPolicy", "Never");
         });
@@ -28,7 +28,7 @@ pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistratio
 pub(super) const VALIDATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.ValidatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.ValidatingWebhookConfiguration", hooks);
-        for_each_object(object(hooks), "webhooks", default_webhook);
+        update_objects_in_list(object(hooks), "webhooks", default_webhook);
     },
     unconditional_update: false,
     row: |hooks, now| vec![name(hooks), list(&hooks["webhooks"]).len().into(), age(hooks, now)],
@@ -100,7 +100,7 @@ fn default_match(resources: &mut Map<String, Value>) {
     insert_default(resources, "namespaceSelector", json!({}));
     insert_default(resources, "objectSelector", json!({}));
     for field in ["resourceRules", "excludeResourceRules"] {
-        for_each_object(resources, field, |rule| insert_default(rule, "scope", "*"));
+        update_objects_in_list(resources, field, |rule| insert_default(rule, "scope", "*"));
     }
 }
 
@@ -110,7 +110,7 @@ fn default_webhook(hook: &mut Map<String, Value>) {
     insert_default(hook, "namespaceSelector", json!({}));
     insert_default(hook, "objectSelector", json!({}));
     insert_default(hook, "timeoutSeconds", 10);
-    for_each_object(hook, "rules", |rule| insert_default(rule, "scope", "*"));
+    update_objects_in_list(hook, "rules", |rule| insert_default(rule, "scope", "*"));
     update_object(hook, "clientConfig", |config| {
         update_object(config, "service", |service| insert_default(service, "port", 443));
     });

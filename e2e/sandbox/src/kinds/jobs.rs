@@ -9,7 +9,7 @@ use super::{
     canonical::{canonicalize, parse_time},
     job_status, job_validation, pod_defaults, selectors, strategy,
     table::{age, containers, duration, name},
-    value::{child, for_each_object, insert_default, int, list, object, text, update_object, yes},
+    value::{child, insert_default, int, list, object, text, update_object, update_objects_in_list, yes},
 };
 
 /// `jobs`.
@@ -33,8 +33,8 @@ pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io
 pub(super) fn default_shared(spec: &mut Map<String, Value>) {
     update_object(spec, "template", pod_defaults::template);
     update_object(spec, "podFailurePolicy", |policy| {
-        for_each_object(policy, "rules", |rule| {
-            for_each_object(rule, "onPodConditions", |pattern| {
+        update_objects_in_list(policy, "rules", |rule| {
+            update_objects_in_list(rule, "onPodConditions", |pattern| {
                 // The field is always written, so that nothing reads as empty here.
                 if pattern.get("status").is_none_or(|status| status == "") {
                     pattern.insert("status".to_owned(), "True".into());

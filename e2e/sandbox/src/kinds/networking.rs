@@ -10,7 +10,7 @@ use super::{
     canonical::canonicalize,
     selectors,
     table::{age, name},
-    value::{for_each_object, insert_default, list, object, text, update_object},
+    value::{insert_default, list, object, text, update_object, update_objects_in_list},
 };
 
 /// `ingresses`.
@@ -50,8 +50,8 @@ fn default_policy(policy: &mut Value) {
     canonicalize("networking.NetworkPolicy", policy);
     update_object(object(policy), "spec", |spec| {
         for direction in ["ingress", "egress"] {
-            for_each_object(spec, direction, |rule| {
-                for_each_object(rule, "ports", |port| insert_default(port, "protocol", "TCP"));
+            update_objects_in_list(spec, direction, |rule| {
+                update_objects_in_list(rule, "ports", |port| insert_default(port, "protocol", "TCP"));
             });
         }
         let both = spec.get("egress").is_some_and(|rules| !list(rules).is_empty());

@@ -120,9 +120,9 @@ fn default_devices(spec: &mut serde_json::Map<String, Value>) {
         }
     };
     update_object(spec, "devices", |devices| {
-        super::value::for_each_object(devices, "requests", |requested| {
+        super::value::update_objects_in_list(devices, "requests", |requested| {
             update_object(requested, "exactly", request);
-            super::value::for_each_object(requested, "firstAvailable", request);
+            super::value::update_objects_in_list(requested, "firstAvailable", request);
         });
     });
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     quantity::Quantity,
-    value::{for_each_object, insert_default, int, text, update_object},
+    value::{insert_default, int, text, update_object, update_objects_in_list},
 };
 
 pub(super) use common::template::defaults::apply_volume_source_defaults;
@@ -21,9 +21,9 @@ pub(super) fn template(template: &mut Object) {
 pub(super) fn spec(spec: &mut Object) {
     defaults::apply_pod_spec_defaults(spec);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        for_each_object(spec, containers, |container| update_object(container, "resources", resources));
+        update_objects_in_list(spec, containers, |container| update_object(container, "resources", resources));
     }
-    for_each_object(spec, "volumes", |volume| {
+    update_objects_in_list(spec, "volumes", |volume| {
         update_object(volume, "ephemeral", |ephemeral| {
             update_object(ephemeral, "volumeClaimTemplate", |claim| update_object(claim, "spec", claim_spec));
         });
@@ -56,13 +56,15 @@ pub(super) fn claim_spec(spec: &mut Object) {
 /// Defaults of a Pod itself, after those of its spec: what templates do not get.
 pub(super) fn pod(spec: &mut Object) {
     for containers in ["containers", "initContainers"] {
-        for_each_object(spec, containers, |container| update_object(container, "resources", requests_from_limits));
+        update_objects_in_list(spec, containers, |container| {
+            update_object(container, "resources", requests_from_limits)
+        });
     }
     pod_requests(spec);
     insert_default(spec, "enableServiceLinks", true);
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         for containers in ["containers", "initContainers"] {
-            for_each_object(spec, containers, |container| for_each_object(container, "ports", host_port));
+            update_objects_in_list(spec, containers, |container| update_objects_in_list(container, "ports", host_port));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     pod_spec::Within,
     pod_table, pod_update, resources, selectors, strategy,
     table::{containers as container_cells, name},
-    value::{child, for_each_object, int, list, object, take, text, update_object, yes},
+    value::{child, int, list, object, take, text, update_object, update_objects_in_list, yes},
 };
 
 /// `pods`.
@@ -143,14 +143,14 @@ fn apply_label_keys(pod: &mut Value) {
     update_object(spec, "affinity", |affinity| {
         for field in ["podAffinity", "podAntiAffinity"] {
             update_object(affinity, field, |affinity| {
-                for_each_object(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
-                for_each_object(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
+                update_objects_in_list(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
+                update_objects_in_list(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
                     update_object(term, "podAffinityTerm", apply);
                 });
             });
         }
     });
-    for_each_object(spec, "topologySpreadConstraints", apply);
+    update_objects_in_list(spec, "topologySpreadConstraints", apply);
 }
 
 /// The group of a Pod is not kept while the gate of groups is off.
@@ -196,7 +196,7 @@ fn keep_condition_generations(status: &mut serde_json::Map<String, Value>, old: 
         .iter()
         .map(|condition| (text(&condition["type"]), int(&condition["observedGeneration"])))
         .collect();
-    for_each_object(status, "conditions", |condition| {
+    update_objects_in_list(status, "conditions", |condition| {
         let kind = condition.get("type").map(text).unwrap_or_default();
         let Some(at) = held.iter().position(|(held, _)| *held == kind) else { return };
         let (_, generation) = held.remove(at);

@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     syntax,
     table::{age, name, name_and_created},
-    value::{for_each_object, insert_default, list, object, text, update_object},
+    value::{insert_default, list, object, text, update_object, update_objects_in_list},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -61,7 +61,7 @@ fn default_binding(id: &str, binding: &mut Value) {
             role.insert("apiGroup".to_owned(), GROUP.into());
         }
     });
-    for_each_object(map, "subjects", |subject: &mut Map<String, Value>| {
+    update_objects_in_list(map, "subjects", |subject: &mut Map<String, Value>| {
         if matches!(subject.get("kind").map(text), Some("User" | "Group")) {
             insert_default(subject, "apiGroup", GROUP);
         }

@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     strategy, syntax,
     table::{age, name},
-    value::{child, for_each_object, insert_default, int, list, object, text, update_object},
+    value::{child, insert_default, int, list, object, text, update_object, update_objects_in_list},
 };
 
 /// What admission puts on each group, for the loop that takes it off when no Pod is left in the group.
@@ -29,7 +29,7 @@ const GATED: [(&str, &str); 5] = [
 /// `workloads`.
 pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
     prepare_create: |workload, env| {
-        for_each_object(child(workload, "spec"), "podGroupTemplates", |template| {
+        update_objects_in_list(child(workload, "spec"), "podGroupTemplates", |template| {
             drop_gated(template, env);
             // Encoders write this one whether it is set or not.
             insert_default(template, "schedulingConstraints", Value::Null);

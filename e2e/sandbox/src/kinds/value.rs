@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-pub(super) use common::json::{for_each_object, insert_default, update_object};
+pub(super) use common::json::{insert_default, update_object, update_objects_in_list};
 
 /// The string; empty for nothing.
 pub(super) fn text(value: &Value) -> &str {

@@ -12,7 +12,7 @@ use std::{
 use common::{
     api::{Api, Error, PatchFormat, RequestTarget},
     clock::Instant,
-    meta::{Key, Uid},
+    meta::{NamespacedName, Uid},
     object::Object as _,
 };
 use futures::{
@@ -63,7 +63,7 @@ enum State {
 
 /// A request has ended.
 struct Done {
-    key: Key,
+    key: NamespacedName,
     uid: Uid,
     what: What,
     result: Result<(), Error>,
@@ -82,8 +82,8 @@ pub(super) struct Scheduler {
     /// The same in their order, to go round.
     order: Vec<Arc<Node>>,
     cursor: usize,
-    waiting: BTreeMap<Key, Waiting>,
-    ready: VecDeque<Key>,
+    waiting: BTreeMap<NamespacedName, Waiting>,
+    ready: VecDeque<NamespacedName>,
     requests: FuturesUnordered<BoxFuture<'static, Done>>,
     waits: Waits,
 }

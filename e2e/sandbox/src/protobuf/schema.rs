@@ -248,13 +248,17 @@ mod tests {
                 Many::List => Cardinality::Many,
                 Many::Map => Cardinality::Keyed,
             };
-            assert_eq!(count, own.count, "{at}");
+            assert_eq!(count, own.cardinality, "{at}");
             if matches!(own.value_type, ValueType::Text | ValueType::Bool | ValueType::Int)
-                && own.count == Cardinality::One
+                && own.cardinality == Cardinality::One
             {
-                assert_eq!(field.many == Many::Optional, own.zero == ZeroMeaning::PresentIfSet, "{at}");
+                assert_eq!(field.many == Many::Optional, own.zero_meaning == ZeroMeaning::PresentIfSet, "{at}");
                 if let Some(omits) = crate::kinds::omits_zero(&structure, own.name) {
-                    assert_eq!(omits && field.many == Many::One, own.zero == ZeroMeaning::OmittedInJson, "{at}");
+                    assert_eq!(
+                        omits && field.many == Many::One,
+                        own.zero_meaning == ZeroMeaning::OmittedInJson,
+                        "{at}"
+                    );
                 }
             }
         }

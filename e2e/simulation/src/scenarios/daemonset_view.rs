@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     clock::Instant,
-    intstr::{IntOrString, Round},
+    intstr::{IntOrString, Rounding},
 };
 use serde_json::{Value, json};
 
@@ -200,7 +200,7 @@ fn limit(set: &Value, field: &str, desired: usize, absent: i32) -> i32 {
     let given = at(set, "/spec/updateStrategy/rollingUpdate").and_then(|rolling| rolling.get(field)).cloned();
     let given: Option<IntOrString> = given.and_then(|given| serde_json::from_value(given).ok());
     let desired = i32::try_from(desired).unwrap_or(i32::MAX);
-    given.map_or(absent, |limit| limit.resolve(desired, Round::Up).unwrap_or(i32::MAX))
+    given.map_or(absent, |limit| limit.resolve(desired, Rounding::Up).unwrap_or(i32::MAX))
 }
 
 pub(super) fn max_surge(set: &Value, desired: usize) -> i32 {

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 
 use serde_json::{Value, json};
 
@@ -32,9 +32,9 @@ pub(super) const SUITE: Suite = Suite {
         &super::node_lifecycle::OF_PODS,
     ],
     tunes: &[
-        ("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS)),
+        ("max-endpoints-per-slice", TunableValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS)),
         // Services are small here.
-        ("endpointslice-min-pods-of-packing", TuneValue::Count(1)),
+        ("endpointslice-min-pods-of-packing", TunableValue::Count(1)),
     ],
     gates: &[],
     scenarios,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use serde_json::{Value, json};
 
 use super::gc_invariants::{INVARIANTS, PROMISES, references};
@@ -32,7 +32,8 @@ pub(super) const SUITE: Suite = Suite {
 
 /// Kinds come and go in one scenario only, and each look at what there is takes longer than everything else in a minute. It
 /// is less than users wait for things to settle.
-pub(super) const TUNES: &[(&str, TuneValue)] = &[("gc-discovery-period", TuneValue::Duration(Duration::from_mins(5)))];
+pub(super) const TUNES: &[(&str, TunableValue)] =
+    &[("gc-discovery-period", TunableValue::Duration(Duration::from_mins(5)))];
 
 const MAPS: &str = "configmaps";
 const SECRETS: &str = "secrets";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use serde_json::{Value, json};
 
 use super::{
@@ -34,8 +34,8 @@ pub(super) const SUITE: Suite = Suite {
 pub(super) const CAPPED: Suite = Suite {
     name: "job-capped",
     tunes: &[
-        ("job-max-uncounted-pods", TuneValue::Count(SHORT as u64)),
-        ("job-max-pods-per-sync", TuneValue::Count(SHORT as u64)),
+        ("job-max-uncounted-pods", TunableValue::Count(SHORT as u64)),
+        ("job-max-pods-per-sync", TunableValue::Count(SHORT as u64)),
     ],
     scenarios: capped,
     invariants: &[INVARIANTS, SHORT_LISTS],

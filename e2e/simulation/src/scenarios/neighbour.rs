@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use serde_json::{Value, json};
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) const SUITE: Suite = Suite {
         &gc_controller::DEFINITION,
         &node_lifecycle::OF_PODS,
     ],
-    tunes: &[("max-endpoints-per-slice", TuneValue::Count(endpointslice_invariants::MAX_ENDPOINTS)), gc::TUNES[0]],
+    tunes: &[("max-endpoints-per-slice", TunableValue::Count(endpointslice_invariants::MAX_ENDPOINTS)), gc::TUNES[0]],
     gates: &[],
     scenarios,
     invariants: &[

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::{app::ProgramDefinition, settings::TuneValue};
+use common::{app::ProgramDefinition, settings::TunableValue};
 use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION_LOOP, garbage::POD_GARBAGE_COLLECTOR_LOOP};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) const OF_PODS: ProgramDefinition =
 pub(super) const SUITE: Suite = Suite {
     name: "node-lifecycle",
     programs: &[&OF_PODS],
-    tunes: &[("terminated-pod-gc-threshold", TuneValue::Integer(THRESHOLD as i64))],
+    tunes: &[("terminated-pod-gc-threshold", TunableValue::Integer(THRESHOLD as i64))],
     gates: &[],
     scenarios,
     invariants: &[INVARIANTS, OF_EVICTION],

@@ -2,7 +2,7 @@
 //!
 //! The zone z0 has the nodes 0, 2, 4 and 6, and the zone z1 the nodes 1, 3 and 5.
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use node_lifecycle_controller::DEFINITION;
 
 use super::{
@@ -30,7 +30,7 @@ pub(super) const SUITE: Suite = Suite {
 /// The same zones, the first of which counts as large.
 pub(super) const LARGE: Suite = Suite {
     name: "node-zones-large",
-    tunes: &[("large-cluster-size-threshold", TuneValue::Integer(LARGE_ZONE as i64))],
+    tunes: &[("large-cluster-size-threshold", TunableValue::Integer(LARGE_ZONE as i64))],
     scenarios: scenarios_of_large_zones,
     invariants: &[INVARIANTS, OF_LARGE_ZONES, OF_EVICTION],
     promises: &[PROMISES_OF_LARGE_ZONES],
@@ -40,7 +40,7 @@ pub(super) const LARGE: Suite = Suite {
 /// The zones of the first suite, where few nodes may be tainted.
 pub(super) const CAPPED: Suite = Suite {
     name: "node-zones-capped",
-    tunes: &[("node-taint-max-share", TuneValue::Ratio(CAP.0))],
+    tunes: &[("node-taint-max-share", TunableValue::Ratio(CAP.0))],
     scenarios: scenarios_with_a_cap,
     invariants: &[INVARIANTS, OF_ZONES, OF_CAP, OF_EVICTION],
     promises: &[PROMISES_OF_CAP],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use serde_json::{Value, json};
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) const SUITE: Suite = Suite {
 pub(super) const MAX_UNAVAILABLE: Suite = Suite {
     name: "statefulset-max-unavailable",
     programs: &[&statefulset_controller::DEFINITION],
-    tunes: &[("replace-stuck-pods", TuneValue::Switch(true))],
+    tunes: &[("replace-stuck-pods", TunableValue::Switch(true))],
     gates: &[("MaxUnavailableStatefulSet", true)],
     scenarios: limited,
     invariants: &[INVARIANTS, LIMITED],

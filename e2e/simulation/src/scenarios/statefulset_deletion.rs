@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "statefulset-deletion",
     programs: &[&statefulset_controller::DEFINITION, &gc_controller::DEFINITION],
     // No kind comes or goes here, and each look at what kinds there are takes longer than all the rest.
-    tunes: &[("gc-discovery-period", TuneValue::Duration(Duration::from_hours(1)))],
+    tunes: &[("gc-discovery-period", TunableValue::Duration(Duration::from_hours(1)))],
     gates: &[],
     scenarios,
     invariants: &[statefulset_invariants::INVARIANTS, ONE_BY_ONE, gc_invariants::INVARIANTS],

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::intstr::{IntOrString, Round};
+use common::intstr::{IntOrString, Rounding};
 use serde_json::{Value, json};
 
 use super::availability::{is_ready, was_available};
@@ -270,7 +270,7 @@ fn updates_keep_to_their_limit(world: &World, logged: &Logged) -> Result<(), Str
         let given = at(set, "/spec/updateStrategy/rollingUpdate/maxUnavailable").cloned().unwrap_or(json!(1));
         let given: Option<IntOrString> = serde_json::from_value(given).ok();
         let replicas = i32::try_from(number(set, "/spec/replicas")).unwrap_or(i32::MAX);
-        let limit = given.and_then(|limit| limit.resolve(replicas, Round::Down).ok()).unwrap_or(1).max(1);
+        let limit = given.and_then(|limit| limit.resolve(replicas, Rounding::Down).ok()).unwrap_or(1).max(1);
         let others = (first..end).filter(|other| *other != ordinal);
         let unavailable = others.filter(|other| !ordinal_was_available(world, set, *other)).count() as i64;
         unavailable < i64::from(limit)

@@ -32,7 +32,7 @@ use std::time::Duration;
 use common::{
     clock::Clock,
     runtime::LoopDefinition,
-    settings::{OperatorSettings, TuneValue},
+    settings::{OperatorSettings, TunableValue},
 };
 use sandbox::{Sandbox, loops::Loops};
 
@@ -175,12 +175,12 @@ impl Situation {
 }
 
 /// The settings of a run.
-fn settings(tunes: &[(&str, TuneValue)]) -> OperatorSettings {
-    tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tune(name, *value))
+fn settings(tunes: &[(&str, TunableValue)]) -> OperatorSettings {
+    tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value))
 }
 
 /// Lets a controller meet every refusal in every situation.
-fn meet(loops: &[LoopDefinition], tunes: &[(&str, TuneValue)], common: Act, situations: &[Situation]) {
+fn meet(loops: &[LoopDefinition], tunes: &[(&str, TunableValue)], common: Act, situations: &[Situation]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);

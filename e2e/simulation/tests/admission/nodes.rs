@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::settings::TunableValue;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
 };
 
 /// No node is judged by its Lease in these hours: nobody renews any.
-const PATIENT: &[(&str, TuneValue)] = &[("node-monitor-grace-period", TuneValue::Duration(Duration::from_hours(10)))];
+const PATIENT: &[(&str, TunableValue)] =
+    &[("node-monitor-grace-period", TunableValue::Duration(Duration::from_hours(10)))];
 /// Pod garbage collection begins a pass every 20 s.
 const PASSES: Pace = Pace::Every(Duration::from_secs(20));
 /// The node monitor begins a pass every 5 s.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    app::{Leadership, StartParameters, start_loops},
+    app::{LeadershipMode, StartParameters, start_loops},
     clock::Clock,
     leader,
 };
@@ -115,7 +115,7 @@ async fn a_leader_renews_its_lease_while_all_its_workers_wait() {
     let client = sandbox.client("replicaset-controller");
     let lease = leader::ElectionSettings::new("kube-system", "replicaset-controller", "a".to_owned());
     let parts = StartParameters::new(client, clock.clone(), replicaset_controller::LOOPS);
-    let assembly = start_loops(StartParameters { leadership: Leadership::Elected(lease), ..parts });
+    let assembly = start_loops(StartParameters { leadership: LeadershipMode::Elected(lease), ..parts });
     clock.sleep(Duration::from_mins(2)).await;
     assert_eq!(sandbox.count("pods"), 2 * WORKERS * 3, "each once");
     let renewals: Vec<_> = sandbox.writes().all().iter().filter(|w| w.resource == "leases").map(|w| w.at).collect();

@@ -142,7 +142,7 @@ async fn available_pods_are_not_deleted_below_the_limit() {
     }
     trial.delete(REPLICA_SETS, "p0").await;
     assert_eq!(trial.verdict(), Vec::<String>::new());
-    let extremes = trial.limits.extremes(&Key::new("default", "web")).unwrap();
+    let extremes = trial.limits.extremes(&NamespacedName::new("default", "web")).unwrap();
     assert_eq!((extremes.most, extremes.least), (4, Some(3)));
     trial.delete(REPLICA_SETS, "p1").await;
     let broken = trial.verdict();

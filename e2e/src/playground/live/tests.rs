@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
-use common::meta::Key;
+use common::meta::NamespacedName;
 use jiff::Timestamp;
 use ratatui::{Terminal, backend::TestBackend};
 
@@ -22,7 +22,7 @@ fn board() -> Board {
         pods,
     };
     let rollout = Rollout {
-        key: Key::new("shop", "web"),
+        key: NamespacedName::new("shop", "web"),
         revision: "2".to_owned(),
         image: "web:1.2".to_owned(),
         wanted: 6,
@@ -73,7 +73,7 @@ fn board() -> Board {
 }
 
 fn row(kind: &'static str, name: &str, progress: Progress, word: &'static str, text: &str, pods: Census) -> Row {
-    Row { kind, key: Key::new("shop", name), generation: 1, progress, word, text: text.to_owned(), pods }
+    Row { kind, key: NamespacedName::new("shop", name), generation: 1, progress, word, text: text.to_owned(), pods }
 }
 
 fn screen(width: u16, height: u16) -> Vec<String> {

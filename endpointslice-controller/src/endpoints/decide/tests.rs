@@ -9,8 +9,8 @@ use crate::world::{pod, service};
 fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> WantedEndpoints {
     let pods = pods.into_iter().map(Arc::new).collect();
     let members =
-        Some(ServiceMembers { service: Arc::clone(service), pods, synced_state: None, settled_versions: None });
-    match decide(&Snapshot { key: service.metadata.key(), members, endpoints: None }) {
+        Some(ServiceWithPods { service: Arc::clone(service), pods, synced_state: None, in_sync_versions: None });
+    match decide(&Snapshot { key: service.metadata.key(), service_with_pods: members, endpoints: None }) {
         Plan::WriteIfNeeded(wanted) => *wanted,
         other => panic!("{other:?}"),
     }
@@ -71,7 +71,7 @@ proptest! {
         let made = pods.iter().enumerate().map(|(index, (ready, numbers))| pod_with(index, *ready, numbers));
         let wanted = wanted(&service, made);
         prop_assert_eq!(wanted.subsets, subsets::canonical_subsets(&multiplied_out(&targets, &pods)));
-        prop_assert_eq!(wanted.over_capacity, None);
+        prop_assert_eq!(wanted.over_capacity_annotation, None);
     }
 }
 
@@ -82,7 +82,7 @@ fn the_first_thousand_addresses_in_canonical_order_are_kept() {
     let mut ready: Vec<String> = (0..1_500).filter(|n| n % 100 != 0).map(|n| pod(n).pod_ips[0].to_string()).collect();
     ready.sort();
     let kept: Vec<String> = wanted.subsets[0].addresses.iter().map(|address| address.ip.to_string()).collect();
-    assert_eq!((wanted.subsets.len(), wanted.over_capacity), (1, Some("truncated")));
+    assert_eq!((wanted.subsets.len(), wanted.over_capacity_annotation), (1, Some("truncated")));
     assert_eq!(kept, ready[..1_000]);
     assert!(wanted.subsets[0].not_ready_addresses.is_empty());
 }
@@ -93,7 +93,7 @@ fn ports_beyond_the_limit_of_an_object_are_omitted() {
     let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "a", "protocol": "TCP"});
     let service = service(&json!({"ports": (0..10_000).map(port).collect::<Vec<_>>()}));
     let wanted = wanted(&service, (0..20).map(|index| pod_with(index, true, &[Some(8_000 + index as i32)])));
-    assert_eq!((wanted.subsets.len(), wanted.over_capacity), (10, Some("truncated")));
+    assert_eq!((wanted.subsets.len(), wanted.over_capacity_annotation), (10, Some("truncated")));
     let numbers: BTreeSet<usize> = wanted.subsets.iter().map(|subset| subset.ports.len()).collect();
     assert_eq!(numbers, [10_000].into());
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use common::{
     clock::Clock,
-    meta::{Key, ResourceVersion, Uid},
+    meta::{NamespacedName, ResourceVersion, Uid},
     metrics::{Metrics, Stability},
     queue::{BackoffSettings, Queue},
 };
@@ -23,9 +23,9 @@ async fn the_last_event_of_a_slice_removes_the_record_of_own_writes() {
     cache.replace_for_tests(Vec::new(), ResourceVersion::parse("9"));
     let ledger = Ledger::new(clock, Duration::from_secs(300));
     let watch = EventHandlers { ledger, cache, slice_handlers: slices };
-    let (key, uid) = (Key::new("shop", "web"), Uid::new("SLICE"));
-    watch.ledger.record_create(&ledger_owner(&key), ENDPOINT_SLICES, &uid, ResourceVersion::parse("7"));
-    watch.ledger.record_delete(&ledger_owner(&key), ENDPOINT_SLICES, "shop", "web-abc", &uid);
+    let (key, uid) = (NamespacedName::new("shop", "web"), Uid::new("SLICE"));
+    watch.ledger.record_creation(&ledger_owner(&key), ENDPOINT_SLICES, &uid, ResourceVersion::parse("7"));
+    watch.ledger.record_deletion(&ledger_owner(&key), ENDPOINT_SLICES, "shop", "web-abc", &uid);
     let slice = json!({"addressType": "IPv4", "endpoints": [], "metadata": {"name": "web-abc", "namespace": "shop", "uid": "SLICE",
         "resourceVersion": "9", "labels": {SERVICE_NAME_LABEL: "web"}}});
     let slice: Slice = serde_json::from_value(slice).unwrap();

@@ -39,13 +39,13 @@ pub struct PortGroup<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct DesiredEndpoints<'a> {
     /// The ports of the Service, with their indexes.
-    pub ports: ServicePorts<'a>,
+    pub service_ports: ServicePorts<'a>,
     /// Groups, sorted by port numbers.
-    pub groups: Vec<PortGroup<'a>>,
+    pub port_groups: Vec<PortGroup<'a>>,
     /// The position of each group in the list of groups, by port numbers.
-    pub group_index: BTreeMap<Arc<NamedPortNumbers>, usize>,
+    pub port_group_indexes: BTreeMap<Arc<NamedPortNumbers>, usize>,
     /// The eligible Pods that this sync considers, sorted by name, each with the port numbers of its group.
-    pub eligible_pods: Vec<(&'a Arc<Pod>, Arc<NamedPortNumbers>)>,
+    pub eligible_pods_with_port_numbers: Vec<(&'a Arc<Pod>, Arc<NamedPortNumbers>)>,
     /// One message for each Pod that was omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
 }
@@ -55,42 +55,42 @@ pub struct DesiredEndpoints<'a> {
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
 pub fn desired_endpoints(snapshot: &Snapshot, address_type: AddressType) -> DesiredEndpoints<'_> {
     let pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
-    desired_endpoints_among(snapshot, &pods, PortGroupSizes::default(), address_type)
+    desired_endpoints_of_pods(snapshot, &pods, PortGroupSizes::default(), address_type)
 }
 
 /// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the other Pods of the Service.
-pub fn desired_endpoints_among<'a>(
+pub fn desired_endpoints_of_pods<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
     sizes: PortGroupSizes,
     address_type: AddressType,
 ) -> DesiredEndpoints<'a> {
     let service = &snapshot.service;
-    let mut out = DesiredEndpoints { ports: ServicePorts::new(service), ..DesiredEndpoints::default() };
+    let mut out = DesiredEndpoints { service_ports: ServicePorts::new(service), ..DesiredEndpoints::default() };
     for (numbers, size) in sizes {
-        out.group_index.insert(Arc::clone(&numbers), out.groups.len());
-        out.groups.push(PortGroup { port_numbers: numbers, size, candidates: Vec::new() });
+        out.port_group_indexes.insert(Arc::clone(&numbers), out.port_groups.len());
+        out.port_groups.push(PortGroup { port_numbers: numbers, size, candidates: Vec::new() });
     }
     let mut numbers = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_eligible_for_endpoints()) {
-        out.ports.resolve_named_ports(pod, &mut numbers);
-        let group = match out.group_index.get(&*numbers) {
+        out.service_ports.resolve_named_ports(pod, &mut numbers);
+        let group = match out.port_group_indexes.get(&*numbers) {
             Some(known) => *known,
             None => {
-                let group = out.groups.len();
+                let group = out.port_groups.len();
                 // Most Services have one group, so the list of the first group gets room for all Pods.
                 let expected = if group == 0 { pods.len() } else { 0 };
                 let numbers: Arc<NamedPortNumbers> = numbers.as_slice().into();
                 let (size, candidates) = (PortGroupSize::default(), Vec::with_capacity(expected));
-                out.groups.push(PortGroup { port_numbers: Arc::clone(&numbers), size, candidates });
-                out.group_index.insert(numbers, group);
+                out.port_groups.push(PortGroup { port_numbers: Arc::clone(&numbers), size, candidates });
+                out.port_group_indexes.insert(numbers, group);
                 group
             }
         };
-        let group = &mut out.groups[group];
-        group.size.eligible_pods += 1;
-        out.eligible_pods.push((*pod, Arc::clone(&group.port_numbers)));
-        let zone = snapshot.zones.get(&pod.node_name);
+        let group = &mut out.port_groups[group];
+        group.size.eligible_pod_count += 1;
+        out.eligible_pods_with_port_numbers.push((*pod, Arc::clone(&group.port_numbers)));
+        let zone = snapshot.zones_by_node.get(&pod.node_name);
         if zone.is_none() && !service.spec.publish_not_ready_addresses {
             let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
             let node = &pod.node_name;
@@ -100,7 +100,7 @@ pub fn desired_endpoints_among<'a>(
         }
         if has_address_of_type(pod, address_type) {
             let zone = zone.filter(|zone| !zone.is_empty());
-            group.size.candidate_pods += 1;
+            group.size.candidate_pod_count += 1;
             group.candidates.push(EndpointCandidate { pod, service, zone, address_type });
         }
     }
@@ -112,18 +112,19 @@ impl DesiredEndpoints<'_> {
     /// Sorts the groups by port numbers and removes empty groups. Therefore a sync that considers only changes has the same
     /// groups as a sync that considers all Pods.
     fn sort_groups(&mut self) {
-        let mut groups: Vec<Option<PortGroup<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
-        self.group_index.retain(|_, at| {
-            let Some(group) = groups[*at].take_if(|group| group.size.eligible_pods > 0) else { return false };
-            *at = self.groups.len();
-            self.groups.push(group);
+        let mut groups: Vec<Option<PortGroup<'_>>> =
+            std::mem::take(&mut self.port_groups).into_iter().map(Some).collect();
+        self.port_group_indexes.retain(|_, at| {
+            let Some(group) = groups[*at].take_if(|group| group.size.eligible_pod_count > 0) else { return false };
+            *at = self.port_groups.len();
+            self.port_groups.push(group);
             true
         });
     }
 
     /// Returns the sizes of all groups, by port numbers.
-    pub fn group_sizes(&self) -> PortGroupSizes {
-        self.groups.iter().map(|group| (Arc::clone(&group.port_numbers), group.size)).collect()
+    pub fn port_group_sizes(&self) -> PortGroupSizes {
+        self.port_groups.iter().map(|group| (Arc::clone(&group.port_numbers), group.size)).collect()
     }
 }
 
@@ -139,7 +140,7 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether an endpoint of a slice has the same target, hostname and addresses as this candidate.
-    pub fn is_same_endpoint(&self, there: &Endpoint) -> bool {
+    pub fn has_same_identity_as(&self, there: &Endpoint) -> bool {
         let Some(target) = &there.target_ref else { return false };
         *target.name == *self.pod.metadata.name
             && target.namespace == self.pod.metadata.namespace
@@ -173,7 +174,7 @@ impl<'a> EndpointCandidate<'a> {
     }
 
     /// Whether the existing endpoint of this candidate has the wanted content, ignoring hints.
-    pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
+    pub fn is_endpoint_up_to_date(&self, there: &Endpoint) -> bool {
         let node = Some(&self.pod.node_name).filter(|node| !node.is_empty());
         let is_target = |target: &TargetRef| {
             target.kind == "Pod"
@@ -194,7 +195,7 @@ impl<'a> EndpointCandidate<'a> {
             addresses: self.addresses(),
             conditions: self.conditions(),
             hostname: pod.hostname_in_domain_of(self.service).cloned(),
-            target_ref: Some(TargetRef::to_pod(pod)),
+            target_ref: Some(TargetRef::from_pod(pod)),
             node_name: Some(pod.node_name.clone()).filter(|node| !node.is_empty()),
             zone: self.zone.cloned(),
             hints: None,

@@ -2,7 +2,7 @@
 
 use common::{events::EventType, intern::Text};
 
-use super::{pack::SlicesByWrite, zones};
+use super::{pack::SlicesByNeededWrite, zones};
 use crate::{
     objects::{AddressType, Endpoint, Hints, Service, Slice},
     plan::PlannedEvent,
@@ -48,7 +48,7 @@ impl HintPolicy {
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
 pub fn set_hints(
-    sorted: &mut SlicesByWrite,
+    sorted: &mut SlicesByNeededWrite,
     plan: &mut Plan,
     snapshot: &Snapshot,
     kind: AddressType,
@@ -57,7 +57,7 @@ pub fn set_hints(
     let memory = &mut plan.memory;
     if distribution != HintPolicy::ByCapacity {
         memory.hint_counts.remove(&kind);
-        let was_announced = std::mem::take(&mut memory.has_announced_hints);
+        let was_announced = std::mem::take(&mut memory.has_emitted_hints_enabled_event);
         match distribution {
             HintPolicy::NoHints | HintPolicy::ByCapacity => remove_hints(sorted),
             HintPolicy::SameZone => hint_to_own_place(sorted, false),
@@ -66,10 +66,10 @@ pub fn set_hints(
         let event = was_announced.then(|| hints_disabled_event("Topology Aware Hints has been disabled", kind));
         return event.into_iter().collect();
     }
-    match zones::hint_by_capacity(sorted, snapshot.zone_shares.as_deref()) {
+    match zones::set_hints_by_zone_capacity(sorted, snapshot.zone_cpu_shares.as_deref()) {
         Ok(counts) => {
             memory.hint_counts.insert(kind, counts);
-            if std::mem::replace(&mut memory.has_announced_hints, true) {
+            if std::mem::replace(&mut memory.has_emitted_hints_enabled_event, true) {
                 return Vec::new();
             }
             let message = format!("Topology Aware Hints has been enabled, addressType: {kind}");
@@ -77,7 +77,7 @@ pub fn set_hints(
         }
         Err(refused) => {
             memory.hint_counts.remove(&kind);
-            memory.has_announced_hints = false;
+            memory.has_emitted_hints_enabled_event = false;
             remove_hints(sorted);
             vec![hints_disabled_event(&refused.to_string(), kind)]
         }
@@ -90,17 +90,17 @@ fn hints_disabled_event(why: &str, kind: AddressType) -> PlannedEvent {
 }
 
 /// Removes the hints from slices to write, and updates unchanged slices that have hints.
-fn remove_hints(sorted: &mut SlicesByWrite) {
-    sorted.rewrite_unchanged_where(|slice| {
+fn remove_hints(sorted: &mut SlicesByNeededWrite) {
+    sorted.rewrite_unchanged_slices_where(|slice| {
         slice.endpoints.iter().any(|endpoint| !endpoint.is_hinted_only_to(None, None))
     });
-    for endpoint in sorted.written_endpoints() {
+    for endpoint in sorted.endpoints_to_write() {
         endpoint.hints = None;
     }
 }
 
 /// Sets the hint of every ready endpoint to its zone and, if `nodes` is true, also to its node.
-fn hint_to_own_place(sorted: &mut SlicesByWrite, nodes: bool) {
+fn hint_to_own_place(sorted: &mut SlicesByNeededWrite, nodes: bool) {
     fn place(endpoint: &Endpoint, nodes: bool) -> (Option<&Text>, Option<&Text>) {
         (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes))
     }
@@ -108,8 +108,8 @@ fn hint_to_own_place(sorted: &mut SlicesByWrite, nodes: bool) {
         let (zone, node) = place(endpoint, nodes);
         !endpoint.is_ready() || endpoint.is_hinted_only_to(zone, node)
     };
-    sorted.rewrite_unchanged_where(|slice: &Slice| !slice.endpoints.iter().all(is_right));
-    for endpoint in sorted.written_endpoints().filter(|endpoint| endpoint.is_ready()) {
+    sorted.rewrite_unchanged_slices_where(|slice: &Slice| !slice.endpoints.iter().all(is_right));
+    for endpoint in sorted.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
         let (zone, node) = place(endpoint, nodes);
         endpoint.hints = Hints::new(zone, node);
     }

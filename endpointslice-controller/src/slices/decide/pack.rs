@@ -12,58 +12,59 @@ use crate::{
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{Endpoint, Service, Slice, SlicePort},
     packing::UpToDateSlice,
-    plan::{Deferred, SliceDraft, SliceMetadata},
+    plan::{DeferredCounts, SliceDraft, SliceMetadata},
 };
 
 /// The slices of one address type, grouped by the kind of write that they need.
 #[derive(Clone, Debug, Default)]
-pub struct SlicesByWrite {
+pub struct SlicesByNeededWrite {
     /// Slices to create; `existing_slice` is `None` in each draft.
-    pub create: Vec<SliceDraft>,
+    pub slices_to_create: Vec<SliceDraft>,
     /// Slices to update; each draft has its `existing_slice`.
-    pub update: Vec<SliceDraft>,
+    pub slices_to_update: Vec<SliceDraft>,
     /// Slices that were compared with the wanted endpoints and need no write.
-    pub unchanged: Vec<Arc<Slice>>,
+    pub unchanged_slices: Vec<Arc<Slice>>,
     /// Slices that were up to date after the last sync, have not changed since then, and need no write.
     pub up_to_date_slices: Vec<UpToDateSlice>,
     /// Slices to delete, in the order of the comparison.
-    pub delete: Vec<Arc<Slice>>,
+    pub slices_to_delete: Vec<Arc<Slice>>,
     /// The number of endpoints that this sync adds to slices.
-    pub endpoints_added: usize,
+    pub added_endpoint_count: usize,
     /// The number of endpoints that this sync removes from slices.
-    pub endpoints_removed: usize,
+    pub removed_endpoint_count: usize,
     /// Endpoints and slices deferred to the next sync. Deferred slices are in none of the lists.
-    pub deferred: Deferred,
+    pub deferred_counts: DeferredCounts,
 }
 
-impl SlicesByWrite {
+impl SlicesByNeededWrite {
     /// Returns the count of slices that remain after the sync, including slices with deferred changes.
     pub fn wanted_slice_count(&self) -> usize {
-        self.create.len()
-            + self.update.len()
-            + self.unchanged.len()
+        self.slices_to_create.len()
+            + self.slices_to_update.len()
+            + self.unchanged_slices.len()
             + self.up_to_date_slices.len()
-            + self.deferred.wanted_slices
+            + self.deferred_counts.slice_count
     }
 
     /// Iterates over all wanted endpoints: first those of new slices, then of changed slices, then of unchanged ones.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        let drafts = self.create.iter().chain(&self.update).flat_map(|draft| &draft.endpoints);
+        let drafts = self.slices_to_create.iter().chain(&self.slices_to_update).flat_map(|draft| &draft.endpoints);
         let up_to_date = self.up_to_date_slices.iter().map(|known| &known.slice);
-        drafts.chain(self.unchanged.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
+        drafts.chain(self.unchanged_slices.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
     }
 
     /// Iterates over the endpoints of new and changed slices.
-    pub fn written_endpoints(&mut self) -> impl Iterator<Item = &mut Endpoint> {
-        self.create.iter_mut().chain(&mut self.update).flat_map(|draft| &mut draft.endpoints)
+    pub fn endpoints_to_write(&mut self) -> impl Iterator<Item = &mut Endpoint> {
+        self.slices_to_create.iter_mut().chain(&mut self.slices_to_update).flat_map(|draft| &mut draft.endpoints)
     }
 
     /// Moves unchanged slices to the slices to update if `changes` returns true for them.
-    pub fn rewrite_unchanged_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
-        let (rewritten, keep) = std::mem::take(&mut self.unchanged).into_iter().partition(|slice| changes(slice));
-        self.unchanged = keep;
+    pub fn rewrite_unchanged_slices_where(&mut self, mut changes: impl FnMut(&Slice) -> bool) {
+        let (rewritten, keep) =
+            std::mem::take(&mut self.unchanged_slices).into_iter().partition(|slice| changes(slice));
+        self.unchanged_slices = keep;
         let rewritten: Vec<Arc<Slice>> = rewritten;
-        self.update.extend(rewritten.iter().map(SliceDraft::from_slice));
+        self.slices_to_update.extend(rewritten.iter().map(SliceDraft::from_slice));
     }
 
     /// Moves slices to update to the unchanged slices if they are equal to their draft.
@@ -73,9 +74,10 @@ impl SlicesByWrite {
                 base.endpoints == draft.endpoints && has_wanted_labels(&base.metadata.labels, &wanted.labels)
             })
         };
-        let (same, update): (Vec<_>, Vec<_>) = std::mem::take(&mut self.update).into_iter().partition(is_as_wanted);
-        self.update = update;
-        self.unchanged.extend(same.into_iter().filter_map(|draft| draft.existing_slice));
+        let (same, update): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.slices_to_update).into_iter().partition(is_as_wanted);
+        self.slices_to_update = update;
+        self.unchanged_slices.extend(same.into_iter().filter_map(|draft| draft.existing_slice));
     }
 }
 
@@ -92,12 +94,12 @@ pub struct ExistingSlices {
 }
 
 /// Limits for the slices of one address type.
-pub struct PackingLimits<'a> {
+pub struct SliceLimits<'a> {
     /// The count of endpoints at which a slice is full.
     pub max_endpoints_per_slice: usize,
     /// The count of ports that new slices of this sync may still have. As long as the count is above zero, one more slice with
     /// any count of ports is allowed.
-    pub max_new_ports: &'a mut usize,
+    pub remaining_new_slice_ports: &'a mut usize,
 }
 
 /// Assigns endpoints to slices, up to the maximal count of endpoints in each slice.
@@ -108,17 +110,17 @@ pub struct PackingLimits<'a> {
 ///
 /// If the new slices need more ports than the limits allow, the remaining endpoints are deferred to the next sync, together
 /// with the changes of the slices that hold these endpoints now.
-pub fn pack<'a>(
+pub fn pack_endpoints_into_slices<'a>(
     service: &Service,
     metadata: &SliceMetadata,
     slices: ExistingSlices,
     desired: DesiredEndpoints<'a>,
-    limits: PackingLimits<'_>,
-) -> SlicesByWrite {
-    let may_put_off = may_defer(&desired, &limits);
-    let DesiredEndpoints { ports, groups, group_index: group_of, .. } = desired;
-    let PackingLimits { max_endpoints_per_slice: max_endpoints, max_new_ports } = limits;
-    let mut sorted = SlicesByWrite::default();
+    limits: SliceLimits<'_>,
+) -> SlicesByNeededWrite {
+    let may_put_off = may_exceed_port_limit(&desired, &limits);
+    let DesiredEndpoints { service_ports: ports, port_groups: groups, port_group_indexes: group_of, .. } = desired;
+    let SliceLimits { max_endpoints_per_slice: max_endpoints, remaining_new_slice_ports: max_new_ports } = limits;
+    let mut sorted = SlicesByNeededWrite::default();
     let mut places: Places<'a> = HashMap::default();
     places.reserve(groups.iter().map(|group| group.candidates.len()).sum());
     for (at, group) in groups.iter().enumerate() {
@@ -133,13 +135,13 @@ pub fn pack<'a>(
     }
     let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
     for slice in &slices.slices_to_compare {
-        let numbers = ports.numbers_for_slice_ports(&slice.ports).filter(|_| slice.is_owned_by(service));
+        let numbers = ports.named_port_numbers_of_slice(&slice.ports).filter(|_| slice.is_owned_by(service));
         match numbers.and_then(|numbers| group_of.get(&*numbers)) {
             Some(group) if may_put_off && holds_other_groups(*group, slice, &places, &packings) => {
                 mixed.push((*group, slice));
             }
             Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
-            None => sorted.delete.push(Arc::clone(slice)),
+            None => sorted.slices_to_delete.push(Arc::clone(slice)),
         }
     }
     for (group, slice) in mixed {
@@ -148,12 +150,12 @@ pub fn pack<'a>(
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
-            sorted.deferred.wanted_slices += 1;
+            sorted.deferred_counts.slice_count += 1;
         } else {
             packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
         }
     }
-    for slice in sorted.delete.iter().filter(|slice| slice.is_owned_by(service)) {
+    for slice in sorted.slices_to_delete.iter().filter(|slice| slice.is_owned_by(service)) {
         let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (group, place) in slice.endpoints.iter().filter_map(|there| find_unassigned(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);
@@ -167,21 +169,22 @@ pub fn pack<'a>(
     for packing in &mut packings {
         packing.fill(&ports, max_endpoints, max_new_ports, &mut sorted);
     }
-    if sorted.deferred.wanted_endpoints > 0 {
-        let before = sorted.delete.len();
+    if sorted.deferred_counts.endpoint_count > 0 {
+        let before = sorted.slices_to_delete.len();
         let is_needed =
             |slice: &Slice| slice.endpoints.iter().any(|there| find_unassigned(there, &places, &packings).is_some());
-        sorted.delete.retain(|slice| !is_needed(slice));
-        sorted.deferred.wanted_slices += before - sorted.delete.len();
+        sorted.slices_to_delete.retain(|slice| !is_needed(slice));
+        sorted.deferred_counts.slice_count += before - sorted.slices_to_delete.len();
     }
     sorted
 }
 
 /// Whether the new slices could have more ports than the limits allow.
-pub fn may_defer(desired: &DesiredEndpoints<'_>, limits: &PackingLimits<'_>) -> bool {
-    let slices = |group: &PortGroup<'_>| group.size.candidate_pods.div_ceil(limits.max_endpoints_per_slice);
-    let most_ports = |group: &PortGroup<'_>| desired.ports.port_count(&group.port_numbers) * slices(group);
-    desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
+pub fn may_exceed_port_limit(desired: &DesiredEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
+    let slices = |group: &PortGroup<'_>| group.size.candidate_pod_count.div_ceil(limits.max_endpoints_per_slice);
+    let most_ports =
+        |group: &PortGroup<'_>| desired.service_ports.service_port_count_on_pod(&group.port_numbers) * slices(group);
+    desired.port_groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.remaining_new_slice_ports
 }
 
 /// Whether a slice of a group also holds endpoints of other groups that are not assigned to a slice yet.
@@ -193,7 +196,7 @@ fn holds_other_groups(group: usize, slice: &Slice, places: &Places<'_>, packings
 fn find_unassigned(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
     let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
-    (!packing.taken[place] && packing.candidates[place].is_same_endpoint(there)).then_some((group, place))
+    (!packing.taken[place] && packing.candidates[place].has_same_identity_as(there)).then_some((group, place))
 }
 
 /// The assignment of one group of candidates to slices.
@@ -231,7 +234,7 @@ impl<'a> GroupPacking<'a> {
     /// `None` if no unassigned candidate of this group matches.
     fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
         let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
-        (of == group && self.candidates[place].is_same_endpoint(there) && self.take(place)).then_some(place)
+        (of == group && self.candidates[place].has_same_identity_as(there) && self.take(place)).then_some(place)
     }
 
     /// Decides whether an existing slice with the ports of this group is kept, updated or deleted.
@@ -241,24 +244,24 @@ impl<'a> GroupPacking<'a> {
         slice: &Arc<Slice>,
         places: &Places<'_>,
         metadata: &SliceMetadata,
-        sorted: &mut SlicesByWrite,
+        sorted: &mut SlicesByNeededWrite,
     ) {
         let mut kept: Vec<usize> = Vec::with_capacity(slice.endpoints.len());
         let mut changed = false;
         for there in &slice.endpoints {
             match self.take_same(group, there, places) {
                 Some(place) => {
-                    changed |= !self.candidates[place].is_up_to_date(there);
+                    changed |= !self.candidates[place].is_endpoint_up_to_date(there);
                     kept.push(place);
                 }
                 None => {
                     changed = true;
-                    sorted.endpoints_removed += 1;
+                    sorted.removed_endpoint_count += 1;
                 }
             }
         }
         if changed && kept.is_empty() {
-            sorted.delete.push(Arc::clone(slice));
+            sorted.slices_to_delete.push(Arc::clone(slice));
         } else if changed {
             let endpoints = kept.iter().map(|place| self.candidates[*place].build_endpoint()).collect();
             self.update.push(SliceDraft {
@@ -289,7 +292,7 @@ impl<'a> GroupPacking<'a> {
         ports: &ServicePorts<'_>,
         max_endpoints: usize,
         max_new_ports: &mut usize,
-        sorted: &mut SlicesByWrite,
+        sorted: &mut SlicesByNeededWrite,
     ) {
         let before = self.left;
         let mut update = std::mem::take(&mut self.update);
@@ -313,12 +316,12 @@ impl<'a> GroupPacking<'a> {
                 }
             };
             self.top_up(&mut draft.endpoints, max_endpoints);
-            if draft.existing_slice.is_some() { update.push(draft) } else { sorted.create.push(draft) }
+            if draft.existing_slice.is_some() { update.push(draft) } else { sorted.slices_to_create.push(draft) }
         }
-        sorted.endpoints_added += before - self.left;
-        sorted.deferred.wanted_endpoints += self.left;
-        sorted.update.append(&mut update);
-        sorted.unchanged.append(&mut self.keep);
+        sorted.added_endpoint_count += before - self.left;
+        sorted.deferred_counts.endpoint_count += self.left;
+        sorted.slices_to_update.append(&mut update);
+        sorted.unchanged_slices.append(&mut self.keep);
         sorted.up_to_date_slices.append(&mut self.up_to_date);
     }
 

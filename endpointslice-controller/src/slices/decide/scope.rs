@@ -15,27 +15,27 @@ use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{DesiredEndpoints, desired_endpoints_among, has_address_of_type},
-    pack::{ExistingSlices, SlicesByWrite},
+    desired::{DesiredEndpoints, desired_endpoints_of_pods, has_address_of_type},
+    pack::{ExistingSlices, SlicesByNeededWrite},
 };
 use crate::{
     by_name::{NamedEntry, Pods},
     decide::ports::NamedPortNumbers,
     objects::{AddressType, Endpoint, Pod, Slice},
-    packing::{AddressTypePacking, Packing, PodPlace, PortGroupSizes, UpToDateSlice},
+    packing::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
     slices::snapshot::Snapshot,
 };
 
 /// The Pods and slices that a sync considers for one address type.
 pub struct SyncScope<'a> {
     /// The slice of each Pod, as recorded by the last sync; `None` if everything is considered.
-    pub(super) last_packing: Option<&'a AddressTypePacking>,
+    pub(super) last_pods_in_slices: Option<&'a AddressTypePodsInSlices>,
     /// The sorted names of the considered Pods, including deleted Pods; empty if everything is considered.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
     /// The size of each group of Pods, not counting the considered Pods.
     sizes: PortGroupSizes,
-    pub(super) slices: ExistingSlices,
+    pub(super) existing_slices: ExistingSlices,
 }
 
 fn names(slice: &Slice) -> impl Iterator<Item = &str> {
@@ -44,20 +44,26 @@ fn names(slice: &Slice) -> impl Iterator<Item = &str> {
 
 impl<'a> SyncScope<'a> {
     /// Returns the scope with all Pods and with `slices`, which are all slices of the address type.
-    pub fn of_everything(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
+    pub fn with_all_pods_and_slices(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
         let (base, names, sizes) = Default::default();
         let slices = ExistingSlices { slices_to_compare: slices.to_vec(), up_to_date_slices: Vec::new() };
-        Self { last_packing: base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
+        Self { last_pods_in_slices: base, names, pods: snapshot.pods.iter().collect(), sizes, existing_slices: slices }
     }
 
     /// Returns the scope with the changes since the last sync; `None` without a usable record of the last sync. `slices` are
     /// all slices of the address type, sorted by name.
-    pub fn of_changes(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
-        let packing = snapshot.memory.packing.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
-        let base = packing.by_address_type.get(&address_type)?;
+    pub fn with_changes_since_last_sync(
+        snapshot: &'a Snapshot,
+        address_type: AddressType,
+        slices: &'a [Arc<Slice>],
+    ) -> Option<Self> {
+        let packing =
+            snapshot.memory.pods_in_slices.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
+        let base = packing.pods_in_slices_by_address_type.get(&address_type)?;
         let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
-        let mut names_in_scope: Vec<&str> = changed.chain(base.pending_pod_names.iter().map(|name| &**name)).collect();
+        let mut names_in_scope: Vec<&str> =
+            changed.chain(base.pod_names_in_written_slices.iter().map(|name| &**name)).collect();
         let (mut up_to_date, mut compared) = (Vec::new(), Vec::new());
         let (mut before, mut after) = (base.up_to_date_slices.iter().peekable(), slices.iter().peekable());
         loop {
@@ -78,7 +84,7 @@ impl<'a> SyncScope<'a> {
                 }
             }
         }
-        let slice_of = |name: &&str| base.pod_places.get(name)?.slice_name.as_deref();
+        let slice_of = |name: &&str| base.pods_with_slices.get(name)?.slice_name.as_deref();
         let touched: BTreeSet<&str> = names_in_scope.iter().filter_map(slice_of).collect();
         let is_touched = |known: &&UpToDateSlice| touched.contains(&*known.slice.metadata.name);
         let (touched, untouched): (Vec<&UpToDateSlice>, Vec<&UpToDateSlice>) =
@@ -90,54 +96,54 @@ impl<'a> SyncScope<'a> {
         compared.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         names_in_scope.sort_unstable();
         names_in_scope.dedup();
-        let mut sizes = base.group_sizes.clone();
-        for place in names_in_scope.iter().filter_map(|name| base.pod_places.get(name)) {
+        let mut sizes = base.port_group_sizes.clone();
+        for place in names_in_scope.iter().filter_map(|name| base.pods_with_slices.get(name)) {
             if let Some(size) = sizes.get_mut(&place.port_numbers) {
                 let is_candidate = has_address_of_type(&place.pod, address_type);
-                size.eligible_pods = size.eligible_pods.saturating_sub(1);
-                size.candidate_pods = size.candidate_pods.saturating_sub(usize::from(is_candidate));
+                size.eligible_pod_count = size.eligible_pod_count.saturating_sub(1);
+                size.candidate_pod_count = size.candidate_pod_count.saturating_sub(usize::from(is_candidate));
             }
         }
         let pods = names_in_scope.iter().filter_map(|name| snapshot.pods.get(name)).collect();
         let slices =
             ExistingSlices { slices_to_compare: compared, up_to_date_slices: untouched.into_iter().cloned().collect() };
-        Some(Self { last_packing: Some(base), names: names_in_scope, pods, sizes, slices })
+        Some(Self { last_pods_in_slices: Some(base), names: names_in_scope, pods, sizes, existing_slices: slices })
     }
 
     /// Returns the wanted endpoints of the considered Pods.
     pub fn desired_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> DesiredEndpoints<'a> {
-        desired_endpoints_among(snapshot, &self.pods, self.sizes.clone(), address_type)
+        desired_endpoints_of_pods(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
     /// Records each Pod's slice for the next sync, after a sync with this scope has assigned all endpoints.
-    pub fn packing_for_next_sync(
+    pub fn pods_in_slices_for_next_sync(
         &self,
         eligible: &[(&Arc<Pod>, Arc<NamedPortNumbers>)],
         sizes: PortGroupSizes,
-        sorted: &SlicesByWrite,
-    ) -> AddressTypePacking {
-        let kept = sorted.unchanged.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
-        let update = sorted.update.iter();
+        sorted: &SlicesByNeededWrite,
+    ) -> AddressTypePodsInSlices {
+        let kept = sorted.unchanged_slices.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
+        let update = sorted.slices_to_update.iter();
         let updated = update
             .filter_map(|draft| Some((&draft.existing_slice.as_ref()?.metadata.name, draft.endpoints.as_slice())));
         let mut slice_of: HashMap<&str, &Arc<str>> = HashMap::default();
         for (slice, endpoints) in kept.chain(updated) {
             slice_of.extend(endpoints.iter().filter_map(target).map(|name| (&**name, slice)));
         }
-        let place = |(pod, numbers): &(&Arc<Pod>, Arc<NamedPortNumbers>)| PodPlace {
+        let place = |(pod, numbers): &(&Arc<Pod>, Arc<NamedPortNumbers>)| PodWithSlice {
             pod: Arc::clone(pod),
             port_numbers: Arc::clone(numbers),
             slice_name: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
         };
         let mut new = eligible.iter().map(place);
-        let places = match self.last_packing {
+        let places = match self.last_pods_in_slices {
             None => new.collect(),
             Some(base) => {
-                let mut places = base.pod_places.clone();
+                let mut places = base.pods_with_slices.clone();
                 let mut new = new.by_ref().peekable();
                 for name in &self.names {
                     match new.next_if(|place| place.name() == *name) {
-                        Some(place) if places.get(name).is_some_and(|known| known.is_same_place(&place)) => {}
+                        Some(place) if places.get(name).is_some_and(|known| known.is_same_pod_and_slice(&place)) => {}
                         Some(place) => places.put(place),
                         None => places.remove(name),
                     }
@@ -146,26 +152,26 @@ impl<'a> SyncScope<'a> {
             }
         };
         let mut up_to_date = sorted.up_to_date_slices.clone();
-        up_to_date.extend(sorted.unchanged.iter().filter_map(|slice| {
+        up_to_date.extend(sorted.unchanged_slices.iter().filter_map(|slice| {
             let place = places.get(names(slice).next()?)?;
             Some(UpToDateSlice { slice: Arc::clone(slice), port_numbers: Arc::clone(&place.port_numbers) })
         }));
         up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
-        let drafts = sorted.create.iter().chain(&sorted.update);
+        let drafts = sorted.slices_to_create.iter().chain(&sorted.slices_to_update);
         let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
-        AddressTypePacking {
+        AddressTypePodsInSlices {
             up_to_date_slices: up_to_date,
-            pod_places: places,
-            pending_pod_names: pending,
-            group_sizes: sizes,
+            pods_with_slices: places,
+            pod_names_in_written_slices: pending,
+            port_group_sizes: sizes,
         }
     }
 }
 
 /// Whether a record of Pods in slices is usable: Service, zones and maximal slice size are the same as in the snapshot.
-fn is_usable_packing(packing: &Packing, snapshot: &Snapshot) -> bool {
+fn is_usable_packing(packing: &PodsInSlices, snapshot: &Snapshot) -> bool {
     Arc::ptr_eq(&packing.service, &snapshot.service)
-        && Arc::ptr_eq(&packing.zones, &snapshot.zones)
+        && Arc::ptr_eq(&packing.zones_by_node, &snapshot.zones_by_node)
         && packing.max_endpoints_per_slice == snapshot.max_endpoints_per_slice
 }
 
@@ -176,7 +182,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 #[cfg(test)]
 impl SyncScope<'_> {
     /// Returns the count of considered Pods and the count of compared slices.
-    pub(super) fn considered_counts(&self) -> (usize, usize) {
-        (self.pods.len(), self.slices.slices_to_compare.len())
+    pub(super) fn considered_pod_and_slice_counts(&self) -> (usize, usize) {
+        (self.pods.len(), self.existing_slices.slices_to_compare.len())
     }
 }

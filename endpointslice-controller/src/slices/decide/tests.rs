@@ -14,21 +14,23 @@ use super::{
 };
 use crate::{
     decide::{subsets, trigger},
-    memory::SyncedState,
+    memory::SyncedServiceState,
     objects::{AddressType, Slice, Subset},
     plan::{SliceWrites, slice_name_prefix},
     slices::{SliceController, plan::Plan, snapshot::Snapshot},
     world::{NODE_NAME, node, pod, service, slice, snapshot},
-    zones::{ZoneCapacity, ZoneShares, has_overloaded_zone},
+    zones::{ZoneCapacity, ZoneCpuShares, has_overloaded_zone},
 };
 
 /// Returns the sizes of created slices, the names and sizes of updated slices, and the names of deleted slices.
 fn sizes(writes: &SliceWrites) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
-    let create = writes.create.iter().map(|draft| draft.endpoints.len()).collect();
+    let create = writes.slices_to_create.iter().map(|draft| draft.endpoints.len()).collect();
     let name = |slice: &Arc<Slice>| slice.metadata.name.to_string();
-    let update =
-        writes.update.iter().map(|draft| (draft.existing_slice.as_ref().map(name).unwrap(), draft.endpoints.len()));
-    (create, update.collect(), writes.delete.iter().map(|slice| slice.metadata.name.to_string()).collect())
+    let update = writes
+        .slices_to_update
+        .iter()
+        .map(|draft| (draft.existing_slice.as_ref().map(name).unwrap(), draft.endpoints.len()));
+    (create, update.collect(), writes.slices_to_delete.iter().map(|slice| slice.metadata.name.to_string()).collect())
 }
 
 fn is_settled(world: &Snapshot) -> bool {
@@ -95,7 +97,7 @@ fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     world.slices = vec![slice("a", 0..10)];
     let plan = decide(&world);
     assert_eq!(sizes(&plan.writes[0]), (vec![], update(&[("a", 0)]), vec![]));
-    assert!(plan.writes[0].update[0].ports.is_empty(), "its name is reused");
+    assert!(plan.writes[0].slices_to_update[0].ports.is_empty(), "its name is reused");
     let mut empty = Slice::clone(&slice("a", []));
     empty.ports = Arc::default();
     world.slices = vec![Arc::new(empty.clone())];
@@ -134,10 +136,11 @@ fn families_are_decided_independently() {
     let plan = decide(&world);
     let kinds: Vec<AddressType> = plan.writes.iter().map(|writes| writes.address_type).collect();
     assert_eq!(kinds, [AddressType::Ipv6, AddressType::Ipv4]);
-    assert_eq!((plan.writes[0].create[0].endpoints.len(), plan.writes[1].is_empty()), (2, true));
-    assert_eq!(&*plan.writes[0].create[0].endpoints[1].addresses[0], "fd00::1");
+    assert_eq!((plan.writes[0].slices_to_create[0].endpoints.len(), plan.writes[1].is_empty()), (2, true));
+    assert_eq!(&*plan.writes[0].slices_to_create[0].endpoints[1].addresses[0], "fd00::1");
     world.service = service(&json!({"ipFamilies": ["IPv6"]}));
-    let gone: Vec<_> = decide(&world).unsupported_slices.into_iter().map(|slice| slice.metadata.name.clone()).collect();
+    let gone: Vec<_> =
+        decide(&world).slices_of_unused_address_types.into_iter().map(|slice| slice.metadata.name.clone()).collect();
     assert_eq!(gone, [Arc::from("a")]);
     for (ip, families) in [("fd00::9", 1), ("None", 2), ("", 2), ("10.0.0.1", 1)] {
         let service = service(&json!({"ipFamilies": [], "clusterIP": ip}));
@@ -160,7 +163,7 @@ fn services_without_a_selector_are_ignored() {
         let mut world = snapshot((0..2).map(pod), 100);
         world.service = service(&spec);
         let plan = decide(&world);
-        assert!(!plan.is_managed && is_settled(&world), "{spec}");
+        assert!(!plan.is_managed_service && is_settled(&world), "{spec}");
     }
 }
 
@@ -175,14 +178,14 @@ fn at(text: &str) -> Timestamp {
     format!("2026-01-01T{text:0>5}:00Z").parse().unwrap()
 }
 
-fn seen(pods: &[(&str, &str)]) -> SyncedState {
+fn seen(pods: &[(&str, &str)]) -> SyncedServiceState {
     let pod = |(name, time): &(&str, &str)| {
         let mut pod = pod(0);
         pod.metadata.name = Arc::from(*name);
         pod.readiness_changed_at = (!time.is_empty()).then(|| at(time));
         Arc::new(pod)
     };
-    SyncedState { service_created: at("10:00"), pods: pods.iter().map(pod).collect() }
+    SyncedServiceState { service_creation_time: at("10:00"), pods: pods.iter().map(pod).collect() }
 }
 
 /// ENDPOINTSLICE-38.
@@ -207,18 +210,18 @@ fn the_earliest_unseen_change_is_the_trigger_time() {
     }
 }
 
-fn shares(of: &[(&str, &str)]) -> Option<ZoneShares> {
+fn shares(of: &[(&str, &str)]) -> Option<ZoneCpuShares> {
     let mut capacity = ZoneCapacity::default();
     for (zone, cpu) in of {
-        capacity.add(&node(zone, cpu));
+        capacity.add_node(&node(zone, cpu));
     }
-    capacity.zone_shares()
+    capacity.zone_cpu_shares()
 }
 
 /// Returns the minimal and maximal number of endpoints for each zone.
 fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, NoHintsReason> {
-    let allocations = zones::allocate_endpoints(shares(of).as_ref(), endpoints)?;
-    Ok(allocations.values().map(|allocation| (allocation.minimum, allocation.maximum)).collect())
+    let allocations = zones::allocate_endpoints_to_zones(shares(of).as_ref(), endpoints)?;
+    Ok(allocations.values().map(|allocation| (allocation.min_endpoint_count, allocation.max_endpoint_count)).collect())
 }
 
 /// ENDPOINTSLICE-42, ENDPOINTSLICE-43.
@@ -275,30 +278,30 @@ fn equivalent_subsets_have_one_canonical_form() {
 /// ENDPOINTSLICE-58.
 #[test]
 fn not_ready_addresses_are_truncated_first() {
-    assert_eq!(subsets::truncated_sizes(&[(5, 5)], 10), [(5, 5)]);
-    assert_eq!(subsets::truncated_sizes(&[(8, 5)], 10), [(8, 2)]);
-    assert_eq!(subsets::truncated_sizes(&[(12, 5)], 10), [(10, 0)]);
+    assert_eq!(subsets::truncated_address_counts(&[(5, 5)], 10), [(5, 5)]);
+    assert_eq!(subsets::truncated_address_counts(&[(8, 5)], 10), [(8, 2)]);
+    assert_eq!(subsets::truncated_address_counts(&[(12, 5)], 10), [(10, 0)]);
     assert_eq!(
-        subsets::truncated_sizes(&[(7, 1), (0, 0), (5, 4)], 10),
+        subsets::truncated_address_counts(&[(7, 1), (0, 0), (5, 4)], 10),
         [(6, 0), (0, 0), (4, 0)],
         "shares are rounded up"
     );
-    assert_eq!(subsets::truncated_sizes(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
+    assert_eq!(subsets::truncated_address_counts(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
 }
 
 /// Applies the writes of a plan to the snapshot. The names of new slices start with `n<round>`.
 fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
     for writes in &plan.writes {
-        let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.metadata.name).collect();
+        let gone: BTreeSet<&str> = writes.slices_to_delete.iter().map(|slice| &*slice.metadata.name).collect();
         world.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
-        for draft in &writes.update {
+        for draft in &writes.slices_to_update {
             let base = draft.existing_slice.as_ref().unwrap();
             let mut changed = Slice::clone(base);
             (changed.endpoints, changed.ports) = (draft.endpoints.clone(), draft.ports.clone());
             world.slices.retain(|slice| slice.metadata.name != base.metadata.name);
             world.slices.push(Arc::new(changed));
         }
-        for (at, draft) in writes.create.iter().enumerate() {
+        for (at, draft) in writes.slices_to_create.iter().enumerate() {
             let mut made = Slice::clone(&slice(&format!("n{round}-{at}"), []));
             (made.endpoints, made.ports) = (draft.endpoints.clone(), draft.ports.clone());
             world.slices.push(Arc::new(made));

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use common::intern::Text;
 
-use super::pack::SlicesByWrite;
+use super::pack::SlicesByNeededWrite;
 use crate::{
     objects::{Endpoint, Hints},
-    zones::{EndpointsPerZone, ZoneShares, min_endpoints_for_share},
+    zones::{EndpointsPerZone, ZoneCpuShares, min_endpoints_for_share},
 };
 
 /// The reason why no hints by zone capacity are set. The texts are upstream's.
@@ -36,16 +36,16 @@ pub enum NoHintsReason {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneAllocation {
     /// The minimal count: fewer endpoints in the zone would be overloaded.
-    pub minimum: usize,
+    pub min_endpoint_count: usize,
     /// The maximal count: with more endpoints in the zone, other zones would not get their minimal count.
-    pub maximum: usize,
+    pub max_endpoint_count: usize,
     /// The zone's share of all endpoints in proportion to its CPU, but at least the minimal count.
-    pub desired_share: f64,
+    pub desired_endpoint_share: f64,
 }
 
 /// Returns the allocation of each zone for this number of endpoints.
-pub fn allocate_endpoints(
-    ratios: Option<&ZoneShares>,
+pub fn allocate_endpoints_to_zones(
+    ratios: Option<&ZoneCpuShares>,
     endpoints: usize,
 ) -> Result<BTreeMap<Text, ZoneAllocation>, NoHintsReason> {
     let ratios = ratios.ok_or(NoHintsReason::InsufficientNodeInformation)?;
@@ -59,36 +59,42 @@ pub fn allocate_endpoints(
         let least = min_endpoints_for_share(desired);
         out.insert(
             zone.clone(),
-            ZoneAllocation { minimum: least, maximum: 0, desired_share: desired.max(least as f64) },
+            ZoneAllocation {
+                min_endpoint_count: least,
+                max_endpoint_count: 0,
+                desired_endpoint_share: desired.max(least as f64),
+            },
         );
     }
-    let least: usize = out.values().map(|allocation| allocation.minimum).sum();
+    let least: usize = out.values().map(|allocation| allocation.min_endpoint_count).sum();
     let Some(free) = endpoints.checked_sub(least) else {
         return Err(NoHintsReason::CannotAvoidOverload(endpoints, zones));
     };
     for allocation in out.values_mut() {
-        allocation.maximum = allocation.minimum + free;
+        allocation.max_endpoint_count = allocation.min_endpoint_count + free;
     }
     Ok(out)
 }
 
 /// Sets hints so that each zone gets its share, and rewrites as few slices as possible. Returns the number of endpoints hinted to
 /// each zone.
-pub fn hint_by_capacity(
-    sorted: &mut SlicesByWrite,
-    ratios: Option<&ZoneShares>,
+pub fn set_hints_by_zone_capacity(
+    sorted: &mut SlicesByNeededWrite,
+    ratios: Option<&ZoneCpuShares>,
 ) -> Result<EndpointsPerZone, NoHintsReason> {
     let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
-    let allocations = allocate_endpoints(ratios, ready)?;
+    let allocations = allocate_endpoints_to_zones(ratios, ready)?;
     let mut counts = EndpointsPerZone::new();
-    sorted.rewrite_unchanged_where(|slice| match counts_with_kept_hints(&slice.endpoints, &allocations, &counts) {
-        Some(with) => {
-            counts = with;
-            false
+    sorted.rewrite_unchanged_slices_where(|slice| {
+        match counts_with_kept_hints(&slice.endpoints, &allocations, &counts) {
+            Some(with) => {
+                counts = with;
+                false
+            }
+            None => true,
         }
-        None => true,
     });
-    for endpoint in sorted.written_endpoints() {
+    for endpoint in sorted.endpoints_to_write() {
         endpoint.hints = None;
         if endpoint.is_ready() {
             let zone = endpoint.zone.clone().ok_or(NoHintsReason::EndpointWithoutZone)?;
@@ -97,7 +103,7 @@ pub fn hint_by_capacity(
         }
     }
     let (mut giving, mut receiving) = endpoints_to_move(&allocations, &counts);
-    for endpoint in sorted.written_endpoints().filter(|endpoint| endpoint.is_ready()) {
+    for endpoint in sorted.endpoints_to_write().filter(|endpoint| endpoint.is_ready()) {
         let Some(give) = endpoint.zone.as_ref().and_then(|zone| giving.get_mut(zone)).filter(|give| **give > 0) else {
             continue;
         };
@@ -134,7 +140,7 @@ fn counts_with_kept_hints(
             let allocation = allocations.get(&hint.name)?;
             let count = counts.entry(hint.name.clone()).or_default();
             *count += 1;
-            if *count > allocation.maximum {
+            if *count > allocation.max_endpoint_count {
                 return None;
             }
         }
@@ -149,7 +155,7 @@ fn endpoints_to_move(
 ) -> (EndpointsPerZone, EndpointsPerZone) {
     let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
     for (zone, allocation) in allocations {
-        let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired_share;
+        let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired_endpoint_share;
         if more > 0.0 {
             surplus.insert(zone.clone(), more);
         } else if more < 0.0 {

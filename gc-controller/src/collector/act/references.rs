@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use super::{
     Io,
-    judge::{JudgedObject, WriteResult},
+    judge::{DependentVersion, WriteResult},
 };
 use crate::{
     collector::snapshot::Owner,
-    place::{CHANGING_REFERENCES, is_object_absent, is_unsupported_patch, report_denied},
+    place::{REFERENCE_CHANGE_ACTIVITY, is_object_absent, is_unsupported_patch, report_denied_reference_change},
 };
 
-impl JudgedObject<'_> {
+impl DependentVersion<'_> {
     /// Removes all owner references with these UIDs. Called if another owner exists, so that the object is not deleted.
-    pub(super) async fn drop_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
+    pub(super) async fn remove_owner_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {
             // An object may have thousands of owners, so the UIDs are in a hash set instead of a list.
@@ -36,7 +36,7 @@ impl JudgedObject<'_> {
     }
 
     /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The caller must then read the object again.
-    pub(super) async fn unblock(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
+    pub(super) async fn unblock_owners(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
         let blocked = self.owners.iter().filter(|owner| owner.blocks_owner());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
         let whole = || self.owners.iter().map(|owner| json!(unblocked(owner))).collect();
@@ -60,8 +60,8 @@ impl JudgedObject<'_> {
         io: Io<'_>,
     ) -> Result<WriteResult, SyncError> {
         let request = |kind, body| {
-            let request = self.place.patch(kind, Some(self.write_precondition()), body);
-            request.role(ObjectRole::SyncedObject).with_verb_text(doing).with_reason(why)
+            let request = self.location.patch(kind, Some(self.write_precondition()), body);
+            request.with_role(ObjectRole::SyncedObject).with_verb_text(doing).with_reason(why)
         };
         let mut answer = io.send(request(PatchFormat::Strategic, io.encode_body(|| references_body(changes())))).await;
         if answer.as_ref().is_err_and(is_unsupported_patch) {
@@ -71,12 +71,12 @@ impl JudgedObject<'_> {
             Ok(_) => Ok(WriteResult::Done),
             Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
             // After a change of the object, the server answers 409, or 422 if another object has the name now.
-            Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
+            Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.was_read_live => {
                 Ok(WriteResult::Changed)
             }
             Err(refusal) => {
-                let failed = self.place.refused_error(CHANGING_REFERENCES, &refusal);
-                report_denied(&failed, io);
+                let failed = self.location.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal);
+                report_denied_reference_change(&failed, io);
                 Err(failed)
             }
         }

@@ -6,7 +6,7 @@ use crate::{
         snapshot::{KindState, Snapshot},
     },
     graph::OwnerState,
-    world::{owner, snapshot, test_object, view},
+    world::{first_owner, node_view_of_c, synced_snapshot, test_object},
 };
 
 fn explain(snapshot: &Snapshot) -> Explanation {
@@ -15,9 +15,9 @@ fn explain(snapshot: &Snapshot) -> Explanation {
 
 /// Returns the snapshot of an object with one owner in this state and one dependent. The object blocks the owner's deletion.
 fn blocking(state: OwnerState) -> Snapshot {
-    let view = view(&[test_object("c").blocking_owner("o"), test_object("d").blocking_owner("c")]);
-    let owner = owner(&view, KindState::Synced, state);
-    snapshot(view, vec![owner])
+    let view = node_view_of_c(&[test_object("c").blocking_owner("o"), test_object("d").blocking_owner("c")]);
+    let owner = first_owner(&view, KindState::Synced, state);
+    synced_snapshot(view, vec![owner])
 }
 
 /// GC-71.
@@ -41,7 +41,7 @@ fn an_object_whose_owner_waits_for_it_is_deleted_with_its_dependents() {
     let mut waiting = blocking(OwnerState::WaitingForDependents);
     let delete = "delete ConfigMap c: no owner keeps it; propagation policy Foreground";
     assert_eq!(explain(&waiting).actions, [delete]);
-    waiting.view.may_be_in_cycle = true;
+    waiting.node.may_be_in_cycle = true;
     let unblock = "stop blocking the owners of ConfigMap c: it and its owners may wait for each other";
     assert_eq!(explain(&waiting).actions, [unblock, delete]);
 }

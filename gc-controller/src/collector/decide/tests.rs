@@ -10,7 +10,7 @@ use crate::{
 };
 
 use KindState::{Synced, Unknown, Unsynced, Unwatched};
-use OwnerStanding::{Dangling, Solid, WaitingForDependents};
+use OwnerLookupResult::{Dangling, Solid, WaitingForDependents};
 
 const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
 
@@ -20,11 +20,11 @@ fn of(kind: &str) -> Kind {
 
 fn owner(kind: KindState, absent: bool) -> Owner {
     let state = if absent { OwnerState::Absent } else { OwnerState::Unknown };
-    world::owner(&world::view(&[test_object("c").owner("o")]), kind, state)
+    world::first_owner(&world::node_view_of_c(&[test_object("c").owner("o")]), kind, state)
 }
 
 fn snapshot(owners: Vec<Owner>) -> Snapshot {
-    world::snapshot(world::view(&[test_object("c").owner("o")]), owners)
+    world::synced_snapshot(world::node_view_of_c(&[test_object("c").owner("o")]), owners)
 }
 
 fn delete(propagation: PropagationPolicy) -> Plan {
@@ -36,11 +36,14 @@ fn delete(propagation: PropagationPolicy) -> Plan {
 fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
     let gone = || owner(Synced, true);
     assert_eq!(decide(&snapshot(vec![gone()])), delete(PropagationPolicy::Background));
-    assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::LookUpOwners { uncertain: 1 });
-    assert_eq!(decide(&snapshot(vec![gone(), owner(Unwatched, false)])), Plan::LookUpOwners { uncertain: 1 });
+    assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::LookUpOwners { uncertain_owner_count: 1 });
+    assert_eq!(
+        decide(&snapshot(vec![gone(), owner(Unwatched, false)])),
+        Plan::LookUpOwners { uncertain_owner_count: 1 }
+    );
     let mut unseen = snapshot(vec![gone()]);
-    unseen.view.version = ResourceVersion::UNKNOWN;
-    assert_eq!(decide(&unseen), Plan::LookUpOwners { uncertain: 0 });
+    unseen.node.version = ResourceVersion::UNKNOWN;
+    assert_eq!(decide(&unseen), Plan::LookUpOwners { uncertain_owner_count: 0 });
 }
 
 /// GC-30, GC-31.
@@ -49,7 +52,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
         let plan = decide(&snapshot(vec![owner(Synced, true), owner(kind, false)]));
         let awaited =
-            if kind == Unknown { ParkCondition::KindServed } else { ParkCondition::KindListed }(of("ConfigMap"));
+            if kind == Unknown { WaitCondition::KindServed } else { WaitCondition::KindListed }(of("ConfigMap"));
         assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
         // If the owner is known not to exist, the state of its kind does not matter.
         assert!(matches!(decide(&snapshot(vec![owner(kind, true)])), Plan::Delete { .. }));
@@ -58,7 +61,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
     unserved.resource = None;
     assert_eq!(
         decide(&unserved),
-        Plan::Wait(ParkCondition::KindServed(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
+        Plan::Wait(WaitCondition::KindServed(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
     );
 }
 
@@ -66,22 +69,22 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
 #[test]
 fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     let mut global = snapshot(vec![owner(Synced, false)]);
-    global.view.identity.namespace = "".into();
+    global.node.identity.namespace = "".into();
     global.resource = Some(NODES);
     assert!(matches!(decide(&global), Plan::Nothing(_)));
     global.owners[0].resource = Some(NODES);
-    assert_eq!(decide(&global), Plan::LookUpOwners { uncertain: 1 });
+    assert_eq!(decide(&global), Plan::LookUpOwners { uncertain_owner_count: 1 });
 }
 
 /// GC-33.
 #[test]
 fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     let mut going = snapshot(vec![owner(Synced, true)]);
-    going.view.is_being_deleted = true;
+    going.node.is_being_deleted = true;
     assert!(matches!(decide(&going), Plan::Nothing(_)));
-    going.view.is_deleting_dependents = true;
+    going.node.is_deleting_dependents = true;
     assert_eq!(decide(&going), Plan::RemoveForegroundFinalizer);
-    going.view.blocking_dependents = 2;
+    going.node.blocking_dependent_count = 2;
     assert_eq!(decide(&going), Plan::BlockedByDependents(2));
 }
 
@@ -89,11 +92,11 @@ fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
 #[test]
 fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     let mut going = snapshot(Vec::new());
-    (going.view.is_being_deleted, going.view.is_deleting_dependents) = (true, true);
+    (going.node.is_being_deleted, going.node.is_deleting_dependents) = (true, true);
     going.unsynced_resources = vec!["pods".into()];
     assert_eq!(
         decide(&going),
-        Plan::Wait(ParkCondition::EverythingListed, "not all pods are known; one may block the deletion".into())
+        Plan::Wait(WaitCondition::EverythingListed, "not all pods are known; one may block the deletion".into())
     );
 }
 
@@ -107,7 +110,7 @@ fn finalizers_determine_the_propagation_policy() {
         (true, true, PropagationPolicy::Orphan),
     ] {
         let mut s = snapshot(vec![owner(Synced, true)]);
-        (s.view.has_orphan_finalizer, s.view.has_foreground_finalizer) = (orphans, foreground);
+        (s.node.has_orphan_finalizer, s.node.has_foreground_finalizer) = (orphans, foreground);
         assert_eq!(decide(&s), delete(expected));
     }
 }
@@ -116,16 +119,16 @@ fn finalizers_determine_the_propagation_policy() {
 #[test]
 fn a_virtual_node_is_looked_up_once_its_kind_is_synced() {
     let mut s = snapshot(Vec::new());
-    s.view.is_virtual = true;
+    s.node.is_virtual = true;
     assert_eq!(decide(&s), Plan::LookUpObject);
     s.is_kind_unsynced = true;
     assert_eq!(
         decide(&s),
-        Plan::Wait(ParkCondition::KindListed(of("ConfigMap")), "not all objects of kind ConfigMap are known".into())
+        Plan::Wait(WaitCondition::KindListed(of("ConfigMap")), "not all objects of kind ConfigMap are known".into())
     );
 }
 
-fn owners(standings: &[(&str, OwnerStanding)]) -> Vec<(Uid, OwnerStanding)> {
+fn owners(standings: &[(&str, OwnerLookupResult)]) -> Vec<(Uid, OwnerLookupResult)> {
     standings.iter().map(|(uid, standing)| (Uid::new(uid), *standing)).collect()
 }
 
@@ -133,24 +136,28 @@ fn owners(standings: &[(&str, OwnerStanding)]) -> Vec<(Uid, OwnerStanding)> {
 #[test]
 fn verdicts_follow_the_table() {
     let background = PropagationPolicy::Background;
-    let release = |uids: &[&str]| Verdict::Release(uids.iter().map(|uid| Uid::new(uid)).collect());
-    let go = |propagation, unblock| Verdict::Delete { propagation, unblock };
+    let release = |uids: &[&str]| CollectionDecision::Release(uids.iter().map(|uid| Uid::new(uid)).collect());
+    let go = |propagation, unblock| CollectionDecision::Delete { propagation, unblock };
     for (standings, dependents, in_cycle, expected) in [
-        (&[][..], 0, false, Verdict::Keep),
-        (&[("a", Solid)][..], 3, true, Verdict::Keep),
+        (&[][..], 0, false, CollectionDecision::Keep),
+        (&[("a", Solid)][..], 3, true, CollectionDecision::Keep),
         (&[("a", Solid), ("b", Dangling), ("c", WaitingForDependents)], 0, false, release(&["b", "c"])),
         (&[("a", Dangling)], 5, true, go(background, false)),
         (&[("a", WaitingForDependents)], 0, false, go(background, false)),
         (&[("a", WaitingForDependents), ("b", Dangling)], 1, false, go(PropagationPolicy::Foreground, false)),
         (&[("a", WaitingForDependents)], 1, true, go(PropagationPolicy::Foreground, true)),
         // Two references share a UID and only one is right: the right one is not removed with the wrong one.
-        (&[("a", Solid), ("a", Dangling)], 0, false, Verdict::Keep),
+        (&[("a", Solid), ("a", Dangling)], 0, false, CollectionDecision::Keep),
         (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
     ] {
-        assert_eq!(verdict(&owners(standings), dependents, || in_cycle, background), expected, "{standings:?}");
+        assert_eq!(
+            decide_by_owners(&owners(standings), dependents, || in_cycle, background),
+            expected,
+            "{standings:?}"
+        );
     }
     assert_eq!(
-        verdict(&owners(&[("a", Dangling)]), 1, || false, PropagationPolicy::Orphan),
+        decide_by_owners(&owners(&[("a", Dangling)]), 1, || false, PropagationPolicy::Orphan),
         go(PropagationPolicy::Orphan, false)
     );
 }
@@ -163,19 +170,19 @@ proptest::proptest! {
         dependents in 0usize..3,
         in_cycle: bool,
     ) {
-        let owners: Vec<(Uid, OwnerStanding)> = standings
+        let owners: Vec<(Uid, OwnerLookupResult)> = standings
             .iter()
             .map(|(uid, s)| (Uid::new(&uid.to_string()), [Solid, Dangling, WaitingForDependents][usize::from(*s)]))
             .collect();
         let solid = |uid: &Uid| owners.iter().any(|(u, s)| u == uid && *s == Solid);
-        match verdict(&owners, dependents, || in_cycle, PropagationPolicy::Background) {
-            Verdict::Keep => assert!(owners.iter().all(|(uid, _)| solid(uid))),
-            Verdict::Release(uids) => {
+        match decide_by_owners(&owners, dependents, || in_cycle, PropagationPolicy::Background) {
+            CollectionDecision::Keep => assert!(owners.iter().all(|(uid, _)| solid(uid))),
+            CollectionDecision::Release(uids) => {
                 assert!(uids.iter().all(|uid| !solid(uid)));
                 assert!(owners.iter().all(|(uid, _)| solid(uid) || uids.contains(uid)));
                 assert!(owners.iter().any(|(_, s)| *s == Solid));
             }
-            Verdict::Delete { .. } => assert!(!owners.is_empty() && owners.iter().all(|(_, s)| *s != Solid)),
+            CollectionDecision::Delete { .. } => assert!(!owners.is_empty() && owners.iter().all(|(_, s)| *s != Solid)),
         }
     }
 
@@ -195,8 +202,8 @@ proptest::proptest! {
         let certain = !owners.is_empty() && owners.iter().all(|o| o.state == OwnerState::Absent);
         let mut s = snapshot(owners);
         s.resource = served.then_some(CONFIG_MAPS);
-        (s.view.is_virtual, s.view.is_being_deleted) = (virtually, being_deleted);
-        s.view.is_deleting_dependents = deleting_dependents;
+        (s.node.is_virtual, s.node.is_being_deleted) = (virtually, being_deleted);
+        s.node.is_deleting_dependents = deleting_dependents;
         if let Plan::Delete { .. } = decide(&s) {
             assert!(certain && served && !virtually && !being_deleted);
         }

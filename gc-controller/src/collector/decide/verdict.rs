@@ -8,7 +8,7 @@ use crate::collector::plan::PropagationPolicy;
 
 /// Result of the lookup of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerStanding {
+pub enum OwnerLookupResult {
     /// The owner exists.
     Solid,
     /// The owner does not exist, or another object has its name.
@@ -19,7 +19,7 @@ pub enum OwnerStanding {
 
 /// Decision about an object after its owners have been looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CollectionDecision {
     /// The object is neither deleted nor changed.
     Keep,
     /// The object is not deleted. Its references to these UIDs are removed.
@@ -39,25 +39,25 @@ pub enum Verdict {
 /// An object with a solid (existing) owner is never deleted. Its references to a solid owner are kept, and so are dangling
 /// references with the same UID. An object without references is not deleted. `in_cycle` is called only if the decision depends
 /// on it.
-pub fn verdict(
-    owners: &[(Uid, OwnerStanding)],
+pub fn decide_by_owners(
+    owners: &[(Uid, OwnerLookupResult)],
     dependents: usize,
     in_cycle: impl FnOnce() -> bool,
     finalizers: PropagationPolicy,
-) -> Verdict {
+) -> CollectionDecision {
     if owners.is_empty() {
-        return Verdict::Keep;
+        return CollectionDecision::Keep;
     }
     let of = |standing| owners.iter().filter(move |(_, s)| *s == standing).map(|(uid, _)| uid);
-    let solid: BTreeSet<&Uid> = of(OwnerStanding::Solid).collect();
+    let solid: BTreeSet<&Uid> = of(OwnerLookupResult::Solid).collect();
     if !solid.is_empty() {
         let mut seen = BTreeSet::new();
         let lost = owners.iter().map(|(uid, _)| uid).filter(|uid| !solid.contains(uid) && seen.insert(*uid));
         let lost: Vec<Uid> = lost.cloned().collect();
-        return if lost.is_empty() { Verdict::Keep } else { Verdict::Release(lost) };
+        return if lost.is_empty() { CollectionDecision::Keep } else { CollectionDecision::Release(lost) };
     }
-    if dependents > 0 && of(OwnerStanding::WaitingForDependents).next().is_some() {
-        return Verdict::Delete { propagation: PropagationPolicy::Foreground, unblock: in_cycle() };
+    if dependents > 0 && of(OwnerLookupResult::WaitingForDependents).next().is_some() {
+        return CollectionDecision::Delete { propagation: PropagationPolicy::Foreground, unblock: in_cycle() };
     }
-    Verdict::Delete { propagation: finalizers, unblock: false }
+    CollectionDecision::Delete { propagation: finalizers, unblock: false }
 }

@@ -38,20 +38,24 @@ fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> TestObject {
         thing = thing.owner_as(if *right { "ConfigMap" } else { "Secret" }, &name, &name, *blocks);
     }
     match state {
-        0 => thing.waiting_for("foregroundDeletion"),
-        1 => thing.waiting_for("orphan"),
+        0 => thing.terminating_with_finalizer("foregroundDeletion"),
+        1 => thing.terminating_with_finalizer("orphan"),
         _ => thing,
     }
 }
 
 /// Checks the counters of monitors and of blocking dependents.
 fn check_counts(world: &mut World) {
-    let source = world.source("ConfigMap");
+    let source = world.monitor("ConfigMap");
     let nodes: Vec<_> = world.graph.nodes.nodes_with_ids().map(|(_, node)| node).collect();
     assert_eq!(world.graph.object_count(source), nodes.iter().filter(|node| !node.is_virtual()).count());
     for node in nodes {
         let dependents = node.dependents.iter().map(|d| world.graph.nodes.get(d));
-        assert_eq!(node.blocking_dependents as usize, dependents.filter(|d| d.blocks(&node.uid)).count(), "{node:?}");
+        assert_eq!(
+            node.blocking_dependent_count as usize,
+            dependents.filter(|d| d.blocks_deletion_of(&node.uid)).count(),
+            "{node:?}"
+        );
     }
 }
 
@@ -87,17 +91,17 @@ proptest! {
                 Step::Put { object: number, owners, state } => {
                     let new = object(number, &owners, state);
                     alive.insert(number, new.clone());
-                    world.put(&new);
+                    world.write_and_observe(&new);
                 }
                 Step::Gone(number) => {
                     if let Some(old) = alive.remove(&number) {
-                        world.delete_seen(&old);
+                        world.observe_deletion(&old);
                     }
                 }
                 Step::Absent(number) => {
                     let node = world.graph.node(&Uid::new(&format!("o{number}")));
                     if let Some(identity) = node.filter(|n| n.is_virtual()).map(Node::identity) {
-                        world.absent(&identity);
+                        world.report_absent(&identity);
                     }
                 }
             }
@@ -108,7 +112,7 @@ proptest! {
             check_counts(&mut world);
         }
         for (_, thing) in alive {
-            world.delete_seen(&thing);
+            world.observe_deletion(&thing);
         }
         assert!(world.graph.is_empty());
         assert!(world.graph.kinds.len() <= 1, "kinds without users are left");
@@ -120,7 +124,7 @@ proptest! {
         for step in steps {
             if let Step::Put { object: number, owners, state } = step {
                 let new = object(number, &owners, state);
-                world.put(&new);
+                world.write_and_observe(&new);
                 check_edges(&world);
             }
         }
@@ -143,13 +147,13 @@ proptest! {
                     let thing = object(number, &owners, state);
                     let meta = world.next_meta(&thing);
                     if at < seen {
-                        world.see(&thing, &meta);
+                        world.observe_object(&thing, &meta);
                     }
                     alive.insert(number, (thing, meta));
                 }
                 Step::Gone(number) => {
                     if let Some((thing, _)) = alive.remove(&number).filter(|_| at < seen) {
-                        world.delete_seen(&thing);
+                        world.observe_deletion(&thing);
                     }
                 }
                 Step::Absent(_) => {}
@@ -157,17 +161,17 @@ proptest! {
         }
         let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
         // The first read of the set is interrupted, the second one is complete.
-        world.full_set("ConfigMap", &set[..read.min(set.len())], false);
-        world.full_set("ConfigMap", &set, true);
+        world.read_full_set("ConfigMap", &set[..read.min(set.len())], false);
+        world.read_full_set("ConfigMap", &set, true);
         for number in 0..6 {
             let uid = Uid::new(&format!("o{number}"));
             let observed = world.graph.node(&uid).is_some_and(|node| !node.is_virtual());
             assert_eq!(observed, alive.contains_key(&number), "o{number}");
         }
-        assert_eq!(world.full_set("ConfigMap", &set, true), [""; 0], "nothing new");
+        assert_eq!(world.read_full_set("ConfigMap", &set, true), [""; 0], "nothing new");
         check_counts(&mut world);
         for (thing, _) in alive.into_values() {
-            world.delete_seen(&thing);
+            world.observe_deletion(&thing);
         }
         assert!(world.graph.is_empty());
     }

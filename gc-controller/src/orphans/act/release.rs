@@ -12,15 +12,16 @@ use serde_json::{Value, json};
 
 use super::Io;
 use crate::place::{
-    CHANGING_REFERENCES, LiveObject, MAX_ATTEMPTS, ObjectLocation, is_object_absent, is_unsupported_patch,
+    LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, REFERENCE_CHANGE_ACTIVITY, is_object_absent,
+    is_unsupported_patch,
 };
 
 /// Removes every reference of a dependent to an owner. Succeeds if the dependent does not exist.
-pub(super) async fn release(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> Result<(), SyncError> {
+pub(super) async fn release_dependent(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> Result<(), SyncError> {
     let body = io.encode_body(|| json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner}]}}));
     let object = Precondition { uid: place.uid.clone(), version: None };
     let request =
-        place.patch(PatchFormat::Strategic, Some(object), body).with_verb_text("release").role(ObjectRole::Child);
+        place.patch(PatchFormat::Strategic, Some(object), body).with_verb_text("release").with_role(ObjectRole::Child);
     match io.send(request).await {
         Ok(_) => return Ok(()),
         Err(refusal) if is_object_absent(&refusal) => return Ok(()),
@@ -28,12 +29,12 @@ pub(super) async fn release(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> 
         // references to be present. A read of the live object shows which of these is true.
         Err(refusal) if is_unsupported_patch(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {
         }
-        Err(refusal) => return Err(place.refused_error(CHANGING_REFERENCES, &refusal)),
+        Err(refusal) => return Err(place.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal)),
     }
     // Replace the whole list of references, starting from the list in the live object.
-    for _ in 0..MAX_ATTEMPTS {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         let meta = match place.read_live("", io).await? {
-            LiveObject::Existing(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,
+            LiveReadResult::Existing(meta) if meta.owners.iter().any(|reference| reference.uid == *owner) => meta,
             _ => return Ok(()),
         };
         let body = io.encode_body(|| {
@@ -41,11 +42,12 @@ pub(super) async fn release(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> 
             let left = if left.is_empty() { Value::Null } else { json!(left) };
             json!({"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": left}})
         });
-        let request = place.patch(PatchFormat::Merge, None, body).with_verb_text("release").role(ObjectRole::Child);
+        let request =
+            place.patch(PatchFormat::Merge, None, body).with_verb_text("release").with_role(ObjectRole::Child);
         match io.send(request).await {
             Err(refusal) if refusal.error.is_conflict() => {}
             Err(refusal) if !is_object_absent(&refusal) => {
-                return Err(place.refused_error(CHANGING_REFERENCES, &refusal));
+                return Err(place.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal));
             }
             Ok(_) | Err(_) => return Ok(()),
         }

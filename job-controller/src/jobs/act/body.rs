@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use common::{
     intern::{Labels, Text},
-    json::{Raw, null_as_default},
+    json::{RawJson, null_as_default},
     meta::OwnerRef,
     pods::PODS,
 };
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use crate::{
-    jobs::plan::{IndexFailures, NewPod},
+    jobs::plan::{IndexFailureCounts, NewPod},
     objects::{
         COMPLETION_INDEX_ENV, JOB_COMPLETION_INDEX_ANNOTATION, JOB_INDEX_FAILURE_COUNT_ANNOTATION,
         JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, JOB_TRACKING_FINALIZER, Job,
@@ -27,7 +27,7 @@ const MAX_NAME: usize = 253;
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 /// The parts of the request bodies that all Pods of one sync share.
-pub(crate) struct PodBodies {
+pub(crate) struct PodBodyBuilder {
     name: Text,
     metadata: TemplateMeta,
     reference: OwnerRef,
@@ -36,7 +36,7 @@ pub(crate) struct PodBodies {
 }
 
 enum Spec {
-    Raw(Raw),
+    Raw(RawJson),
     Fields(Fields),
 }
 
@@ -58,7 +58,7 @@ struct TemplateMeta {
     finalizers: Vec<String>,
 }
 
-impl PodBodies {
+impl PodBodyBuilder {
     /// Reads the Job's template; the error describes an invalid template. New Pods join the `PodGroup` named `group`.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
@@ -94,11 +94,13 @@ impl PodBodies {
             self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
         let mut annotations: BTreeMap<&str, Cow<'_, str>> =
             self.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
-        if let Some(index) = pod.index {
+        if let Some(index) = pod.completion_index {
             labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
             annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
         }
-        if let Some(IndexFailures { counted_failures: counted, ignored_failures: ignored }) = pod.failures {
+        if let Some(IndexFailureCounts { counted_failures: counted, ignored_failures: ignored }) =
+            pod.index_failure_counts
+        {
             annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted.to_string().into());
             if ignored > 0 {
                 annotations.insert(JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION, ignored.to_string().into());
@@ -107,7 +109,7 @@ impl PodBodies {
         let spec = self.spec.as_ref().map(|spec| match spec {
             Spec::Raw(raw) => BodySpec::Raw(raw),
             Spec::Fields(fields) => {
-                let hostname = format!("{}-{}", self.name, pod.index.unwrap_or_default());
+                let hostname = format!("{}-{}", self.name, pod.completion_index.unwrap_or_default());
                 BodySpec::Indexed { fields, hostname }
             }
         });
@@ -115,7 +117,7 @@ impl PodBodies {
             kind: PODS.kind,
             api_version: PODS.version,
             metadata: Metadata {
-                generate_name: self.pod_generate_name(pod.index),
+                generate_name: self.pod_generate_name(pod.completion_index),
                 labels,
                 annotations,
                 finalizers: &self.metadata.finalizers,
@@ -196,7 +198,7 @@ struct Metadata<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum BodySpec<'a> {
-    Raw(&'a Raw),
+    Raw(&'a RawJson),
     Indexed {
         #[serde(flatten)]
         fields: &'a Fields,
@@ -211,19 +213,19 @@ mod tests {
     use super::*;
     use crate::world::job;
 
-    fn bodies(change: impl FnOnce(&mut Value)) -> Result<PodBodies, String> {
+    fn bodies(change: impl FnOnce(&mut Value)) -> Result<PodBodyBuilder, String> {
         grouped(None, change)
     }
 
-    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<PodBodies, String> {
+    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<PodBodyBuilder, String> {
         let mut value = job("sum").0;
         change(&mut value);
         let job: Job = serde_json::from_str(&value.to_string()).unwrap();
         let owner = OwnerRef { kind: "Job".into(), controller: Some(true), ..OwnerRef::default() };
-        PodBodies::new(&job, owner, group.map(Text::new).as_ref())
+        PodBodyBuilder::new(&job, owner, group.map(Text::new).as_ref())
     }
 
-    fn body(bodies: &PodBodies, pod: NewPod) -> Value {
+    fn body(bodies: &PodBodyBuilder, pod: NewPod) -> Value {
         serde_json::to_value(bodies.pod_body(pod)).unwrap()
     }
 
@@ -260,7 +262,7 @@ mod tests {
                 "initContainers": [{"name": "i", "env": null}]});
         })
         .unwrap();
-        let pod = body(&bodies, NewPod { index: Some(7), failures: None });
+        let pod = body(&bodies, NewPod { completion_index: Some(7), index_failure_counts: None });
         let metadata = &pod["metadata"];
         assert_eq!(metadata["generateName"], "sum-7-");
         assert_eq!(
@@ -283,7 +285,7 @@ mod tests {
             job["spec"]["completionMode"] = json!("Indexed");
             job["spec"]["completions"] = json!(2);
         };
-        let spec = |bodies: PodBodies| body(&bodies, NewPod::default())["spec"].clone();
+        let spec = |bodies: PodBodyBuilder| body(&bodies, NewPod::default())["spec"].clone();
         let spec_of_gang = spec(grouped(Some("sum-b2-g"), indexed).unwrap());
         assert_eq!(spec_of_gang["schedulingGroup"], json!({"podGroupName": "sum-b2-g"}));
         assert_eq!(spec(bodies(indexed).unwrap()).get("schedulingGroup"), None);
@@ -298,8 +300,8 @@ mod tests {
         })
         .unwrap();
         let annotations = |counted, ignored| {
-            let failures = Some(IndexFailures { counted_failures: counted, ignored_failures: ignored });
-            body(&bodies, NewPod { index: Some(0), failures })["metadata"]["annotations"].clone()
+            let failures = Some(IndexFailureCounts { counted_failures: counted, ignored_failures: ignored });
+            body(&bodies, NewPod { completion_index: Some(0), index_failure_counts: failures })["metadata"]["annotations"].clone()
         };
         assert_eq!(
             annotations(0, 0),

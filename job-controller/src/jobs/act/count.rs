@@ -9,13 +9,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    finalizers::{FinalizerRemovals, remove_finalizers},
+    finalizers::{FinalizerRemovalResult, remove_finalizers},
     note::{Io, Note},
 };
 use crate::{
     jobs::{
         decide::settle,
-        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, PodInventory, SecondStatusWrite},
+        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, PodSummary, SecondStatusWrite},
         snapshot::Snapshot,
     },
     objects::{JOBS, Job, JobStatus},
@@ -33,40 +33,48 @@ struct Answer {
 ///
 /// A failed write stops the sequence, and the next sync continues from the state on the server. Upstream: `pkg/controller/job`,
 /// `flushUncountedAndRemoveFinalizers`.
-pub(super) async fn write_statuses_and_untrack<'a>(
+pub(super) async fn write_statuses_and_remove_finalizers<'a>(
     snapshot: &Snapshot,
-    situation: &'a PodInventory,
+    situation: &'a PodSummary,
     managed: &CountsAfterScaling,
     tracked: &FirstStatusWrite,
     io: Io<'_>,
-) -> Result<FinalizerRemovals<'a>, SyncError> {
+) -> Result<FinalizerRemovalResult<'a>, SyncError> {
     let job = &*snapshot.job;
     let mut stored = StoredStatus { job, status: job.status.clone() };
     if tracked.is_status_changed {
         let interim = managed.end_to_write.as_ref().filter(|end| end.is_newly_decided);
         let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
         match stored.write(&tracked.status, why, io).await {
-            Ok(()) => io.apply_note(Note::FailureRecordChanged(situation.failure_record)),
-            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemovals::default()),
+            Ok(()) => io.apply_memory_note(Note::FailureRecordChanged(situation.failure_record)),
+            Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(FinalizerRemovalResult::default()),
             Err(refusal) => {
                 return Err(SyncError::from_refusal("tracking status: adding uncounted pods to status", &refusal));
             }
         }
     }
 
-    if !tracked.policy_action_counts.is_empty() {
-        io.apply_note(Note::PolicyActionsTaken(tracked.policy_action_counts.clone()));
+    if !tracked.pod_counts_by_policy_action.is_empty() {
+        io.apply_memory_note(Note::PolicyActionsTaken(tracked.pod_counts_by_policy_action.clone()));
     }
-    let pods = tracked.positions_to_untrack.iter().map(|position| &situation.pods[*position].pod).collect();
+    let pods =
+        tracked.positions_to_remove_finalizer_from.iter().map(|position| &situation.pods[*position].pod).collect();
     let untracked = remove_finalizers(pods, "", io).await;
 
     let SecondStatusWrite {
         status,
         write_reason: reason,
-        end,
+        job_end: end,
         status_with_start_time: with_start,
         has_too_many_successes: has_surplus,
-    } = settle::decide_second_status(snapshot, tracked, managed, &stored.status, &untracked.untracked_pods, io.now());
+    } = settle::decide_second_status(
+        snapshot,
+        tracked,
+        managed,
+        &stored.status,
+        &untracked.pods_without_finalizer,
+        io.now(),
+    );
     if let Some(reason) = reason {
         let mut written = stored.write(&status, reason, io).await;
         if let (Err(refusal), Some(with_start)) = (&written, &with_start)
@@ -84,9 +92,9 @@ pub(super) async fn write_statuses_and_untrack<'a>(
     }
     if let Some(end) = end {
         report_end(&end, has_surplus, io);
-        io.apply_note(Note::JobFinished(Box::new(end)));
+        io.apply_memory_note(Note::JobFinished(Box::new(end)));
     }
-    untracked.report_denied(io);
+    untracked.record_denied_event(io);
     untracked.first_failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
@@ -104,7 +112,7 @@ impl StoredStatus<'_> {
         let answer = io.send_and_read::<Answer>(request).await?;
         let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
-        io.apply_note(Note::StatusWritten(Box::new([before, self.status.clone()])));
+        io.apply_memory_note(Note::StatusWritten(Box::new([before, self.status.clone()])));
         Ok(())
     }
 }

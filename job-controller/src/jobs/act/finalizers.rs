@@ -7,13 +7,13 @@ use common::{
 };
 
 use super::note::{Io, Note};
-use crate::{jobs::snapshot::SharedPod, untrack::untrack_request};
+use crate::{jobs::snapshot::SharedPod, untrack::finalizer_removal_request};
 
 /// The result of removing finalizers: Pods that lost the finalizer, and Pods that may still carry it.
 #[derive(Default)]
-pub(super) struct FinalizerRemovals<'a> {
+pub(super) struct FinalizerRemovalResult<'a> {
     /// Pods that have lost the finalizer or no longer exist.
-    pub(super) untracked_pods: Vec<&'a SharedPod>,
+    pub(super) pods_without_finalizer: Vec<&'a SharedPod>,
     /// Pods that may still have the finalizer, each with the server's refusal.
     refused: Vec<(&'a SharedPod, Refusal)>,
 }
@@ -23,32 +23,32 @@ pub(super) async fn remove_finalizers<'a>(
     pods: Vec<&'a SharedPod>,
     why: &'static str,
     io: Io<'_>,
-) -> FinalizerRemovals<'a> {
-    let mut untracked = FinalizerRemovals::default();
+) -> FinalizerRemovalResult<'a> {
+    let mut untracked = FinalizerRemovalResult::default();
     if pods.is_empty() {
         return untracked;
     }
-    io.apply_note(Note::RemovingFinalizers(pods.iter().copied().map(uid).collect()));
-    let send = |pod: &'a SharedPod| io.send(untrack_request(pod, why, io).role(ObjectRole::Child));
+    io.apply_memory_note(Note::RemovingFinalizers(pods.iter().copied().map(uid).collect()));
+    let send = |pod: &'a SharedPod| io.send(finalizer_removal_request(pod, why, io).with_role(ObjectRole::Child));
     let mut answers = io.run_group(GroupConcurrency::AllConcurrent, pods.iter().copied(), send).await.into_iter();
     let mut still_tracked = Vec::new();
     for pod in pods {
         // There are fewer answers than Pods if the process is shutting down.
         let answer = answers.next();
         if let Some(Ok(_) | Err(Refusal { class: RefusalClass::NotFound, .. })) = answer {
-            untracked.untracked_pods.push(pod);
+            untracked.pods_without_finalizer.push(pod);
             continue;
         }
         still_tracked.push(uid(pod));
         untracked.refused.extend(answer.and_then(Result::err).map(|refusal| (pod, refusal)));
     }
     if !still_tracked.is_empty() {
-        io.apply_note(Note::FinalizersKept(still_tracked));
+        io.apply_memory_note(Note::FinalizersNotRemoved(still_tracked));
     }
     untracked
 }
 
-impl FinalizerRemovals<'_> {
+impl FinalizerRemovalResult<'_> {
     /// Counts the requests that failed because the cached Pod was stale. The event with the newer Pod enqueues the Job again.
     pub(super) fn conflict_count(&self) -> usize {
         self.refused.len() - self.failures().count()
@@ -61,7 +61,7 @@ impl FinalizerRemovals<'_> {
     }
 
     /// Emits one `FailedUpdate` Event if the server denies the removal of a finalizer, for example for lack of permission.
-    pub(super) fn report_denied(&self, io: Io<'_>) {
+    pub(super) fn record_denied_event(&self, io: Io<'_>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);
             io.record_event(EventType::Warning, "FailedUpdate", message);

@@ -16,7 +16,7 @@ use super::note::Io;
 use crate::{
     jobs::{
         decide::gang::{decide_pod_scheduling, pod_group_name, pod_group_template_name, workload_name},
-        plan::{PodInventory, PodScheduling},
+        plan::{PodScheduling, PodSummary},
         snapshot::Snapshot,
     },
     objects::{JOBS, POD_GROUPS, PodGroup, PodGroupTemplate, WORKLOADS, Workload},
@@ -32,7 +32,7 @@ const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 /// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub(super) async fn ensure_workload_and_pod_group(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     mut planned: PodScheduling,
     io: Io<'_>,
 ) -> Result<Option<Text>, SyncError> {
@@ -49,7 +49,7 @@ pub(super) async fn ensure_workload_and_pod_group(
                         // A forecast (a sync without requests) gets no answer, so it continues with a Workload that has the
                         // expected names.
                         let expected =
-                            || Workload::expected_by_forecast(&workload_name(job), &pod_group_template_name(job)).ok();
+                            || Workload::for_forecast(&workload_name(job), &pod_group_template_name(job)).ok();
                         let Some(made) = made.or_else(expected) else { return Ok(None) };
                         let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
                         io.record_event(EventType::Normal, "WorkloadCreated", message);
@@ -102,7 +102,7 @@ fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
 /// Builds the create request for the `PodGroup` of a Workload; `None` if the Workload has no template.
 fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
     let of = &workload.metadata;
-    let PodGroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
+    let PodGroupTemplate { name: template, scheduling_policy } = workload.pod_group_templates().first()?;
     let spec = || {
         let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
         json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
@@ -133,5 +133,5 @@ fn create_request<S: Serialize>(
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });
-    Request::create(resource, &owner.namespace, &name.into(), body).role(ObjectRole::AwaitedObject)
+    Request::create(resource, &owner.namespace, &name.into(), body).with_role(ObjectRole::AwaitedObject)
 }

@@ -14,7 +14,7 @@ use crate::{
     objects::{FailurePolicyAction, JobStatus},
 };
 
-/// A change of the controller's memory or metrics that the sync of a Job asks for with `Io::apply_note`.
+/// A change of the controller's memory or metrics that the sync of a Job asks for with `Io::apply_memory_note`.
 #[derive(Debug)]
 pub enum Note {
     /// The Job is not synced because its selector is invalid; the text says why.
@@ -27,7 +27,7 @@ pub enum Note {
         refused: usize,
     },
     /// The server refuses Pods because the namespace is terminating.
-    PodRefusedByNamespace,
+    PodRefusedInTerminatingNamespace,
     /// A status was written: the status before the write, and the status after it.
     StatusWritten(Box<[JobStatus; 2]>),
     /// The failures since the last success, to be remembered after the first status of the sync has been written.
@@ -37,7 +37,7 @@ pub enum Note {
     /// The finalizers of these Pods are about to be removed.
     RemovingFinalizers(Vec<Uid>),
     /// These Pods may still carry their finalizers, because the server did not confirm the removal.
-    FinalizersKept(Vec<Uid>),
+    FinalizersNotRemoved(Vec<Uid>),
     /// The status with the end of the Job has been written.
     JobFinished(Box<JobEnd>),
     /// The sync has ended, and is counted in the metrics.
@@ -49,7 +49,7 @@ pub enum Note {
     },
 }
 
-impl io::Note for Note {
+impl io::MemoryNote for Note {
     type Query = ();
     type NewState = SchedulingObjects;
 }

@@ -7,28 +7,28 @@ use common::{
 };
 
 use super::{
-    body::PodBodies,
+    body::PodBodyBuilder,
     note::{Io, Note},
 };
 use crate::{
     jobs::{
-        plan::{ControlledPod, DeletionReason, NewPod, PodInventory, PodToDelete, PodWrites, ScalingDecision},
+        plan::{ControlledPod, DeletionReason, NewPod, PodSummary, PodToDelete, PodWrites, ScalingDecision},
         snapshot::Snapshot,
     },
     metrics::PodCreationReason,
-    untrack::untrack_request,
+    untrack::finalizer_removal_request,
 };
 
 /// Creates Pods in batches of 1, 2, 4, ... (slow start). A sync sends only one request if the server refuses all Pods.
 pub(super) async fn create_pods(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     pods: &[NewPod],
     group: Option<&Text>,
     io: Io<'_>,
 ) -> (PodWrites, Option<SyncError>) {
     let Snapshot { job, owner, .. } = snapshot;
-    let bodies = match PodBodies::new(job, owner.controller_ref(), group) {
+    let bodies = match PodBodyBuilder::new(job, owner.controller_ref(), group) {
         Ok(bodies) => bodies,
         Err(problem) => {
             let failed = SyncError::new("template", format!("unable to create pods, {problem}"));
@@ -36,10 +36,10 @@ pub(super) async fn create_pods(
         }
     };
     let create = |pod: NewPod| {
-        let prefix = bodies.pod_generate_name(pod.index);
-        let name = pod.index.map_or_else(String::new, |_| format!("{prefix}*")).into();
+        let prefix = bodies.pod_generate_name(pod.completion_index);
+        let name = pod.completion_index.map_or_else(String::new, |_| format!("{prefix}*")).into();
         let request = Request::create(PODS, &owner.namespace, &name, io.encode_body(|| bodies.pod_body(pod)));
-        create_pod(io, request.generate_name(prefix))
+        create_pod(io, request.with_generate_name(prefix))
     };
     let created = io.run_group(GroupConcurrency::SlowStart(usize::MAX), pods.iter().copied(), create).await;
 
@@ -48,24 +48,24 @@ pub(super) async fn create_pods(
     let (terminating, refused): (Vec<_>, Vec<_>) =
         refusals.partition(|refusal| refusal.class == RefusalClass::NamespaceTerminating);
     if !terminating.is_empty() {
-        io.apply_note(Note::PodRefusedByNamespace);
+        io.apply_memory_note(Note::PodRefusedInTerminatingNamespace);
     }
-    let reason = PodCreationReason::for_job(job, situation.failed, situation.terminating);
-    io.apply_note(Note::PodsCreated { reason, created: count, refused: refused.len() });
+    let reason = PodCreationReason::for_job(job, situation.failed_pod_count, situation.terminating_pod_count);
+    io.apply_memory_note(Note::PodsCreated { reason, created: count, refused: refused.len() });
     let failed = refused.first().map(|refusal| SyncError::from_refusal("", refusal));
-    (PodWrites { created_pods: count, ..PodWrites::default() }, failed)
+    (PodWrites { created_pod_count: count, ..PodWrites::default() }, failed)
 }
 
 /// Deletes the Pods that `manage` selects. Returns the counts, and the first error that is not a version conflict.
 pub(super) async fn delete_pods(
-    situation: &PodInventory,
+    situation: &PodSummary,
     manage: &ScalingDecision,
     io: Io<'_>,
 ) -> (PodWrites, Option<SyncError>) {
     let victims = manage.pods_to_delete();
-    let remove = |PodToDelete { position, deletion_reason: why }| {
+    let remove = |PodToDelete { pod_position: position, deletion_reason: why }| {
         let victim = &situation.pods[position];
-        delete_job_pod(victim, manage.removes_finalizer_first(victim), why, io)
+        delete_job_pod(victim, manage.removes_finalizer_before_deletion(victim), why, io)
     };
     let removed = io.run_group(GroupConcurrency::AllConcurrent, victims.iter().copied(), remove).await;
 
@@ -73,10 +73,10 @@ pub(super) async fn delete_pods(
     for (victim, removed) in victims.iter().zip(removed) {
         match removed {
             Ok(()) => {
-                writes.deleted_pods += 1;
-                writes.deleted_ready_pods += usize::from(situation.pods[victim.position].pod.is_ready());
+                writes.deleted_pod_count += 1;
+                writes.deleted_ready_pod_count += usize::from(situation.pods[victim.pod_position].pod.is_ready());
             }
-            Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflicts += 1,
+            Err(refusal) if refusal.class == RefusalClass::VersionConflict => writes.conflict_count += 1,
             Err(refusal) => {
                 failed.get_or_insert_with(|| SyncError::from_refusal("unable to delete pods", &refusal));
             }
@@ -99,9 +99,9 @@ async fn delete_job_pod(
     if !untracks_first {
         return delete_pod(io, delete).await;
     }
-    match io.send(untrack_request(pod, "", io).role(ObjectRole::Child)).await {
+    match io.send(finalizer_removal_request(pod, "", io).with_role(ObjectRole::Child)).await {
         // Without the finalizer, no process counts the Pod any more, so the delete needs no precondition.
-        Ok(_) => delete_pod(io, delete.at_version(None)).await,
+        Ok(_) => delete_pod(io, delete.with_version(None)).await,
         Err(refusal) if refusal.class == RefusalClass::NotFound => Ok(()),
         Err(refusal) => Err(refusal),
     }

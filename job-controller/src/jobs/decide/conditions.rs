@@ -7,7 +7,7 @@ use crate::{jobs::plan::JobEnd, objects::JobStatus};
 
 /// Builds a condition that changed at `now`. The probe time is `now`, too, in whole seconds.
 pub(super) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
-    let probed = Some(seconds::floor(now));
+    let probed = Some(seconds::floor_to_second(now));
     Condition { last_probe_time: probed, ..Condition::new(kind, status, reason, message, now) }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use common::{conditions, pods::Phase};
 use jiff::SignedDuration;
 
-use super::failure::is_failed;
+use super::failure::is_pod_failed;
 use crate::{
     jobs::{
-        plan::{JobEnd, JobResult, PodInventory},
+        plan::{JobEnd, JobResult, PodSummary},
         snapshot::Snapshot,
     },
     objects::{Job, condition_types},
@@ -17,7 +17,7 @@ use crate::{
 /// Returns the end in the stored status, or else the end by the first rule that applies, such as the active deadline.
 ///
 /// [`is_job_complete`] decides later, after Pods are created or deleted, whether enough Pods have succeeded.
-pub fn decided_end(snapshot: &Snapshot, situation: &PodInventory) -> Option<JobEnd> {
+pub fn decide_end(snapshot: &Snapshot, situation: &PodSummary) -> Option<JobEnd> {
     let job = &*snapshot.job;
     announced_end(job)
         .or_else(|| failing_pod(job, situation))
@@ -31,8 +31,10 @@ pub fn decided_end(snapshot: &Snapshot, situation: &PodInventory) -> Option<JobE
         })
         .or_else(|| failed_indexes(job, situation))
         .or_else(|| {
-            let rule =
-                job.success_policy.as_ref()?.first_met_rule(&situation.completed_index_set, job.index_count())?;
+            let rule = job
+                .success_policy
+                .as_ref()?
+                .first_matching_rule_position(&situation.completed_index_set, job.index_count())?;
             Some(JobEnd::new(JobResult::Success, "SuccessPolicy", &format!("Matched rules at index {rule}")))
         })
 }
@@ -48,28 +50,28 @@ fn announced_end(job: &Job) -> Option<JobEnd> {
         })
 }
 
-fn failing_pod(job: &Job, situation: &PodInventory) -> Option<JobEnd> {
+fn failing_pod(job: &Job, situation: &PodSummary) -> Option<JobEnd> {
     let policy = job.pod_failure_policy.as_ref()?;
-    let mut failed = situation.pods.iter().map(|c| &*c.pod).filter(|pod| is_failed(job, pod));
+    let mut failed = situation.pods.iter().map(|c| &*c.pod).filter(|pod| is_pod_failed(job, pod));
     let message = failed.find_map(|pod| policy.job_failure_message(pod))?;
     Some(JobEnd::failure("PodFailurePolicy", &message))
 }
 
-fn too_many_failures(job: &Job, situation: &PodInventory) -> bool {
+fn too_many_failures(job: &Job, situation: &PodSummary) -> bool {
     let limit = usize::try_from(job.backoff_limit).unwrap_or(0);
-    if situation.failed > limit {
+    if situation.failed_pod_count > limit {
         return true;
     }
     if !job.restarts_on_failure {
         return false;
     }
     let running = situation.pods.iter().filter(|c| matches!(c.pod.phase, Phase::Running | Phase::Pending));
-    let restarts: i64 = running.map(|c| i64::from(c.pod.total_restarts)).sum();
+    let restarts: i64 = running.map(|c| i64::from(c.pod.total_restart_count)).sum();
     restarts > 0 && restarts >= i64::from(job.backoff_limit)
 }
 
 /// Returns the time until the active deadline; `None` without a deadline, or while the Job is suspended or has not started.
-pub fn time_until_deadline(snapshot: &Snapshot, situation: &PodInventory) -> Option<Duration> {
+pub fn time_until_deadline(snapshot: &Snapshot, situation: &PodSummary) -> Option<Duration> {
     let job = &*snapshot.job;
     let deadline = job.active_deadline_seconds.filter(|_| !job.suspend)?;
     let passed = snapshot.now.duration_since(situation.start_time?);
@@ -77,7 +79,7 @@ pub fn time_until_deadline(snapshot: &Snapshot, situation: &PodInventory) -> Opt
     Some(Duration::try_from(left).unwrap_or_default())
 }
 
-fn failed_indexes(job: &Job, situation: &PodInventory) -> Option<JobEnd> {
+fn failed_indexes(job: &Job, situation: &PodSummary) -> Option<JobEnd> {
     let failed = situation.failed_index_set.as_ref()?.len();
     if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
@@ -88,10 +90,10 @@ fn failed_indexes(job: &Job, situation: &PodInventory) -> Option<JobEnd> {
 }
 
 /// Whether enough Pods have succeeded to complete the Job, and no Pod is active.
-pub fn is_job_complete(job: &Job, situation: &PodInventory, active: usize) -> bool {
+pub fn is_job_complete(job: &Job, situation: &PodSummary, active: usize) -> bool {
     let enough = match job.completions {
-        Some(completions) => situation.succeeded >= completions as usize,
-        None => situation.succeeded > 0,
+        Some(completions) => situation.success_count >= completions as usize,
+        None => situation.success_count > 0,
     };
     enough && active == 0
 }

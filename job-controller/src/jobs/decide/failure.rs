@@ -7,9 +7,9 @@ use crate::objects::{CachedPod, FailurePolicyAction, Job};
 /// Whether a Pod has failed: its phase is `Failed`, or it is terminating and the Job replaces terminating Pods at once.
 ///
 /// Upstream: `pkg/controller/job`, `isPodFailed`.
-pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
+pub fn is_pod_failed(job: &Job, pod: &CachedPod) -> bool {
     let is_terminating = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
-    pod.phase == Phase::Failed || (is_terminating && !job.only_replaces_failed_pods())
+    pod.phase == Phase::Failed || (is_terminating && !job.replaces_pods_only_when_finished())
 }
 
 /// Returns the action of the first rule of the failure policy that matches a Pod.
@@ -18,14 +18,14 @@ pub fn failure_policy_action(job: &Job, pod: &CachedPod) -> Option<FailurePolicy
 }
 
 /// Whether the failure of a Pod counts. False if the failure policy ignores it.
-pub fn is_failure_counted(job: &Job, pod: &CachedPod) -> bool {
+pub fn is_pod_failure_counted(job: &Job, pod: &CachedPod) -> bool {
     failure_policy_action(job, pod) != Some(FailurePolicyAction::Ignore)
 }
 
 /// Whether a failed Pod makes its index fail permanently; `limit` is `spec.backoffLimitPerIndex`.
 ///
 /// Upstream: `pkg/controller/job`, `isIndexFailed`.
-pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
+pub fn pod_fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
     match failure_policy_action(job, pod) {
         Some(FailurePolicyAction::FailIndex) => true,
         Some(FailurePolicyAction::Ignore) => false,

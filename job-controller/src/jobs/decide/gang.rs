@@ -14,7 +14,7 @@ use common::{
 
 use crate::{
     jobs::{
-        plan::{NoGangReason, PodInventory, PodScheduling},
+        plan::{NoGangReason, PodScheduling, PodSummary},
         snapshot::{SchedulingObjects, Snapshot},
     },
     objects::{JOBS, Job, condition_types},
@@ -28,7 +28,7 @@ const MAX_LABEL: usize = 63;
 /// Decides whether the Pods of a Job form a gang. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
 pub fn decide_pod_scheduling(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     scheduling: Option<&SchedulingObjects>,
 ) -> PodScheduling {
     let job = &*snapshot.job;
@@ -43,10 +43,10 @@ pub fn decide_pod_scheduling(
     if !is_controlled_by(&workload.metadata, job) {
         return PodScheduling::OneByOne(Some(NoGangReason::NotControlledByJob("Workload", name())));
     }
-    if workload.templates().len() != 1 {
+    if workload.pod_group_templates().len() != 1 {
         return PodScheduling::OneByOne(Some(NoGangReason::UnexpectedTemplateCount(
             name(),
-            workload.templates().len(),
+            workload.pod_group_templates().len(),
         )));
     }
     match scheduling.pod_groups.as_slice() {
@@ -66,7 +66,7 @@ fn is_candidate(job: &Job) -> bool {
 }
 
 /// Whether the Job has no Pods, and was never started or suspended. An existing Pod could not join a `PodGroup`.
-fn is_new(job: &Job, situation: &PodInventory) -> bool {
+fn is_new(job: &Job, situation: &PodSummary) -> bool {
     let status = &job.status;
     let counted = status.succeeded != 0 || status.failed != 0;
     let suspended = status.conditions.iter().any(|condition| condition.kind == condition_types::SUSPENDED);
@@ -94,7 +94,7 @@ pub fn workload_name(job: &Job) -> String {
     hash.update(b"(types.UID)");
     // Writing into the hasher cannot fail.
     let _ = write!(hash, "{}", job.metadata.uid);
-    let hash = safe_encode(hash.sum());
+    let hash = safe_encode(hash.finish());
     let room = MAX_NAME - hash.len() - 1;
     format!("{}-{hash}", truncate_name(&job.metadata.name, room))
 }
@@ -115,7 +115,7 @@ pub fn pod_group_name(workload: &str, template: &str) -> String {
     let mut hash = Fnv1a::default();
     hash.update(workload.as_bytes());
     hash.update(template.as_bytes());
-    let hash = safe_encode(hash.sum());
+    let hash = safe_encode(hash.finish());
     let room = MAX_NAME - hash.len() - 2;
     let half = room / 2;
     // A short name leaves its unused room to the other name.

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{map::HashSet, pods::deletion_order_without_ranks};
 
-use super::{end, failure::is_failure_counted};
+use super::{end, failure::is_pod_failure_counted};
 use crate::{
     jobs::{
         plan::{
-            ControlledPod, CountsAfterScaling, DeletionReason, IndexFailures, JobEnd, JobResult, NewPod, PodInventory,
-            PodToDelete, PodWrites, ScalingDecision,
+            ControlledPod, CountsAfterScaling, DeletionReason, IndexFailureCounts, JobEnd, JobResult, NewPod,
+            PodSummary, PodToDelete, PodWrites, ScalingDecision,
         },
         snapshot::{FailureRecord, Snapshot},
     },
@@ -19,13 +19,13 @@ use crate::{
 /// Decides which Pods to create or delete. One plan never does both.
 ///
 /// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
-pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingDecision {
+pub fn decide_scaling(snapshot: &Snapshot, situation: &PodSummary) -> ScalingDecision {
     let job = &*snapshot.job;
     let all = |why: DeletionReason| {
         situation
-            .active_positions
+            .active_pod_positions
             .iter()
-            .map(|position| PodToDelete { position: *position, deletion_reason: why })
+            .map(|position| PodToDelete { pod_position: *position, deletion_reason: why })
             .collect()
     };
     match (&situation.decided_end, &snapshot.unseen_writes) {
@@ -48,13 +48,13 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingD
     if job.suspend {
         return ScalingDecision::DeleteSuspended(all(DeletionReason::JobSuspended));
     }
-    let (active, wanted) = (situation.active_positions.len(), wanted_active_pods(job, situation));
+    let (active, wanted) = (situation.active_pod_positions.len(), wanted_active_pods(job, situation));
     let mut victims = select_pods_to_delete(job, situation, active.saturating_sub(wanted));
     if !victims.is_empty() {
         victims.truncate(snapshot.decision_settings.max_pods_per_sync);
         return ScalingDecision::ScaleDown(victims);
     }
-    let not_replaced = if job.only_replaces_failed_pods() { situation.terminating } else { 0 };
+    let not_replaced = if job.replaces_pods_only_when_finished() { situation.terminating_pod_count } else { 0 };
     let missing = wanted.saturating_sub(active + not_replaced);
     match missing {
         0 => ScalingDecision::NoChange,
@@ -66,50 +66,53 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodInventory) -> ScalingD
 }
 
 /// Without `spec.completions`, no new Pods are wanted after the first success.
-fn wanted_active_pods(job: &Job, situation: &PodInventory) -> usize {
+fn wanted_active_pods(job: &Job, situation: &PodSummary) -> usize {
     let parallelism = job.parallelism as usize;
     match job.completions {
-        Some(completions) => (completions as usize).saturating_sub(situation.succeeded).min(parallelism),
-        None if situation.succeeded > 0 => situation.active_positions.len(),
+        Some(completions) => (completions as usize).saturating_sub(situation.success_count).min(parallelism),
+        None if situation.success_count > 0 => situation.active_pod_positions.len(),
         None => parallelism,
     }
 }
 
 /// Selects the Pods to delete: every Pod with an invalid or duplicate index, and further Pods until `surplus` are selected.
-fn select_pods_to_delete(job: &Job, situation: &PodInventory, surplus: usize) -> Vec<PodToDelete> {
+fn select_pods_to_delete(job: &Job, situation: &PodSummary, surplus: usize) -> Vec<PodToDelete> {
     let pod = |position: usize| &**situation.pods[position].pod;
     let rank = |group: &[usize]| {
         let pods: Vec<&common::pods::Pod> = group.iter().map(|position| pod(*position)).collect();
         deletion_order_without_ranks(&pods).into_iter().map(|ranked| group[ranked]).collect::<Vec<usize>>()
     };
     let mut victims = Vec::new();
-    let mut rest = situation.active_positions.clone();
+    let mut rest = situation.active_pod_positions.clone();
     if job.is_indexed() {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for position in rest.drain(..) {
-            match situation.pods[position].pod.index.filter(|index| *index < job.index_count()) {
+            match situation.pods[position].pod.completion_index.filter(|index| *index < job.index_count()) {
                 Some(index) => groups.entry(index).or_default().push(position),
-                None => victims.push(PodToDelete { position, deletion_reason: DeletionReason::InvalidIndex }),
+                None => {
+                    victims.push(PodToDelete { pod_position: position, deletion_reason: DeletionReason::InvalidIndex })
+                }
             }
         }
         for group in groups.into_values() {
             let mut ranked = if group.len() > 1 { rank(&group) } else { group };
             rest.extend(ranked.pop());
-            victims.extend(
-                ranked
-                    .into_iter()
-                    .map(|position| PodToDelete { position, deletion_reason: DeletionReason::DuplicateIndex }),
-            );
+            victims.extend(ranked.into_iter().map(|position| PodToDelete {
+                pod_position: position,
+                deletion_reason: DeletionReason::DuplicateIndex,
+            }));
         }
     }
     if victims.len() < surplus {
         let more = rank(&rest).into_iter().take(surplus - victims.len());
-        victims.extend(more.map(|position| PodToDelete { position, deletion_reason: DeletionReason::TooManyPods }));
+        victims.extend(
+            more.map(|position| PodToDelete { pod_position: position, deletion_reason: DeletionReason::TooManyPods }),
+        );
     }
     victims
 }
 
-fn decide_creates(snapshot: &Snapshot, situation: &PodInventory, missing: usize) -> ScalingDecision {
+fn decide_creates(snapshot: &Snapshot, situation: &PodSummary, missing: usize) -> ScalingDecision {
     let (job, limits, now) = (&*snapshot.job, &snapshot.decision_settings, snapshot.now);
     let count = missing.min(limits.max_pods_per_sync);
     if job.backoff_limit_per_index.is_none() {
@@ -128,11 +131,14 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodInventory, missing: usize)
             remaining_backoff: None,
         };
     }
-    let mut taken: HashSet<u32> =
-        situation.active_positions.iter().filter_map(|position| situation.pods[*position].pod.index).collect();
-    if job.only_replaces_failed_pods() {
+    let mut taken: HashSet<u32> = situation
+        .active_pod_positions
+        .iter()
+        .filter_map(|position| situation.pods[*position].pod.completion_index)
+        .collect();
+    if job.replaces_pods_only_when_finished() {
         let terminating = situation.pods.iter().filter(|own| own.pod.is_terminating());
-        taken.extend(terminating.filter_map(|own| own.pod.index));
+        taken.extend(terminating.filter_map(|own| own.pod.completion_index));
     }
     let mut unavailable = situation.completed_index_set.clone().with_indexes(taken);
     if let Some(failed) = &situation.failed_index_set {
@@ -144,18 +150,21 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodInventory, missing: usize)
             break;
         }
         if job.backoff_limit_per_index.is_none() {
-            pods.push(NewPod { index: Some(index), failures: None });
+            pods.push(NewPod { completion_index: Some(index), index_failure_counts: None });
             continue;
         }
         // An index in back-off delays no other index.
-        let last = situation.predecessor_positions.get(&index).map(|position| &situation.pods[*position]);
+        let last = situation.predecessor_position_by_index.get(&index).map(|position| &situation.pods[*position]);
         let delay = last.map_or(Duration::ZERO, |last| {
-            let failures = last.pod.index_failures_before().saturating_add(1);
-            FailureRecord { failure_count_since_success: failures, last_failure: Some(last.finished_at) }
+            let failures = last.pod.earlier_index_failure_count().saturating_add(1);
+            FailureRecord { failure_count_since_success: failures, last_failure_at: Some(last.finished_at) }
                 .remaining_backoff(limits, now)
         });
         if delay.is_zero() {
-            pods.push(NewPod { index: Some(index), failures: Some(inherited_failures(job, last)) });
+            pods.push(NewPod {
+                completion_index: Some(index),
+                index_failure_counts: Some(inherited_failures(job, last)),
+            });
         } else {
             wait = Some(wait.map_or(delay, |shortest| shortest.min(delay)));
         }
@@ -169,10 +178,10 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodInventory, missing: usize)
 }
 
 /// Returns the failure counters of a new Pod: the counters of the Pod that it replaces, plus the failure of that Pod.
-fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailures {
-    let Some(ControlledPod { pod, .. }) = last else { return IndexFailures::default() };
-    let counted = is_failure_counted(job, pod);
-    IndexFailures {
+fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailureCounts {
+    let Some(ControlledPod { pod, .. }) = last else { return IndexFailureCounts::default() };
+    let counted = is_pod_failure_counted(job, pod);
+    IndexFailureCounts {
         counted_failures: pod.index_failure_count.saturating_add(u32::from(counted)),
         ignored_failures: pod.index_ignored_failure_count.saturating_add(u32::from(!counted)),
     }
@@ -181,25 +190,26 @@ fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailures 
 /// Returns the Pod counts after `writes`, and the end of the Job if the status may announce the end.
 pub fn counts_after_scaling(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     manage: &ScalingDecision,
     writes: &PodWrites,
 ) -> CountsAfterScaling {
     let job = &*snapshot.job;
-    let active = (situation.active_positions.len() + writes.created_pods).saturating_sub(writes.deleted_pods);
+    let active =
+        (situation.active_pod_positions.len() + writes.created_pod_count).saturating_sub(writes.deleted_pod_count);
     let end_to_write = match manage {
         // After the end of the Job, a Pod that is not deleted yet, or that the cache does not show yet, would never be counted.
         ScalingDecision::DeleteAsFailed(victims) | ScalingDecision::DeleteUncounted(victims) => {
-            let clear = writes.deleted_pods == victims.len() && snapshot.unseen_writes.is_none();
+            let clear = writes.deleted_pod_count == victims.len() && snapshot.unseen_writes.is_none();
             situation.decided_end.clone().filter(|_| clear)
         }
         _ if situation.decided_end.is_some() => None,
         _ => end::is_job_complete(job, situation, active).then(JobEnd::completions_reached),
     };
     CountsAfterScaling {
-        active,
-        ready: situation.ready.saturating_sub(writes.deleted_ready_pods),
-        terminating: situation.terminating + writes.deleted_pods,
+        active_pod_count: active,
+        ready_pod_count: situation.ready_pod_count.saturating_sub(writes.deleted_ready_pod_count),
+        terminating_pod_count: situation.terminating_pod_count + writes.deleted_pod_count,
         end_to_write,
     }
 }

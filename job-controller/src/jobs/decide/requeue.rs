@@ -21,10 +21,10 @@ pub fn decide_requeue(
     if tracked.is_uid_list_full || has_reached_pod_limit(snapshot, &plan.scaling_decision, writes) {
         return Requeue::After(Duration::ZERO);
     }
-    if writes.conflicts > 0 {
+    if writes.conflict_count > 0 {
         // After a conflict in a sync that made progress, the next sync starts at once and waits until the cache shows the
         // changed Pods. Without progress, the next sync may meet the same conflict again, so the back-off applies.
-        let has_progressed = writes.created_pods + writes.deleted_pods + untracked > 0;
+        let has_progressed = writes.created_pod_count + writes.deleted_pod_count + untracked > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
     // The loop knows only the delay of the first plan. After a refused adoption, `plan` is newer, and its delay applies.
@@ -36,9 +36,9 @@ fn has_reached_pod_limit(snapshot: &Snapshot, manage: &ScalingDecision, writes: 
     let most = snapshot.decision_settings.max_pods_per_sync;
     match manage {
         ScalingDecision::Create { pods, missing_pods: missing, .. } => {
-            writes.created_pods == pods.len() && pods.len() == most && *missing > pods.len()
+            writes.created_pod_count == pods.len() && pods.len() == most && *missing > pods.len()
         }
-        ScalingDecision::ScaleDown(victims) => writes.deleted_pods == victims.len() && victims.len() == most,
+        ScalingDecision::ScaleDown(victims) => writes.deleted_pod_count == victims.len() && victims.len() == most,
         _ => false,
     }
 }

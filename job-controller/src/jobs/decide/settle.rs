@@ -15,7 +15,7 @@ use crate::{
 /// Moves UIDs that are not in `still_tracked` from the lists of a status to its counters. Returns whether a UID was moved.
 ///
 /// Upstream: `pkg/controller/job`, `cleanUncountedPodsWithoutFinalizers`.
-pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &HashSet<Uid>) -> bool {
+pub fn count_listed_pods_without_finalizer(status: &mut JobStatus, still_tracked: &HashSet<Uid>) -> bool {
     let settle = |named: &mut Vec<Uid>, counter: &mut i32| {
         let before = named.len();
         named.retain(|uid| still_tracked.contains(uid));
@@ -29,7 +29,7 @@ pub fn count_listed_without_finalizer(status: &mut JobStatus, still_tracked: &Ha
 }
 
 /// Decides the second status of a sync, and whether it contains the end of the Job. `stored` is the status on the server, and
-/// `untracked` are the Pods of [`FirstStatusWrite::positions_to_untrack`] that have lost their finalizers.
+/// `untracked` are the Pods of [`FirstStatusWrite::positions_to_remove_finalizer_from`] that have lost their finalizers.
 pub fn decide_second_status(
     snapshot: &Snapshot,
     tracked: &FirstStatusWrite,
@@ -39,15 +39,15 @@ pub fn decide_second_status(
     now: Timestamp,
 ) -> SecondStatusWrite {
     let job = &*snapshot.job;
-    let mut still_tracked = tracked.uids_with_finalizer.clone();
+    let mut still_tracked = tracked.pod_uids_with_finalizer.clone();
     for pod in untracked {
         still_tracked.remove(&pod.meta().uid);
     }
     let mut status = stored.clone();
-    let counts = count_listed_without_finalizer(&mut status, &still_tracked);
-    let is_all = untracked.len() == tracked.positions_to_untrack.len() && !tracked.is_uid_list_full;
+    let counts = count_listed_pods_without_finalizer(&mut status, &still_tracked);
+    let is_all = untracked.len() == tracked.positions_to_remove_finalizer_from.len() && !tracked.is_uid_list_full;
     let end = managed.end_to_write.as_ref().filter(|_| is_all);
-    let end = end.filter(|end| add_end_to_status(job, &mut status, end, managed.terminating, now)).cloned();
+    let end = end.filter(|end| add_end_to_status(job, &mut status, end, managed.terminating_pod_count, now)).cloned();
     let reason = match &end {
         Some(end) => Some(format!("{} ({})", end.terminal_condition_type(), end.reason)),
         None => counts.then(|| "Pods without finalizers are counted".to_owned()),
@@ -61,7 +61,7 @@ pub fn decide_second_status(
             .filter(|_| status.start_time.is_none())
             .map(|_| status_started_at_end(&status)),
         write_reason: reason,
-        end,
+        job_end: end,
         status,
     }
 }
@@ -84,7 +84,7 @@ pub fn add_end_to_status(job: &Job, status: &mut JobStatus, end: &JobEnd, termin
     if !status.uncounted_terminated_pods.is_empty() || terminating > 0 {
         return false;
     }
-    let now = seconds::floor(now);
+    let now = seconds::floor_to_second(now);
     conditions::set_end_condition(status, end.terminal_condition_type(), end, now);
     let wanted_nothing = job.suspend && job.completions == Some(0);
     if status.start_time.is_none() && !wanted_nothing {

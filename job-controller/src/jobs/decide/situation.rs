@@ -6,12 +6,12 @@ use common::{map::HashSet, meta::Uid, pods::Phase};
 
 use super::{
     end,
-    failure::{fails_index, is_failed, is_failure_counted},
+    failure::{is_pod_failed, is_pod_failure_counted, pod_fails_index},
 };
 use crate::{
     indexes::CompletionIndexSet,
     jobs::{
-        plan::{ControlledPod, PodInventory},
+        plan::{ControlledPod, PodSummary},
         snapshot::{SharedPod, Snapshot},
     },
     objects::{CachedPod, Job},
@@ -22,41 +22,41 @@ pub fn controlled_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> Vec<Contro
     let own = |pod: &SharedPod, adopted: bool| ControlledPod {
         pod: Arc::clone(pod),
         has_tracking_finalizer: adopted || pod.has_tracking_finalizer,
-        is_untracked_by_process: snapshot.uids_untracked_by_process.contains(&pod.meta().uid),
+        is_finalizer_removed_by_process: snapshot.pod_uids_with_removed_finalizer.contains(&pod.meta().uid),
         finished_at: snapshot
-            .end_first_seen_at
+            .pod_ends_first_seen_at
             .get(&pod.meta().uid)
             .map_or(pod.finished_at, |seen| pod.finished_at.min(*seen)),
     };
-    let kept = snapshot.claims.keep.iter().map(|pod| own(pod, false));
+    let kept = snapshot.pod_claims.keep.iter().map(|pod| own(pod, false));
     kept.chain(adopted.iter().map(|pod| own(pod, true))).collect()
 }
 
-impl PodInventory {
+impl PodSummary {
     /// Counts these Pods by their states and indexes, and decides whether they end the Job.
     pub fn new(snapshot: &Snapshot, pods: Vec<ControlledPod>) -> Self {
         let job = &*snapshot.job;
         let active: Vec<usize> = (0..pods.len()).filter(|position| pods[*position].pod.is_active()).collect();
         let mut this = Self {
-            ready: active.iter().filter(|position| pods[**position].pod.is_ready()).count(),
-            terminating: pods.iter().filter(|c| c.pod.is_terminating()).count(),
-            succeeded: 0,
-            failed: 0,
+            ready_pod_count: active.iter().filter(|position| pods[**position].pod.is_ready()).count(),
+            terminating_pod_count: pods.iter().filter(|c| c.pod.is_terminating()).count(),
+            success_count: 0,
+            failed_pod_count: 0,
             newly_completed_index_set: CompletionIndexSet::default(),
             completed_index_set: CompletionIndexSet::default(),
             failed_index_set: None,
-            predecessor_positions: BTreeMap::new(),
+            predecessor_position_by_index: BTreeMap::new(),
             failure_record: snapshot.failure_record,
             start_time: job.status.start_time.or((!job.suspend).then_some(snapshot.now)),
             decided_end: None,
-            active_positions: active,
+            active_pod_positions: active,
             pods,
         };
         if job.is_indexed() {
             this.take_stock_of_indexes(job);
         }
         this.count_finished_pods(snapshot);
-        this.decided_end = end::decided_end(snapshot, &this);
+        this.decided_end = end::decide_end(snapshot, &this);
         this
     }
 
@@ -73,19 +73,19 @@ impl PodInventory {
             let pod = &*own.pod;
             if pod.phase == Phase::Succeeded {
                 succeeded.push(own.finished_at);
-            } else if is_failed(job, pod) {
+            } else if is_pod_failed(job, pod) {
                 failed.push(own.finished_at);
-                ignored += usize::from(!is_failure_counted(job, pod));
+                ignored += usize::from(!is_pod_failure_counted(job, pod));
             }
         }
         let number = |count: i32| usize::try_from(count).unwrap_or(0);
-        self.succeeded = if job.is_indexed() {
+        self.success_count = if job.is_indexed() {
             self.completed_index_set.len()
         } else {
             number(job.status.succeeded) + succeeded.len() + named.succeeded.len()
         };
-        self.failed = number(job.status.failed) + failed.len() - ignored + named.failed.len();
-        self.failure_record = snapshot.failure_record.after_finished_pods(&succeeded, &failed);
+        self.failed_pod_count = number(job.status.failed) + failed.len() - ignored + named.failed.len();
+        self.failure_record = snapshot.failure_record.with_finished_pods(&succeeded, &failed);
     }
 
     /// Finds the completed and the failed indexes. An index is never both: the stored status takes precedence over new results,
@@ -98,7 +98,7 @@ impl PodInventory {
             .without_indexes(&stored_completed);
         let named_failed: HashSet<&Uid> = job.status.uncounted_terminated_pods.failed.iter().collect();
         let new = self.pods.iter().filter(|c| c.still_has_finalizer());
-        let indexes = new.filter_map(|c| Some((c, c.pod.index.filter(|index| *index < completions)?)));
+        let indexes = new.filter_map(|c| Some((c, c.pod.completion_index.filter(|index| *index < completions)?)));
         let newly_completed = indexes.clone().filter(|(c, index)| {
             let is_named_failed = named_failed.contains(&c.pod.meta().uid);
             let is_stored = stored_completed.contains(*index) || stored_failed.contains(*index);
@@ -108,10 +108,10 @@ impl PodInventory {
         self.completed_index_set = stored_completed.with_indexes(newly_completed.iter().copied());
         self.newly_completed_index_set = CompletionIndexSet::default().with_indexes(newly_completed);
         if let Some(limit) = job.backoff_limit_per_index {
-            let fails = |pod: &CachedPod| is_failed(job, pod) && fails_index(job, pod, limit);
+            let fails = |pod: &CachedPod| is_pod_failed(job, pod) && pod_fails_index(job, pod, limit);
             let newly_failed = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed_index_set.contains(*index));
             self.failed_index_set = Some(stored_failed.with_indexes(newly_failed.map(|(_, index)| index)));
-            self.predecessor_positions = self.find_predecessors(job);
+            self.predecessor_position_by_index = self.find_predecessors(job);
         }
     }
 
@@ -120,7 +120,7 @@ impl PodInventory {
     /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
     fn find_predecessors(&self, job: &Job) -> BTreeMap<u32, usize> {
         let active: HashSet<u32> =
-            self.active_positions.iter().filter_map(|position| self.pods[*position].pod.index).collect();
+            self.active_pod_positions.iter().filter_map(|position| self.pods[*position].pod.completion_index).collect();
         let is_finished = |index: u32| {
             self.completed_index_set.contains(index)
                 || self.failed_index_set.as_ref().is_some_and(|set| set.contains(index))
@@ -128,13 +128,14 @@ impl PodInventory {
         let mut predecessors: BTreeMap<u32, usize> = BTreeMap::new();
         for (position, own) in self.pods.iter().enumerate() {
             let pod = &*own.pod;
-            let Some(index) = pod.index.filter(|index| *index < job.index_count()) else { continue };
-            if !own.still_has_finalizer() || !is_failed(job, pod) || is_finished(index) || active.contains(&index) {
+            let Some(index) = pod.completion_index.filter(|index| *index < job.index_count()) else { continue };
+            if !own.still_has_finalizer() || !is_pod_failed(job, pod) || is_finished(index) || active.contains(&index) {
                 continue;
             }
             let replaces = |other: &usize| {
                 let other = &self.pods[*other];
-                other.pod.index_failures_before() <= pod.index_failures_before() && other.finished_at <= own.finished_at
+                other.pod.earlier_index_failure_count() <= pod.earlier_index_failure_count()
+                    && other.finished_at <= own.finished_at
             };
             if predecessors.get(&index).is_none_or(replaces) {
                 predecessors.insert(index, position);

@@ -17,12 +17,12 @@ use jiff::Timestamp;
 
 use super::{
     conditions,
-    failure::{failure_policy_action, is_failed},
+    failure::{failure_policy_action, is_pod_failed},
     settle, suspend,
 };
 use crate::{
     jobs::{
-        plan::{ControlledPod, CountsAfterScaling, FirstStatusWrite, JobResult, PodInventory, ScalingDecision},
+        plan::{ControlledPod, CountsAfterScaling, FirstStatusWrite, JobResult, PodSummary, ScalingDecision},
         snapshot::Snapshot,
     },
     objects::FailurePolicyAction,
@@ -55,7 +55,7 @@ impl CountedAs {
 /// Upstream: `pkg/controller/job`, `trackJobStatusAndRemoveFinalizers`.
 pub fn decide_first_status(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     manage: &ScalingDecision,
     managed: &CountsAfterScaling,
     now: Timestamp,
@@ -63,7 +63,7 @@ pub fn decide_first_status(
     let job = &*snapshot.job;
     let mut status = job.status.clone();
     status.start_time = situation.start_time;
-    let suspension = if manage.is_scaling() && managed.end_to_write.is_none() {
+    let suspension = if manage.adjusts_pod_count() && managed.end_to_write.is_none() {
         suspend::set_suspended_condition(
             &mut status,
             job.suspend,
@@ -74,21 +74,21 @@ pub fn decide_first_status(
         None
     };
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    status.active = number(managed.active);
-    status.ready = Some(number(managed.ready));
-    status.terminating = Some(number(managed.terminating));
+    status.active = number(managed.active_pod_count);
+    status.ready = Some(number(managed.ready_pod_count));
+    status.terminating = Some(number(managed.terminating_pod_count));
     let stored = &job.status;
     let mut writes = suspension.is_some()
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
     // Active Pods that this sync has deleted without counting them have lost their finalizers.
     let was_deleted = |own: &ControlledPod| {
-        managed.end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_first(own)
+        managed.end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_before_deletion(own)
     };
     let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
     let tracked = situation.pods.iter().filter(|own| is_tracked(own));
     let still_tracked: HashSet<Uid> = tracked.map(|own| own.pod.meta().uid.clone()).collect();
-    writes |= settle::count_listed_without_finalizer(&mut status, &still_tracked);
+    writes |= settle::count_listed_pods_without_finalizer(&mut status, &still_tracked);
 
     let failed: HashSet<Uid> = status.uncounted_terminated_pods.failed.iter().cloned().collect();
     let succeeded: HashSet<Uid> = status.uncounted_terminated_pods.succeeded.iter().cloned().collect();
@@ -137,26 +137,26 @@ pub fn decide_first_status(
     FirstStatusWrite {
         status,
         is_status_changed: writes,
-        positions_to_untrack: untrack,
-        uids_with_finalizer: still_tracked,
+        positions_to_remove_finalizer_from: untrack,
+        pod_uids_with_finalizer: still_tracked,
         is_uid_list_full: capped,
-        policy_action_counts: actions,
+        pod_counts_by_policy_action: actions,
         suspension_change: suspension,
     }
 }
 
 /// Returns the positions of all Pods in the order of counting. For an Indexed Job: Pods without an index, then by index.
-fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodInventory) -> Vec<usize> {
+fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodSummary) -> Vec<usize> {
     let mut order: Vec<usize> = (0..situation.pods.len()).collect();
     if snapshot.job.is_indexed() {
-        order.sort_by_key(|position| situation.pods[*position].pod.index);
+        order.sort_by_key(|position| situation.pods[*position].pod.completion_index);
     }
     order
 }
 
 fn may_remove_finalizer(
     snapshot: &Snapshot,
-    situation: &PodInventory,
+    situation: &PodSummary,
     managed: &CountsAfterScaling,
     position: usize,
 ) -> bool {
@@ -164,21 +164,16 @@ fn may_remove_finalizer(
     job.metadata.is_deleting()
         || managed.end_to_write.is_some()
         || pod.phase == Phase::Succeeded
-        || (is_failed(job, pod) && !situation.is_predecessor(position))
+        || (is_pod_failed(job, pod) && !situation.is_predecessor_of_next_pod(position))
 }
 
-fn counts_as(
-    snapshot: &Snapshot,
-    situation: &PodInventory,
-    managed: &CountsAfterScaling,
-    position: usize,
-) -> CountedAs {
+fn counts_as(snapshot: &Snapshot, situation: &PodSummary, managed: &CountsAfterScaling, position: usize) -> CountedAs {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
     if !job.has_valid_index(pod) {
         return CountedAs::Nothing;
     }
     if pod.phase == Phase::Succeeded {
-        return match pod.index.filter(|_| job.is_indexed()) {
+        return match pod.completion_index.filter(|_| job.is_indexed()) {
             // A success does not complete an index that has failed permanently.
             Some(index) if situation.newly_completed_index_set.contains(index) => CountedAs::Index,
             Some(_) => CountedAs::Nothing,
@@ -187,7 +182,7 @@ fn counts_as(
     }
     // Pods that still run when a Job fails count as failed.
     let fails = managed.end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
-    if !fails && !is_failed(job, pod) {
+    if !fails && !is_pod_failed(job, pod) {
         return CountedAs::Nothing;
     }
     match failure_policy_action(job, pod) {

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use common::controller::Explain;
 
-use super::{ControlledPod, Plan, PodInventory, PodScheduling, ScalingDecision, SkipReason, SyncPlan};
+use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, SyncPlan};
 
 /// The maximal number of Pods that an explanation lists by name.
 const MAX_LISTED_PODS: usize = 10;
@@ -17,14 +17,13 @@ impl Explain for Plan {
             Some(completions) => format!("{completions} completions"),
             None => "any completion".to_owned(),
         };
-        let numbers =
-            self.sync_plan.as_ref().map_or_else(|_| String::new(), |sync| format!(": {}", sync.pod_inventory));
+        let numbers = self.sync_plan.as_ref().map_or_else(|_| String::new(), |sync| format!(": {}", sync.pod_summary));
         format!("{wanted} wanted, {} Pods at once{numbers}", job.parallelism)
     }
 
     fn wait_reasons(&self) -> Vec<String> {
         let SyncPlan {
-            pod_inventory: s,
+            pod_summary: s,
             pod_scheduling: gang,
             scaling_decision: manage,
             counts_after_scaling: managed,
@@ -56,15 +55,16 @@ impl Explain for Plan {
             _ => {}
         }
         if let Some(end) = &managed.end_to_write {
-            if managed.terminating > 0 {
-                let (terminal, count) = (end.terminal_condition_type(), managed.terminating);
+            if managed.terminating_pod_count > 0 {
+                let (terminal, count) = (end.terminal_condition_type(), managed.terminating_pod_count);
                 out.push(format!("{terminal} ({}) once {count} terminating Pods have finished", end.reason));
             }
-        } else if !s.active_positions.is_empty() {
-            out.push(format!("{} Pods are still active", s.active_positions.len()));
+        } else if !s.active_pod_positions.is_empty() {
+            out.push(format!("{} Pods are still active", s.active_pod_positions.len()));
         }
-        if self.job.only_replaces_failed_pods() && s.terminating > 0 && managed.end_to_write.is_none() {
-            out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating));
+        if self.job.replaces_pods_only_when_finished() && s.terminating_pod_count > 0 && managed.end_to_write.is_none()
+        {
+            out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating_pod_count));
         }
         if let PodScheduling::OneByOne(Some(why)) = gang {
             out.push(format!("Pods are scheduled one by one, not as a gang: {why}"));
@@ -78,13 +78,14 @@ impl Explain for Plan {
     }
 }
 
-impl fmt::Display for PodInventory {
+impl fmt::Display for PodSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} succeeded, {} failed", self.succeeded, self.failed)?;
+        write!(f, "{} succeeded, {} failed", self.success_count, self.failed_pod_count)?;
         if let Some(failed) = &self.failed_index_set {
             write!(f, ", {} indexes failed", failed.len())?;
         }
-        let Self { active_positions: active, ready, terminating, .. } = self;
+        let Self { active_pod_positions: active, ready_pod_count: ready, terminating_pod_count: terminating, .. } =
+            self;
         write!(f, "; {} Pods active, {ready} ready, {terminating} terminating", active.len())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{ControlledPod, PodInventory, PodWrites};
+use super::{ControlledPod, PodSummary, PodWrites};
 
 /// The decision of one sync about the number of Pods.
 #[derive(Clone, Debug)]
@@ -50,8 +50,8 @@ pub enum ScalingDecision {
 /// A Pod that the sync deletes, as a position, with the reason for the deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodToDelete {
-    /// The position in [`PodInventory::pods`].
-    pub position: usize,
+    /// The position in [`PodSummary::pods`].
+    pub pod_position: usize,
     /// The reason for the deletion, which `/debug/explain` shows.
     pub deletion_reason: DeletionReason,
 }
@@ -75,14 +75,14 @@ pub enum DeletionReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewPod {
     /// The completion index; `None` for a Job that is not indexed.
-    pub index: Option<u32>,
+    pub completion_index: Option<u32>,
     /// Earlier failures of the index; `None` without `spec.backoffLimitPerIndex`.
-    pub failures: Option<IndexFailures>,
+    pub index_failure_counts: Option<IndexFailureCounts>,
 }
 
 /// The counts of earlier failures of an index, which a new Pod carries in annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexFailures {
+pub struct IndexFailureCounts {
     /// Failures that count towards `spec.backoffLimitPerIndex`.
     pub counted_failures: u32,
     /// Failures that `spec.podFailurePolicy` ignored.
@@ -92,12 +92,12 @@ pub struct IndexFailures {
 impl ScalingDecision {
     /// Whether the sync brings the number of Pods to the wanted number. False if the Job ends or is terminating, or if changes
     /// are not allowed.
-    pub fn is_scaling(&self) -> bool {
+    pub fn adjusts_pod_count(&self) -> bool {
         !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::JobTerminating)
     }
 
     /// Whether a Pod to delete loses its finalizer before the deletion, so that the Pod is not counted.
-    pub fn removes_finalizer_first(&self, victim: &ControlledPod) -> bool {
+    pub fn removes_finalizer_before_deletion(&self, victim: &ControlledPod) -> bool {
         victim.has_tracking_finalizer
             && matches!(self, Self::DeleteUncounted(_) | Self::DeleteSuspended(_) | Self::ScaleDown(_))
     }
@@ -114,14 +114,14 @@ impl ScalingDecision {
     }
 
     /// Returns the counts of created and deleted Pods, on the assumption that every request succeeds.
-    pub fn expected_writes(&self, situation: &PodInventory) -> PodWrites {
+    pub fn expected_writes(&self, situation: &PodSummary) -> PodWrites {
         match self {
-            Self::Create { pods, .. } => PodWrites { created_pods: pods.len(), ..PodWrites::default() },
+            Self::Create { pods, .. } => PodWrites { created_pod_count: pods.len(), ..PodWrites::default() },
             _ => {
-                let ready = self.pods_to_delete().iter().filter(|v| situation.pods[v.position].pod.is_ready());
+                let ready = self.pods_to_delete().iter().filter(|v| situation.pods[v.pod_position].pod.is_ready());
                 PodWrites {
-                    deleted_pods: self.pods_to_delete().len(),
-                    deleted_ready_pods: ready.count(),
+                    deleted_pod_count: self.pods_to_delete().len(),
+                    deleted_ready_pod_count: ready.count(),
                     ..PodWrites::default()
                 }
             }
@@ -129,7 +129,7 @@ impl ScalingDecision {
     }
 
     /// Returns the value of the metric label `action`.
-    pub fn metric_action(&self) -> &'static str {
+    pub fn metric_action_label(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::JobTerminating | Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) => {
                 "reconciling"

@@ -11,24 +11,24 @@ use crate::objects::{FailurePolicyAction, JobStatus};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodWrites {
     /// The number of Pods that the sync deleted; some may still be terminating.
-    pub deleted_pods: usize,
+    pub deleted_pod_count: usize,
     /// The number of deleted Pods that were ready.
-    pub deleted_ready_pods: usize,
+    pub deleted_ready_pod_count: usize,
     /// The number of create requests that succeeded.
-    pub created_pods: usize,
+    pub created_pod_count: usize,
     /// The number of requests that the server refused because the cached version of the Pod was stale.
-    pub conflicts: usize,
+    pub conflict_count: usize,
 }
 
 /// The Pod counts for the status, after the sync has created or deleted Pods.
 #[derive(Clone, Debug)]
 pub struct CountsAfterScaling {
     /// The number of Pods that are neither finished nor terminating.
-    pub active: usize,
+    pub active_pod_count: usize,
     /// The number of active Pods that are ready.
-    pub ready: usize,
+    pub ready_pod_count: usize,
     /// The number of terminating Pods that have not finished.
-    pub terminating: usize,
+    pub terminating_pod_count: usize,
     /// The end that the status may announce, because no Pod is active any more; `None` if the Job does not end yet.
     pub end_to_write: Option<JobEnd>,
 }
@@ -40,14 +40,14 @@ pub struct FirstStatusWrite {
     pub status: JobStatus,
     /// Whether the new status differs from the stored one, so that it must be written.
     pub is_status_changed: bool,
-    /// The Pods that lose their finalizers after the write, as positions in [`PodInventory::pods`](super::PodInventory::pods).
-    pub positions_to_untrack: Vec<usize>,
+    /// The Pods that lose their finalizers after the write, as positions in [`PodSummary::pods`](super::PodSummary::pods).
+    pub positions_to_remove_finalizer_from: Vec<usize>,
     /// UIDs of the Pods that carry the finalizer when the status is written.
-    pub uids_with_finalizer: HashSet<Uid>,
+    pub pod_uids_with_finalizer: HashSet<Uid>,
     /// Whether the sync has more Pods to count than one status may list.
     pub is_uid_list_full: bool,
     /// The number of failed Pods for each action of the failure policy.
-    pub policy_action_counts: BTreeMap<FailurePolicyAction, u64>,
+    pub pod_counts_by_policy_action: BTreeMap<FailurePolicyAction, u64>,
     /// The change of the condition `Suspended`; `None` if the condition does not change.
     pub suspension_change: Option<SuspensionChange>,
 }
@@ -60,7 +60,7 @@ pub struct SecondStatusWrite {
     /// The reason to write the status; `None` if the status has not changed.
     pub write_reason: Option<String>,
     /// The end that the status contains; `None` if the Job does not end yet.
-    pub end: Option<JobEnd>,
+    pub job_end: Option<JobEnd>,
     /// A copy of the status with a start time, for servers that require one; `None` if the status has a start time, or no end.
     pub status_with_start_time: Option<JobStatus>,
     /// Whether the Job ends successfully with more succeeded Pods than `spec.completions`.

@@ -2,14 +2,14 @@ use common::{clock::Clock, meta::ResourceVersion, queue::BackoffSettings};
 use serde_json::json;
 
 use super::*;
-use crate::world::{PodBuilder, job, pod, sync_time_plus};
+use crate::world::{PodBuilder, job, pod, sync_time_plus_seconds};
 
 struct Fixture {
     watch: EventHandlers,
 }
 
 fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> Job {
-    let mut builder = job(name).spec("selector", json!({ "matchLabels": labels }));
+    let mut builder = job(name).spec_field("selector", json!({ "matchLabels": labels }));
     builder.0["metadata"]["uid"] = json!(uid);
     if finished {
         builder = builder.condition("Complete", "True", "", "");
@@ -20,7 +20,7 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
 /// Builds handlers and a cache with three Jobs that select the label `job=j`: `j`, which controls the Pods of these tests,
 /// `other`, and `done`, which has finished.
 fn fixture() -> Fixture {
-    let clock = Clock::simulated(sync_time_plus(0), 0);
+    let clock = Clock::simulated(sync_time_plus_seconds(0), 0);
     let labels = json!({"job": "j"});
     let jobs: Arc<Store<Job>> = Arc::default();
     jobs.replace_for_tests(
@@ -38,7 +38,7 @@ fn fixture() -> Fixture {
     let memory = JobMemories::default();
     Fixture {
         watch: EventHandlers {
-            queue: queue(),
+            job_queue: queue(),
             orphan_queue: orphans,
             job_store: jobs,
             pod_store: pods,
@@ -52,7 +52,7 @@ fn fixture() -> Fixture {
 impl Fixture {
     /// Returns the keys in both queues: waiting Jobs, delayed Jobs with their delay in seconds, and possible orphans.
     fn queued(&self) -> Vec<String> {
-        let state = self.watch.queue.debug_state(10);
+        let state = self.watch.job_queue.debug_state(10);
         let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
         let orphans = self.watch.orphan_queue.debug_state(10).waiting.into_iter().map(|key| format!("orphan {key}"));
         state.waiting.into_iter().chain(later).chain(orphans).map(|key| key.replace("shop/", "")).collect()
@@ -108,7 +108,7 @@ async fn a_terminating_pod_enqueues_its_job_or_itself_as_an_orphan() {
     assert_eq!(added(&pod("p").deleting()), ["j in 1"]);
     assert_eq!(added(&owner(&pod("p").deleting(), "done", "u-done")), ["orphan p"]);
     assert_eq!(added(&owner(&pod("p").deleting(), "gone", "u-gone")), ["orphan p"]);
-    assert_eq!(added(&owner(&pod("p").deleting().untracked(), "gone", "u-gone")), [""; 0]);
+    assert_eq!(added(&owner(&pod("p").deleting().without_finalizer(), "gone", "u-gone")), [""; 0]);
     assert_eq!(updated(&pod("p"), &pod("p").deleting()), ["j in 1"]);
 }
 
@@ -135,7 +135,7 @@ async fn a_deleted_pod_enqueues_its_job() {
 #[tokio::test(start_paused = true)]
 async fn the_first_list_of_pods_enqueues_possible_orphans() {
     let fixture = fixture();
-    for pod in [pod("a"), pod("b"), pod("c").untracked()] {
+    for pod in [pod("a"), pod("b"), pod("c").without_finalizer()] {
         fixture.watch.on_pod(&CacheEvent::Added(pod.build()), ChangeOrigin::Initial);
     }
     let mut lost = pod("d");
@@ -193,7 +193,7 @@ async fn terminated_pods_with_the_finalizer_are_counted() {
     tell(CacheEvent::Updated { old: pod("b").build(), new: version(&pod("b").failed(), 2).build() });
     tell(CacheEvent::Updated {
         old: pod("b").failed().build(),
-        new: version(&pod("b").failed().untracked(), 3).build(),
+        new: version(&pod("b").failed().without_finalizer(), 3).build(),
     });
     tell(CacheEvent::Deleted(pod("c").build()));
     let text = metrics.render_prometheus();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::world::{
-    eviction_snapshot as snapshot, no_execute_taints, pod_timer as timer_of, pod_with_tolerations as pod,
+    deletion_timer as timer_of, eviction_snapshot as snapshot, no_execute_taints, pod_with_tolerations as pod,
 };
 
 /// The specification's table. Columns: tolerations of the Pod, keys of the taints of its node, and how long the Pod may stay.
@@ -46,7 +46,7 @@ fn decided_action(snapshot: &Snapshot) -> String {
         }
         PodAction::Delete { .. } => "delete".to_owned(),
     };
-    if plan.is_timer_cancelled { format!("cancel, {then}") } else { then }
+    if plan.cancels_timer { format!("cancel, {then}") } else { then }
 }
 
 /// NODE-50, NODE-51, NODE-52, NODE-53.
@@ -121,9 +121,9 @@ fn a_pod_whose_node_may_be_healthy_is_not_deleted_for_taints_of_the_monitor() {
         (&for_300, others, Some(("u", 0)), false, Some(3600), "delete"),
     ] {
         let mut snapshot = snapshot(tolerations, Some(keys), timer);
-        snapshot.taints_unconfirmed_for = doubt.map(Duration::from_secs);
+        snapshot.time_until_taint_confirmation = doubt.map(Duration::from_secs);
         if let Some(timer) = &mut snapshot.timer {
-            timer.is_put_off = is_put_off;
+            timer.is_deletion_put_off = is_put_off;
         }
         assert_eq!(decided_action(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
     }
@@ -148,7 +148,7 @@ fn a_terminating_pod_with_the_condition_is_not_deleted_again() {
     pod.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod.clone()));
     assert_eq!(decided_action(&going), "delete", "the condition with the reason is missing");
-    pod.disrupted_since = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
+    pod.disruption_time = crate::objects::DisruptionTime::new(jiff::Timestamp::UNIX_EPOCH);
     going.pod = Some(Arc::new(pod));
     assert_eq!(decided_action(&going), "nothing");
     going.timer = Some(timer_of("u", going.now));

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    garbage::{act::act, plan::PARTIAL_PASS_PAUSE, quarantine::NodeQuarantine, snapshot::PodGcSettings},
-    world::{self, garbage_snapshot as empty, node_with, text_set},
+    garbage::{act::act, plan::PAUSE_AFTER_PARTIAL_PASS, quarantine::NodeQuarantine, snapshot::PodGcSettings},
+    world::{self, garbage_snapshot as empty, node_with_conditions_and_taints, text_set},
 };
 
 fn pod(name: &str, hours: i64, mut fields: Value) -> Arc<CachedPod> {
@@ -42,13 +42,13 @@ fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     pods.sort_by(compare_removal_order);
     pods.truncate(ended_pods_above_threshold(ended_count, threshold));
     let limits = PodGcSettings { terminated_pod_threshold: threshold, ..empty().settings };
-    Snapshot { ended_to_remove: pods, ended_count, settings: limits, ..empty() }
+    Snapshot { ended_pods_to_remove: pods, ended_pod_count: ended_count, settings: limits, ..empty() }
 }
 
 /// Returns the lines with requests that `/debug/explain` shows for a plan.
 fn actions(plan: &Plan) -> Vec<String> {
-    let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
-    forecast.account.map(|account| account.write_lines()).unwrap_or_default()
+    let forecast = common::io::forecast_sync(Timestamp::UNIX_EPOCH, async |io| act(plan, io).await);
+    forecast.request_account.map(|account| account.describe_writes()).unwrap_or_default()
 }
 
 /// NODE-65.
@@ -67,8 +67,8 @@ fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
         (i64::MAX, &[]),
     ] {
         let plan = decide(&with_ended(ended(), threshold));
-        assert_eq!(names(&plan.terminated), removed, "{threshold}");
-        assert!(plan.terminated.iter().all(|victim| victim.reason == RemovalReason::Terminated));
+        assert_eq!(names(&plan.terminated_pod_removals), removed, "{threshold}");
+        assert!(plan.terminated_pod_removals.iter().all(|victim| victim.reason == RemovalReason::Terminated));
         assert_eq!(!actions(&plan).is_empty(), !removed.is_empty());
     }
 }
@@ -81,7 +81,7 @@ fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() 
     other["metadata"] = json!({"namespace": "bazaar"});
     let pods = vec![pod("a", 1, over()), pod("a", 1, other)];
     let plan = decide(&with_ended(pods, 1));
-    assert_eq!(plan.terminated[0].pod.meta.namespace.as_str(), "bazaar");
+    assert_eq!(plan.terminated_pod_removals[0].pod.meta.namespace.as_str(), "bazaar");
 }
 
 /// NODE-65.
@@ -102,9 +102,9 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
         [("Unknown", taint, true), ("False", taint, true), ("True", taint, false), ("Unknown", "other", false)]
     {
         let pods = vec![pod("a", 1, terminating())];
-        let node = node_with(&[("Ready", ready)], &[(taint, "NoExecute")], false);
-        let plan = decide(&Snapshot { terminating_out_of_service: vec![(node, pods)], ..empty() });
-        assert_eq!(plan.out_of_service.len(), usize::from(removed), "{ready} {taint}");
+        let node = node_with_conditions_and_taints(&[("Ready", ready)], &[(taint, "NoExecute")], false);
+        let plan = decide(&Snapshot { terminating_pods_of_out_of_service_nodes: vec![(node, pods)], ..empty() });
+        assert_eq!(plan.out_of_service_removals.len(), usize::from(removed), "{ready} {taint}");
         assert_eq!(!actions(&plan).is_empty(), removed);
     }
 }
@@ -113,21 +113,21 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
 #[test]
 fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     let (missing, origin) = (text_set(&["gone", "fresh"]), empty().now);
-    let quarantine = NodeQuarantine::default().after_pass(&text_set(&["gone"]), [].iter(), origin);
+    let quarantine = NodeQuarantine::default().updated_after_pass(&text_set(&["gone"]), [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("gone"), vec![pod("a", 1, json!({}))])]);
     let unscheduled = vec![pod("c", 1, terminating())];
     let plan = decide(&Snapshot {
-        unscheduled,
+        terminating_pods_without_node: unscheduled,
         missing_nodes: missing,
-        pods_of_due_nodes: pods_of_due,
+        pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         now,
         ..empty()
     });
-    assert_eq!((plan.orphaned.len(), &*plan.orphaned[0].node_name), (1, "gone"));
-    assert_eq!(names(&plan.orphaned[0].removals), ["a"]);
-    assert_eq!(names(&plan.unscheduled), ["c"]);
+    assert_eq!((plan.orphaned_pod_removals.len(), &*plan.orphaned_pod_removals[0].node_name), (1, "gone"));
+    assert_eq!(names(&plan.orphaned_pod_removals[0].removals), ["a"]);
+    assert_eq!(names(&plan.unscheduled_pod_removals), ["c"]);
     assert_eq!(plan.quarantined_nodes, ["fresh"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
     let waiting = plan.wait_reasons();
@@ -136,7 +136,7 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     assert_eq!(deletions.count(), 2);
     let period = plan.settings.quarantine_period;
     assert_eq!(
-        plan.quarantine.due_nodes(&text_set(&["gone"]), now, period).count(),
+        plan.quarantine.nodes_after_quarantine(&text_set(&["gone"]), now, period).count(),
         0,
         "the quarantine of the node restarts"
     );
@@ -147,18 +147,19 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
 fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     let origin = empty().now;
     let missing = text_set(&["a", "b"]);
-    let quarantine = NodeQuarantine::default().after_pass(&missing, [].iter(), origin);
+    let quarantine = NodeQuarantine::default().updated_after_pass(&missing, [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("a"), Vec::new())]);
     let plan = decide(&Snapshot {
         missing_nodes: missing.clone(),
-        pods_of_due_nodes: pods_of_due,
+        pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         now,
         ..empty()
     });
-    assert_eq!(plan.requeue_after(), Some(PARTIAL_PASS_PAUSE));
-    let due: Vec<&Text> = plan.quarantine.due_nodes(&missing, now, plan.settings.quarantine_period).collect();
+    assert_eq!(plan.requeue_after(), Some(PAUSE_AFTER_PARTIAL_PASS));
+    let due: Vec<&Text> =
+        plan.quarantine.nodes_after_quarantine(&missing, now, plan.settings.quarantine_period).collect();
     assert_eq!(due, [&Text::new("b")]);
 }
 
@@ -192,7 +193,7 @@ fn a_reason_applies_only_to_the_live_state_of_the_same_pod() {
 #[test]
 fn an_explanation_lists_a_few_pods_and_counts_the_rest() {
     let unscheduled: Vec<_> = (0..12).map(|n| pod(&format!("p{n}"), 1, terminating())).collect();
-    let plan = decide(&Snapshot { unscheduled, ..empty() });
+    let plan = decide(&Snapshot { terminating_pods_without_node: unscheduled, ..empty() });
     let actions = actions(&plan);
     assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 14 more"));
     assert_eq!(actions[0], "set the phase Failed of Pod p0: it is terminating and has no node (namespace shop)");

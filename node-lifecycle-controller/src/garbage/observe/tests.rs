@@ -70,13 +70,19 @@ fn a_pass_reads_only_pods_that_it_can_act_on() {
     let first = Clock::system().monotonic_now();
     let snapshot = cluster.observe(&NodeQuarantine::default(), first);
     assert_eq!((snapshot.missing_nodes.len(), cluster.held()), (20, 0), "the quarantine has not ended");
-    let quarantine = NodeQuarantine::default().after_pass(&snapshot.missing_nodes, [].iter(), first);
+    let quarantine = NodeQuarantine::default().updated_after_pass(&snapshot.missing_nodes, [].iter(), first);
     let later = first + LIMITS.quarantine_period;
     let snapshot = cluster.observe(&quarantine, later);
-    assert_eq!((snapshot.pods_of_due_nodes.len(), cluster.held()), (20, 2000));
-    let on_lost_nodes =
-        snapshot.pods_of_due_nodes.iter().all(|(node, pods)| pods.iter().all(|pod| pod.node_name == *node));
-    assert!(on_lost_nodes && snapshot.terminating_out_of_service.is_empty() && snapshot.unscheduled.is_empty());
+    assert_eq!((snapshot.pods_of_nodes_after_quarantine.len(), cluster.held()), (20, 2000));
+    let on_lost_nodes = snapshot
+        .pods_of_nodes_after_quarantine
+        .iter()
+        .all(|(node, pods)| pods.iter().all(|pod| pod.node_name == *node));
+    assert!(
+        on_lost_nodes
+            && snapshot.terminating_pods_of_out_of_service_nodes.is_empty()
+            && snapshot.terminating_pods_without_node.is_empty()
+    );
 }
 
 /// NODE-64, NODE-66.
@@ -97,11 +103,11 @@ fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
     let snapshot = cluster.observe(&NodeQuarantine::default(), Clock::system().monotonic_now());
     let names = |pods: &[Arc<CachedPod>]| pods.iter().map(|pod| pod.meta.name.to_string()).collect::<BTreeSet<_>>();
     let expected = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-    assert_eq!(snapshot.terminating_out_of_service.len(), 1);
-    assert_eq!(&*snapshot.terminating_out_of_service[0].0.metadata.name, "n1");
-    assert_eq!(names(&snapshot.terminating_out_of_service[0].1), expected(&["p1", "p201"]));
-    assert_eq!(names(&snapshot.unscheduled), expected(&["p3"]));
-    assert_eq!((snapshot.ended_count, snapshot.ended_to_remove.len()), (1001, 1));
+    assert_eq!(snapshot.terminating_pods_of_out_of_service_nodes.len(), 1);
+    assert_eq!(&*snapshot.terminating_pods_of_out_of_service_nodes[0].0.metadata.name, "n1");
+    assert_eq!(names(&snapshot.terminating_pods_of_out_of_service_nodes[0].1), expected(&["p1", "p201"]));
+    assert_eq!(names(&snapshot.terminating_pods_without_node), expected(&["p3"]));
+    assert_eq!((snapshot.ended_pod_count, snapshot.ended_pods_to_remove.len()), (1001, 1));
 }
 
 #[test]
@@ -112,5 +118,5 @@ fn ended_pods_within_the_threshold_are_only_counted() {
         }
     };
     let snapshot = Cluster::new(ended).observe(&NodeQuarantine::default(), Clock::system().monotonic_now());
-    assert_eq!((snapshot.ended_count, snapshot.ended_to_remove.len()), (1000, 0));
+    assert_eq!((snapshot.ended_pod_count, snapshot.ended_pods_to_remove.len()), (1000, 0));
 }

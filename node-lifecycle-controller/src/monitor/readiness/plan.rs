@@ -6,7 +6,7 @@ use common::controller::Explain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Whether the sync sets the condition `Ready` of the Pod to `False`.
-    pub(crate) marks_not_ready: bool,
+    pub(crate) marks_pod_not_ready: bool,
     pub(crate) reason: &'static str,
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::objects::{CachedPod, NodeReady};
+use crate::objects::{CachedPod, NodeReadyStatus};
 
 /// Everything that one sync of a Pod reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) pod: Arc<CachedPod>,
     /// The condition `Ready` of the Pod's node; `None` if the node is unknown.
-    pub(crate) node_ready: Option<NodeReady>,
+    pub(crate) node_ready_status: Option<NodeReadyStatus>,
 }

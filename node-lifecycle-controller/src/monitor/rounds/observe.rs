@@ -1,29 +1,29 @@
 //! Builds the snapshot of a pass from the memory of the node monitor.
 
 use super::{
-    RoundKind, RoundsController,
+    NodePassController, PassKind,
     snapshot::{Snapshot, TaintingSnapshot},
 };
 use crate::monitor::memory::NodeMonitor;
 
-impl RoundsController {
-    pub(super) fn observe(&self, round: RoundKind) -> Snapshot {
+impl NodePassController {
+    pub(super) fn observe(&self, round: PassKind) -> Snapshot {
         let NodeMonitor { context, node_records: fleet, heartbeats, .. } = &*self.monitor;
-        let (now, trouble) = (context.clock.monotonic_now(), heartbeats.live_view_problem());
+        let (now, trouble) = (context.clock.monotonic_now(), heartbeats.contact_problem());
         let fleet = fleet.lock();
         match round {
-            RoundKind::Health => {
-                Snapshot::Health(Box::new(fleet.pass_snapshot(now, trouble, heartbeats.monitor_period)))
+            PassKind::Health => {
+                Snapshot::Health(Box::new(fleet.pass_snapshot(now, trouble, heartbeats.node_monitor_period)))
             }
-            RoundKind::Tainting => Snapshot::Tainting(TaintingSnapshot {
+            PassKind::Tainting => Snapshot::Tainting(TaintingSnapshot {
                 now,
-                has_live_view: trouble.is_none() && fleet.live_view.has_fresh_evidence(now),
-                waiting_zones: fleet.waiting_zones(now),
-                total_nodes: fleet.len(),
-                tainted_count: fleet.tainted_count(),
+                has_server_contact: trouble.is_none() && fleet.server_contact.has_recent_contact(now),
+                zones_with_waiting_nodes: fleet.zones_with_waiting_nodes(now),
+                total_node_count: fleet.len(),
+                tainted_node_count: fleet.tainted_node_count(),
                 share_limits: self.share_limits,
-                is_alarm_active: *self.is_alarm_active.lock(),
-                pass_period: heartbeats.monitor_period,
+                is_taint_alarm_active: *self.is_taint_alarm_active.lock(),
+                pass_period: heartbeats.node_monitor_period,
             }),
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     disruption::{ZoneSettings, ZoneStatus},
     objects::{Node, NodeName},
     rate::TaintRateLimiter,
-    sight::LiveView,
+    sight::ServerContact,
     silence::GracePeriods,
 };
 
@@ -26,14 +26,14 @@ pub(crate) struct ExaminedNode {
     /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
     /// Start of the grace period: the time of the last heartbeat, or a later restart of the grace period.
-    pub(crate) grace_start: Instant,
+    pub(crate) grace_period_start: Instant,
     /// Earliest time of the next write of the node's conditions; `None` if the server did not deny the last write.
-    pub(crate) write_denied_until: Option<Instant>,
+    pub(crate) condition_write_denied_until: Option<Instant>,
     /// Whether the node already waits for a taint.
-    pub(crate) is_waiting: bool,
+    pub(crate) is_waiting_for_taint: bool,
     /// Whether the condition `Ready` decides how the node counts for its zone; false for an excluded node and after a failed
     /// write.
-    pub(crate) is_counted_by_condition: bool,
+    pub(crate) is_counted_by_ready_condition: bool,
 }
 
 /// Nodes that a pass records as Events, with their UIDs.
@@ -59,11 +59,11 @@ impl NodesToReport {
 pub(crate) struct HealthSnapshot {
     pub(crate) now: Instant,
     /// Whether this process can receive heartbeats, and since when.
-    pub(crate) live_view: LiveView,
+    pub(crate) server_contact: ServerContact,
     /// Error of a watch; `None` if all watches work.
     pub(crate) watch_error: Option<String>,
     /// End of the last disruption of all zones, when all grace periods restarted; `None` before the first end.
-    pub(crate) grace_restart: Option<Instant>,
+    pub(crate) grace_period_restart: Option<Instant>,
     /// Grace periods of nodes with and without a condition `Ready`.
     pub(crate) grace_periods: GracePeriods,
     /// Nodes that changed or have reached their deadline.
@@ -73,7 +73,7 @@ pub(crate) struct HealthSnapshot {
     /// Whether the last pass found every zone fully disrupted.
     pub(crate) was_total_disruption: bool,
     /// Thresholds and rates of zones, set by flags.
-    pub(crate) zone_limits: ZoneSettings,
+    pub(crate) zone_settings: ZoneSettings,
     /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
     pub(crate) nodes_to_report: NodesToReport,
     /// Pause between two passes.
@@ -82,7 +82,7 @@ pub(crate) struct HealthSnapshot {
 
 /// A zone in which nodes wait for a `NoExecute` taint.
 #[derive(Clone, Debug)]
-pub(crate) struct WaitingZone {
+pub(crate) struct ZoneWithWaitingNodes {
     /// Key of the zone, made of the region and zone labels of its nodes.
     pub(crate) zone_key: Text,
     /// The node that has waited longest.
@@ -90,7 +90,7 @@ pub(crate) struct WaitingZone {
     /// Whether `node` no longer needs its taint, for example because of a new heartbeat.
     pub(crate) is_taint_unnecessary: bool,
     /// Count of waiting nodes in the zone, including the one that has waited longest.
-    pub(crate) waiting_count: usize,
+    pub(crate) waiting_node_count: usize,
     /// Rate limiter for the `NoExecute` taints of this zone.
     pub(crate) limiter: TaintRateLimiter,
 }
@@ -108,15 +108,15 @@ pub(crate) struct TaintShareLimits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaintedShare {
     /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
-    pub(crate) tainted_count: usize,
+    pub(crate) tainted_node_count: usize,
     /// Number of nodes in the cluster.
-    pub(crate) total_nodes: usize,
+    pub(crate) total_node_count: usize,
 }
 
 impl TaintedShare {
     /// Returns the share of tainted nodes, between 0 and 1; 0 if the cluster has no nodes.
     pub(crate) fn fraction(self) -> f64 {
-        self.tainted_count as f64 / self.total_nodes.max(1) as f64
+        self.tainted_node_count as f64 / self.total_node_count.max(1) as f64
     }
 
     /// Whether the share is above `alarm`; false if `alarm` is 0 or less.
@@ -130,17 +130,17 @@ impl TaintedShare {
 pub(crate) struct TaintingSnapshot {
     pub(crate) now: Instant,
     /// Whether this process can receive heartbeats; if not, no node is tainted.
-    pub(crate) has_live_view: bool,
+    pub(crate) has_server_contact: bool,
     /// Zones in which nodes wait for a `NoExecute` taint.
-    pub(crate) waiting_zones: Vec<WaitingZone>,
+    pub(crate) zones_with_waiting_nodes: Vec<ZoneWithWaitingNodes>,
     /// Number of nodes in the cluster.
-    pub(crate) total_nodes: usize,
+    pub(crate) total_node_count: usize,
     /// Number of nodes with a `NoExecute` taint of this program.
-    pub(crate) tainted_count: usize,
+    pub(crate) tainted_node_count: usize,
     /// Alarm and upper limit for the share of tainted nodes.
     pub(crate) share_limits: TaintShareLimits,
     /// Whether the alarm was raised and the share of tainted nodes still exceeds `--node-taint-alarm-share`.
-    pub(crate) is_alarm_active: bool,
+    pub(crate) is_taint_alarm_active: bool,
     /// Pause before the next pass if this process cannot receive heartbeats.
     pub(crate) pass_period: Duration,
 }

@@ -15,7 +15,7 @@ const COPIED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 /// Returns the copies of labels that are missing or wrong, with the right values. Upstream: `reconcileNodeLabels`.
-pub(crate) fn missing_label_copies(node: &Node) -> Vec<(&'static str, Text)> {
+pub(crate) fn outdated_label_copies(node: &Node) -> Vec<(&'static str, Text)> {
     let labels = &node.metadata.labels;
     let copy = |(source, copy): (&str, &'static str)| {
         let value = labels.get(source)?;
@@ -25,20 +25,20 @@ pub(crate) fn missing_label_copies(node: &Node) -> Vec<(&'static str, Text)> {
 }
 
 /// Whether `NoSchedule` taints or copied labels of the node need a change.
-pub(crate) fn is_upkeep_needed(node: &Node) -> bool {
-    !taints::no_schedule_change(node).is_empty() || !missing_label_copies(node).is_empty()
+pub(crate) fn needs_taint_or_label_change(node: &Node) -> bool {
+    !taints::no_schedule_taint_change(node).is_empty() || !outdated_label_copies(node).is_empty()
 }
 
 /// Decides which `NoSchedule` taints and copied labels of a node change, and describes the node for explanations.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { node, facts: standing } = snapshot;
+    let Snapshot { node, node_facts: standing } = snapshot;
     let NodeFacts {
-        last_heartbeat_ago: heard_ago,
-        time_until_silent: silent_in,
-        waited_for_taint: waiting,
+        time_since_last_heartbeat: heard_ago,
+        remaining_grace_period: silent_in,
+        time_waited_for_taint: waiting,
         zone_state: zone,
-        blind_for,
-        last_failure: failure,
+        outage_duration: blind_for,
+        last_change_failure: failure,
     } = standing;
     let seconds = |time: Duration| duration::format(Duration::from_secs(time.as_secs()));
     let silent_in = silent_in.map_or_else(String::new, |time| format!(", silent in {}", seconds(time)));
@@ -62,8 +62,8 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         lines.push(format!("the last change failed at {}: {}", failure.failed_at, failure.error));
     }
     Plan {
-        taint_change: taints::no_schedule_change(node),
-        labels_to_set: missing_label_copies(node),
+        taint_change: taints::no_schedule_taint_change(node),
+        labels_to_set: outdated_label_copies(node),
         situation,
         waiting_lines: lines,
     }
@@ -77,7 +77,7 @@ mod tests {
     use crate::world::node;
 
     fn copies(node_labels: Value) -> Vec<String> {
-        missing_label_copies(&node("n", json!({"metadata": {"labels": node_labels}})))
+        outdated_label_copies(&node("n", json!({"metadata": {"labels": node_labels}})))
             .into_iter()
             .map(|(key, value)| format!("{key}={value}"))
             .collect()

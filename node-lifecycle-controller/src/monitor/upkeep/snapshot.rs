@@ -18,17 +18,17 @@ pub(crate) struct ChangeFailure {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeFacts {
     /// Time since the last heartbeat.
-    pub(crate) last_heartbeat_ago: Duration,
+    pub(crate) time_since_last_heartbeat: Duration,
     /// Rest of the grace period; `None` if it has passed or the condition `Ready` is already `Unknown`.
-    pub(crate) time_until_silent: Option<Duration>,
+    pub(crate) remaining_grace_period: Option<Duration>,
     /// Time for which the node has waited for a `NoExecute` taint; `None` if it does not wait.
-    pub(crate) waited_for_taint: Option<Duration>,
+    pub(crate) time_waited_for_taint: Option<Duration>,
     /// State of the node's zone, which decides the rate of `NoExecute` taints.
     pub(crate) zone_state: ZoneState,
     /// Time for which passes have made no decisions about nodes; `None` if they make decisions.
-    pub(crate) blind_for: Option<Duration>,
+    pub(crate) outage_duration: Option<Duration>,
     /// The last failed change of the node, if the change is still necessary.
-    pub(crate) last_failure: Option<Arc<ChangeFailure>>,
+    pub(crate) last_change_failure: Option<Arc<ChangeFailure>>,
 }
 
 /// Everything that one sync of a node reads.
@@ -36,5 +36,5 @@ pub(crate) struct NodeFacts {
 pub(crate) struct Snapshot {
     /// Newest known state of the node.
     pub(crate) node: Arc<Node>,
-    pub(crate) facts: NodeFacts,
+    pub(crate) node_facts: NodeFacts,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn failing(pods: usize, seconds: u64) -> FailedPodBackoff {
-    FailedPodBackoff { failed_pods: pods, remaining_delay: Duration::from_secs(seconds) }
+    FailedPodBackoff { failed_pod_count: pods, remaining_delay: Duration::from_secs(seconds) }
 }
 
 /// REPLICASET-67.
@@ -23,7 +23,7 @@ fn a_set_whose_pods_fail_delays_creations() {
         world.failed_pod_backoff = Some(failing(4, 8));
         assert_eq!(deed(&world), then, "{active} of {wanted}");
         assert_eq!(deed(&world.clone().with_unobserved_write()), "not allowed");
-        assert_eq!(deed(&world.deleting()), "not allowed");
+        assert_eq!(deed(&world.with_terminating_set()), "not allowed");
     }
 }
 
@@ -34,7 +34,8 @@ fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
         "terminatingReplicas": 0, "observedGeneration": 1,
         "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}]});
     let mut world = set_with_pods(3, ready_pods(2)).with_stored_status(stored);
-    world.failed_pod_backoff = Some(FailedPodBackoff { failed_pods: 4, remaining_delay: Duration::from_millis(7001) });
+    world.failed_pod_backoff =
+        Some(FailedPodBackoff { failed_pod_count: 4, remaining_delay: Duration::from_millis(7001) });
     let told = explained(&world);
     assert!(told.actions.is_empty());
     assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
@@ -48,8 +49,8 @@ fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> 
         pod.created_seconds_ago(30).ready_for_seconds(30)
     });
     let mut world = set_with_pods(left, found);
-    world.decision_settings.reranks_chosen_pods = reranks;
-    world.colocated_pods_by_node = counts.iter().map(|(node, count)| (Text::new(node), *count)).collect();
+    world.decision_settings.reranks_remaining_pods = reranks;
+    world.colocated_pod_counts_by_node = counts.iter().map(|(node, count)| (Text::new(node), *count)).collect();
     whys(&world)
         .iter()
         .map(|why| why.replace(" Pods of the same owner", "").replace("it is ranked first by ", ""))
@@ -81,14 +82,14 @@ fn earlier_rules_rank_before_the_nodes_in_both_orders() {
             pod_builder("a").node("A").ready_for_seconds(30).created_seconds_ago(30),
             pod_builder("b").node("A").ready_for_seconds(30).created_seconds_ago(30),
             pod_builder("c").node("B").unready(),
-            pod_builder("d").node("B").cost("-1"),
+            pod_builder("d").node("B").deletion_cost("-1"),
             pod_builder("e").node("B").ready_for_seconds(30).created_seconds_ago(30),
         ]
     };
     for (reranks, then) in [(false, "e"), (true, "a")] {
         let mut world = set_with_pods(2, found());
-        world.decision_settings.reranks_chosen_pods = reranks;
-        world.colocated_pods_by_node = BTreeMap::from([("A".into(), 2), ("B".into(), 3)]);
+        world.decision_settings.reranks_remaining_pods = reranks;
+        world.colocated_pod_counts_by_node = BTreeMap::from([("A".into(), 2), ("B".into(), 3)]);
         assert_eq!(victims(&world), ["c", "d", then]);
     }
 }
@@ -100,18 +101,18 @@ proptest! {
     /// REPLICASET-69.
     #[test]
     fn each_chosen_pod_is_on_the_fullest_node(mut world in any_world()) {
-        world.decision_settings.reranks_chosen_pods = true;
+        world.decision_settings.reranks_remaining_pods = true;
         let snapshot = world.snapshot();
-        let PodChanges::Delete { victims, .. } = decide(&snapshot).pod_changes else { return Ok(()) };
-        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        let PodChanges::Delete { pod_deletions: victims, .. } = decide(&snapshot).pod_changes else { return Ok(()) };
+        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
         if victims.len() == claimed.len() {
             return Ok(());
         }
-        let cost = |pod: &PodRef| if snapshot.decision_settings.uses_deletion_cost { pod.deletion_cost() } else { 0 };
-        let class = |pod: &PodRef| (class(pod), cost(pod));
-        let (mut counts, mut gone) = (snapshot.colocated_pods_by_node.clone(), BTreeSet::new());
+        let cost = |pod: &SharedPod| if snapshot.decision_settings.uses_deletion_cost { pod.deletion_cost() } else { 0 };
+        let class = |pod: &SharedPod| (class(pod), cost(pod));
+        let (mut counts, mut gone) = (snapshot.colocated_pod_counts_by_node.clone(), BTreeSet::new());
         for victim in &victims {
-            let count = |pod: &PodRef| counts.get(&pod.node).copied().unwrap_or(0);
+            let count = |pod: &SharedPod| counts.get(&pod.node_name).copied().unwrap_or(0);
             gone.insert(victim.pod.meta().name.clone());
             for rival in claimed.iter().filter(|pod| !gone.contains(&pod.meta().name)) {
                 prop_assert!(class(&victim.pod) <= class(rival));
@@ -120,7 +121,7 @@ proptest! {
                 }
             }
             let lower = count(&victim.pod).saturating_sub(1);
-            counts.insert(victim.pod.node.clone(), lower);
+            counts.insert(victim.pod.node_name.clone(), lower);
         }
     }
 }

@@ -70,7 +70,7 @@ fn a_revision_holds_the_bytes_that_are_hashed() {
     world.set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "a < b"});
     world.set["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["a<b", "\u{2028}"]);
     let snapshot = world.snapshot();
-    let hash = world.hash(0);
+    let hash = world.template_hash(0);
     let text = revision(&snapshot, 3, 0, &format!("web-{hash}")).unwrap();
     // The exact bytes matter: a server stores them unchanged, and a JSON parser would hide the differences.
     let data = concat!(
@@ -79,7 +79,7 @@ fn a_revision_holds_the_bytes_that_are_hashed() {
     );
     assert!(text.get().contains(&format!(r#""data":{data},"revision":3"#)), "{}", text.get());
     assert_eq!(
-        snapshot.template.data().bytes(),
+        snapshot.template.revision_data().bytes(),
         data.as_bytes(),
         "the bytes that are sent are the bytes that are hashed"
     );

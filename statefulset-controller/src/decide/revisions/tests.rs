@@ -24,11 +24,11 @@ fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
 #[test]
 fn a_new_template_gets_the_next_number() {
     let first = empty_set(1);
-    let name = format!("web-{}", first.hash(0));
+    let name = format!("web-{}", first.template_hash(0));
     assert_eq!(chosen(&first), words("new 1", &name, &name));
     let second = world(1).template("b");
-    assert_eq!(chosen(&second), words("new 2", "web-a", &format!("web-{}", second.hash(0))));
-    assert_ne!(second.hash(0), second.hash(1), "a collision gives another name");
+    assert_eq!(chosen(&second), words("new 2", "web-a", &format!("web-{}", second.template_hash(0))));
+    assert_ne!(second.template_hash(0), second.template_hash(1), "a collision gives another name");
 }
 
 /// STATEFULSET-34.
@@ -64,7 +64,7 @@ fn new_defaults_of_a_server_are_no_new_template() {
     let world = empty_set(1).revision_of("old", 1, &old).spec("template", defaulted.clone());
     assert_eq!(chosen(&world), words("nothing", "web-old", "web-old"));
     let mut exact = world.clone();
-    exact.limits.compares_semantically = false;
+    exact.features.compares_revisions_semantically = false;
     assert_eq!(chosen(&exact).0, "new 2");
     // Only the newest revision is compared with API defaults applied.
     assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
@@ -114,7 +114,7 @@ fn chosen_revisions_are_never_deleted() {
 #[test]
 fn a_current_revision_with_the_planned_name_stays_current() {
     // The name that template `b` gets is taken by the current revision, which holds template `a`.
-    let taken = empty_set(1).template("b").hash(0);
+    let taken = empty_set(1).template("b").template_hash(0);
     let world = empty_set(1).template("b").revision_of(&taken, 1, &template("a"));
     let name = format!("web-{taken}");
     let world = world.status(json!({"currentRevision": name, "updateRevision": name}));
@@ -122,7 +122,7 @@ fn a_current_revision_with_the_planned_name_stays_current() {
     let (plan, snapshot) = (world.plan(), world.snapshot());
     let after = with_created_revision(&plan.revisions, &snapshot.template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
-    let TemplateSource::Stored(stored) = after.current.source else { panic!("the set has another template") };
+    let TemplateSource::Stored(stored) = after.current.template_source else { panic!("the set has another template") };
     assert_eq!(*stored.meta.name, *name);
     // Without a stored current revision, the new revision is the current and the update revision.
     let first = empty_set(1);
@@ -135,10 +135,10 @@ fn a_current_revision_with_the_planned_name_stays_current() {
 fn no_revision_of_a_terminating_set_is_written() {
     // The garbage collector has removed the owner references of the revisions, so no revision is found.
     let recorded = json!({"currentRevision": "web-a", "updateRevision": "web-b"});
-    let orphaned = empty_set(1).template("b").status(recorded).deleting();
+    let orphaned = empty_set(1).template("b").status(recorded).being_deleted();
     assert_eq!(chosen(&orphaned), words("nothing", "web-a", "web-b"));
-    assert_eq!(chosen(&world(1).revision("b", 2).deleting()).0, "nothing", "none is renumbered");
-    assert_eq!(chosen(&empty_set(1).deleting()).0, "nothing");
+    assert_eq!(chosen(&world(1).revision("b", 2).being_deleted()).0, "nothing", "none is renumbered");
+    assert_eq!(chosen(&empty_set(1).being_deleted()).0, "nothing");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn an_explanation_names_the_write_of_a_revision() {
     let line = "renumber ControllerRevision web-a: the template equals an earlier revision, which becomes number 3";
     assert_eq!(first(&renumbered).as_deref(), Some(line));
     let new = world(1).template("b");
-    let name = format!("web-{}", new.hash(0));
+    let name = format!("web-{}", new.template_hash(0));
     let line = format!("create ControllerRevision {name}: the template is new, its revision is number 2");
     assert_eq!(first(&new), Some(line));
     assert_eq!(first(&world(1)), None);

@@ -89,7 +89,7 @@ fn config(server: &Server) -> Config {
 
 fn api(config: &Config) -> Api {
     let clock = crate::clock::Clock::system();
-    let (keeper, gate) = crate::gate::closed_gate(clock.clone());
+    let (keeper, gate) = crate::gate::closed_write_gate(clock.clone());
     keeper.open_without_deadline();
     // The keeper is leaked, so that the gate remains open during the whole test.
     std::mem::forget(keeper);
@@ -97,7 +97,7 @@ fn api(config: &Config) -> Api {
 }
 
 async fn ask(api: &Api, path: &str) -> Result<String, ApiError> {
-    Ok(String::from_utf8(api.read(path, "*/*").await?.to_vec()).unwrap())
+    Ok(String::from_utf8(api.read_path(path, "*/*").await?.to_vec()).unwrap())
 }
 
 #[tokio::test]

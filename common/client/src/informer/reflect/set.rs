@@ -20,7 +20,7 @@ impl<S: Sink> Reflector<S> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().monotonic_now());
         self.filling = Some(self.api.pace().begin_work());
-        if self.config.is_streaming_enabled && !std::mem::take(&mut self.pages_next) {
+        if self.config.is_streaming_list_enabled && !std::mem::take(&mut self.pages_next) {
             self.read_streaming_list(wanted).await
         } else {
             self.read_list_in_pages(wanted).await
@@ -63,7 +63,7 @@ impl<S: Sink> Reflector<S> {
             if turn % TURN == 0 {
                 tokio::task::yield_now().await;
             }
-            let line = match self.line(&mut lines, self.config.max_silence, false).await {
+            let line = match self.line(&mut lines, self.config.max_watch_idle_time, false).await {
                 Ok(Some(line)) => line,
                 Ok(None) if turn == 1 && self.api.clock().monotonic_now() - opened < VERY_SHORT => {
                     return Err(RoundEnd::NoStreaming("the server closed a streaming list at once".to_owned()));
@@ -72,14 +72,14 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return relist(&e.to_string()),
             };
             bytes += line.len();
-            if bytes > self.config.max_set_bytes {
+            if bytes > self.config.max_full_set_bytes {
                 return relist("the list is longer than the limit");
             }
             match frames::decode_frame::<S::Object>(lines.format(), &line).map_err(RoundEnd::Relist)? {
                 DecodedEvent::Put { entry, added: true } => {
                     self.sink.add_to_set(&mut set, entry, origin);
                     objects += 1;
-                    self.counted.set_queued_objects(objects);
+                    self.counted.set_queued_object_count(objects);
                 }
                 DecodedEvent::Foreign { added: true, .. } | DecodedEvent::Bookmark { initial_end: false, .. } => {}
                 DecodedEvent::Bookmark { version, .. } => {
@@ -132,7 +132,7 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return Err(failed(e)),
             };
             bytes += body.len();
-            if bytes > self.config.max_set_bytes {
+            if bytes > self.config.max_full_set_bytes {
                 return Err(RoundEnd::Relist("the list is longer than the limit".to_owned()));
             }
             let page = frames::decode_page::<S::Object>(format, &body).map_err(RoundEnd::Relist)?;
@@ -140,7 +140,7 @@ impl<S: Sink> Reflector<S> {
             for entry in page.items {
                 self.sink.add_to_set(&mut set, entry, origin);
             }
-            self.counted.set_queued_objects(objects);
+            self.counted.set_queued_object_count(objects);
             if page.continue_token.is_empty() {
                 self.complete(set, page.version, wanted);
                 return Ok(());

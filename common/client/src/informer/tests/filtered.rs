@@ -55,7 +55,7 @@ impl Filter {
     async fn new() -> (Self, Feed) {
         let (script, clock) = (Script::default(), Clock::simulated(Timestamp::UNIX_EPOCH, 3));
         let feed = script.stream();
-        let (keeper, gate) = closed_gate(clock.clone());
+        let (keeper, gate) = closed_write_gate(clock.clone());
         keeper.open_without_deadline();
         let api = Api::new(script.client(), clock.clone(), gate, "test");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -71,7 +71,7 @@ impl Filter {
             log.lock().push(format!("{sign}{name} {resource_version}"));
         });
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
-        let informer = FilteredInformer::start_labelled(api, InformerConfig::default(), "mine", cached);
+        let informer = FilteredInformer::start_with_label(api, InformerConfig::default(), "mine", cached);
         feed.line("ADDED", &labelled("a", 9));
         feed.initial_end(10);
         informer.wait_until_synced().await;
@@ -235,9 +235,9 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
 #[tokio::test(start_paused = true)]
 async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
     let (filter, _feed) = Filter::new().await;
-    filter.informer.add_hidden(read(&unlabelled("b", 50)));
-    filter.informer.add_hidden(read(&labelled("c", 50)));
-    filter.informer.add_hidden(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
+    filter.informer.add_hidden_object(read(&unlabelled("b", 50)));
+    filter.informer.add_hidden_object(read(&labelled("c", 50)));
+    filter.informer.add_hidden_object(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
     assert_eq!(filter.seen(), ["+b 50"], "only the object that the watch does not show is added");
     filter.finds(60, &[]);
     filter.wait(600).await;
@@ -267,7 +267,7 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
     let (filter, _feed) = Filter::new().await;
     let objects = 500;
     for n in 0..objects {
-        filter.informer.add_hidden(read(&unlabelled(&format!("b{n}"), 5)));
+        filter.informer.add_hidden_object(read(&unlabelled(&format!("b{n}"), 5)));
     }
     for _ in 0..1500 {
         filter.script.then(Answer::Json(404, json!({"reason": "NotFound", "message": "no"})));
@@ -282,9 +282,9 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
 async fn a_read_does_not_raise_the_version_of_the_cache() {
     let store: Store<Item> = Store::default();
     let mut events = Vec::new();
-    store.apply(Entry::Decoded(Arc::new(read(&labelled("a", 5)))), &mut events);
-    store.apply_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 4)))), &mut events);
-    store.apply_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 9)))), &mut events);
+    store.put_entry(Entry::Decoded(Arc::new(read(&labelled("a", 5)))), &mut events);
+    store.put_entry_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 4)))), &mut events);
+    store.put_entry_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 9)))), &mut events);
     assert_eq!((events.len(), store.version()), (2, ResourceVersion::parse("5")));
     assert_eq!(store.with_metadata("ns", "a", |meta| meta.resource_version), Some(ResourceVersion::parse("9")));
 }

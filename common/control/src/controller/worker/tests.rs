@@ -8,10 +8,10 @@ use crate::{
     clock::Clock,
     controller::Explain,
     events::Recorder,
-    gate::{GateKeeper, closed_gate},
+    gate::{WriteGateKeeper, closed_write_gate},
     io::{Request, RequestBody, Requeue, SyncError},
     leader::LEASES,
-    meta::{Key, Meta},
+    meta::{Meta, NamespacedName},
     metrics::Metrics,
     queue::{BackoffSettings, Priority},
     settings::OperatorSettings,
@@ -45,7 +45,7 @@ impl Explain for ScriptedPlan {
 /// A note that changes nothing. `act` gets the next move of the script by observing again.
 struct NextMove;
 
-impl Note for NextMove {
+impl MemoryNote for NextMove {
     type Query = ();
     type NewState = Option<ScriptedMove>;
 }
@@ -69,13 +69,13 @@ enum ScriptedMove {
 }
 
 impl Controller for ScriptedController {
-    type Key = Key;
+    type Key = NamespacedName;
     type Snapshot = String;
     type Plan = ScriptedPlan;
     type Note = NextMove;
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("test_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observation<String>, SyncError> {
+    fn observe(&self, key: &NamespacedName, _now: Timestamp) -> Result<Observation<String>, SyncError> {
         Ok(match &*key.name {
             "gone" => Observation::Gone,
             "behind" => Observation::Waiting {
@@ -160,22 +160,22 @@ impl AnyInformer for Cache {
     }
     fn catch_up_with_predecessor<'a>(
         &'a self,
-        _: &'a crate::succession::Succession,
+        _: &'a crate::succession::LeadershipStart,
     ) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
 struct LoopWorld {
-    keeper: GateKeeper,
+    keeper: WriteGateKeeper,
     clock: Clock,
     puppet: Arc<ScriptedController>,
     running: Arc<Loop<ScriptedController>>,
 }
 
-fn context(settings: OperatorSettings) -> (GateKeeper, LoopContext) {
+fn context(settings: OperatorSettings) -> (WriteGateKeeper, LoopContext) {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
-    let (keeper, gate) = closed_gate(clock.clone());
+    let (keeper, gate) = closed_write_gate(clock.clone());
     let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
@@ -185,9 +185,9 @@ fn context(settings: OperatorSettings) -> (GateKeeper, LoopContext) {
         gate,
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        recorder: Recorder::discarding("test", clock.clone()),
+        recorder: Recorder::discarding_events("test", clock.clone()),
         write_sampler: None,
-        account_observer: None,
+        request_account_observer: None,
         shared_values: crate::runtime::SharedValues::default(),
     };
     (keeper, context)
@@ -210,7 +210,7 @@ fn world(settings: OperatorSettings, script: &[ScriptedMove]) -> LoopWorld {
 
 impl LoopWorld {
     fn add(&self, name: &str) {
-        self.running.queue().add(Key::new("ns", name), Priority::Normal);
+        self.running.queue().add(NamespacedName::new("ns", name), Priority::Normal);
     }
     async fn after(&self, seconds: u64) -> Vec<u128> {
         self.clock.sleep(Duration::from_secs(seconds)).await;
@@ -258,7 +258,7 @@ async fn a_failing_key_backs_off_and_shows_its_error_until_it_succeeds() {
     assert_eq!(acts.len(), 4);
     assert!(acts[1] >= 5 && acts[2] - acts[1] >= 10 && acts[3] - acts[2] >= 20, "{acts:?}");
     assert!(world.running.explain(Some("ns/a")).get("lastError").is_none());
-    assert_eq!(world.running.queue().failure_count(&Key::new("ns", "a")), 0);
+    assert_eq!(world.running.queue().failure_count(&NamespacedName::new("ns", "a")), 0);
 }
 
 /// COMMON-32.
@@ -450,16 +450,16 @@ async fn readiness_names_a_cache_that_lost_touch_until_it_recovers() {
 #[tokio::test(start_paused = true)]
 async fn informers_follow_the_settings_of_the_operator() {
     let period = Duration::from_hours(1);
-    let usual = context(OperatorSettings::new()).1.cache_config();
-    assert!(usual.is_streaming_enabled && usual.metrics.is_some() && usual.resync_interval.is_some());
+    let usual = context(OperatorSettings::new()).1.long_lived_cache_config();
+    assert!(usual.is_streaming_list_enabled && usual.metrics.is_some() && usual.resync_interval.is_some());
     let settings = OperatorSettings::new()
-        .with_gate("WatchListClient", false)
-        .with_tune("min-resync-period", crate::settings::TuneValue::Duration(period));
+        .with_feature_gate("WatchListClient", false)
+        .with_tunable("min-resync-period", crate::settings::TunableValue::Duration(period));
     let context = context(settings).1;
-    let caches = context.cache_config();
-    assert!(!caches.is_streaming_enabled && (period..period * 2).contains(&caches.resync_interval.unwrap()));
+    let caches = context.long_lived_cache_config();
+    assert!(!caches.is_streaming_list_enabled && (period..period * 2).contains(&caches.resync_interval.unwrap()));
     let brief = context.short_lived_cache_config();
-    assert!(!brief.is_streaming_enabled && brief.metrics.is_none() && brief.resync_interval.is_none());
+    assert!(!brief.is_streaming_list_enabled && brief.metrics.is_none() && brief.resync_interval.is_none());
 }
 
 /// COMMON-69.

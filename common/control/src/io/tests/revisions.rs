@@ -24,9 +24,10 @@ fn revision(version: &str, owner: &str) -> Value {
 /// Stores a revision and records the outcome as an Event.
 async fn store(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let outcome =
-        match StoreRevision::new(owner(), "web-1", data(), String::new()).send(RequestBody::default(), io).await {
-            Ok(StoreOutcome::AlreadyExists(there)) => format!("there as {}", there.meta.name),
-            Ok(StoreOutcome::NameTaken(refusal)) => format!("taken: {}", refusal.error),
+        match RevisionStoreRequest::new(owner(), "web-1", data(), String::new()).send(RequestBody::default(), io).await
+        {
+            Ok(RevisionStoreOutcome::AlreadyExists(there)) => format!("there as {}", there.meta.name),
+            Ok(RevisionStoreOutcome::NameTaken(refusal)) => format!("taken: {}", refusal.error),
             other => format!("{other:?}"),
         };
     io.record_event(EventType::Normal, "Stored", outcome);
@@ -52,7 +53,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
 }
 
 async fn store_if_still_there(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
-    let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_owner_exists();
+    let store = RevisionStoreRequest::new(owner(), "web-1", data(), String::new()).if_owner_exists();
     let _ = store.send(RequestBody::default(), io).await;
     Ok(Requeue::AfterPlannedDelay)
 }

@@ -6,7 +6,7 @@ use super::*;
 fn hold() -> Value {
     json!({
         "metadata": {"namespace": "kube-system", "name": "replicaset-controller", "uid": "h", "labels": {"a": "b"}},
-        "spec": {"holderIdentity": HOLD_IDENTITY, "leaseDurationSeconds": 60},
+        "spec": {"holderIdentity": HOLD_HOLDER_IDENTITY, "leaseDurationSeconds": 60},
     })
 }
 
@@ -19,7 +19,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
     advance_time(SECOND * 5).await;
     let gauge =
         || a.metrics.render_prometheus().contains("nonet_leader_election_held{name=\"replicaset-controller\"} 1");
-    assert!(gauge() && a.status.is_held());
+    assert!(gauge() && a.status.is_held_for_hand_over());
     assert!(
         a.status.role_summary().contains("kubectl delete lease -n kube-system replicaset-controller"),
         "{}",
@@ -31,7 +31,7 @@ async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
     assert_eq!(server.writes(0), 0);
     server.put(None);
     assert!(wait_open(&a).await < SECOND);
-    assert!(!gauge() && !a.status.is_held());
+    assert!(!gauge() && !a.status.is_held_for_hand_over());
     assert_eq!(a.status.role_summary(), "leads");
 }
 
@@ -50,7 +50,7 @@ async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     advance_time(SECOND * 60).await;
     assert!(!b.gate.is_open());
-    assert_eq!(server.holder(), HOLD_IDENTITY);
+    assert_eq!(server.holder(), HOLD_HOLDER_IDENTITY);
 }
 
 /// COMMON-52.
@@ -85,11 +85,11 @@ async fn an_annotation_gives_the_time_until_which_a_second_writer_is_expected() 
     wait_open(&a).await;
     assert_eq!(a.status.second_writer_expected_until(), None);
     let mut lease = server.lease();
-    lease["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL] = json!("2026-01-02T06:00:00Z");
+    lease["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION] = json!("2026-01-02T06:00:00Z");
     server.put(Some(lease));
     advance_time(SECOND * 5).await;
     assert_eq!(a.status.second_writer_expected_until(), Some("2026-01-02T06:00:00Z".parse().unwrap()));
-    let kept = &server.lease()["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL];
+    let kept = &server.lease()["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION];
     assert_eq!(kept, "2026-01-02T06:00:00Z", "a renewal keeps it");
     assert!(a.gate.is_open());
 }

@@ -182,7 +182,7 @@ async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_aft
     let b = Container::run(&server, 1, B, Quality::Good);
     assert_eq!(b.ready().unwrap_err(), "the Lease has not been read yet");
     until(&[&a, &b], SECOND * 5, || server.writes(1) > 0).await;
-    assert!(annotation(&server, probation::APPLICANT_ANNOTATION).unwrap().contains("1.1.0+b/1/0"));
+    assert!(annotation(&server, probation::REQUESTING_STANDBY_ANNOTATION).unwrap().contains("1.1.0+b/1/0"));
     let waits = b.ready().unwrap_err();
     assert!(waits.starts_with("version 1.1.0+b has not led yet, and asks version 1.0.0+a for the Lease"), "{waits}");
     let (took, without) = until(&[&a, &b], SECOND * 5, || b.leads()).await;
@@ -190,7 +190,7 @@ async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_aft
     assert_eq!(annotation(&server, probation::VERSION_ANNOTATION).as_deref(), Some(B));
     assert_eq!(annotation(&server, probation::PREDECESSORS_ANNOTATION).as_deref(), Some(A));
     assert_eq!(annotation(&server, probation::PROBATION_ANNOTATION).as_deref(), Some("1m0s"));
-    assert_eq!(annotation(&server, probation::APPLICANT_ANNOTATION), None);
+    assert_eq!(annotation(&server, probation::REQUESTING_STANDBY_ANNOTATION), None);
     assert_eq!(annotation(&server, probation::RESERVATION_ANNOTATION), None);
     assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
     assert!(
@@ -454,7 +454,7 @@ impl ClientGo {
     fn run(server: &Server, who: usize) -> Self {
         let api = {
             let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 77);
-            let (always, open) = gate::closed_gate(clock.clone());
+            let (always, open) = gate::closed_write_gate(clock.clone());
             always.open_without_deadline();
             std::mem::forget(always);
             Api::new(server.client(who), clock, open, "client-go")

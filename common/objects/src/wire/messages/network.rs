@@ -4,15 +4,15 @@ use super::meta::OBJECT_META;
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, IntOrString, Object, Text},
-    always_in_json, list_field, map_field, omitempty, opaque_field, optional_field,
+    field_always_in_json, list_field, map_field, omitempty_field, opaque_field, optional_field,
 };
 
 /// Schema of `core/v1.Service`. No projection reads `status`.
 pub static SERVICE: MessageSchema = MessageSchema {
     name: "core/v1.Service",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
-        always_in_json(2, "spec", Object(&SERVICE_SPEC)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&SERVICE_SPEC)),
         opaque_field(3, "status"),
     ],
 };
@@ -22,16 +22,16 @@ pub(super) static SERVICE_SPEC: MessageSchema = MessageSchema {
     fields: &[
         list_field(1, "ports", Object(&SERVICE_PORT)),
         map_field(2, "selector", Text),
-        omitempty(3, "clusterIP", Text),
-        omitempty(4, "type", Text),
+        omitempty_field(3, "clusterIP", Text),
+        omitempty_field(4, "type", Text),
         list_field(5, "externalIPs", Text),
-        omitempty(7, "sessionAffinity", Text),
-        omitempty(8, "loadBalancerIP", Text),
+        omitempty_field(7, "sessionAffinity", Text),
+        omitempty_field(8, "loadBalancerIP", Text),
         list_field(9, "loadBalancerSourceRanges", Text),
-        omitempty(10, "externalName", Text),
-        omitempty(11, "externalTrafficPolicy", Text),
-        omitempty(12, "healthCheckNodePort", Int),
-        omitempty(13, "publishNotReadyAddresses", Bool),
+        omitempty_field(10, "externalName", Text),
+        omitempty_field(11, "externalTrafficPolicy", Text),
+        omitempty_field(12, "healthCheckNodePort", Int),
+        omitempty_field(13, "publishNotReadyAddresses", Bool),
         opaque_field(14, "sessionAffinityConfig"),
         optional_field(17, "ipFamilyPolicy", Text),
         list_field(18, "clusterIPs", Text),
@@ -46,11 +46,11 @@ pub(super) static SERVICE_SPEC: MessageSchema = MessageSchema {
 pub(super) static SERVICE_PORT: MessageSchema = MessageSchema {
     name: "core/v1.ServicePort",
     fields: &[
-        omitempty(1, "name", Text),
-        omitempty(2, "protocol", Text),
-        always_in_json(3, "port", Int),
-        always_in_json(4, "targetPort", IntOrString),
-        omitempty(5, "nodePort", Int),
+        omitempty_field(1, "name", Text),
+        omitempty_field(2, "protocol", Text),
+        field_always_in_json(3, "port", Int),
+        field_always_in_json(4, "targetPort", IntOrString),
+        omitempty_field(5, "nodePort", Int),
         optional_field(6, "appProtocol", Text),
     ],
 };
@@ -58,7 +58,10 @@ pub(super) static SERVICE_PORT: MessageSchema = MessageSchema {
 /// Schema of `core/v1.Endpoints`. Projections can read all fields.
 pub static ENDPOINTS: MessageSchema = MessageSchema {
     name: "core/v1.Endpoints",
-    fields: &[always_in_json(1, "metadata", Object(&OBJECT_META)), list_field(2, "subsets", Object(&ENDPOINT_SUBSET))],
+    fields: &[
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        list_field(2, "subsets", Object(&ENDPOINT_SUBSET)),
+    ],
 };
 
 pub(super) static ENDPOINT_SUBSET: MessageSchema = MessageSchema {
@@ -73,9 +76,9 @@ pub(super) static ENDPOINT_SUBSET: MessageSchema = MessageSchema {
 pub(super) static ENDPOINT_ADDRESS: MessageSchema = MessageSchema {
     name: "core/v1.EndpointAddress",
     fields: &[
-        always_in_json(1, "ip", Text),
+        field_always_in_json(1, "ip", Text),
         optional_field(2, "targetRef", Object(&OBJECT_REFERENCE)),
-        omitempty(3, "hostname", Text),
+        omitempty_field(3, "hostname", Text),
         optional_field(4, "nodeName", Text),
     ],
 };
@@ -83,9 +86,9 @@ pub(super) static ENDPOINT_ADDRESS: MessageSchema = MessageSchema {
 pub(super) static ENDPOINT_PORT: MessageSchema = MessageSchema {
     name: "core/v1.EndpointPort",
     fields: &[
-        omitempty(1, "name", Text),
-        always_in_json(2, "port", Int),
-        omitempty(3, "protocol", Text),
+        omitempty_field(1, "name", Text),
+        field_always_in_json(2, "port", Int),
+        omitempty_field(3, "protocol", Text),
         optional_field(4, "appProtocol", Text),
     ],
 };
@@ -93,13 +96,13 @@ pub(super) static ENDPOINT_PORT: MessageSchema = MessageSchema {
 pub(super) static OBJECT_REFERENCE: MessageSchema = MessageSchema {
     name: "core/v1.ObjectReference",
     fields: &[
-        omitempty(1, "kind", Text),
-        omitempty(2, "namespace", Text),
-        omitempty(3, "name", Text),
-        omitempty(4, "uid", Text),
-        omitempty(5, "apiVersion", Text),
-        omitempty(6, "resourceVersion", Text),
-        omitempty(7, "fieldPath", Text),
+        omitempty_field(1, "kind", Text),
+        omitempty_field(2, "namespace", Text),
+        omitempty_field(3, "name", Text),
+        omitempty_field(4, "uid", Text),
+        omitempty_field(5, "apiVersion", Text),
+        omitempty_field(6, "resourceVersion", Text),
+        omitempty_field(7, "fieldPath", Text),
     ],
 };
 
@@ -107,10 +110,10 @@ pub(super) static OBJECT_REFERENCE: MessageSchema = MessageSchema {
 pub static ENDPOINT_SLICE: MessageSchema = MessageSchema {
     name: "discovery/v1.EndpointSlice",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
         list_field(2, "endpoints", Object(&ENDPOINT)),
-        list_field(3, "ports", Object(&SLICE_PORT)),
-        always_in_json(4, "addressType", Text),
+        list_field(3, "ports", Object(&ENDPOINT_SLICE_PORT)),
+        field_always_in_json(4, "addressType", Text),
     ],
 };
 
@@ -118,7 +121,7 @@ pub(super) static ENDPOINT: MessageSchema = MessageSchema {
     name: "discovery/v1.Endpoint",
     fields: &[
         list_field(1, "addresses", Text),
-        always_in_json(2, "conditions", Object(&ENDPOINT_CONDITIONS)),
+        field_always_in_json(2, "conditions", Object(&ENDPOINT_CONDITIONS)),
         optional_field(3, "hostname", Text),
         optional_field(4, "targetRef", Object(&OBJECT_REFERENCE)),
         map_field(5, "deprecatedTopology", Text),
@@ -143,12 +146,12 @@ pub(super) static ENDPOINT_HINTS: MessageSchema = MessageSchema {
 };
 
 pub(super) static FOR_ZONE: MessageSchema =
-    MessageSchema { name: "discovery/v1.ForZone", fields: &[always_in_json(1, "name", Text)] };
+    MessageSchema { name: "discovery/v1.ForZone", fields: &[field_always_in_json(1, "name", Text)] };
 
 pub(super) static FOR_NODE: MessageSchema =
-    MessageSchema { name: "discovery/v1.ForNode", fields: &[always_in_json(1, "name", Text)] };
+    MessageSchema { name: "discovery/v1.ForNode", fields: &[field_always_in_json(1, "name", Text)] };
 
-pub(super) static SLICE_PORT: MessageSchema = MessageSchema {
+pub(super) static ENDPOINT_SLICE_PORT: MessageSchema = MessageSchema {
     name: "discovery/v1.EndpointPort",
     fields: &[
         optional_field(1, "name", Text),

@@ -4,26 +4,26 @@ use super::meta::OBJECT_META;
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, MicroTime, Object, Quantity, Text, Time},
-    always_in_json, list_field, map_field, omitempty, opaque_field, optional_field,
+    field_always_in_json, list_field, map_field, omitempty_field, opaque_field, optional_field,
 };
 
 /// Schema of `core/v1.Node` with its nested messages. No projection reads most lists in `status`.
 pub static NODE: MessageSchema = MessageSchema {
     name: "core/v1.Node",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
-        always_in_json(2, "spec", Object(&NODE_SPEC)),
-        always_in_json(3, "status", Object(&NODE_STATUS)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&NODE_SPEC)),
+        field_always_in_json(3, "status", Object(&NODE_STATUS)),
     ],
 };
 
 pub(super) static NODE_SPEC: MessageSchema = MessageSchema {
     name: "core/v1.NodeSpec",
     fields: &[
-        omitempty(1, "podCIDR", Text),
-        omitempty(2, "externalID", Text),
-        omitempty(3, "providerID", Text),
-        omitempty(4, "unschedulable", Bool),
+        omitempty_field(1, "podCIDR", Text),
+        omitempty_field(2, "externalID", Text),
+        omitempty_field(3, "providerID", Text),
+        omitempty_field(4, "unschedulable", Bool),
         list_field(5, "taints", Object(&TAINT)),
         opaque_field(6, "configSource"),
         list_field(7, "podCIDRs", Text),
@@ -33,9 +33,9 @@ pub(super) static NODE_SPEC: MessageSchema = MessageSchema {
 pub(super) static TAINT: MessageSchema = MessageSchema {
     name: "core/v1.Taint",
     fields: &[
-        always_in_json(1, "key", Text),
-        omitempty(2, "value", Text),
-        always_in_json(3, "effect", Text),
+        field_always_in_json(1, "key", Text),
+        omitempty_field(2, "value", Text),
+        field_always_in_json(3, "effect", Text),
         optional_field(4, "timeAdded", Time),
     ],
 };
@@ -45,7 +45,7 @@ pub(super) static NODE_STATUS: MessageSchema = MessageSchema {
     fields: &[
         map_field(1, "capacity", Quantity),
         map_field(2, "allocatable", Quantity),
-        omitempty(3, "phase", Text),
+        omitempty_field(3, "phase", Text),
         list_field(4, "conditions", Object(&NODE_CONDITION)),
         opaque_field(5, "addresses"),
         opaque_field(6, "daemonEndpoints"),
@@ -63,19 +63,22 @@ pub(super) static NODE_STATUS: MessageSchema = MessageSchema {
 pub(super) static NODE_CONDITION: MessageSchema = MessageSchema {
     name: "core/v1.NodeCondition",
     fields: &[
-        always_in_json(1, "type", Text),
-        always_in_json(2, "status", Text),
-        always_in_json(3, "lastHeartbeatTime", Time),
-        always_in_json(4, "lastTransitionTime", Time),
-        omitempty(5, "reason", Text),
-        omitempty(6, "message", Text),
+        field_always_in_json(1, "type", Text),
+        field_always_in_json(2, "status", Text),
+        field_always_in_json(3, "lastHeartbeatTime", Time),
+        field_always_in_json(4, "lastTransitionTime", Time),
+        omitempty_field(5, "reason", Text),
+        omitempty_field(6, "message", Text),
     ],
 };
 
 /// Schema of `coordination/v1.Lease`. Projections can read all fields.
 pub static LEASE: MessageSchema = MessageSchema {
     name: "coordination/v1.Lease",
-    fields: &[always_in_json(1, "metadata", Object(&OBJECT_META)), always_in_json(2, "spec", Object(&LEASE_SPEC))],
+    fields: &[
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&LEASE_SPEC)),
+    ],
 };
 
 pub(super) static LEASE_SPEC: MessageSchema = MessageSchema {

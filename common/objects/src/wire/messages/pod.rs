@@ -4,16 +4,16 @@ use super::meta::OBJECT_META;
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, Object, Quantity, Text, Time},
-    always_in_json, inlined_message, list_field, map_field, omitempty, opaque_field, optional_field,
+    field_always_in_json, inlined_message, list_field, map_field, omitempty_field, opaque_field, optional_field,
 };
 
 /// Schema of `core/v1.Pod` with its nested messages, as far as projections read them.
 pub static POD: MessageSchema = MessageSchema {
     name: "core/v1.Pod",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
-        always_in_json(2, "spec", Object(&POD_SPEC)),
-        always_in_json(3, "status", Object(&POD_STATUS)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&POD_SPEC)),
+        field_always_in_json(3, "status", Object(&POD_STATUS)),
     ],
 };
 
@@ -22,28 +22,28 @@ pub(super) static POD_SPEC: MessageSchema = MessageSchema {
     fields: &[
         list_field(1, "volumes", Object(&VOLUME)),
         list_field(2, "containers", Object(&CONTAINER)),
-        omitempty(3, "restartPolicy", Text),
+        omitempty_field(3, "restartPolicy", Text),
         optional_field(4, "terminationGracePeriodSeconds", Int),
         optional_field(5, "activeDeadlineSeconds", Int),
-        omitempty(6, "dnsPolicy", Text),
+        omitempty_field(6, "dnsPolicy", Text),
         map_field(7, "nodeSelector", Text),
-        omitempty(8, "serviceAccountName", Text),
-        omitempty(9, "serviceAccount", Text),
-        omitempty(10, "nodeName", Text),
-        omitempty(11, "hostNetwork", Bool),
-        omitempty(12, "hostPID", Bool),
-        omitempty(13, "hostIPC", Bool),
+        omitempty_field(8, "serviceAccountName", Text),
+        omitempty_field(9, "serviceAccount", Text),
+        omitempty_field(10, "nodeName", Text),
+        omitempty_field(11, "hostNetwork", Bool),
+        omitempty_field(12, "hostPID", Bool),
+        omitempty_field(13, "hostIPC", Bool),
         opaque_field(14, "securityContext"),
         opaque_field(15, "imagePullSecrets"),
-        omitempty(16, "hostname", Text),
-        omitempty(17, "subdomain", Text),
+        omitempty_field(16, "hostname", Text),
+        omitempty_field(17, "subdomain", Text),
         optional_field(18, "affinity", Object(&AFFINITY)),
-        omitempty(19, "schedulerName", Text),
+        omitempty_field(19, "schedulerName", Text),
         list_field(20, "initContainers", Object(&CONTAINER)),
         optional_field(21, "automountServiceAccountToken", Bool),
         list_field(22, "tolerations", Object(&TOLERATION)),
         opaque_field(23, "hostAliases"),
-        omitempty(24, "priorityClassName", Text),
+        omitempty_field(24, "priorityClassName", Text),
         optional_field(25, "priority", Int),
         opaque_field(26, "dnsConfig"),
         optional_field(27, "shareProcessNamespace", Bool),
@@ -67,7 +67,7 @@ pub(super) static POD_SPEC: MessageSchema = MessageSchema {
 
 pub(super) static VOLUME: MessageSchema = MessageSchema {
     name: "core/v1.Volume",
-    fields: &[always_in_json(1, "name", Text), inlined_message(2, &VOLUME_SOURCE)],
+    fields: &[field_always_in_json(1, "name", Text), inlined_message(2, &VOLUME_SOURCE)],
 };
 
 pub(super) static VOLUME_SOURCE: MessageSchema = MessageSchema {
@@ -108,17 +108,17 @@ pub(super) static VOLUME_SOURCE: MessageSchema = MessageSchema {
 
 pub(super) static PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaimVolumeSource",
-    fields: &[always_in_json(1, "claimName", Text), omitempty(2, "readOnly", Bool)],
+    fields: &[field_always_in_json(1, "claimName", Text), omitempty_field(2, "readOnly", Bool)],
 };
 
 pub(super) static CONTAINER: MessageSchema = MessageSchema {
     name: "core/v1.Container",
     fields: &[
-        always_in_json(1, "name", Text),
-        omitempty(2, "image", Text),
+        field_always_in_json(1, "name", Text),
+        omitempty_field(2, "image", Text),
         list_field(3, "command", Text),
         list_field(4, "args", Text),
-        omitempty(5, "workingDir", Text),
+        omitempty_field(5, "workingDir", Text),
         list_field(6, "ports", Object(&CONTAINER_PORT)),
         opaque_field(7, "env"),
         opaque_field(8, "resources"),
@@ -126,14 +126,14 @@ pub(super) static CONTAINER: MessageSchema = MessageSchema {
         opaque_field(10, "livenessProbe"),
         opaque_field(11, "readinessProbe"),
         opaque_field(12, "lifecycle"),
-        omitempty(13, "terminationMessagePath", Text),
-        omitempty(14, "imagePullPolicy", Text),
+        omitempty_field(13, "terminationMessagePath", Text),
+        omitempty_field(14, "imagePullPolicy", Text),
         opaque_field(15, "securityContext"),
-        omitempty(16, "stdin", Bool),
-        omitempty(17, "stdinOnce", Bool),
-        omitempty(18, "tty", Bool),
+        omitempty_field(16, "stdin", Bool),
+        omitempty_field(17, "stdinOnce", Bool),
+        omitempty_field(18, "tty", Bool),
         opaque_field(19, "envFrom"),
-        omitempty(20, "terminationMessagePolicy", Text),
+        omitempty_field(20, "terminationMessagePolicy", Text),
         opaque_field(21, "volumeDevices"),
         opaque_field(22, "startupProbe"),
         opaque_field(23, "resizePolicy"),
@@ -145,21 +145,21 @@ pub(super) static CONTAINER: MessageSchema = MessageSchema {
 pub(super) static CONTAINER_PORT: MessageSchema = MessageSchema {
     name: "core/v1.ContainerPort",
     fields: &[
-        omitempty(1, "name", Text),
-        omitempty(2, "hostPort", Int),
-        always_in_json(3, "containerPort", Int),
-        omitempty(4, "protocol", Text),
-        omitempty(5, "hostIP", Text),
+        omitempty_field(1, "name", Text),
+        omitempty_field(2, "hostPort", Int),
+        field_always_in_json(3, "containerPort", Int),
+        omitempty_field(4, "protocol", Text),
+        omitempty_field(5, "hostIP", Text),
     ],
 };
 
 pub(super) static TOLERATION: MessageSchema = MessageSchema {
     name: "core/v1.Toleration",
     fields: &[
-        omitempty(1, "key", Text),
-        omitempty(2, "operator", Text),
-        omitempty(3, "value", Text),
-        omitempty(4, "effect", Text),
+        omitempty_field(1, "key", Text),
+        omitempty_field(2, "operator", Text),
+        omitempty_field(3, "value", Text),
+        omitempty_field(4, "effect", Text),
         optional_field(5, "tolerationSeconds", Int),
     ],
 };
@@ -196,29 +196,33 @@ pub(super) static NODE_SELECTOR_TERM: MessageSchema = MessageSchema {
 
 pub(super) static NODE_SELECTOR_REQUIREMENT: MessageSchema = MessageSchema {
     name: "core/v1.NodeSelectorRequirement",
-    fields: &[always_in_json(1, "key", Text), always_in_json(2, "operator", Text), list_field(3, "values", Text)],
+    fields: &[
+        field_always_in_json(1, "key", Text),
+        field_always_in_json(2, "operator", Text),
+        list_field(3, "values", Text),
+    ],
 };
 
 pub(super) static POD_STATUS: MessageSchema = MessageSchema {
     name: "core/v1.PodStatus",
     fields: &[
-        omitempty(1, "phase", Text),
+        omitempty_field(1, "phase", Text),
         list_field(2, "conditions", Object(&POD_CONDITION)),
-        omitempty(3, "message", Text),
-        omitempty(4, "reason", Text),
-        omitempty(5, "hostIP", Text),
-        omitempty(6, "podIP", Text),
+        omitempty_field(3, "message", Text),
+        omitempty_field(4, "reason", Text),
+        omitempty_field(5, "hostIP", Text),
+        omitempty_field(6, "podIP", Text),
         optional_field(7, "startTime", Time),
         list_field(8, "containerStatuses", Object(&CONTAINER_STATUS)),
-        omitempty(9, "qosClass", Text),
+        omitempty_field(9, "qosClass", Text),
         list_field(10, "initContainerStatuses", Object(&CONTAINER_STATUS)),
-        omitempty(11, "nominatedNodeName", Text),
+        omitempty_field(11, "nominatedNodeName", Text),
         list_field(12, "podIPs", Object(&POD_IP)),
         list_field(13, "ephemeralContainerStatuses", Object(&CONTAINER_STATUS)),
-        omitempty(14, "resize", Text),
+        omitempty_field(14, "resize", Text),
         opaque_field(15, "resourceClaimStatuses"),
         opaque_field(16, "hostIPs"),
-        omitempty(17, "observedGeneration", Int),
+        omitempty_field(17, "observedGeneration", Int),
         opaque_field(18, "extendedResourceClaimStatus"),
         map_field(19, "allocatedResources", Quantity),
         opaque_field(20, "resources"),
@@ -229,27 +233,27 @@ pub(super) static POD_STATUS: MessageSchema = MessageSchema {
 pub(super) static POD_CONDITION: MessageSchema = MessageSchema {
     name: "core/v1.PodCondition",
     fields: &[
-        always_in_json(1, "type", Text),
-        always_in_json(2, "status", Text),
-        always_in_json(3, "lastProbeTime", Time),
-        always_in_json(4, "lastTransitionTime", Time),
-        omitempty(5, "reason", Text),
-        omitempty(6, "message", Text),
-        omitempty(7, "observedGeneration", Int),
+        field_always_in_json(1, "type", Text),
+        field_always_in_json(2, "status", Text),
+        field_always_in_json(3, "lastProbeTime", Time),
+        field_always_in_json(4, "lastTransitionTime", Time),
+        omitempty_field(5, "reason", Text),
+        omitempty_field(6, "message", Text),
+        omitempty_field(7, "observedGeneration", Int),
     ],
 };
 
 pub(super) static CONTAINER_STATUS: MessageSchema = MessageSchema {
     name: "core/v1.ContainerStatus",
     fields: &[
-        always_in_json(1, "name", Text),
-        always_in_json(2, "state", Object(&CONTAINER_STATE)),
-        always_in_json(3, "lastState", Object(&CONTAINER_STATE)),
-        always_in_json(4, "ready", Bool),
-        always_in_json(5, "restartCount", Int),
-        always_in_json(6, "image", Text),
-        always_in_json(7, "imageID", Text),
-        omitempty(8, "containerID", Text),
+        field_always_in_json(1, "name", Text),
+        field_always_in_json(2, "state", Object(&CONTAINER_STATE)),
+        field_always_in_json(3, "lastState", Object(&CONTAINER_STATE)),
+        field_always_in_json(4, "ready", Bool),
+        field_always_in_json(5, "restartCount", Int),
+        field_always_in_json(6, "image", Text),
+        field_always_in_json(7, "imageID", Text),
+        omitempty_field(8, "containerID", Text),
         optional_field(9, "started", Bool),
         map_field(10, "allocatedResources", Quantity),
         opaque_field(11, "resources"),
@@ -272,15 +276,15 @@ pub(super) static CONTAINER_STATE: MessageSchema = MessageSchema {
 pub(super) static CONTAINER_STATE_TERMINATED: MessageSchema = MessageSchema {
     name: "core/v1.ContainerStateTerminated",
     fields: &[
-        always_in_json(1, "exitCode", Int),
-        omitempty(2, "signal", Int),
-        omitempty(3, "reason", Text),
-        omitempty(4, "message", Text),
-        always_in_json(5, "startedAt", Time),
-        always_in_json(6, "finishedAt", Time),
-        omitempty(7, "containerID", Text),
+        field_always_in_json(1, "exitCode", Int),
+        omitempty_field(2, "signal", Int),
+        omitempty_field(3, "reason", Text),
+        omitempty_field(4, "message", Text),
+        field_always_in_json(5, "startedAt", Time),
+        field_always_in_json(6, "finishedAt", Time),
+        omitempty_field(7, "containerID", Text),
     ],
 };
 
 pub(super) static POD_IP: MessageSchema =
-    MessageSchema { name: "core/v1.PodIP", fields: &[always_in_json(1, "ip", Text)] };
+    MessageSchema { name: "core/v1.PodIP", fields: &[field_always_in_json(1, "ip", Text)] };

@@ -4,16 +4,16 @@ use super::meta::OBJECT_META;
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Int, Json, Object, Quantity, Text, Time},
-    always_in_json, list_field, map_field, omitempty, opaque_field, optional_field,
+    field_always_in_json, list_field, map_field, omitempty_field, opaque_field, optional_field,
 };
 
 /// Schema of `apps/v1.ControllerRevision`; `data` is JSON text.
 pub static CONTROLLER_REVISION: MessageSchema = MessageSchema {
     name: "apps/v1.ControllerRevision",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
-        always_in_json(2, "data", Json),
-        always_in_json(3, "revision", Int),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "data", Json),
+        field_always_in_json(3, "revision", Int),
     ],
 };
 
@@ -21,9 +21,9 @@ pub static CONTROLLER_REVISION: MessageSchema = MessageSchema {
 pub static JOB: MessageSchema = MessageSchema {
     name: "batch/v1.Job",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
         opaque_field(2, "spec"),
-        always_in_json(3, "status", Object(&JOB_STATUS)),
+        field_always_in_json(3, "status", Object(&JOB_STATUS)),
     ],
 };
 
@@ -33,10 +33,10 @@ pub(super) static JOB_STATUS: MessageSchema = MessageSchema {
         list_field(1, "conditions", Object(&JOB_CONDITION)),
         optional_field(2, "startTime", Time),
         optional_field(3, "completionTime", Time),
-        omitempty(4, "active", Int),
-        omitempty(5, "succeeded", Int),
-        omitempty(6, "failed", Int),
-        omitempty(7, "completedIndexes", Text),
+        omitempty_field(4, "active", Int),
+        omitempty_field(5, "succeeded", Int),
+        omitempty_field(6, "failed", Int),
+        omitempty_field(7, "completedIndexes", Text),
         opaque_field(8, "uncountedTerminatedPods"),
         optional_field(9, "ready", Int),
         optional_field(10, "failedIndexes", Text),
@@ -47,12 +47,12 @@ pub(super) static JOB_STATUS: MessageSchema = MessageSchema {
 pub(super) static JOB_CONDITION: MessageSchema = MessageSchema {
     name: "batch/v1.JobCondition",
     fields: &[
-        always_in_json(1, "type", Text),
-        always_in_json(2, "status", Text),
-        always_in_json(3, "lastProbeTime", Time),
-        always_in_json(4, "lastTransitionTime", Time),
-        omitempty(5, "reason", Text),
-        omitempty(6, "message", Text),
+        field_always_in_json(1, "type", Text),
+        field_always_in_json(2, "status", Text),
+        field_always_in_json(3, "lastProbeTime", Time),
+        field_always_in_json(4, "lastTransitionTime", Time),
+        omitempty_field(5, "reason", Text),
+        omitempty_field(6, "message", Text),
     ],
 };
 
@@ -60,8 +60,8 @@ pub(super) static JOB_CONDITION: MessageSchema = MessageSchema {
 pub static PERSISTENT_VOLUME_CLAIM: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaim",
     fields: &[
-        always_in_json(1, "metadata", Object(&OBJECT_META)),
-        always_in_json(2, "spec", Object(&PERSISTENT_VOLUME_CLAIM_SPEC)),
+        field_always_in_json(1, "metadata", Object(&OBJECT_META)),
+        field_always_in_json(2, "spec", Object(&PERSISTENT_VOLUME_CLAIM_SPEC)),
         opaque_field(3, "status"),
     ],
 };
@@ -70,8 +70,8 @@ pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: MessageSchema = MessageSchema {
     name: "core/v1.PersistentVolumeClaimSpec",
     fields: &[
         list_field(1, "accessModes", Text),
-        always_in_json(2, "resources", Object(&VOLUME_RESOURCE_REQUIREMENTS)),
-        omitempty(3, "volumeName", Text),
+        field_always_in_json(2, "resources", Object(&VOLUME_RESOURCE_REQUIREMENTS)),
+        omitempty_field(3, "volumeName", Text),
         opaque_field(4, "selector"),
         optional_field(5, "storageClassName", Text),
         optional_field(6, "volumeMode", Text),

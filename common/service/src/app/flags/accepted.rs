@@ -86,7 +86,7 @@ const ACCEPTED: &[(&str, ValueSyntax)] = &[
 ];
 
 /// Adds the accepted flags that a program does not have itself, hidden from the help text.
-pub(super) fn add_accepted_flags(command: Command, definition: &ProgramDefinition) -> Command {
+pub(super) fn add_flags_without_effect(command: Command, definition: &ProgramDefinition) -> Command {
     command.args(flags_without_effect(definition).map(|(name, kind)| {
         let valued = |default: &'static str| flag(name, name, "").default_value(default).allow_hyphen_values(true);
         let arg = match *kind {
@@ -105,7 +105,8 @@ pub(super) fn add_accepted_flags(command: Command, definition: &ProgramDefinitio
 
 fn flags_without_effect(definition: &ProgramDefinition) -> impl Iterator<Item = &'static (&'static str, ValueSyntax)> {
     let own = |name: &str| {
-        definition.workers_flags.iter().any(|w| w.name == name) || definition.value_flags.iter().any(|f| f.name == name)
+        definition.workers_flags.iter().any(|w| w.name == name)
+            || definition.single_value_flags.iter().any(|f| f.name == name)
     };
     ACCEPTED.iter().filter(move |(name, _)| !own(name))
 }
@@ -142,7 +143,7 @@ fn versions(text: &str) -> Result<String, String> {
 }
 
 fn previous_version(text: &str) -> Result<String, String> {
-    let previous = version::VERSION.previous_minor_version;
+    let previous = version::KUBERNETES_VERSION.previous_minor_version;
     if text.is_empty() || text == previous {
         return Ok(text.to_owned());
     }

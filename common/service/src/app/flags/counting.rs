@@ -24,7 +24,7 @@ pub(super) fn read_metric_limits(given: &FlagValues<'_>) -> Result<MetricLimits,
     let lists: Vec<String> = given.all("allow-metric-labels");
     lists
         .iter()
-        .try_fold(MetricLimits::default().with_disabled(disabled), |limits, list| {
+        .try_fold(MetricLimits::default().with_disabled_metrics(disabled), |limits, list| {
             limits.with_allowed_value_flags(pairs(list)?)
         })
         .map_err(|e| format!("--allow-metric-labels: {e}"))

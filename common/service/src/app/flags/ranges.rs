@@ -1,6 +1,6 @@
 //! Checks that the values of flags are in the ranges that upstream allows.
 
-use crate::settings::TuneValue;
+use crate::settings::TunableValue;
 
 /// Name, smallest and largest value of each flag with a range. Upstream: `cmd/kube-controller-manager/app/options`, `Validate`.
 const RANGES: &[(&str, i64, i64)] = &[
@@ -14,9 +14,9 @@ const RANGES: &[(&str, i64, i64)] = &[
 const SHARES: &[&str] = &["node-taint-alarm-share", "node-taint-max-share"];
 
 /// Checks that the value of a flag in [`SHARES`] is from 0 to 1. Values of other flags pass.
-pub(super) fn check_share(flag: &str, text: &str, value: TuneValue) -> Result<(), String> {
+pub(super) fn check_share(flag: &str, text: &str, value: TunableValue) -> Result<(), String> {
     match value {
-        TuneValue::Ratio(share) if SHARES.contains(&flag) && !(0.0..=1.0).contains(&share) => {
+        TunableValue::Ratio(share) if SHARES.contains(&flag) && !(0.0..=1.0).contains(&share) => {
             Err(format!("--{flag} must be between 0 and 1, but is {text}"))
         }
         _ => Ok(()),

@@ -57,19 +57,23 @@ pub(super) fn add_serving_flags(command: Command, program: &'static str) -> Comm
             "authentication-kubeconfig",
             "Kubeconfig of the cluster that answers TokenReviews; by default the controllers' API server",
         ),
-        time("authentication-token-webhook-cache-ttl", defaults.token_ttl, "How long the user of a token is cached"),
+        time(
+            "authentication-token-webhook-cache-ttl",
+            defaults.token_cache_ttl,
+            "How long the user of a token is cached",
+        ),
         file(
             "authorization-kubeconfig",
             "Kubeconfig of the cluster that answers SubjectAccessReviews; by default the controllers' API server",
         ),
         time(
             "authorization-webhook-cache-authorized-ttl",
-            defaults.allowed_ttl,
+            defaults.granted_permission_cache_ttl,
             "How long a granted permission is cached",
         ),
         time(
             "authorization-webhook-cache-unauthorized-ttl",
-            defaults.denied_ttl,
+            defaults.denied_permission_cache_ttl,
             "How long a denied permission is cached",
         ),
         list("authorization-always-allow-paths", "Paths that need no permission; '*' at the end matches any suffix")
@@ -100,13 +104,13 @@ pub(super) fn read_server_settings(
     warnings: &mut Vec<String>,
 ) -> Result<server::ServerSettings, String> {
     let port: u16 = given.get("secure-port");
-    let (suites, groups) = server::supported_suites_and_groups();
+    let (suites, groups) = server::supported_cipher_suites_and_key_exchange_groups();
     let version: String = given.get("tls-min-version");
     if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
         warnings.push(format!("--tls-min-version={version}: the oldest version that is served is VersionTLS12"));
     }
     let tls = TlsSettings {
-        certificate: certificate(given, program)?,
+        default_certificate: certificate(given, program)?,
         named_certificates: given.all("tls-sni-cert-key"),
         client_ca_file: given.path("client-ca-file"),
         is_tls13_only: version == "VersionTLS13",
@@ -126,10 +130,10 @@ pub(super) fn read_server_settings(
 /// Reads the paths that need no permission, and how long answers to reviews are cached.
 pub(super) fn read_review_options(given: &FlagValues<'_>) -> ReviewOptions {
     ReviewOptions {
-        open_paths: given.all("authorization-always-allow-paths"),
-        token_ttl: given.get("authentication-token-webhook-cache-ttl"),
-        allowed_ttl: given.get("authorization-webhook-cache-authorized-ttl"),
-        denied_ttl: given.get("authorization-webhook-cache-unauthorized-ttl"),
+        always_allowed_paths: given.all("authorization-always-allow-paths"),
+        token_cache_ttl: given.get("authentication-token-webhook-cache-ttl"),
+        granted_permission_cache_ttl: given.get("authorization-webhook-cache-authorized-ttl"),
+        denied_permission_cache_ttl: given.get("authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 

@@ -4,7 +4,7 @@ use rustls::{CipherSuite, NamedGroup};
 use crate::{
     runtime::{LoopContext, RunningLoop},
     server::{CertificateFiles, CertificateSource},
-    settings::{FeatureGate, MIN_RESYNC_PERIOD, Tune, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{FeatureGate, MIN_RESYNC_PERIOD, Tunable, WATCH_LIST_CLIENT, WorkersFlag},
 };
 use std::sync::Arc;
 
@@ -14,16 +14,22 @@ const GATE: FeatureGate =
     FeatureGate { name: "PodDeletionCost", is_on_by_default: true, is_locked: false, help: "Costs" };
 const LOCKED: FeatureGate =
     FeatureGate { name: "LogarithmicScaleDown", is_on_by_default: true, is_locked: true, help: "Ranks" };
-const TUNE: Tune = Tune { name: "burst-replicas", default_value: TuneValue::Count(500), help: "Most Pods" };
-const TIMEOUT: Tune =
-    Tune { name: "expectations-timeout", default_value: TuneValue::Duration(Duration::from_mins(5)), help: "Patience" };
-const PERIOD: Tune =
-    Tune { name: "node-monitor-period", default_value: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
+const TUNE: Tunable = Tunable { name: "burst-replicas", default_value: TunableValue::Count(500), help: "Most Pods" };
+const TIMEOUT: Tunable = Tunable {
+    name: "expectations-timeout",
+    default_value: TunableValue::Duration(Duration::from_mins(5)),
+    help: "Patience",
+};
+const PERIOD: Tunable = Tunable {
+    name: "node-monitor-period",
+    default_value: TunableValue::Duration(Duration::from_secs(5)),
+    help: "Period",
+};
 const TEN: Duration = Duration::from_secs(10);
-const SWITCH: Tune =
-    Tune { name: "enable-garbage-collector", default_value: TuneValue::Switch(true), help: "Whether to collect" };
+const SWITCH: Tunable =
+    Tunable { name: "enable-garbage-collector", default_value: TunableValue::Switch(true), help: "Whether to collect" };
 const WORKERS: WorkersFlag =
-    WorkersFlag { name: "concurrent-replicaset-syncs", default_workers: 5, min_workers: 1, help: "Workers" };
+    WorkersFlag { name: "concurrent-replicaset-syncs", default_worker_count: 5, min_worker_count: 1, help: "Workers" };
 
 fn never(_: LoopContext) -> Arc<dyn RunningLoop> {
     unreachable!("nothing is started")
@@ -43,8 +49,8 @@ const DEFINITION: ProgramDefinition = ProgramDefinition {
     ],
     workers_flags: &[WORKERS],
     feature_gates: &[GATE, LOCKED],
-    tunes: &[TUNE, TIMEOUT],
-    value_flags: &[PERIOD, SWITCH],
+    tunables: &[TUNE, TIMEOUT],
+    single_value_flags: &[PERIOD, SWITCH],
 };
 
 fn read(arguments: &[&str]) -> Result<ParsedCommandLine, String> {
@@ -62,8 +68,9 @@ fn run(arguments: &[&str]) -> ProgramOptions {
 
 #[test]
 fn shares_are_between_0_and_1() {
-    const SHARE: Tune = Tune { name: "node-taint-max-share", default_value: TuneValue::Ratio(0.0), help: "Share" };
-    const SHARES: ProgramDefinition = ProgramDefinition { value_flags: &[SHARE], ..DEFINITION };
+    const SHARE: Tunable =
+        Tunable { name: "node-taint-max-share", default_value: TunableValue::Ratio(0.0), help: "Share" };
+    const SHARES: ProgramDefinition = ProgramDefinition { single_value_flags: &[SHARE], ..DEFINITION };
     let share = |text: &str| {
         let arguments = ["node-lifecycle-controller".to_owned(), format!("--{}={text}", SHARE.name)];
         match parse_command_line(&SHARES, arguments, || "me".to_owned()) {
@@ -92,7 +99,7 @@ fn boolean_flags_of_a_controller_have_gos_syntax() {
         (&["--enable-garbage-collector=false"], false),
         (&["--enable-garbage-collector=0"], false),
     ] {
-        assert_eq!(run(arguments).settings.is_switched_on(&SWITCH), on, "{arguments:?}");
+        assert_eq!(run(arguments).settings.is_tunable_on(&SWITCH), on, "{arguments:?}");
     }
     let error = read(&["--enable-garbage-collector=maybe"]).err().unwrap();
     assert!(error.contains("--enable-garbage-collector") && error.contains("maybe"), "{error}");
@@ -115,26 +122,30 @@ fn defaults_match_upstream() {
     assert_eq!(election.probation, None);
     assert_eq!(o.server_settings.secure_address, Some("0.0.0.0:10257".parse().unwrap()));
     assert_eq!(o.server_settings.debug_address, None);
-    assert_eq!(o.review_options.open_paths, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(o.review_options.always_allowed_paths, ["/healthz", "/readyz", "/livez"]);
     assert_eq!(
-        (o.review_options.token_ttl, o.review_options.allowed_ttl, o.review_options.denied_ttl),
+        (
+            o.review_options.token_cache_ttl,
+            o.review_options.granted_permission_cache_ttl,
+            o.review_options.denied_permission_cache_ttl
+        ),
         (TEN, TEN, TEN)
     );
     assert_eq!(
-        (o.server_settings.tls.certificate, o.server_settings.max_streams_per_connection),
+        (o.server_settings.tls.default_certificate, o.server_settings.max_streams_per_connection),
         (CertificateSource::InMemory, None)
     );
-    assert!(o.warnings.is_empty());
-    assert_eq!(o.rate_limit, None);
+    assert!(o.command_line_warnings.is_empty());
+    assert_eq!(o.qps_and_burst_per_loop, None);
     assert_eq!(o.settings.worker_count(&WORKERS), 5);
-    assert!(o.settings.is_gate_on(&GATE));
+    assert!(o.settings.is_feature_gate_on(&GATE));
     assert_eq!(o.settings.tuned_count(&TUNE), 500);
     assert_eq!(o.settings.tuned_duration(&PERIOD), Duration::from_secs(5));
     assert_eq!(o.settings.tuned_duration(&MIN_RESYNC_PERIOD), Duration::from_hours(12));
     assert_eq!(o.shutdown_timeout, Duration::from_secs(10));
-    assert!(o.is_standby_warm && !o.settings.is_shadow() && !o.is_debug_insecure);
-    assert_eq!((o.worker_threads, o.logging.verbosity, o.logging.format), (1, 0, logging::LogFormat::Text));
-    assert!(o.client.kubeconfig.is_none() && o.client.master.is_none());
+    assert!(o.is_standby_warm && !o.settings.is_shadow() && !o.allows_unauthenticated_access);
+    assert_eq!((o.worker_threads, o.log_settings.verbosity, o.log_settings.format), (1, 0, logging::LogFormat::Text));
+    assert!(o.api_server_options.kubeconfig.is_none() && o.api_server_options.master.is_none());
 }
 
 /// COMMON-85.
@@ -164,33 +175,33 @@ fn flags_override_defaults() {
         "--logging-format=json",
         "--profiling=false",
     ]);
-    assert_eq!(o.client.kubeconfig.unwrap().to_str(), Some("/k"));
-    assert_eq!(o.client.master.as_deref(), Some("https://h"));
-    assert_eq!(o.rate_limit, Some((20.5, 7)));
+    assert_eq!(o.api_server_options.kubeconfig.unwrap().to_str(), Some("/k"));
+    assert_eq!(o.api_server_options.master.as_deref(), Some("https://h"));
+    assert_eq!(o.qps_and_burst_per_loop, Some((20.5, 7)));
     assert_eq!(o.settings.worker_count(&WORKERS), 9);
     let election = o.election_settings.unwrap();
     assert_eq!((election.lease_duration, &*election.namespace), (Duration::from_mins(1), "other"));
     let probation = election.probation.unwrap();
-    let commit = crate::version::VERSION.commit;
+    let commit = crate::version::KUBERNETES_VERSION.commit;
     assert_eq!(
         (probation.probation_time, probation.version),
         (Duration::from_secs(90), format!("1.2.3-rc.1+{commit}"))
     );
     assert_eq!(o.server_settings.secure_address, Some("[::1]:8443".parse().unwrap()));
     assert_eq!(o.server_settings.debug_address, Some("127.0.0.1:0".parse().unwrap()));
-    assert!(!o.settings.is_gate_on(&GATE));
+    assert!(!o.settings.is_feature_gate_on(&GATE));
     assert_eq!((o.settings.tuned_count(&TUNE), o.settings.tuned_duration(&TIMEOUT)), (3, Duration::from_secs(90)));
     assert_eq!(o.settings.tuned_duration(&PERIOD), Duration::from_secs(2));
-    assert!(o.is_debug_insecure && !o.is_standby_warm);
-    assert_eq!((o.worker_threads, o.logging.verbosity, o.logging.format), (2, 4, logging::LogFormat::Json));
-    assert_eq!(o.logging.module_verbosities, [("store".to_owned(), 6)]);
+    assert!(o.allows_unauthenticated_access && !o.is_standby_warm);
+    assert_eq!((o.worker_threads, o.log_settings.verbosity, o.log_settings.format), (2, 4, logging::LogFormat::Json));
+    assert_eq!(o.log_settings.module_verbosities, [("store".to_owned(), 6)]);
     assert!(o.all_flag_values.contains(&("kube-api-qps".to_owned(), "20.5".to_owned())));
 }
 
 #[test]
 fn verbosity_is_read_in_every_usual_form() {
     for arguments in [&["-v=3"][..], &["-v", "3"], &["-v3"], &["--v=3"], &["--v", "3"]] {
-        assert_eq!(run(arguments).logging.verbosity, 3, "{arguments:?}");
+        assert_eq!(run(arguments).log_settings.verbosity, 3, "{arguments:?}");
     }
 }
 
@@ -217,34 +228,34 @@ fn the_first_entry_that_names_a_controller_decides() {
 /// COMMON-93.
 #[test]
 fn a_rate_of_zero_or_less_sets_no_limit() {
-    assert_eq!(run(&["--kube-api-qps=-1"]).rate_limit, None);
-    assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).rate_limit, None);
-    assert_eq!(run(&["--kube-api-qps=50"]).rate_limit, Some((50.0, 30)));
+    assert_eq!(run(&["--kube-api-qps=-1"]).qps_and_burst_per_loop, None);
+    assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).qps_and_burst_per_loop, None);
+    assert_eq!(run(&["--kube-api-qps=50"]).qps_and_burst_per_loop, Some((50.0, 30)));
 }
 
 /// COMMON-88.
 #[test]
 fn an_unknown_gate_is_ignored_with_a_warning() {
     let o = run(&["--feature-gates=Newfangled=true,PodDeletionCost=false,LogarithmicScaleDown=true"]);
-    assert_eq!(o.warnings, ["feature gate Newfangled is not known to this program and has no effect"]);
-    assert!(!o.settings.is_gate_on(&GATE));
+    assert_eq!(o.command_line_warnings, ["feature gate Newfangled is not known to this program and has no effect"]);
+    assert!(!o.settings.is_feature_gate_on(&GATE));
     let o = run(&["--feature-gates=AllBeta=false"]);
-    assert!(!o.settings.is_gate_on(&GATE) && o.settings.is_gate_on(&LOCKED));
-    assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.is_gate_on(&GATE));
-    assert!(run(&["--feature-gates=AllAlpha=true"]).warnings.is_empty());
+    assert!(!o.settings.is_feature_gate_on(&GATE) && o.settings.is_feature_gate_on(&LOCKED));
+    assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.is_feature_gate_on(&GATE));
+    assert!(run(&["--feature-gates=AllAlpha=true"]).command_line_warnings.is_empty());
 }
 
 /// COMMON-88.
 #[test]
 fn gates_of_the_common_code_can_be_switched_or_are_fixed() {
-    assert!(run(&[]).settings.is_gate_on(&WATCH_LIST_CLIENT));
-    assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.is_gate_on(&WATCH_LIST_CLIENT));
-    assert!(!run(&["--feature-gates=AllBeta=false"]).settings.is_gate_on(&WATCH_LIST_CLIENT));
+    assert!(run(&[]).settings.is_feature_gate_on(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.is_feature_gate_on(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=AllBeta=false"]).settings.is_feature_gate_on(&WATCH_LIST_CLIENT));
     let gates = "ControllerManagerReleaseLeaderElectionLockOnExit=true,CoordinatedLeaderElection=false,AtomicFIFO=true";
-    assert!(run(&[&format!("--feature-gates={gates}")]).warnings.is_empty());
+    assert!(run(&[&format!("--feature-gates={gates}")]).command_line_warnings.is_empty());
     let o = run(&["--feature-gates=CoordinatedLeaderElection=true,InOrderInformers=false"]);
     assert_eq!(
-        o.warnings,
+        o.command_line_warnings,
         [
             "feature gate CoordinatedLeaderElection is always false here",
             "feature gate InOrderInformers is always true here"
@@ -259,7 +270,7 @@ fn a_gate_needs_the_gate_that_it_depends_on() {
     let known = [gate("WorkloadWithJob"), gate("GenericWorkload")];
     let read = |list: &str| {
         super::super::values::parse_feature_gates(&known, &[list.to_owned()], OperatorSettings::new(), &mut Vec::new())
-            .map(|s| s.is_gate_on(&known[0]))
+            .map(|s| s.is_feature_gate_on(&known[0]))
     };
     assert_eq!(read("WorkloadWithJob=true,GenericWorkload=true"), Ok(true));
     assert_eq!(read("GenericWorkload=true"), Ok(false));
@@ -294,7 +305,7 @@ fn flags_configure_tls() {
     ]);
     let pair = |certificate: &str, key: &str| CertificateFiles { certificate: certificate.into(), key: key.into() };
     let tls = &o.server_settings.tls;
-    assert_eq!(tls.certificate, CertificateSource::Files(pair("/c", "/k")));
+    assert_eq!(tls.default_certificate, CertificateSource::Files(pair("/c", "/k")));
     let names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
     assert_eq!(tls.named_certificates, [(pair("/c1", "/k1"), names), (pair("/c2", "/k2"), Vec::new())]);
     assert_eq!(tls.client_ca_file.as_deref(), Some("/ca".as_ref()));
@@ -307,15 +318,22 @@ fn flags_configure_tls() {
     assert_eq!((o.authentication_kubeconfig.as_deref(), o.authorization_kubeconfig), (Some("/n".as_ref()), None));
     let second = Duration::from_secs(1);
     assert_eq!(
-        (o.review_options.token_ttl, o.review_options.allowed_ttl, o.review_options.denied_ttl),
+        (
+            o.review_options.token_cache_ttl,
+            o.review_options.granted_permission_cache_ttl,
+            o.review_options.denied_permission_cache_ttl
+        ),
         (second, second * 2, Duration::ZERO)
     );
-    assert_eq!(o.warnings, ["--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA cannot be served"]);
+    assert_eq!(o.command_line_warnings, ["--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA cannot be served"]);
 
     let o = run(&["--cert-dir=/d", "--tls-min-version=VersionTLS10"]);
     let own = pair("/d/replicaset-controller.crt", "/d/replicaset-controller.key");
-    assert_eq!(o.server_settings.tls.certificate, CertificateSource::CreatedIfMissing(own));
-    assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest version that is served is VersionTLS12"]);
+    assert_eq!(o.server_settings.tls.default_certificate, CertificateSource::CreatedIfMissing(own));
+    assert_eq!(
+        o.command_line_warnings,
+        ["--tls-min-version=VersionTLS10: the oldest version that is served is VersionTLS12"]
+    );
 }
 
 /// COMMON-83.
@@ -330,27 +348,30 @@ fn flags_limit_metrics_and_labels() {
     ]);
     let pairs = [("a_total,code", "200,404"), ("b,code", "200"), ("b,verb", "GET,PUT")];
     let names = ["a_total", "b", "c"].map(str::to_owned);
-    assert_eq!(Ok(o.metric_limits), MetricLimits::default().with_disabled(names).with_allowed_value_flags(pairs));
-    assert_eq!(o.metrics_manifest.as_deref(), Some("/m".as_ref()));
+    assert_eq!(
+        Ok(o.metric_limits),
+        MetricLimits::default().with_disabled_metrics(names).with_allowed_value_flags(pairs)
+    );
+    assert_eq!(o.allow_metric_labels_manifest.as_deref(), Some("/m".as_ref()));
 }
 
 /// COMMON-8.
 #[test]
 fn lists_and_watches_use_protobuf_unless_json_is_set() {
-    assert_eq!(run(&[]).preferred_format, Format::Protobuf);
+    assert_eq!(run(&[]).preferred_response_format, Format::Protobuf);
     assert_eq!(
-        run(&["--kube-api-content-type=application/vnd.kubernetes.protobuf"]).preferred_format,
+        run(&["--kube-api-content-type=application/vnd.kubernetes.protobuf"]).preferred_response_format,
         Format::Protobuf
     );
-    assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_format, Format::Json);
+    assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_response_format, Format::Json);
 }
 
 /// COMMON-86.
 #[test]
 fn flags_without_effect_are_accepted_with_one_warning() {
-    assert!(run(&["--profiling", "--use-service-account-credentials=false"]).warnings.is_empty());
+    assert!(run(&["--profiling", "--use-service-account-credentials=false"]).command_line_warnings.is_empty());
     let o = run(&["--contention-profiling"]);
-    assert_eq!(o.warnings, ["flag --contention-profiling has no effect here"]);
+    assert_eq!(o.command_line_warnings, ["flag --contention-profiling has no effect here"]);
     let o = run(&[
         "--use-service-account-credentials",
         "--emulated-version=kube=1.35,1.34",
@@ -363,7 +384,7 @@ fn flags_without_effect_are_accepted_with_one_warning() {
         "--node-monitor-period=1s",
     ]);
     assert_eq!(
-        o.warnings,
+        o.command_line_warnings,
         ["flags --use-service-account-credentials, --emulated-version, \
           --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
           --concurrent-job-syncs, --node-eviction-rate have no effect here"]
@@ -462,6 +483,6 @@ fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
         assert!(!text.contains("profiling"), "{text}");
     }
     let Ok(ParsedCommandLine::Print(text)) = read(&["--version"]) else { panic!("--version prints") };
-    let commit = crate::version::VERSION.commit;
+    let commit = crate::version::KUBERNETES_VERSION.commit;
     assert_eq!(text, format!("replicaset-controller 1.2.3-rc.1 (Kubernetes v1.36.2, commit {commit})\n"));
 }

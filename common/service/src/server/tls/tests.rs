@@ -121,7 +121,8 @@ const OLD: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 fn replaced_files_are_reloaded_and_broken_files_are_not() {
     let directory = Directory::new();
     let (pair, _) = directory.made("a");
-    let settings = TlsSettings { certificate: CertificateSource::Files(pair.clone()), ..TlsSettings::default() };
+    let settings =
+        TlsSettings { default_certificate: CertificateSource::Files(pair.clone()), ..TlsSettings::default() };
     let mut certificates = ReloadingTlsConfig::load(settings.clone()).unwrap();
     let first = Arc::clone(&certificates.sender.borrow());
     certificates.reload_if_changed().unwrap();
@@ -144,7 +145,7 @@ fn each_name_has_its_certificate_and_others_have_the_default() {
     let (other, other_certificate) = directory.made("other.example");
     let patterns = vec!["*.example.com".to_owned(), "plain".to_owned()];
     let settings = TlsSettings {
-        certificate: CertificateSource::Files(usual),
+        default_certificate: CertificateSource::Files(usual),
         named_certificates: vec![(own, Vec::new()), (other, patterns)],
         ..TlsSettings::default()
     };
@@ -188,8 +189,10 @@ fn a_missing_pair_is_created_once_and_only_its_owner_can_read_the_key() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = Directory::new();
     let pair = CertificateFiles { certificate: directory.0.join("sub/x.crt"), key: directory.0.join("sub/x.key") };
-    let settings =
-        TlsSettings { certificate: CertificateSource::CreatedIfMissing(pair.clone()), ..TlsSettings::default() };
+    let settings = TlsSettings {
+        default_certificate: CertificateSource::CreatedIfMissing(pair.clone()),
+        ..TlsSettings::default()
+    };
     let first = shake_hands(&settings, "localhost", BOTH).unwrap().certificate;
     assert_eq!(shake_hands(&settings, "localhost", BOTH).unwrap().certificate, first);
     assert_eq!(fs::metadata(&pair.key).unwrap().permissions().mode() & 0o777, 0o600);
@@ -207,7 +210,7 @@ fn errors_name_the_unusable_file() {
     let mixed = CertificateFiles { certificate: good.certificate.clone(), key: other.key.clone() };
     let bare = CertificateFiles { certificate: empty.clone(), key: good.key.clone() };
     let files = |pair: &CertificateFiles| TlsSettings {
-        certificate: CertificateSource::Files(pair.clone()),
+        default_certificate: CertificateSource::Files(pair.clone()),
         ..TlsSettings::default()
     };
     for (settings, expected) in [

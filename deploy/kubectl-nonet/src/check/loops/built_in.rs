@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
     check::{
-        election::{Election, host_of_identity},
+        election::{LeaderElectionState, host_of_identity},
         format_count,
         installation::object_name,
         span,
     },
     controllers::{self, KUBE_SYSTEM},
-    facts::{BuiltInFacts, StatedControllers},
+    facts::{BuiltInControllersFlag, KubeControllerManagerFacts},
     finding::Findings,
     manager_flags,
 };
@@ -47,42 +47,42 @@ struct Process<'a> {
 }
 
 /// All kube-controller-managers of the cluster.
-pub(super) struct BuiltInManagers<'a> {
-    facts: &'a BuiltInFacts,
-    election: Election<'a>,
+pub(super) struct KubeControllerManagers<'a> {
+    facts: &'a KubeControllerManagerFacts,
+    election: LeaderElectionState<'a>,
     processes: Vec<Process<'a>>,
 }
 
-impl<'a> BuiltInManagers<'a> {
+impl<'a> KubeControllerManagers<'a> {
     /// Derives flags and leader from the Pods and the Lease of kube-controller-manager.
-    pub(super) fn from_facts(facts: &'a BuiltInFacts) -> Self {
-        let election = Election::from_reading(&facts.lease);
+    pub(super) fn from_facts(facts: &'a KubeControllerManagerFacts) -> Self {
+        let election = LeaderElectionState::from_reading(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(parse_manager_pod).collect();
         Self { facts, election, processes }
     }
 
     /// Returns the state of the loop `name`, with the names of the Pods that have the loop switched on.
     pub(super) fn loop_state(&self, name: &str) -> BuiltInLoopState {
-        match &self.facts.stated_controllers {
-            Some(StatedControllers::NoManager) => return BuiltInLoopState::NoManager,
-            Some(StatedControllers::Controllers(list)) if list.switches_on(name) => {
+        match &self.facts.built_in_controllers_flag {
+            Some(BuiltInControllersFlag::NoManager) => return BuiltInLoopState::NoManager,
+            Some(BuiltInControllersFlag::Controllers(list)) if list.switches_loop_on(name) => {
                 return BuiltInLoopState::Runs(vec!["by --built-in-controllers".to_owned()]);
             }
-            Some(StatedControllers::Controllers(_)) => return BuiltInLoopState::Off,
+            Some(BuiltInControllersFlag::Controllers(_)) => return BuiltInLoopState::Off,
             None => {}
         }
         let on: Vec<&Process<'_>> =
-            self.processes.iter().filter(|process| process.controllers.switches_on(name)).collect();
+            self.processes.iter().filter(|process| process.controllers.switches_loop_on(name)).collect();
         if on.is_empty() {
             return if self.is_complete() { BuiltInLoopState::Off } else { BuiltInLoopState::Unknown };
         }
         let pods = on.iter().map(|process| process.name().to_owned()).collect();
         let works = match self.election {
             // A leader that is not one of the Pods may run any loop.
-            Election::Led { holder, .. } => {
+            LeaderElectionState::Led { holder, .. } => {
                 !self.has_manager(holder) || on.iter().any(|process| process.has_identity(holder))
             }
-            Election::Unreadable(_) => true,
+            LeaderElectionState::Unreadable(_) => true,
             _ => on.iter().any(|process| !process.uses_leader_election),
         };
         if works { BuiltInLoopState::Runs(pods) } else { BuiltInLoopState::WouldRun(pods) }
@@ -96,8 +96,8 @@ impl<'a> BuiltInManagers<'a> {
     /// Whether the Pods show all managers: each Pod could be read, and the leader is one of the Pods.
     fn is_complete(&self) -> bool {
         let leader_is_seen = match self.election {
-            Election::Led { holder, .. } => self.has_manager(holder),
-            Election::Unreadable(_) => false,
+            LeaderElectionState::Led { holder, .. } => self.has_manager(holder),
+            LeaderElectionState::Unreadable(_) => false,
             _ => true,
         };
         !self.processes.is_empty()
@@ -107,10 +107,10 @@ impl<'a> BuiltInManagers<'a> {
 
     /// Reports which managers were found, and which loops remain unknown.
     pub(super) fn report(&self, findings: &mut Findings) {
-        if let Some(stated) = &self.facts.stated_controllers {
+        if let Some(stated) = &self.facts.built_in_controllers_flag {
             let what = match stated {
-                StatedControllers::NoManager => "there is no kube-controller-manager",
-                StatedControllers::Controllers(_) => "kube-controller-manager runs what the flag lists",
+                BuiltInControllersFlag::NoManager => "there is no kube-controller-manager",
+                BuiltInControllersFlag::Controllers(_) => "kube-controller-manager runs what the flag lists",
             };
             return findings.add_info(format!("by --built-in-controllers, {what}"));
         }
@@ -132,8 +132,10 @@ impl<'a> BuiltInManagers<'a> {
 
     fn report_outside(&self, findings: &mut Findings) {
         let found = match self.election {
-            Election::Unreadable(why) => return findings.add_unreadable("whether kube-controller-manager runs", why),
-            Election::Led { holder, .. } => format!(
+            LeaderElectionState::Unreadable(why) => {
+                return findings.add_unreadable("whether kube-controller-manager runs", why);
+            }
+            LeaderElectionState::Led { holder, .. } => format!(
                 "cannot tell which loops kube-controller-manager runs: {holder} leads, and is not a Pod in \
                     {KUBE_SYSTEM} (k3s, managed clusters)"
             ),
@@ -148,19 +150,19 @@ impl<'a> BuiltInManagers<'a> {
     fn report_pods(&self, findings: &mut Findings) {
         let all = format_count(self.processes.len(), "Pod");
         match self.election {
-            Election::Led { holder, renewal_age_seconds: renewed, .. } if self.has_manager(holder) => {
+            LeaderElectionState::Led { holder, renewal_age_seconds: renewed, .. } if self.has_manager(holder) => {
                 let ago = span(renewed);
                 findings
                     .add_ok(format!("kube-controller-manager: {all}, {holder} leads and renewed its Lease {ago} ago"));
             }
-            Election::Led { holder, .. } => {
+            LeaderElectionState::Led { holder, .. } => {
                 let found = format!(
                     "cannot tell which loops run: the leader {holder} of kube-controller-manager is not one of its \
                         Pods in {KUBE_SYSTEM}"
                 );
                 findings.add_unknown(found, format!("{GET_PODS} -o wide"));
             }
-            Election::Unreadable(why) => findings.add_unreadable("which kube-controller-manager leads", why),
+            LeaderElectionState::Unreadable(why) => findings.add_unreadable("which kube-controller-manager leads", why),
             _ if self.processes.iter().any(|process| !process.uses_leader_election) => {
                 findings.add_ok(format!("kube-controller-manager: {all}, without election"));
             }
@@ -192,7 +194,8 @@ impl<'a> BuiltInManagers<'a> {
     /// Reports Pods with different flags for the loops of Nonet, as when a change has not reached every node.
     fn report_different(&self, findings: &mut Findings) {
         let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
-        let runs = |process: &Process<'_>| loops.iter().map(|name| process.controllers.switches_on(name)).collect();
+        let runs =
+            |process: &Process<'_>| loops.iter().map(|name| process.controllers.switches_loop_on(name)).collect();
         let sets: BTreeSet<Vec<bool>> = self.processes.iter().map(runs).collect();
         if sets.len() > 1 {
             let found = "the control-plane nodes run kube-controller-manager with different --controllers";

@@ -11,7 +11,7 @@ use crate::{
     by_name::{NameSortedList, Pods},
     memory::ServiceMemory,
     objects::{AddressType, Endpoint, Pod, Service, Slice},
-    packing::{AddressTypePacking, Packing, PodPlace, UpToDateSlice},
+    packing::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
     plan::{SliceDraft, SliceWrites},
     slices::{
         decide::{decide, scope::SyncScope},
@@ -19,28 +19,33 @@ use crate::{
         snapshot::Snapshot,
     },
     world::{node, pod, service, slice, snapshot},
-    zones::{ZoneCapacity, ZoneShares, ZonesByNode},
+    zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode},
 };
 
 /// Whether two records of Pods in slices have the same content.
-fn is_same(one: &Packing, other: &Packing) -> bool {
-    let sorted = |packing: &AddressTypePacking| {
-        let mut names = packing.pending_pod_names.clone();
+fn is_same(one: &PodsInSlices, other: &PodsInSlices) -> bool {
+    let sorted = |packing: &AddressTypePodsInSlices| {
+        let mut names = packing.pod_names_in_written_slices.clone();
         names.sort();
         names
     };
     let is_alike =
         |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.port_numbers == b.port_numbers;
-    let alike = |(a, b): (&AddressTypePacking, &AddressTypePacking)| {
+    let alike = |(a, b): (&AddressTypePodsInSlices, &AddressTypePodsInSlices)| {
         a.up_to_date_slices.len() == b.up_to_date_slices.len()
             && a.up_to_date_slices.iter().zip(&b.up_to_date_slices).all(|(a, b)| is_alike(a, b))
-            && NameSortedList::differences(&a.pod_places, &b.pod_places, PodPlace::is_same_place).is_empty()
-            && a.group_sizes == b.group_sizes
+            && NameSortedList::differences(
+                &a.pods_with_slices,
+                &b.pods_with_slices,
+                PodWithSlice::is_same_pod_and_slice,
+            )
+            .is_empty()
+            && a.port_group_sizes == b.port_group_sizes
             && sorted(a) == sorted(b)
     };
-    one.by_address_type.keys().eq(other.by_address_type.keys())
-        && one.by_address_type.values().zip(other.by_address_type.values()).all(alike)
-        && one.pods.shares_all_parts(&other.pods)
+    one.pods_in_slices_by_address_type.keys().eq(other.pods_in_slices_by_address_type.keys())
+        && one.pods_in_slices_by_address_type.values().zip(other.pods_in_slices_by_address_type.values()).all(alike)
+        && one.pods.shares_storage_with(&other.pods)
 }
 
 const PODS: usize = 80;
@@ -161,8 +166,8 @@ impl World {
         snapshot.pods = states.iter().enumerate().map(|(index, state)| read(index, state)).collect();
         let mut zones = ZonesByNode::default();
         zones.extend((0..4).map(|node| (Text::new(&format!("n{node}")), Text::new("a"))));
-        snapshot.zones = Arc::new(zones);
-        snapshot.zone_shares = ratios().map(Arc::new);
+        snapshot.zones_by_node = Arc::new(zones);
+        snapshot.zone_cpu_shares = ratios().map(Arc::new);
         Self { snapshot, made: 0, parts: 0, wholes: 0 }
     }
 
@@ -199,10 +204,10 @@ impl World {
     }
 
     fn sync(&mut self, writes: Option<usize>, remembers: bool) -> Result<(), TestCaseError> {
-        let memory = ServiceMemory { packing: None, ..self.snapshot.memory.clone() };
+        let memory = ServiceMemory { pods_in_slices: None, ..self.snapshot.memory.clone() };
         let plan = decide(&self.snapshot);
         same(&plan, &decide(&Snapshot { memory, ..self.snapshot.clone() }))?;
-        let part = SyncScope::of_changes(&self.snapshot, AddressType::Ipv4, &[]).is_some();
+        let part = SyncScope::with_changes_since_last_sync(&self.snapshot, AddressType::Ipv4, &[]).is_some();
         *(if part { &mut self.parts } else { &mut self.wholes }) += 1;
         if remembers {
             self.snapshot.memory = plan.memory.clone();
@@ -214,7 +219,7 @@ impl World {
             may
         };
         for writes in &plan.writes {
-            for draft in &writes.create {
+            for draft in &writes.slices_to_create {
                 if may_write() {
                     // The order of generated names differs from the order of creation, as on a real server.
                     let mut new = Slice::clone(&slice(&format!("{}-{}", self.made * 7 % 10, self.made), []));
@@ -223,19 +228,20 @@ impl World {
                     self.put_slice(written(&new, draft, &plan));
                 }
             }
-            for draft in &writes.update {
+            for draft in &writes.slices_to_update {
                 if may_write() {
                     let base = Arc::clone(draft.existing_slice.as_ref().unwrap());
                     self.put_slice(written(&base, draft, &plan));
                 }
             }
-            for gone in &writes.delete {
+            for gone in &writes.slices_to_delete {
                 if may_write() {
                     self.snapshot.slices.retain(|slice| slice.metadata.name != gone.metadata.name);
                 }
             }
         }
-        let gone: BTreeSet<&str> = plan.unsupported_slices.iter().map(|slice| &*slice.metadata.name).collect();
+        let gone: BTreeSet<&str> =
+            plan.slices_of_unused_address_types.iter().map(|slice| &*slice.metadata.name).collect();
         self.snapshot.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
         Ok(())
     }
@@ -245,7 +251,7 @@ impl World {
             Step::Put(pods) => pods.iter().for_each(|(index, state)| self.snapshot.pods.put(read(*index, state))),
             Step::Remove(pods) => pods.iter().for_each(|index| self.snapshot.pods.remove(&format!("p{index:04}"))),
             Step::Node(node, zone) => {
-                let (zones, node) = (Arc::make_mut(&mut self.snapshot.zones), Text::new(&format!("n{node}")));
+                let (zones, node) = (Arc::make_mut(&mut self.snapshot.zones_by_node), Text::new(&format!("n{node}")));
                 match zone {
                     Some(zone) => drop(zones.insert(node, Text::new(["", "a", "b"][usize::from(zone)]))),
                     None => drop(zones.remove(&node)),
@@ -268,12 +274,12 @@ impl World {
     }
 }
 
-fn ratios() -> Option<ZoneShares> {
+fn ratios() -> Option<ZoneCpuShares> {
     let mut capacity = ZoneCapacity::default();
     for zone in ["a", "b"] {
-        capacity.add(&node(zone, "2"));
+        capacity.add_node(&node(zone, "2"));
     }
-    capacity.zone_shares()
+    capacity.zone_cpu_shares()
 }
 
 fn same_drafts(some: &[SliceDraft], others: &[SliceDraft]) -> Result<(), TestCaseError> {
@@ -290,28 +296,28 @@ fn same(part: &Plan, whole: &Plan) -> Result<(), TestCaseError> {
     let names = |slices: &[Arc<Slice>]| slices.iter().map(|slice| slice.metadata.name.to_string()).collect::<Vec<_>>();
     prop_assert_eq!(part.writes.len(), whole.writes.len());
     for (one, other) in part.writes.iter().zip(&whole.writes) {
-        same_drafts(&one.create, &other.create)?;
-        same_drafts(&one.update, &other.update)?;
-        prop_assert_eq!(names(&one.delete), names(&other.delete));
+        same_drafts(&one.slices_to_create, &other.slices_to_create)?;
+        same_drafts(&one.slices_to_update, &other.slices_to_update)?;
+        prop_assert_eq!(names(&one.slices_to_delete), names(&other.slices_to_delete));
         let rest = |writes: &SliceWrites| {
             let SliceWrites {
                 address_type: kind,
                 omitted_pod_messages: left_out,
-                deferred: put_off,
+                deferred_counts: put_off,
                 events,
-                counts,
+                sync_counts: counts,
                 ..
             } = writes.clone();
             (kind, left_out, put_off, events, counts)
         };
         prop_assert_eq!(rest(one), rest(other));
     }
-    prop_assert_eq!(names(&part.unsupported_slices), names(&whole.unsupported_slices));
+    prop_assert_eq!(names(&part.slices_of_unused_address_types), names(&whole.slices_of_unused_address_types));
     prop_assert_eq!(&part.slice_metadata.trigger_time, &whole.slice_metadata.trigger_time);
     prop_assert_eq!(&part.slice_metadata.labels, &whole.slice_metadata.labels);
     prop_assert_eq!(&part.memory.hint_counts, &whole.memory.hint_counts);
-    prop_assert_eq!(part.memory.has_announced_hints, whole.memory.has_announced_hints);
-    match (&part.memory.packing, &whole.memory.packing) {
+    prop_assert_eq!(part.memory.has_emitted_hints_enabled_event, whole.memory.has_emitted_hints_enabled_event);
+    match (&part.memory.pods_in_slices, &whole.memory.pods_in_slices) {
         (None, None) => {}
         (Some(one), Some(other)) => prop_assert!(is_same(one, other), "{one:#?}\n{other:#?}"),
         (one, other) => prop_assert!(false, "{one:#?}\n{other:#?}"),
@@ -345,7 +351,7 @@ proptest! {
 /// Builds a Service with up-to-date slices of 100 Pods each, and a memory of the last sync.
 fn settled(pods: usize) -> World {
     let mut world = World::new(&[], 100);
-    world.snapshot.zones = snapshot([], 100).zones;
+    world.snapshot.zones_by_node = snapshot([], 100).zones_by_node;
     world.snapshot.pods = (0..pods).map(|index| Arc::new(pod(index))).collect();
     for _ in 0..3 {
         world.sync(None, true).unwrap();
@@ -366,9 +372,9 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     for pods in [500, 5_000] {
         let mut world = settled(pods);
         let considered = |world: &World| {
-            SyncScope::of_changes(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices)
+            SyncScope::with_changes_since_last_sync(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices)
                 .unwrap()
-                .considered_counts()
+                .considered_pod_and_slice_counts()
         };
         assert_eq!(considered(&world), (0, 0));
         change(&mut world.snapshot.pods, 123, false);
@@ -389,8 +395,9 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
 /// ENDPOINTSLICE-34.
 #[test]
 fn other_changes_make_a_sync_consider_everything() {
-    let is_part =
-        |world: &World| SyncScope::of_changes(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some();
+    let is_part = |world: &World| {
+        SyncScope::with_changes_since_last_sync(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some()
+    };
     let mut world = settled(300);
     assert!(is_part(&world));
     world.take(Step::Node(0, Some(2))).unwrap();
@@ -411,6 +418,6 @@ fn other_changes_make_a_sync_consider_everything() {
     assert!(is_part(&world));
     world.take(Step::Restart).unwrap();
     assert!(!is_part(&world));
-    let few = Snapshot { min_pods_to_remember_packing: 301, ..world.snapshot.clone() };
-    assert!(decide(&few).memory.packing.is_none());
+    let few = Snapshot { min_pods_to_record_slices: 301, ..world.snapshot.clone() };
+    assert!(decide(&few).memory.pods_in_slices.is_none());
 }

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::write_order::{SliceCreation, order_writes},
+    decide::write_order::{SliceCreationPermission, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
-    plan::{Deferred, SliceDraft, SliceWrites},
+    plan::{DeferredCounts, SliceDraft, SliceWrites},
     slices::{
         decide::{decide, distribution::HintPolicy},
         plan::Plan,
@@ -41,19 +41,19 @@ fn prefixes(start: &[Arc<Slice>], writes: &[SliceWrites], round: usize) -> Vec<S
         slice
     };
     for writes in writes {
-        for (at, draft) in writes.create.iter().enumerate() {
+        for (at, draft) in writes.slices_to_create.iter().enumerate() {
             let name = format!("n{round:03}-{}-{at}", writes.address_type);
             let mut base = Slice::clone(&slice(&name, []));
             base.address_type = writes.address_type.as_str().into();
             now.insert(name, filled(&base, draft));
             all.push(now.clone());
         }
-        for draft in &writes.update {
+        for draft in &writes.slices_to_update {
             let base = draft.existing_slice.as_ref().unwrap();
             now.insert(base.metadata.name.to_string(), filled(base, draft));
             all.push(now.clone());
         }
-        for slice in &writes.delete {
+        for slice in &writes.slices_to_delete {
             now.remove(&*slice.metadata.name).unwrap();
             all.push(now.clone());
         }
@@ -113,7 +113,7 @@ fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: us
     let mut zones = ZonesByNode::default();
     zones.insert("n0".into(), "a".into());
     zones.insert("n1".into(), "b".into());
-    Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
+    Snapshot { service: service(spec), zones_by_node: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
 }
 
 /// Returns the maximal number of writes: one for each slice that must change, and one for each new slice.
@@ -178,11 +178,11 @@ proptest! {
             if same_zone {
                 spec["trafficDistribution"] = json!("PreferSameZone");
             }
-            let mut world = Snapshot { max_new_ports, ..world(pods, &spec, slices.clone(), max_endpoints) };
+            let mut world = Snapshot { max_new_slice_ports: max_new_ports, ..world(pods, &spec, slices.clone(), max_endpoints) };
             let mut plan = decide(&world);
             let mut states = prefixes(&slices, &plan.writes, round * 100);
             let mut syncs = 0;
-            while plan.writes.iter().any(|writes| writes.deferred != Deferred::default()) {
+            while plan.writes.iter().any(|writes| writes.deferred_counts != DeferredCounts::default()) {
                 syncs += 1;
                 prop_assert!(number_of_writes(&plan) > 0 && syncs < 99, "no progress: {:?}", plan.writes);
                 world.slices = states.last().unwrap().values().cloned().map(Arc::new).collect();
@@ -245,9 +245,12 @@ fn a_change_of_the_port_moves_no_endpoint_to_another_slice() {
         world.slices = vec![with("a", a.clone()), with("b", b.clone())];
         let plan = decide(&world);
         let writes = &plan.writes[0];
-        assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (0, 2, 0));
+        assert_eq!(
+            (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
+            (0, 2, 0)
+        );
         never_missing(&prefixes(&world.slices, &plan.writes, 0)).unwrap();
-        assert_eq!(writes.update.iter().map(|draft| draft.endpoints.len()).sum::<usize>(), 150);
+        assert_eq!(writes.slices_to_update.iter().map(|draft| draft.endpoints.len()).sum::<usize>(), 150);
     }
 }
 
@@ -261,10 +264,10 @@ fn a_moved_endpoint_is_added_before_it_is_removed() {
     // The endpoints of slice a move to slice b, and the endpoints of slice b to slice c.
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
-    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreation::Allowed, |_| true);
+    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreationPermission::Allowed, |_| true);
     let names: Vec<&str> =
-        out.update.iter().map(|draft| &*draft.existing_slice.as_ref().unwrap().metadata.name).collect();
-    assert_eq!((names, out.create.len(), out.delete.len()), (vec!["c", "b", "a"], 0, 0));
+        out.slices_to_update.iter().map(|draft| &*draft.existing_slice.as_ref().unwrap().metadata.name).collect();
+    assert_eq!((names, out.slices_to_create.len(), out.slices_to_delete.len()), (vec!["c", "b", "a"], 0, 0));
 }
 
 /// ENDPOINTSLICE-33.
@@ -272,24 +275,24 @@ fn a_moved_endpoint_is_added_before_it_is_removed() {
 fn slices_that_exchange_endpoints_take_one_more_write() {
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 2..4), draft(&b, 4..6), draft(&c, 0..2)];
-    let out = order_writes(Vec::new(), update.clone(), Vec::new(), SliceCreation::Allowed, |_| true);
-    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 2, 1));
+    let out = order_writes(Vec::new(), update.clone(), Vec::new(), SliceCreationPermission::Allowed, |_| true);
+    assert_eq!((out.slices_to_create.len(), out.slices_to_update.len(), out.slices_to_delete.len()), (1, 2, 1));
     let world = [a, b, c];
     let (left_out, put_off, events, counts) = Default::default();
     let writes = SliceWrites {
         address_type: AddressType::Ipv4,
-        create: out.create,
-        update: out.update,
-        delete: out.delete,
+        slices_to_create: out.slices_to_create,
+        slices_to_update: out.slices_to_update,
+        slices_to_delete: out.slices_to_delete,
         omitted_pod_messages: left_out,
-        deferred: put_off,
+        deferred_counts: put_off,
         events,
-        counts,
+        sync_counts: counts,
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
     // For a terminating Service, no slice can be created, so only the updates are sent.
-    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreation::Forbidden, |_| true);
-    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
+    let out = order_writes(Vec::new(), update, Vec::new(), SliceCreationPermission::Forbidden, |_| true);
+    assert_eq!((out.slices_to_create.len(), out.slices_to_update.len(), out.slices_to_delete.len()), (0, 3, 0));
 }
 
 /// ENDPOINTSLICE-31.
@@ -298,9 +301,12 @@ fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
     let (a, b) = (with("a", 0..3), with("b", 3..6));
     let create = vec![SliceDraft::from_slice(&slice("x", [3, 4, 5, 0])), SliceDraft::from_slice(&slice("y", [1, 2]))];
     let create = create.into_iter().map(|draft| SliceDraft { existing_slice: None, ..draft }).collect();
-    let out = order_writes(create, Vec::new(), vec![a, b], SliceCreation::Allowed, |_| true);
-    let shown: Vec<(&str, usize)> =
-        out.update.iter().map(|d| (&*d.existing_slice.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
+    let out = order_writes(create, Vec::new(), vec![a, b], SliceCreationPermission::Allowed, |_| true);
+    let shown: Vec<(&str, usize)> = out
+        .slices_to_update
+        .iter()
+        .map(|d| (&*d.existing_slice.as_ref().unwrap().metadata.name, d.endpoints.len()))
+        .collect();
     // Endpoint 0 moves from slice a to slice b.
     assert_eq!(shown, [("b", 4), ("a", 2)]);
 }
@@ -309,8 +315,8 @@ fn a_new_slice_replaces_the_slice_with_the_most_endpoints_in_common() {
 #[test]
 fn a_slice_of_another_owner_is_not_reused() {
     let create = vec![SliceDraft { existing_slice: None, ..SliceDraft::from_slice(&slice("x", 0..2)) }];
-    let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], SliceCreation::Allowed, |_| false);
-    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
+    let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], SliceCreationPermission::Allowed, |_| false);
+    assert_eq!((out.slices_to_create.len(), out.slices_to_update.len(), out.slices_to_delete.len()), (1, 0, 1));
 }
 
 /// ENDPOINTSLICE-39, ENDPOINTSLICE-40.
@@ -319,7 +325,7 @@ fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     let one = [Look { exists: true, ready: true, port: 8080, families: 0 }];
     let hints = |spec: Value, slices: Vec<Arc<Slice>>| -> Option<(Vec<String>, Vec<String>)> {
         let plan = decide(&world(&one, &spec, slices, 100));
-        let draft = plan.writes[0].create.first().or(plan.writes[0].update.first())?;
+        let draft = plan.writes[0].slices_to_create.first().or(plan.writes[0].slices_to_update.first())?;
         let names = |hints: &[crate::objects::Hint]| hints.iter().map(|hint| hint.name.to_string()).collect();
         Some((names(draft.endpoints[0].zone_hints()), names(draft.endpoints[0].node_hints())))
     };
@@ -384,8 +390,8 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
     let mut world = snapshot(pods, 100);
     world.service = service(&json!({ "ports": ports }));
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].create.len(), 100, "each Pod has different port numbers");
-    let last = &plan.writes[0].create[99];
+    assert_eq!(plan.writes[0].slices_to_create.len(), 100, "each Pod has different port numbers");
+    let last = &plan.writes[0].slices_to_create[99];
     assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
 }
 
@@ -402,12 +408,18 @@ fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     assert_eq!(plan.writes.len(), 1);
     let writes = &plan.writes[0];
     assert_eq!(
-        (writes.address_type, writes.create.len(), writes.update.len(), writes.delete.len()),
+        (
+            writes.address_type,
+            writes.slices_to_create.len(),
+            writes.slices_to_update.len(),
+            writes.slices_to_delete.len()
+        ),
         (AddressType::Ipv6, 1, 0, 0)
     );
-    let addresses: Vec<&str> = writes.create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
+    let addresses: Vec<&str> =
+        writes.slices_to_create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
     assert_eq!(addresses, ["fd00::", "fd00::1", "fd00::2"]);
-    let gone: Vec<&str> = plan.unsupported_slices.iter().map(|slice| &*slice.metadata.name).collect();
+    let gone: Vec<&str> = plan.slices_of_unused_address_types.iter().map(|slice| &*slice.metadata.name).collect();
     assert_eq!(gone, ["a", "b"], "deleted after the other writes");
 }
 
@@ -419,10 +431,10 @@ fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     let spec = json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00::99"});
     let plan = decide(&world(&[four.clone(), six], &spec, Vec::new(), 100));
     let names: Vec<&str> =
-        plan.writes[0].create[0].endpoints.iter().map(|e| &*e.target_ref.as_ref().unwrap().name).collect();
+        plan.writes[0].slices_to_create[0].endpoints.iter().map(|e| &*e.target_ref.as_ref().unwrap().name).collect();
     assert_eq!((names, plan.writes[0].omitted_pod_messages.len()), (vec!["p0001"], 0));
     let plan = decide(&world(&[four], &spec, Vec::new(), 100));
-    let place_holder = &plan.writes[0].create[0];
+    let place_holder = &plan.writes[0].slices_to_create[0];
     assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "the placeholder");
     assert_eq!(plan.writes[0].omitted_pod_messages, Vec::<String>::new());
 }
@@ -434,18 +446,26 @@ fn new_slices_beyond_the_limit_of_ports_are_deferred_to_the_next_sync() {
     let pods: Vec<Look> = (0..6).map(|n| look(9000 + n)).collect();
     let named = json!({"ports": [{"name": "a", "port": 80, "targetPort": "web", "protocol": "TCP"},
         {"name": "b", "port": 81, "targetPort": "web", "protocol": "TCP"}]});
-    let mut world = Snapshot { max_new_ports: 4, ..world(&pods, &named, vec![slice("old", 0..6)], 100) };
+    let mut world = Snapshot { max_new_slice_ports: 4, ..world(&pods, &named, vec![slice("old", 0..6)], 100) };
     let plan = decide(&world);
     let writes = &plan.writes[0];
-    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (2, 0, 0), "the old slice stays");
-    assert_eq!(writes.deferred, Deferred { wanted_endpoints: 4, wanted_slices: 1 });
+    assert_eq!(
+        (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
+        (2, 0, 0),
+        "the old slice stays"
+    );
+    assert_eq!(writes.deferred_counts, DeferredCounts { endpoint_count: 4, slice_count: 1 });
     assert_eq!(plan.wait_reasons().len(), 1);
     world.slices = prefixes(&world.slices, &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].deferred, Deferred { wanted_endpoints: 2, wanted_slices: 1 });
+    assert_eq!(plan.writes[0].deferred_counts, DeferredCounts { endpoint_count: 2, slice_count: 1 });
     world.slices = prefixes(&world.slices, &plan.writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
     let writes = &plan.writes[0];
-    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (1, 1, 0), "the old slice is reused");
-    assert_eq!(writes.deferred, Deferred::default());
+    assert_eq!(
+        (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
+        (1, 1, 0),
+        "the old slice is reused"
+    );
+    assert_eq!(writes.deferred_counts, DeferredCounts::default());
 }

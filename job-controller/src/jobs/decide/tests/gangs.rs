@@ -38,7 +38,7 @@ fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
 
 /// Builds an Indexed Job that was never started and runs its three Pods at once, so that it can be a gang.
 fn candidate() -> JobBuilder {
-    job("j").indexed(3, 3).status("startTime", json!(null))
+    job("j").indexed(3, 3).status_field("startTime", json!(null))
 }
 
 /// Describes how the Pods are scheduled; `known` are the cached Workloads and groups, or `None` with the gate off.
@@ -65,7 +65,7 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
     assert_eq!(describe_scheduling(&candidate().with_pods([]), nothing()), "make both");
     assert_eq!(describe_scheduling(&candidate().with_pods([]), None), "ordinary", "the gate is off");
     assert_eq!(
-        describe_scheduling(&candidate().spec("suspend", true).with_pods([]), nothing()),
+        describe_scheduling(&candidate().spec_field("suspend", true).with_pods([]), nothing()),
         "make both",
         "before it is resumed"
     );
@@ -73,9 +73,9 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
     for ordinary in [
         candidate().completions(Some(3), 2),
         candidate().completions(Some(1), 1),
-        candidate().spec("completionMode", "NonIndexed"),
-        candidate().completions(None, 3).spec("completionMode", "NonIndexed"),
-        candidate().spec("template", grouped),
+        candidate().spec_field("completionMode", "NonIndexed"),
+        candidate().completions(None, 3).spec_field("completionMode", "NonIndexed"),
+        candidate().spec_field("template", grouped),
         candidate().deleting(),
     ] {
         assert_eq!(describe_scheduling(&ordinary.clone().with_pods([]), nothing()), "ordinary", "{ordinary:?}");
@@ -89,8 +89,8 @@ fn a_job_that_was_started_without_a_workload_gets_none() {
     let nothing = || known(&[], &[]);
     assert_eq!(describe_scheduling(&job("j").indexed(3, 3).with_pods([]), nothing()), started, "it has a start time");
     assert_eq!(describe_scheduling(&candidate().with_pods([pod("a").index(0)]), nothing()), started, "it has a Pod");
-    assert_eq!(describe_scheduling(&candidate().status("failed", 1).with_pods([]), nothing()), started);
-    assert_eq!(describe_scheduling(&candidate().status("succeeded", 1).with_pods([]), nothing()), started);
+    assert_eq!(describe_scheduling(&candidate().status_field("failed", 1).with_pods([]), nothing()), started);
+    assert_eq!(describe_scheduling(&candidate().status_field("succeeded", 1).with_pods([]), nothing()), started);
     let resumed = candidate().condition("Suspended", "False", "JobResumed", "Job resumed");
     assert_eq!(describe_scheduling(&resumed.with_pods([]), nothing()), started);
 }

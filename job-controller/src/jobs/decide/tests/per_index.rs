@@ -5,30 +5,37 @@ use serde_json::json;
 use crate::world::{JobBuilder, job, pod};
 
 fn limited(completions: u32, limit: u32) -> JobBuilder {
-    job("j").indexed(completions, completions).spec("backoffLimitPerIndex", limit).status("failedIndexes", "")
+    job("j")
+        .indexed(completions, completions)
+        .spec_field("backoffLimitPerIndex", limit)
+        .status_field("failedIndexes", "")
 }
 
 /// JOB-34.
 #[test]
 fn a_failed_pod_is_kept_until_its_replacement_exists() {
-    let first = pod("a").index(3).failures(0, 0).failed();
-    let world = limited(4, 1).status("completedIndexes", "0-2").status("succeeded", 3).with_pods([first.clone()]);
+    let first = pod("a").index(3).index_failures(0, 0).failed();
+    let world =
+        limited(4, 1).status_field("completedIndexes", "0-2").status_field("succeeded", 3).with_pods([first.clone()]);
     assert_eq!(world.describe_scaling(), "create 3/1");
-    assert!(world.untracked_pod_names().is_empty() && world.status().uncounted_terminated_pods.is_empty());
+    assert!(
+        world.counted_pod_names_losing_finalizer().is_empty()
+            && world.first_status().uncounted_terminated_pods.is_empty()
+    );
     let replaced = limited(4, 1)
-        .status("completedIndexes", "0-2")
-        .status("succeeded", 3)
-        .with_pods([first.clone(), pod("b").index(3).failures(1, 0)]);
+        .status_field("completedIndexes", "0-2")
+        .status_field("succeeded", 3)
+        .with_pods([first.clone(), pod("b").index(3).index_failures(1, 0)]);
     assert_eq!(
-        (replaced.describe_scaling().as_str(), replaced.untracked_pod_names()),
+        (replaced.describe_scaling().as_str(), replaced.counted_pod_names_losing_finalizer()),
         ("nothing", vec!["a".to_owned()])
     );
     let given_up = limited(5, 1)
-        .status("completedIndexes", "0-2")
-        .status("succeeded", 3)
-        .status("failed", 1)
-        .with_pods([pod("b").index(3).failures(1, 0).failed()]);
-    let status = given_up.status();
+        .status_field("completedIndexes", "0-2")
+        .status_field("succeeded", 3)
+        .status_field("failed", 1)
+        .with_pods([pod("b").index(3).index_failures(1, 0).failed()]);
+    let status = given_up.first_status();
     assert_eq!((status.failed_indexes.as_deref(), status.uncounted_terminated_pods.failed.len()), (Some("3"), 1));
     assert_eq!(given_up.describe_scaling(), "create 4/0");
 }
@@ -36,10 +43,13 @@ fn a_failed_pod_is_kept_until_its_replacement_exists() {
 /// JOB-35.
 #[test]
 fn failed_indexes_are_written_only_with_a_limit_per_index() {
-    assert_eq!(job("j").indexed(2, 2).with_pods([]).status().failed_indexes, None);
-    let fresh = job("j").indexed(2, 2).spec("backoffLimitPerIndex", 0).with_pods([]);
-    assert_eq!(fresh.status().failed_indexes.as_deref(), Some(""));
-    assert_eq!(job("j").indexed(2, 2).status("failedIndexes", "1").with_pods([]).status().failed_indexes, None);
+    assert_eq!(job("j").indexed(2, 2).with_pods([]).first_status().failed_indexes, None);
+    let fresh = job("j").indexed(2, 2).spec_field("backoffLimitPerIndex", 0).with_pods([]);
+    assert_eq!(fresh.first_status().failed_indexes.as_deref(), Some(""));
+    assert_eq!(
+        job("j").indexed(2, 2).status_field("failedIndexes", "1").with_pods([]).first_status().failed_indexes,
+        None
+    );
 }
 
 /// JOB-32, JOB-33.
@@ -50,10 +60,10 @@ fn policies_decide_whether_a_failure_fails_the_index() {
         {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [8]}},
     ]});
     let with = |code: i32, counted: u32, ignored: u32| {
-        let job = limited(2, 3).spec("podFailurePolicy", rules.clone()).spec("parallelism", 1);
-        job.with_pods([pod("a").index(0).failures(counted, ignored).failed_at(code, -9999)])
+        let job = limited(2, 3).spec_field("podFailurePolicy", rules.clone()).spec_field("parallelism", 1);
+        job.with_pods([pod("a").index(0).index_failures(counted, ignored).failed_with_exit_code_at(code, -9999)])
     };
-    let failed = |world: &crate::world::SyncFixture| world.status().failed_indexes.unwrap().to_string();
+    let failed = |world: &crate::world::SyncFixture| world.first_status().failed_indexes.unwrap().to_string();
     assert_eq!((failed(&with(7, 0, 0)).as_str(), with(7, 0, 0).describe_scaling().as_str()), ("0", "create 1/0"));
     assert_eq!((failed(&with(8, 3, 1)).as_str(), with(8, 3, 1).describe_scaling().as_str()), ("", "create 0/3+2"));
     assert_eq!((failed(&with(1, 2, 1)).as_str(), with(1, 2, 1).describe_scaling().as_str()), ("", "create 0/3+1"));
@@ -65,32 +75,38 @@ fn policies_decide_whether_a_failure_fails_the_index() {
 fn the_pod_with_most_failures_is_kept_then_the_latest() {
     let kept = |pods: Vec<crate::world::PodBuilder>| {
         let plan = limited(2, 9).with_pods(pods).plan();
-        plan.pod_inventory
-            .predecessor_positions
+        plan.pod_summary
+            .predecessor_position_by_index
             .values()
-            .map(|at| plan.pod_inventory.pods[*at].pod.meta().name.to_string())
+            .map(|at| plan.pod_summary.pods[*at].pod.meta().name.to_string())
             .collect::<Vec<_>>()
     };
-    let failed = |name: &str, counted: u32, second: i64| pod(name).index(0).failures(counted, 0).failed_at(1, second);
+    let failed = |name: &str, counted: u32, second: i64| {
+        pod(name).index(0).index_failures(counted, 0).failed_with_exit_code_at(1, second)
+    };
     assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 2, -40)]), ["b"]);
     assert_eq!(kept(vec![failed("a", 2, -50), failed("b", 1, -40)]), ["a"]);
     assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 1, -40)]), ["b"]);
     assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 1, -40)]), ["b"]);
     assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 2, -50)]), ["a"], "a single pass keeps the later end");
     assert_eq!(kept(vec![failed("a", 1, -40), pod("b").index(0)]), [""; 0]);
-    assert_eq!(kept(vec![failed("a", 1, -40).untracked()]), [""; 0]);
+    assert_eq!(kept(vec![failed("a", 1, -40).without_finalizer()]), [""; 0]);
 }
 
 /// JOB-78.
 #[test]
 fn an_index_in_back_off_delays_no_other_index() {
-    let job = limited(4, 9).spec("parallelism", 2);
-    let waits = pod("a").index(0).failures(1, 0).failed_at(1, -5);
+    let job = limited(4, 9).spec_field("parallelism", 2);
+    let waits = pod("a").index(0).index_failures(1, 0).failed_with_exit_code_at(1, -5);
     assert_eq!(job.clone().with_pods([waits.clone()]).describe_scaling(), "create 1/0 2/0, wait 15s");
-    let two = [waits, pod("b").index(1).failures(0, 0).failed_at(1, -5)];
+    let two = [waits, pod("b").index(1).index_failures(0, 0).failed_with_exit_code_at(1, -5)];
     let all = limited(2, 9).with_pods(two.clone());
     assert_eq!(all.describe_scaling(), "wait 5s for 2");
-    assert_eq!(all.with_failures(5, -1).describe_scaling(), "wait 5s for 2", "failures of the Job do not count here");
+    assert_eq!(
+        all.with_failure_record(5, -1).describe_scaling(),
+        "wait 5s for 2",
+        "failures of the Job do not count here"
+    );
     assert_eq!(job.with_pods(two).describe_scaling(), "create 2/0 3/0, wait 5s");
 }
 
@@ -98,8 +114,8 @@ fn an_index_in_back_off_delays_no_other_index() {
 #[test]
 fn a_job_fails_when_all_indexes_have_finished_or_too_many_have_failed() {
     let with = |completed: &str, failed: &str, most: serde_json::Value| {
-        let job = limited(4, 0).status("completedIndexes", completed).status("failedIndexes", failed);
-        job.spec("maxFailedIndexes", most).with_pods([]).end_text()
+        let job = limited(4, 0).status_field("completedIndexes", completed).status_field("failedIndexes", failed);
+        job.spec_field("maxFailedIndexes", most).with_pods([]).job_end_text()
     };
     assert_eq!(with("0,1", "2", json!(null)), None);
     let over = "FailureTarget FailedIndexes: Job has failed indexes";
@@ -110,31 +126,37 @@ fn a_job_fails_when_all_indexes_have_finished_or_too_many_have_failed() {
     assert_eq!(with("", "1,2", json!(1)).as_deref(), Some(many));
     assert_eq!(with("", "1,2", json!(2)), None);
     assert_eq!(
-        limited(2, 0).status("completedIndexes", "0,1").status("succeeded", 2).with_pods([]).end_text().unwrap(),
+        limited(2, 0)
+            .status_field("completedIndexes", "0,1")
+            .status_field("succeeded", 2)
+            .with_pods([])
+            .job_end_text()
+            .unwrap(),
         "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods"
     );
 }
 
 #[test]
 fn pods_are_missing_even_if_no_index_is_left() {
-    let job = limited(3, 0).status("failedIndexes", "0").status("failed", 1);
+    let job = limited(3, 0).status_field("failedIndexes", "0").status_field("failed", 1);
     let world = job.with_pods([pod("b").index(1), pod("c").index(2)]);
     assert_eq!(
-        (world.describe_scaling().as_str(), world.plan().scaling_decision.metric_action()),
+        (world.describe_scaling().as_str(), world.plan().scaling_decision.metric_action_label()),
         ("no index for 1", "pods_created")
     );
-    assert!(!world.creates_or_deletes_pods() && world.end_text().is_none());
+    assert!(!world.creates_or_deletes_pods() && world.job_end_text().is_none());
 }
 
 /// JOB-72.
 #[test]
 fn no_index_is_both_completed_and_failed() {
-    let twins = || [pod("a").index(0).failures(5, 0).failed(), pod("b").index(0).failures(5, 0).succeeded()];
-    let status = limited(3, 1).with_pods(twins()).status();
+    let twins =
+        || [pod("a").index(0).index_failures(5, 0).failed(), pod("b").index(0).index_failures(5, 0).succeeded()];
+    let status = limited(3, 1).with_pods(twins()).first_status();
     assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref()), ("0", Some("")));
-    let before = limited(3, 1).status("failedIndexes", "0");
+    let before = limited(3, 1).status_field("failedIndexes", "0");
     let world = before.with_pods(twins());
-    let status = world.status();
+    let status = world.first_status();
     assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref(), status.succeeded), ("", Some("0"), 0));
-    assert_eq!(world.untracked_pod_names(), ["a", "b"]);
+    assert_eq!(world.counted_pod_names_losing_finalizer(), ["a", "b"]);
 }

@@ -15,7 +15,7 @@ use crate::{
         snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
     objects::{JobStatus, condition_types},
-    world::{JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pod, sync_time_plus},
+    world::{JobBuilder, PodBuilder, SyncFixture, default_decision_settings, job, pod, sync_time_plus_seconds},
 };
 
 #[derive(Clone, Debug, Default)]
@@ -131,17 +131,17 @@ impl Model {
     fn build(name: &str, model: &ModelPod) -> PodBuilder {
         let mut pod = pod(name);
         if let Some(index) = model.index {
-            pod = pod.index(index).failures(model.failures, 0);
+            pod = pod.index(index).index_failures(model.failures, 0);
         }
         pod = match model.phase {
             Phase::Running => pod,
             Phase::Succeeded => pod.succeeded(),
-            Phase::Failed => pod.failed_at(1, -10_000),
+            Phase::Failed => pod.failed_with_exit_code_at(1, -10_000),
         };
         if model.has_deletion_time {
             pod = pod.deleting();
         }
-        if model.finalizer { pod } else { pod.untracked() }
+        if model.finalizer { pod } else { pod.without_finalizer() }
     }
 
     fn snapshot(&self, lag: usize) -> Snapshot {
@@ -150,18 +150,18 @@ impl Model {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
             is_namespace_terminating: false,
-            unseen_writes: lag > 0,
+            has_unseen_writes: lag > 0,
             has_stale_objects: lag > 0,
             decision_settings: DecisionSettings {
                 max_uncounted_pods: 4,
                 max_pods_per_sync: 3,
                 ..default_decision_settings()
             },
-            uids_untracked_by_process: Vec::new(),
+            pod_uids_with_removed_finalizer: Vec::new(),
             failure_record: FailureRecord::default(),
         };
         let mut snapshot = world.snapshot();
-        snapshot.uids_untracked_by_process =
+        snapshot.pod_uids_with_removed_finalizer =
             std::sync::Arc::new(self.untracked_here.iter().map(|uid| Uid::new(uid)).collect());
         snapshot
     }
@@ -188,7 +188,7 @@ impl Model {
     /// Removes the finalizer of a Pod, and adds the true result of the Pod to the counts of the model.
     fn untrack(&mut self, name: &str) {
         let (job, fails) = (self.job.build_job(), self.status().has_true_condition(condition_types::FAILURE_TARGET));
-        let patient = job.only_replaces_failed_pods();
+        let patient = job.replaces_pods_only_when_finished();
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
         pod.finalizer = false;
         if self.named_failed.contains(name) {
@@ -203,14 +203,15 @@ impl Model {
     }
 
     fn act(&mut self, snapshot: &Snapshot, plan: &SyncPlan, life: &mut WritesUntilCrash) -> Result<PodWrites, Crashed> {
-        let name = |at: usize| plan.pod_inventory.pods[at].pod.meta().name.to_string();
+        let name = |at: usize| plan.pod_summary.pods[at].pod.meta().name.to_string();
         match &plan.scaling_decision {
             ScalingDecision::Create { pods, .. } => {
                 for new in pods {
                     life.write()?;
                     self.created += 1;
-                    let failures = new.failures.map_or(0, |failures| failures.counted_failures);
-                    let pod = ModelPod { index: new.index, failures, finalizer: true, ..ModelPod::default() };
+                    let failures = new.index_failure_counts.map_or(0, |failures| failures.counted_failures);
+                    let pod =
+                        ModelPod { index: new.completion_index, failures, finalizer: true, ..ModelPod::default() };
                     self.pods.insert(format!("p{:03}", self.created), pod);
                 }
             }
@@ -220,32 +221,32 @@ impl Model {
                 for victim in victims {
                     if !counted {
                         life.write()?;
-                        if let Some(pod) = self.pods.get_mut(&name(victim.position)) {
+                        if let Some(pod) = self.pods.get_mut(&name(victim.pod_position)) {
                             assert!(snapshot.unseen_writes.is_none() && pod.phase == Phase::Running);
                             pod.finalizer = false;
                         }
                     }
                     life.write()?;
-                    if let Some(pod) = self.pods.get_mut(&name(victim.position)) {
+                    if let Some(pod) = self.pods.get_mut(&name(victim.pod_position)) {
                         pod.has_deletion_time = true;
                     }
                 }
             }
         }
-        Ok(plan.scaling_decision.expected_writes(&plan.pod_inventory))
+        Ok(plan.scaling_decision.expected_writes(&plan.pod_summary))
     }
 
     fn sync(&mut self, life: &mut WritesUntilCrash, lag: usize, refuses: u8) -> Result<(), Crashed> {
         let snapshot = self.snapshot(lag);
         let Ok(plan) = decide(&snapshot).sync_plan else { return Ok(()) };
         let outcome = self.act(&snapshot, &plan, life)?;
-        let managed = manage::counts_after_scaling(&snapshot, &plan.pod_inventory, &plan.scaling_decision, &outcome);
+        let managed = manage::counts_after_scaling(&snapshot, &plan.pod_summary, &plan.scaling_decision, &outcome);
         let tracked = track::decide_first_status(
             &snapshot,
-            &plan.pod_inventory,
+            &plan.pod_summary,
             &plan.scaling_decision,
             &managed,
-            sync_time_plus(0),
+            sync_time_plus_seconds(0),
         );
         assert!(tracked.status.uncounted_terminated_pods.len() <= 4);
         if tracked.is_status_changed {
@@ -253,8 +254,8 @@ impl Model {
             self.put(&tracked.status);
         }
         let mut untracked = Vec::new();
-        for position in &tracked.positions_to_untrack {
-            let pod = &plan.pod_inventory.pods[*position].pod;
+        for position in &tracked.positions_to_remove_finalizer_from {
+            let pod = &plan.pod_summary.pods[*position].pod;
             if refuses & (1 << (position % 8)) != 0 {
                 continue;
             }
@@ -264,7 +265,7 @@ impl Model {
             untracked.push(pod);
         }
         let conclusion =
-            decide_second_status(&snapshot, &tracked, &managed, &tracked.status, &untracked, sync_time_plus(0));
+            decide_second_status(&snapshot, &tracked, &managed, &tracked.status, &untracked, sync_time_plus_seconds(0));
         if conclusion.write_reason.is_some() {
             life.write()?;
             self.put(&conclusion.status);
@@ -342,7 +343,9 @@ fn check(mut model: Model, steps: &[HistoryEvent]) -> Result<(), TestCaseError> 
     if status.has_true_condition(condition_types::COMPLETE) {
         let reached = status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap();
         let done = CompletionIndexSet::parse(&status.completed_indexes, read.index_count());
-        let met = read.success_policy.and_then(|policy| policy.first_met_rule(&done, done.len().try_into().unwrap()));
+        let met = read
+            .success_policy
+            .and_then(|policy| policy.first_matching_rule_position(&done, done.len().try_into().unwrap()));
         prop_assert!(reached || met.is_some(), "{:?}", status);
     }
     Ok(())
@@ -350,7 +353,7 @@ fn check(mut model: Model, steps: &[HistoryEvent]) -> Result<(), TestCaseError> 
 
 /// Builds a Job with an empty status and a back-off limit of 1000.
 fn fresh() -> JobBuilder {
-    let mut job = job("j").spec("backoffLimit", 1000);
+    let mut job = job("j").spec_field("backoffLimit", 1000);
     job.0["status"] = json!({});
     job
 }
@@ -373,7 +376,7 @@ proptest! {
     /// JOB-41.
     #[test]
     fn each_pod_of_a_limited_job_counts_once(steps in steps(), limit in 0i32..4, completions in 1u32..6) {
-        check(Model::new(fresh().completions(Some(completions), 3).spec("backoffLimit", limit)), &steps)?;
+        check(Model::new(fresh().completions(Some(completions), 3).spec_field("backoffLimit", limit)), &steps)?;
     }
 
     /// JOB-41.
@@ -386,16 +389,16 @@ proptest! {
     #[test]
     fn each_pod_counts_once_until_enough_has_succeeded(steps in steps(), enough in 1u32..4, limit in 0u32..3, patient in any::<bool>()) {
         let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
-        let job = fresh().indexed(4, 3).spec("successPolicy", json!({"rules": [{"succeededCount": enough}]}));
-        check(Model::new(job.spec("backoffLimit", limit).spec("podReplacementPolicy", policy)), &steps)?;
+        let job = fresh().indexed(4, 3).spec_field("successPolicy", json!({"rules": [{"succeededCount": enough}]}));
+        check(Model::new(job.spec_field("backoffLimit", limit).spec_field("podReplacementPolicy", policy)), &steps)?;
     }
 
     /// JOB-41.
     #[test]
     fn each_limited_index_counts_once(steps in steps(), completions in 1u32..5, limit in 0u32..3, patient in any::<bool>()) {
         let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
-        let job = fresh().indexed(completions, 3).spec("backoffLimitPerIndex", limit);
-        check(Model::new(job.spec("podReplacementPolicy", policy)), &steps)?;
+        let job = fresh().indexed(completions, 3).spec_field("backoffLimitPerIndex", limit);
+        check(Model::new(job.spec_field("podReplacementPolicy", policy)), &steps)?;
     }
 }
 

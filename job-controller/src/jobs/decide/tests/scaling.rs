@@ -10,13 +10,13 @@ fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
 
 fn terminating_pods(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
     // These Pods have no finalizer, because they were counted before. Only the number of Pods matters.
-    (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
+    (0..count).map(|n| pod(&format!("go-{n}")).deleting().without_finalizer())
 }
 
 fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usize, terminating: usize) -> SyncFixture {
     job("j")
         .completions(completions, parallelism)
-        .status("succeeded", succeeded)
+        .status_field("succeeded", succeeded)
         .with_pods(running(active).chain(terminating_pods(terminating)))
 }
 
@@ -44,7 +44,7 @@ fn pods_are_created_and_deleted_up_to_the_wanted_number() {
 fn terminating_pods_are_replaced_after_they_finish_if_the_policy_says_so() {
     for (field, value) in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({"rules": []}))] {
         let mut world = world(Some(5), 3, 2, 1, 1);
-        world.job = world.job.spec(field, value);
+        world.job = world.job.spec_field(field, value);
         assert_eq!(world.describe_scaling(), "create 1", "{field}");
     }
 }
@@ -60,11 +60,11 @@ fn one_sync_deletes_a_limited_number_of_pods() {
 #[test]
 fn the_least_useful_pod_is_deleted_first() {
     let pods = [
-        pod("ready").created(-100),
-        pod("younger").created(-50),
+        pod("ready").created_at(-100),
+        pod("younger").created_at(-50),
         pod("unready").unready(),
         pod("pending").phase("Pending").unready(),
-        pod("nowhere").unassigned(),
+        pod("nowhere").without_node(),
     ];
     for (parallelism, want) in [
         (4, "delete nowhere"),
@@ -80,18 +80,18 @@ fn the_least_useful_pod_is_deleted_first() {
 /// JOB-27.
 #[test]
 fn the_lowest_missing_indexes_are_created() {
-    let pods = [pod("a").index(2), pod("b").index(5).deleting().untracked()];
+    let pods = [pod("a").index(2), pod("b").index(5).deleting().without_finalizer()];
     let indexed = |replacement: &str| {
         job("j")
             .indexed(8, 4)
-            .spec("podReplacementPolicy", replacement)
-            .status("completedIndexes", "0,1,4")
-            .status("succeeded", 3)
+            .spec_field("podReplacementPolicy", replacement)
+            .status_field("completedIndexes", "0,1,4")
+            .status_field("succeeded", 3)
     };
     assert_eq!(indexed("TerminatingOrFailed").with_pods(pods.clone()).describe_scaling(), "create 3 5 6");
     // With the policy `Failed`, the terminating Pod is not replaced yet, so two Pods are created instead of three.
     assert_eq!(indexed("Failed").with_pods(pods.clone()).describe_scaling(), "create 3 6");
-    assert_eq!(indexed("Failed").spec("parallelism", 5).with_pods(pods).describe_scaling(), "create 3 6 7");
+    assert_eq!(indexed("Failed").spec_field("parallelism", 5).with_pods(pods).describe_scaling(), "create 3 6 7");
 }
 
 /// JOB-28.
@@ -99,8 +99,8 @@ fn the_lowest_missing_indexes_are_created() {
 fn pods_with_wrong_indexes_are_always_deleted() {
     let pods = [
         pod("good").index(0),
-        pod("twin-old").index(1).created(-500),
-        pod("twin-new").index(1).created(-50),
+        pod("twin-old").index(1).created_at(-500),
+        pod("twin-new").index(1).created_at(-50),
         pod("beyond").index(3),
         pod("liar").index("one"),
         pod("blank"),
@@ -121,13 +121,13 @@ fn the_next_pod_waits_after_failures() {
         (8, -1, "wait 599s for 2"),
         (0, -1, "create 2"),
     ] {
-        let world = job("j").completions(Some(2), 2).with_pods([]).with_failures(failures, last);
+        let world = job("j").completions(Some(2), 2).with_pods([]).with_failure_record(failures, last);
         assert_eq!(world.describe_scaling(), want, "{failures} {last}");
     }
     let soon = job("j")
         .completions(Some(2), 2)
         .with_pods([])
-        .with_failures(1, -9)
+        .with_failure_record(1, -9)
         .with_decision_settings(|l| l.sync_batch_period *= 3);
     assert_eq!(soon.describe_scaling(), "wait 3s for 2");
 }
@@ -135,9 +135,9 @@ fn the_next_pod_waits_after_failures() {
 /// JOB-71.
 #[test]
 fn active_pods_are_reported_while_a_replacement_waits() {
-    let world = job("j").completions(Some(3), 3).with_pods([pod("a"), pod("b")]).with_failures(1, -2);
+    let world = job("j").completions(Some(3), 3).with_pods([pod("a"), pod("b")]).with_failure_record(1, -2);
     assert_eq!(world.describe_scaling(), "wait 8s for 1");
-    let status = world.status();
+    let status = world.first_status();
     assert_eq!((status.active, status.ready), (2, Some(2)));
 }
 
@@ -150,10 +150,10 @@ fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
     deleting.job = deleting.job.deleting();
     assert_eq!(deleting.describe_scaling(), "deleting");
     for (job, want) in [
-        (job("j").spec("managedBy", "example.com/x"), "nothing"),
-        (job("j").spec("completionMode", "Fibonacci"), "nothing"),
+        (job("j").spec_field("managedBy", "example.com/x"), "nothing"),
+        (job("j").spec_field("completionMode", "Fibonacci"), "nothing"),
         (job("j").condition("Complete", "True", "", ""), "nothing"),
-        (job("j").spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
+        (job("j").spec_field("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
     ] {
         let world = job.clone().with_pods([pod("a").failed()]);
         let shown = world.explain();
@@ -168,9 +168,10 @@ fn no_pod_is_created_or_deleted_when_it_is_not_allowed() {
 /// JOB-56, JOB-90.
 #[test]
 fn a_suspended_job_runs_no_pods_and_reports_it() {
-    let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with_pods([pod("a"), pod("b").unready()]);
+    let suspended =
+        job("j").completions(Some(3), 3).spec_field("suspend", true).with_pods([pod("a"), pod("b").unready()]);
     assert_eq!(suspended.describe_scaling(), "suspend a b");
-    let status = suspended.status();
+    let status = suspended.first_status();
     assert_eq!((status.active, status.ready, status.terminating), (0, Some(0), Some(2)));
     assert_eq!(status.start_time, None);
     let condition = &status.conditions[0];
@@ -179,15 +180,15 @@ fn a_suspended_job_runs_no_pods_and_reports_it() {
         ("Suspended", "True", "JobSuspended", "Job suspended")
     );
     assert!(condition.last_probe_time.is_some() && condition.last_probe_time == condition.last_transition_time);
-    assert!(suspended.untracked_pod_names().is_empty(), "deleted Pods are not counted");
+    assert!(suspended.counted_pod_names_losing_finalizer().is_empty(), "deleted Pods are not counted");
     let kept = suspended.with_decision_settings(|limits| limits.clears_start_time_on_suspend = false);
-    assert!(kept.status().start_time.is_some());
+    assert!(kept.first_status().start_time.is_some());
 }
 
 /// JOB-57.
 #[test]
 fn a_suspended_job_is_suspended_once() {
-    let suspended = job("j").spec("suspend", true).status("startTime", json!(null)).condition(
+    let suspended = job("j").spec_field("suspend", true).status_field("startTime", json!(null)).condition(
         "Suspended",
         "True",
         "JobSuspended",
@@ -202,23 +203,23 @@ fn a_suspended_job_is_suspended_once() {
 fn a_resumed_job_starts_again() {
     let resumed = job("j")
         .completions(Some(3), 2)
-        .status("startTime", json!(null))
+        .status_field("startTime", json!(null))
         .condition("Suspended", "True", "JobSuspended", "Job suspended")
         .with_pods([]);
     assert_eq!(resumed.describe_scaling(), "create 2");
-    let status = resumed.status();
-    assert_eq!(status.start_time, Some(crate::world::sync_time_plus(0)));
+    let status = resumed.first_status();
+    assert_eq!(status.start_time, Some(crate::world::sync_time_plus_seconds(0)));
     assert_eq!((&*status.conditions[0].status, &*status.conditions[0].reason), ("False", "JobResumed"));
-    let never = job("j").status("startTime", json!(null)).with_pods([]).status();
+    let never = job("j").status_field("startTime", json!(null)).with_pods([]).first_status();
     assert!(never.conditions.is_empty() && never.start_time.is_some());
 }
 
 /// JOB-57.
 #[test]
 fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
-    let suspended = job("j").spec("suspend", true).with_pods([pod("a")]).with_unseen_writes();
+    let suspended = job("j").spec_field("suspend", true).with_pods([pod("a")]).with_unseen_writes();
     assert!(suspended.plan().first_status_write.suspension_change.is_none());
-    let mut deleting = job("j").spec("suspend", true).with_pods([pod("a")]);
+    let mut deleting = job("j").spec_field("suspend", true).with_pods([pod("a")]);
     deleting.job = deleting.job.deleting();
     assert!(deleting.plan().first_status_write.suspension_change.is_none());
 }

@@ -13,12 +13,12 @@ use crate::{
     disruption::ClusterDisruption,
     monitor::{
         change::NodeChange,
-        nodes::{CONCURRENT_NODES, LiveNode, change_node, has_unseen_renewal, read_node},
+        nodes::{LiveNode, MAX_CONCURRENT_NODES, change_node, has_unseen_lease_renewal, read_node},
         notes::{Io, MonitorNote, MonitorQuery},
         rounds::plan::health::{Action, Plan},
     },
-    objects::{LEASES, NODE_LEASE_NAMESPACE, NODES, Node, NodeReady},
-    silence::{self, KUBELET_NEVER_REPORTED, KUBELET_STOPPED_REPORTING, StaleCondition},
+    objects::{LEASES, NODE_LEASE_NAMESPACE, NODES, Node, NodeReadyStatus},
+    silence::{self, KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE, KUBELET_STOPPED_REASON_AND_MESSAGE, StaleCondition},
 };
 
 /// Maximum number of attempts of one pass to write the conditions of a node that other writers keep changing.
@@ -31,32 +31,32 @@ const IMMEDIATE_PASS_PAUSE: Duration = Duration::from_millis(1);
 /// Executes the plan of one pass. Returns the pause before the next pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let next_pass = |pause| Ok(Requeue::After(pause));
-    io.apply_note(MonitorNote::ReportNodes(plan.nodes_to_report.clone()));
+    io.apply_memory_note(MonitorNote::ReportNodes(plan.nodes_to_report.clone()));
     if plan.reads_leases {
         // The answer only has to show that this process reaches the server, so one Lease is enough.
         return match io.send(Request::list(LEASES, &NODE_LEASE_NAMESPACE.into(), "limit=1".to_owned())).await {
             Ok(_) => {
-                io.apply_note(MonitorNote::LeaseReadSucceeded);
+                io.apply_memory_note(MonitorNote::LeaseReadSucceeded);
                 next_pass(IMMEDIATE_PASS_PAUSE)
             }
             Err(refusal) => {
-                io.apply_note(MonitorNote::LeaseReadFailed(refusal.error));
+                io.apply_memory_note(MonitorNote::LeaseReadFailed(refusal.error));
                 next_pass(plan.next_pass_after)
             }
         };
     }
-    if plan.blind_reason.is_some() {
+    if plan.outage_reason.is_some() {
         return next_pass(plan.next_pass_after);
     }
     let writes = plan.nodes_with_action().filter(|(_, action)| !matches!(action, Action::WaitForTaint(_)));
     let treated = io
-        .run_group(GroupConcurrency::LimitedConcurrent(CONCURRENT_NODES), writes, |(node, action)| {
+        .run_group(GroupConcurrency::LimitedConcurrent(MAX_CONCURRENT_NODES), writes, |(node, action)| {
             act_on_node(node, action, io)
         })
         .await;
-    io.apply_note(MonitorNote::PassFinished);
+    io.apply_memory_note(MonitorNote::PassFinished);
     let has_lapsed = treated.contains(&Ok(ActionResult::ConditionsSetUnknown));
-    next_pass(if has_lapsed || plan.disruption == ClusterDisruption::TotalBegins {
+    next_pass(if has_lapsed || plan.cluster_disruption == ClusterDisruption::TotalBegins {
         IMMEDIATE_PASS_PAUSE
     } else {
         plan.next_pass_after
@@ -85,12 +85,14 @@ async fn act_on_node(node: &Arc<Node>, action: &Action, io: Io<'_>) -> Result<Ac
         }
         Action::WaitForTaint(_) => Ok(ActionResult::OtherResult),
     };
-    io.apply_note(MonitorNote::ActionDuration(Duration::try_from(io.now().duration_since(began)).unwrap_or_default()));
+    io.apply_memory_note(MonitorNote::ActionDuration(
+        Duration::try_from(io.now().duration_since(began)).unwrap_or_default(),
+    ));
     let (treated, error) = match outcome {
         Ok(treated) => (treated, None),
         Err(error) => (ActionResult::OtherResult, Some(error)),
     };
-    io.apply_note(MonitorNote::NodeChangeAttempted(Arc::clone(&node.metadata.name), action.describe(), error));
+    io.apply_memory_note(MonitorNote::NodeChangeAttempted(Arc::clone(&node.metadata.name), action.describe(), error));
     Ok(treated)
 }
 
@@ -100,23 +102,23 @@ async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_>) -> Result<ActionRe
     let name = Arc::clone(&node.metadata.name);
     let mut attempt = 1;
     loop {
-        let renewed = io.unless_shutting_down(has_unseen_renewal(&node, io)).await;
+        let renewed = io.unless_shutting_down(has_unseen_lease_renewal(&node, io)).await;
         if renewed.transpose()? != Some(false) {
             return Ok(ActionResult::OtherResult);
         }
         let lapsing = silence::conditions_to_set_unknown(&node);
-        let is_silent = io.observe_again(MonitorQuery::IsSilent(Arc::clone(&name))).unwrap_or(true);
+        let is_silent = io.observe_again(MonitorQuery::HasExceededGracePeriod(Arc::clone(&name))).unwrap_or(true);
         if !is_silent || lapsing.is_empty() {
             io.explain_deviation(format!("Node {name} is no longer silent"));
             return Ok(ActionResult::OtherResult);
         }
         let refusal = match io.send_and_read::<LiveNode>(unknown_conditions_request(&node, &lapsing, io)).await {
             Ok(live) => {
-                if node.ready_status() == NodeReady::True {
-                    io.apply_note(MonitorNote::BecameNotReady(name, node.metadata.uid.clone()));
+                if node.ready_status() == NodeReadyStatus::True {
+                    io.apply_memory_note(MonitorNote::BecameNotReady(name, node.metadata.uid.clone()));
                 }
                 if let Some(live) = live {
-                    io.apply_note(MonitorNote::NodeStateReceived(live.node));
+                    io.apply_memory_note(MonitorNote::NodeStateReceived(live.node));
                 }
                 return Ok(ActionResult::ConditionsSetUnknown);
             }
@@ -127,10 +129,10 @@ async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_>) -> Result<ActionRe
             RefusalClass::VersionConflict if attempt < MAX_WRITE_ATTEMPTS => {}
             class => {
                 if refusal.error.is_denied() {
-                    io.apply_note(MonitorNote::ConditionWriteDenied(name));
+                    io.apply_memory_note(MonitorNote::ConditionWriteDenied(name));
                 } else if class != RefusalClass::VersionConflict {
                     // A server that rejects this write probably rejects heartbeats, too, so the grace period restarts.
-                    io.apply_note(MonitorNote::ConditionWriteFailed(name, class == RefusalClass::MaybeWritten));
+                    io.apply_memory_note(MonitorNote::ConditionWriteFailed(name, class == RefusalClass::MaybeWritten));
                 }
                 return Err(refusal.error);
             }
@@ -157,7 +159,7 @@ fn unknown_conditions_request(node: &Node, lapsing: &[StaleCondition], io: Io<'_
         };
         json!({"status": {"conditions": lapsing.iter().map(condition).collect::<Vec<Value>>()}})
     });
-    let request = Request::patch(NODES, meta, PatchFormat::Strategic, body).role(ObjectRole::Child);
+    let request = Request::patch(NODES, meta, PatchFormat::Strategic, body).with_role(ObjectRole::Child);
     let request = request
         .with_verb_text("set to Unknown the conditions of")
         .with_reason("it has sent no heartbeat for its grace period");
@@ -170,7 +172,8 @@ fn unknown_condition(
     created: Option<String>,
     now: &str,
 ) -> Value {
-    let (reason, message) = if *is_missing { KUBELET_NEVER_REPORTED } else { KUBELET_STOPPED_REPORTING };
+    let (reason, message) =
+        if *is_missing { KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE } else { KUBELET_STOPPED_REASON_AND_MESSAGE };
     let mut condition = json!({"type": kind, "status": UNKNOWN, "reason": reason, "message": message,
         "lastTransitionTime": now});
     if let Some(created) = created.filter(|_| *is_missing) {

@@ -10,7 +10,7 @@ use common::{
 use crate::{
     monitor::{
         change::NodeChange,
-        nodes::{change_node, has_unseen_renewal},
+        nodes::{change_node, has_unseen_lease_renewal},
         notes::{Io, MonitorNote},
         rounds::plan::tainting::{NodeToTaint, Plan},
     },
@@ -20,7 +20,7 @@ use crate::{
 /// Raises the alarm of the plan, and then taints the chosen nodes, one after the other.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     if let Some(alarm) = &plan.alarm_message {
-        io.apply_note(MonitorNote::ManyNodesTainted(alarm.clone()));
+        io.apply_memory_note(MonitorNote::ManyNodesTainted(alarm.clone()));
     }
     io.run_group(GroupConcurrency::Sequential, &plan.nodes_to_taint, |chosen| taint(chosen, io)).await;
     Ok(Requeue::AfterPlannedDelay)
@@ -31,7 +31,7 @@ async fn taint(chosen: &NodeToTaint, io: Io<'_>) -> Result<(), Infallible> {
     let Some(outcome) = try_taint(chosen, io).await else { return Ok(()) };
     let NodeToTaint { node, zone_key: zone, cause } = chosen;
     let name = Arc::clone(&node.metadata.name);
-    io.apply_note(match outcome {
+    io.apply_memory_note(match outcome {
         Ok(true) => MonitorNote::NodeTainted(name, zone.clone(), *cause),
         Ok(false) => MonitorNote::TaintUnnecessary(name),
         Err(error) => MonitorNote::TaintWriteFailed(name, error),
@@ -44,8 +44,8 @@ async fn try_taint(
     NodeToTaint { node, zone_key: zone, cause }: &NodeToTaint,
     io: Io<'_>,
 ) -> Option<Result<bool, api::Error>> {
-    if silence::is_marked_silent(node) {
-        match has_unseen_renewal(node, io).await {
+    if silence::is_marked_unknown_by_monitor(node) {
+        match has_unseen_lease_renewal(node, io).await {
             Ok(false) => {}
             renewed => return Some(renewed.map(|_| false)),
         }

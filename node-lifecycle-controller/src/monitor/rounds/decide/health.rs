@@ -11,28 +11,40 @@ use common::{clock::Instant, duration, intern::Text};
 use crate::{
     disruption::{ClusterDisruption, ZoneStatus, zone_transitions},
     monitor::rounds::{
-        plan::health::{Action, JudgedNode, Plan},
+        plan::health::{Action, NodeDecision, Plan},
         snapshot::{ExaminedNode, HealthSnapshot},
     },
-    objects::NodeReady,
+    objects::NodeReadyStatus,
     silence::{self, GracePeriods},
     taints::{self, TaintCause},
 };
 
 /// Decides about one node, with a grace period that starts at `from` or later. `is_total`: every zone is fully disrupted.
-fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: GracePeriods, is_total: bool) -> JudgedNode {
-    let ExaminedNode { node, grace_start: heard, is_waiting: waits, write_denied_until: denied_until, .. } = examined;
-    let silent_at = grace.silent_at(node, *heard, from);
+fn decide_for_node(
+    examined: &ExaminedNode,
+    now: Instant,
+    from: Instant,
+    grace: GracePeriods,
+    is_total: bool,
+) -> NodeDecision {
+    let ExaminedNode {
+        node,
+        grace_period_start: heard,
+        is_waiting_for_taint: waits,
+        condition_write_denied_until: denied_until,
+        ..
+    } = examined;
+    let silent_at = grace.grace_period_end(node, *heard, from);
     let is_silent = now > silent_at;
     let denied_until = denied_until.filter(|until| *until > now);
     let due = if is_silent { denied_until } else { Some(silent_at) };
-    let judged = |action| JudgedNode { node: Arc::clone(node), next_examination: due, action };
+    let judged = |action| NodeDecision { node: Arc::clone(node), next_examination_at: due, action };
     let lapsing =
         if is_silent && denied_until.is_none() { silence::conditions_to_set_unknown(node) } else { Vec::new() };
     if !lapsing.is_empty() {
         return judged(Some(Action::SetConditionsUnknown(lapsing)));
     }
-    if taints::has_monitor_taint(node) && (is_total || node.ready_status() == NodeReady::True) {
+    if taints::has_monitor_taint(node) && (is_total || node.ready_status() == NodeReadyStatus::True) {
         return judged(Some(Action::RemoveNoExecute));
     }
     let Some(cause) = TaintCause::for_node(node) else { return judged(None) };
@@ -40,7 +52,7 @@ fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: Grace
         return judged(Some(Action::ReplaceNoExecute(cause)));
     }
     // If another process has set the condition to `Unknown`, this process waits for its own grace period before it taints.
-    let may_be_tainted = is_silent || !silence::is_marked_silent(node);
+    let may_be_tainted = is_silent || !silence::is_marked_unknown_by_monitor(node);
     let action = !taints::has_taint_of_cause(node, cause) && may_be_tainted && !waits;
     judged(action.then_some(Action::WaitForTaint(cause)))
 }
@@ -48,11 +60,13 @@ fn judge_node(examined: &ExaminedNode, now: Instant, from: Instant, grace: Grace
 /// Returns the states and node counts of all zones. Nodes without heartbeats already count as not ready.
 fn zones_counting_silent_nodes(snapshot: &HealthSnapshot, from: Instant) -> BTreeMap<Text, ZoneStatus> {
     let mut zones = snapshot.zones.clone();
-    for ExaminedNode { node, grace_start: heard, is_counted_by_condition: counts, .. } in &snapshot.examined_nodes {
-        let is_silent = snapshot.now > snapshot.grace_periods.silent_at(node, *heard, from);
+    for ExaminedNode { node, grace_period_start: heard, is_counted_by_ready_condition: counts, .. } in
+        &snapshot.examined_nodes
+    {
+        let is_silent = snapshot.now > snapshot.grace_periods.grace_period_end(node, *heard, from);
         if is_silent
             && *counts
-            && node.ready_status() == NodeReady::True
+            && node.ready_status() == NodeReadyStatus::True
             && let Some(zone) = zones.get_mut(&node.zone_key())
         {
             zone.node_counts.ready = zone.node_counts.ready.saturating_sub(1);
@@ -64,13 +78,13 @@ fn zones_counting_silent_nodes(snapshot: &HealthSnapshot, from: Instant) -> BTre
 
 /// Decides which examined nodes need new conditions or taints, and which zones change their state or rate.
 pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
-    let HealthSnapshot { now, live_view: sight, grace_periods: grace, pass_period: period, .. } = snapshot;
+    let HealthSnapshot { now, server_contact: sight, grace_periods: grace, pass_period: period, .. } = snapshot;
     let mut plan = Plan {
-        blind_reason: None,
+        outage_reason: None,
         reads_leases: false,
-        judged_nodes: Vec::new(),
+        node_decisions: Vec::new(),
         zone_changes: BTreeMap::new(),
-        disruption: if snapshot.was_total_disruption {
+        cluster_disruption: if snapshot.was_total_disruption {
             ClusterDisruption::TotalLasts
         } else {
             ClusterDisruption::NotTotal
@@ -79,25 +93,26 @@ pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
         next_pass_after: *period,
     };
     if let Some(trouble) = &snapshot.watch_error {
-        plan.blind_reason = Some(trouble.clone());
+        plan.outage_reason = Some(trouble.clone());
         return plan;
     }
-    let Some(since) = sight.live_since(*now).filter(|_| sight.has_fresh_evidence(*now)) else {
+    let Some(since) = sight.contact_since(*now).filter(|_| sight.has_recent_contact(*now)) else {
         plan.reads_leases = true;
-        plan.blind_reason =
-            sight.blind_for(*now).map(|time| format!("no event and no answer arrived for {}", duration::format(time)));
+        plan.outage_reason = sight
+            .time_without_contact(*now)
+            .map(|time| format!("no event and no answer arrived for {}", duration::format(time)));
         return plan;
     };
-    let from = snapshot.grace_restart.map_or(since, |from| from.max(since));
-    (plan.zone_changes, plan.disruption) = zone_transitions(
+    let from = snapshot.grace_period_restart.map_or(since, |from| from.max(since));
+    (plan.zone_changes, plan.cluster_disruption) = zone_transitions(
         &zones_counting_silent_nodes(snapshot, from),
         snapshot.was_total_disruption,
-        &snapshot.zone_limits,
+        &snapshot.zone_settings,
     );
     // After the end of a total disruption, every node gets a whole grace period.
-    let from = if plan.disruption == ClusterDisruption::TotalEnds { *now } else { from };
-    let judge = |examined| judge_node(examined, *now, from, *grace, plan.disruption.is_total());
-    plan.judged_nodes = snapshot.examined_nodes.iter().map(judge).collect();
+    let from = if plan.cluster_disruption == ClusterDisruption::TotalEnds { *now } else { from };
+    let judge = |examined| decide_for_node(examined, *now, from, *grace, plan.cluster_disruption.is_total());
+    plan.node_decisions = snapshot.examined_nodes.iter().map(judge).collect();
     plan
 }
 

@@ -21,45 +21,49 @@ use crate::{
 pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
     let TaintingSnapshot {
         now,
-        total_nodes: nodes,
-        tainted_count: tainted,
+        total_node_count: nodes,
+        tainted_node_count: tainted,
         share_limits: brake,
         pass_period: period,
         ..
     } = snapshot;
-    let waiting: usize = snapshot.waiting_zones.iter().map(|zone| zone.waiting_count).sum();
-    let expected: usize =
-        snapshot.waiting_zones.iter().filter(|zone| zone.limiter.rate() > 0.0).map(|zone| zone.waiting_count).sum();
-    let share = |count: usize| TaintedShare { tainted_count: count, total_nodes: *nodes };
+    let waiting: usize = snapshot.zones_with_waiting_nodes.iter().map(|zone| zone.waiting_node_count).sum();
+    let expected: usize = snapshot
+        .zones_with_waiting_nodes
+        .iter()
+        .filter(|zone| zone.limiter.rate() > 0.0)
+        .map(|zone| zone.waiting_node_count)
+        .sum();
+    let share = |count: usize| TaintedShare { tainted_node_count: count, total_node_count: *nodes };
     let is_alarmed = share(tainted + expected).is_above_alarm_share(brake.alarm_share);
     let mut plan = Plan {
         nodes_to_taint: Vec::new(),
         nodes_no_longer_waiting: Vec::new(),
         alarm_message: None,
-        is_share_alarming: is_alarmed,
-        held_back_count: 0,
-        waiting_count: waiting,
-        taintable_waiting_count: expected,
-        next_round_after: None,
+        exceeds_alarm_share: is_alarmed,
+        blocked_by_max_share_count: 0,
+        waiting_node_count: waiting,
+        taintable_waiting_node_count: expected,
+        next_pass_after: None,
     };
-    if snapshot.waiting_zones.is_empty() {
+    if snapshot.zones_with_waiting_nodes.is_empty() {
         return plan;
     }
-    if !snapshot.has_live_view {
-        plan.next_round_after = Some(*period);
+    if !snapshot.has_server_contact {
+        plan.next_pass_after = Some(*period);
         return plan;
     }
     let mut later: Option<Instant> = None;
-    for zone in &snapshot.waiting_zones {
+    for zone in &snapshot.zones_with_waiting_nodes {
         let mut next = zone.limiter;
         if zone.is_taint_unnecessary {
             plan.nodes_no_longer_waiting.push(Arc::clone(&zone.node.metadata.name));
-            plan.next_round_after = Some(Duration::ZERO);
+            plan.next_pass_after = Some(Duration::ZERO);
         } else if !next.has_token(*now) {
         } else if brake.max_share > 0.0
             && share(tainted + plan.nodes_to_taint.len() + 1).fraction() as f32 > brake.max_share
         {
-            plan.held_back_count += zone.waiting_count;
+            plan.blocked_by_max_share_count += zone.waiting_node_count;
             continue;
         } else if let Some(cause) = TaintCause::for_node(&zone.node) {
             plan.nodes_to_taint.push(NodeToTaint {
@@ -69,17 +73,22 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
             });
             next.take_token(*now);
         }
-        if zone.waiting_count > plan.nodes_to_taint.iter().filter(|chosen| chosen.zone_key == zone.zone_key).count() {
+        if zone.waiting_node_count
+            > plan.nodes_to_taint.iter().filter(|chosen| chosen.zone_key == zone.zone_key).count()
+        {
             later = later.into_iter().chain(next.next_token_at()).min();
         }
     }
-    if is_alarmed && !snapshot.is_alarm_active && !(plan.nodes_to_taint.is_empty() && plan.held_back_count == 0) {
+    if is_alarmed
+        && !snapshot.is_taint_alarm_active
+        && !(plan.nodes_to_taint.is_empty() && plan.blocked_by_max_share_count == 0)
+    {
         plan.alarm_message =
             Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
     // If the upper limit prevents the taints of a zone, the zone sets no pause: every pass over nodes enqueues a tainting pass.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));
-    plan.next_round_after = if plan.next_round_after.is_some() { Some(Duration::from_millis(1)) } else { until };
+    plan.next_pass_after = if plan.next_pass_after.is_some() { Some(Duration::from_millis(1)) } else { until };
     plan
 }
 
@@ -117,7 +126,7 @@ mod tests {
     fn a_blind_process_taints_no_node() {
         let now = start_time();
         let mut blind = snapshot(now, vec![zone("a", 2, TaintRateLimiter::new(0.1, now))]);
-        blind.has_live_view = false;
+        blind.has_server_contact = false;
         let plan = decide(&blind);
         assert_eq!((names(&plan).len(), plan.requeue_after()), (0, Some(Duration::from_secs(5))));
     }
@@ -139,19 +148,19 @@ mod tests {
         let now = start_time();
         let full = || TaintRateLimiter::new(0.1, now);
         let mut many = snapshot(now, vec![zone("a", 8, full())]);
-        many.tainted_count = 4;
+        many.tainted_node_count = 4;
         let plan = decide(&many);
         let alarm = plan.alarm_message.as_deref();
         assert_eq!((names(&plan).len(), alarm), (1, Some("12 of 20 nodes have a NoExecute taint or wait for it")));
-        many.is_alarm_active = true;
+        many.is_taint_alarm_active = true;
         assert_eq!(decide(&many).alarm_message, None);
         let few = decide(&snapshot(now, vec![zone("a", 11, full())]));
-        assert_eq!((few.alarm_message, few.is_share_alarming), (None, false), "11 of 20 does not exceed the share");
+        assert_eq!((few.alarm_message, few.exceeds_alarm_share), (None, false), "11 of 20 does not exceed the share");
         many.share_limits.max_share = 0.25;
         let plan = decide(&many);
-        assert_eq!((names(&plan).len(), plan.held_back_count), (1, 0), "5 of 20");
-        many.tainted_count = 5;
+        assert_eq!((names(&plan).len(), plan.blocked_by_max_share_count), (1, 0), "5 of 20");
+        many.tainted_node_count = 5;
         let plan = decide(&many);
-        assert_eq!((names(&plan).len(), plan.held_back_count, plan.requeue_after()), (0, 8, None));
+        assert_eq!((names(&plan).len(), plan.blocked_by_max_share_count, plan.requeue_after()), (0, 8, None));
     }
 }

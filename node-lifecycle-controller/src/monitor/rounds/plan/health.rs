@@ -30,11 +30,11 @@ pub(crate) enum Action {
 
 /// Decision about one examined node.
 #[derive(Clone, Debug)]
-pub(crate) struct JudgedNode {
+pub(crate) struct NodeDecision {
     /// The examined state of the node.
     pub(crate) node: Arc<Node>,
     /// Time at which a pass examines the node even without a change, usually the end of its grace period; `None` for never.
-    pub(crate) next_examination: Option<Instant>,
+    pub(crate) next_examination_at: Option<Instant>,
     /// `None` if no action is necessary.
     pub(crate) action: Option<Action>,
 }
@@ -43,15 +43,15 @@ pub(crate) struct JudgedNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Reason why the pass makes no decisions about nodes; `None` if it makes decisions.
-    pub(crate) blind_reason: Option<String>,
+    pub(crate) outage_reason: Option<String>,
     /// Whether the pass reads Leases to find out whether this process reaches the server, because events are missing.
     pub(crate) reads_leases: bool,
     /// Decisions about the examined nodes; empty if the pass makes no decisions.
-    pub(crate) judged_nodes: Vec<JudgedNode>,
+    pub(crate) node_decisions: Vec<NodeDecision>,
     /// New states and tainting rates by the key of the zone; only zones with a change.
     pub(crate) zone_changes: BTreeMap<Text, ZoneChange>,
     /// Whether every zone is fully disrupted, and whether such a disruption begins or ends with the pass.
-    pub(crate) disruption: ClusterDisruption,
+    pub(crate) cluster_disruption: ClusterDisruption,
     /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
     pub(crate) nodes_to_report: NodesToReport,
     /// Pause before the next pass, unless an action of this pass makes the next pass follow at once.
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Returns the nodes with an action, in the order of their examination.
     pub(crate) fn nodes_with_action(&self) -> impl Iterator<Item = (&Arc<Node>, &Action)> {
-        self.judged_nodes.iter().filter_map(|judged| judged.action.as_ref().map(|action| (&judged.node, action)))
+        self.node_decisions.iter().filter_map(|judged| judged.action.as_ref().map(|action| (&judged.node, action)))
     }
 }
 
@@ -84,15 +84,15 @@ impl Explain for Plan {
             format!("; zone {zone:?} is in state {state}, {} nodes a second are tainted", change.tainting_rate)
         };
         let zones: String = self.zone_changes.iter().map(zone).collect();
-        format!("{} nodes were examined{zones}", self.judged_nodes.len())
+        format!("{} nodes were examined{zones}", self.node_decisions.len())
     }
 
     fn wait_reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
-        if let Some(why) = &self.blind_reason {
+        if let Some(why) = &self.outage_reason {
             out.push(format!("nodes are not judged, because this process is blind: {why}"));
         }
-        if self.disruption.is_total() {
+        if self.cluster_disruption.is_total() {
             out.push("no node is tainted, because no node of any zone is ready".to_owned());
         }
         let wait = |(node, action): (&Arc<Node>, &Action)| {

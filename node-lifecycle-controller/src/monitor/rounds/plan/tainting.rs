@@ -31,32 +31,35 @@ pub(crate) struct Plan {
     /// Message of the alarm that precedes the taints; `None` for no alarm.
     pub(crate) alarm_message: Option<String>,
     /// Whether the share of tainted and waiting nodes is above the flag `--node-taint-alarm-share`.
-    pub(crate) is_share_alarming: bool,
+    pub(crate) exceeds_alarm_share: bool,
     /// Number of nodes that are not tainted because of the flag `--node-taint-max-share`.
-    pub(crate) held_back_count: usize,
+    pub(crate) blocked_by_max_share_count: usize,
     /// Number of nodes that wait for a taint, in all zones.
-    pub(crate) waiting_count: usize,
+    pub(crate) waiting_node_count: usize,
     /// Number of nodes that wait in zones with a positive tainting rate.
-    pub(crate) taintable_waiting_count: usize,
+    pub(crate) taintable_waiting_node_count: usize,
     /// Pause before the next tainting pass; `None` if no further pass is necessary.
-    pub(crate) next_round_after: Option<Duration>,
+    pub(crate) next_pass_after: Option<Duration>,
 }
 
 impl Explain for Plan {
     fn situation(&self) -> String {
         let alarm = self.alarm_message.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
-        format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting_count)
+        format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting_node_count)
     }
 
     fn wait_reasons(&self) -> Vec<String> {
-        let held = (self.held_back_count > 0).then(|| {
-            format!("{} nodes are not tainted because of --{}", self.held_back_count, NODE_TAINT_MAX_SHARE.name)
+        let held = (self.blocked_by_max_share_count > 0).then(|| {
+            format!(
+                "{} nodes are not tainted because of --{}",
+                self.blocked_by_max_share_count, NODE_TAINT_MAX_SHARE.name
+            )
         });
         held.into_iter().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        self.next_round_after
+        self.next_pass_after
     }
 
     fn is_notable(&self) -> bool {

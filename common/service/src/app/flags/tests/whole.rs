@@ -100,7 +100,7 @@ fn a_full_upstream_command_line_is_accepted_with_hyphens_and_with_underscores() 
     let options = run(WHOLE);
     assert_eq!(names(&options), ["replicaset-controller", "replicationcontroller-controller"]);
     assert_eq!(options.settings.worker_count(&WORKERS), 10);
-    assert!(!options.settings.is_gate_on(&GATE));
+    assert!(!options.settings.is_feature_gate_on(&GATE));
 
     let underscored: Vec<String> = WHOLE
         .iter()

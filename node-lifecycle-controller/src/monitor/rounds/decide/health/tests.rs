@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     disruption::{NodeCounts, ZoneChange, ZoneState},
     objects::Node,
-    sight::LiveView,
-    silence::{KUBELET_STOPPED_REPORTING, StaleCondition},
+    sight::ServerContact,
+    silence::{KUBELET_STOPPED_REASON_AND_MESSAGE, StaleCondition},
     world::{self, GRACE_PERIODS, PASS_PERIOD, health_snapshot as snapshot},
 };
 
@@ -24,9 +24,9 @@ fn node(ready: Option<(&str, &str)>, taints: &[&str]) -> Arc<Node> {
 /// Returns the action on the first examined node, and the seconds until this node is examined again.
 fn does(snapshot: &HealthSnapshot) -> (Option<Action>, Option<u64>) {
     let plan = decide(snapshot);
-    assert_eq!(plan.blind_reason, None);
-    let judged = &plan.judged_nodes[0];
-    (judged.action.clone(), judged.next_examination.map(|due| (due - snapshot.now).as_secs()))
+    assert_eq!(plan.outage_reason, None);
+    let judged = &plan.node_decisions[0];
+    (judged.action.clone(), judged.next_examination_at.map(|due| (due - snapshot.now).as_secs()))
 }
 
 fn lapse(kinds: &[(&'static str, bool)]) -> Action {
@@ -62,7 +62,7 @@ fn a_node_is_silent_after_its_grace_period_and_not_before() {
 #[test]
 fn taints_follow_from_the_condition() {
     use TaintCause::{NotReady, Unreachable};
-    let (kubelet, lapsed) = ("KubeletNotReady", KUBELET_STOPPED_REPORTING.0);
+    let (kubelet, lapsed) = ("KubeletNotReady", KUBELET_STOPPED_REASON_AND_MESSAGE.0);
     for (status, reason, taints, heard_ago, expected) in [
         ("False", kubelet, &["unreachable"][..], 0, Some(Action::ReplaceNoExecute(NotReady))),
         ("False", kubelet, &[], 0, Some(Action::WaitForTaint(NotReady))),
@@ -87,7 +87,7 @@ fn taints_follow_from_the_condition() {
 #[test]
 fn a_waiting_node_is_not_made_to_wait_again() {
     let mut waits = snapshot(node(Some(("False", "r")), &[]), 0);
-    waits.examined_nodes[0].is_waiting = true;
+    waits.examined_nodes[0].is_waiting_for_taint = true;
     assert_eq!(does(&waits).0, None);
 }
 
@@ -96,11 +96,11 @@ fn a_waiting_node_is_not_made_to_wait_again() {
 fn grace_periods_start_with_the_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut returned = silent();
-    returned.live_view = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
-    returned.live_view.record_evidence(returned.now - Duration::from_secs(10));
+    returned.server_contact = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+    returned.server_contact.record_contact(returned.now - Duration::from_secs(10));
     assert_eq!(does(&returned), (None, Some(40)));
     let mut recovered = silent();
-    recovered.grace_restart = Some(recovered.now - Duration::from_secs(20));
+    recovered.grace_period_restart = Some(recovered.now - Duration::from_secs(20));
     assert_eq!(does(&recovered), (None, Some(30)));
 }
 
@@ -109,26 +109,26 @@ fn grace_periods_start_with_the_live_view() {
 fn a_blind_process_judges_no_node_and_requests_evidence_of_a_live_view() {
     let silent = || snapshot(node(Some(("True", "r")), &[]), 1000);
     let mut blind = silent();
-    blind.live_view = LiveView::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
+    blind.server_contact = ServerContact::new(PASS_PERIOD, GRACE_PERIODS.node_monitor_grace_period);
     let plan = decide(&blind);
     assert!(
-        plan.blind_reason.is_some()
+        plan.outage_reason.is_some()
             && plan.reads_leases
-            && plan.judged_nodes.is_empty()
+            && plan.node_decisions.is_empty()
             && plan.zone_changes.is_empty()
     );
     let mut stale = silent();
     stale.now += Duration::from_secs(13);
     let plan = decide(&stale);
     assert!(
-        plan.reads_leases && plan.blind_reason.is_none() && plan.judged_nodes.is_empty(),
+        plan.reads_leases && plan.outage_reason.is_none() && plan.node_decisions.is_empty(),
         "the process is not blind yet"
     );
     let mut troubled = silent();
     troubled.watch_error = Some("nodes cannot be watched".to_owned());
     let plan = decide(&troubled);
-    assert_eq!((plan.blind_reason.as_deref(), plan.reads_leases), (Some("nodes cannot be watched"), false));
-    assert!(plan.judged_nodes.is_empty());
+    assert_eq!((plan.outage_reason.as_deref(), plan.reads_leases), (Some("nodes cannot be watched"), false));
+    assert!(plan.node_decisions.is_empty());
 }
 
 /// NODE-37.
@@ -138,19 +138,19 @@ fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     let standing = ZoneStatus { state: ZoneState::Normal, node_counts: NodeCounts { ready: 1, not_ready: 4 } };
     last.zones = [(Text::default(), standing)].into();
     let plan = decide(&last);
-    assert_eq!(plan.disruption, ClusterDisruption::TotalBegins);
+    assert_eq!(plan.cluster_disruption, ClusterDisruption::TotalBegins);
     assert_eq!(
         plan.zone_changes[&Text::default()],
         ZoneChange { state: ZoneState::FullDisruption, tainting_rate: 0.0 }
     );
-    last.examined_nodes[0].is_counted_by_condition = false;
-    assert_eq!(decide(&last).disruption, ClusterDisruption::NotTotal, "an excluded node changes nothing");
+    last.examined_nodes[0].is_counted_by_ready_condition = false;
+    assert_eq!(decide(&last).cluster_disruption, ClusterDisruption::NotTotal, "an excluded node changes nothing");
 }
 
 /// NODE-38, NODE-39.
 #[test]
 fn a_total_disruption_removes_taints_and_its_end_restarts_grace_periods() {
-    let mut down = snapshot(node(Some(("Unknown", KUBELET_STOPPED_REPORTING.0)), &["unreachable"]), 1000);
+    let mut down = snapshot(node(Some(("Unknown", KUBELET_STOPPED_REASON_AND_MESSAGE.0)), &["unreachable"]), 1000);
     let zone = |state, ready| {
         let standing = ZoneStatus { state, node_counts: NodeCounts { ready, not_ready: 4 } };
         BTreeMap::from([(Text::default(), standing)])
@@ -162,5 +162,5 @@ fn a_total_disruption_removes_taints_and_its_end_restarts_grace_periods() {
     over.zones = zone(ZoneState::FullDisruption, 1);
     over.was_total_disruption = true;
     assert_eq!(does(&over), (None, Some(50)));
-    assert_eq!(decide(&over).disruption, ClusterDisruption::TotalEnds);
+    assert_eq!(decide(&over).cluster_disruption, ClusterDisruption::TotalEnds);
 }
