@@ -8,8 +8,8 @@ use super::{PlannedOperation, check};
 use crate::{
     controllers,
     facts::{
-        AccessReview, BuiltInFacts, Certificate, ClockTimes, FactError, FactResult, Facts, FirstReading, LeaseReading,
-        NamedLease, RolesAndBindings, StatedControllers,
+        AccessReview, BuiltInFacts, Certificate, FactError, FactResult, Facts, FirstReading, LeaseReading, NamedLease,
+        RolesAndBindings, StatedControllers, TimeReadings,
     },
     finding::{Finding, Status},
 };
@@ -77,7 +77,7 @@ impl World {
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
             cluster_wide_search: Ok(()),
-            clocks: Ok(ClockTimes { local: now(), server: now() }),
+            clocks: Ok(TimeReadings { local: now(), server: now() }),
             server_version: Ok("v1.36.2".to_owned()),
             deployments: Ok(Vec::new()),
             pods: Ok(Vec::new()),
@@ -373,12 +373,12 @@ fn wrong_clocks_versions_and_certificates_are_found() {
     let start = World::handed_over;
     for (world, status, words) in [
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(6), server: now() })),
+            start().with(|f| f.clocks = Ok(TimeReadings { local: ago(6), server: now() })),
             Warning,
             "this machine is 6 s behind",
         ),
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local: ago(-31), server: now() })),
+            start().with(|f| f.clocks = Ok(TimeReadings { local: ago(-31), server: now() })),
             Problem,
             "this machine is 31 s ahead of",
         ),
