@@ -74,7 +74,7 @@ pub struct Facts {
     /// `Err` if the caller may not list in all namespaces, so that only one namespace was searched.
     pub cluster_wide_search: FactResult<()>,
     /// Times of this machine and of the API server at one moment.
-    pub clocks: FactResult<ClockTimes>,
+    pub clocks: FactResult<TimeReadings>,
     /// `gitVersion` of the API server, such as `v1.36.2`.
     pub server_version: FactResult<String>,
     /// All Deployments of Nonet, including those in shadow mode.
@@ -101,7 +101,7 @@ pub struct Facts {
 
 /// Times of two clocks at about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockTimes {
+pub struct TimeReadings {
     /// Time of this machine.
     pub local_time: Timestamp,
     /// Time of the API server, from the header `Date`.

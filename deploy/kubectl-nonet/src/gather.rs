@@ -24,7 +24,7 @@ use crate::{
     connection::Connection,
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM, NONET_LABEL_SELECTOR},
     facts::{
-        BuiltInControllersFlag, ClockTimes, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts,
+        BuiltInControllersFlag, TimeReadings, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts,
         LeaseReading, NamedLease, RolesAndBindings,
     },
 };
@@ -112,12 +112,12 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptio
 async fn read_version_and_time(
     connection: &Connection,
     clock: &Clock,
-) -> Result<(FactResult<String>, FactResult<ClockTimes>), FactError> {
+) -> Result<(FactResult<String>, FactResult<TimeReadings>), FactError> {
     let before = clock.now();
     let (version, date) = connection.server_version_and_date().await?;
     let local = before.checked_add(clock.now().duration_since(before) / 2).unwrap_or(before);
     let server = date.as_deref().and_then(|date| rfc2822::parse(date).ok()).map(|zoned| zoned.timestamp());
-    let clocks = server.map(|server| ClockTimes { local_time: local, server_time: server }).ok_or_else(|| {
+    let clocks = server.map(|server| TimeReadings { local_time: local, server_time: server }).ok_or_else(|| {
         FactError::RequestFailed { request: "GET /version".to_owned(), why: "the answer has no header Date".to_owned() }
     });
     Ok((version, clocks))

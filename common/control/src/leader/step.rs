@@ -178,7 +178,7 @@ pub(super) enum AttemptOutcome {
 /// One attempt to acquire or to renew the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ElectionAttempt {
-    awaited_reply: AwaitedReply,
+    expected_reply: ExpectedReply,
     /// Whether this candidate holds the Lease, but had to read it before the renewal.
     pub(super) took_slow_path: bool,
     /// Whether a write has failed. The attempt then reads the Lease once more, to know the holder of a Lease deleted later.
@@ -186,7 +186,7 @@ pub(super) struct ElectionAttempt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AwaitedReply {
+enum ExpectedReply {
     /// The renewal of the remembered Lease.
     Renewal,
     /// A read of the Lease.
@@ -198,8 +198,8 @@ enum AwaitedReply {
 }
 
 impl ElectionAttempt {
-    fn waiting_for(waiting_for: AwaitedReply) -> Self {
-        Self { awaited_reply: waiting_for, took_slow_path: false, was_write_refused: false }
+    fn waiting_for(waiting_for: ExpectedReply) -> Self {
+        Self { expected_reply: waiting_for, took_slow_path: false, was_write_refused: false }
     }
 
     /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
@@ -212,9 +212,9 @@ impl ElectionAttempt {
             renewal.record.renew_time = Some(now.wall_clock);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
             memory.write_term(&mut renewal);
-            return (Self::waiting_for(AwaitedReply::Renewal), ElectionRequest::Replace(renewal));
+            return (Self::waiting_for(ExpectedReply::Renewal), ElectionRequest::Replace(renewal));
         }
-        (Self::waiting_for(AwaitedReply::Lease), ElectionRequest::Get)
+        (Self::waiting_for(ExpectedReply::Lease), ElectionRequest::Get)
     }
 
     /// Processes the answer to the request that was sent at `sent`. Returns the next request or the outcome.
@@ -225,47 +225,49 @@ impl ElectionAttempt {
         sent: Instant,
         now: CurrentTime,
     ) -> ControlFlow<AttemptOutcome, ElectionRequest> {
-        match (self.awaited_reply, reply) {
-            (AwaitedReply::Renewal | AwaitedReply::Write, ElectionReply::Lease(lease)) => {
+        match (self.expected_reply, reply) {
+            (ExpectedReply::Renewal | ExpectedReply::Write, ElectionReply::Lease(lease)) => {
                 memory.observed = Some((lease, now.instant));
                 ControlFlow::Break(AttemptOutcome::HoldsLease { sent_at: sent })
             }
             // A renewal may fail because the answer to an earlier renewal was lost. The holder then reads the Lease.
-            (AwaitedReply::Renewal, ElectionReply::NotFound(_) | ElectionReply::Failed(_)) => {
-                self.awaited_reply = AwaitedReply::Lease;
+            (ExpectedReply::Renewal, ElectionReply::NotFound(_) | ElectionReply::Failed(_)) => {
+                self.expected_reply = ExpectedReply::Lease;
                 ControlFlow::Continue(ElectionRequest::Get)
             }
             // A failed write is not repeated in the same attempt.
-            (AwaitedReply::Lease, ElectionReply::NotFound(why)) if self.was_write_refused => {
+            (ExpectedReply::Lease, ElectionReply::NotFound(why)) if self.was_write_refused => {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (AwaitedReply::Lease, ElectionReply::Lease(lease)) if self.was_write_refused => {
+            (ExpectedReply::Lease, ElectionReply::Lease(lease)) if self.was_write_refused => {
                 memory.record_read(&lease, now);
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder })
             }
-            (AwaitedReply::Lease, ElectionReply::NotFound(_)) => {
+            (ExpectedReply::Lease, ElectionReply::NotFound(_)) => {
                 // The Lease was deleted. Its leader will create the Lease again, and may write until it notices the deletion.
                 let until = memory.other_lease_expires_at().max(memory.deleted_lease_reserved_until);
                 if let Some(until) = until.filter(|until| *until > now.instant) {
                     return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
                 }
-                self.awaited_reply = AwaitedReply::Write;
+                self.expected_reply = ExpectedReply::Write;
                 let mut created =
                     LeaseObject { metadata: Map::new(), record: memory.record_for_take_over(now.wall_clock, 0) };
                 memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
                 ControlFlow::Continue(ElectionRequest::Create(created))
             }
-            (AwaitedReply::Lease, ElectionReply::Lease(lease)) => self.decide_take_over(memory, lease, now),
+            (ExpectedReply::Lease, ElectionReply::Lease(lease)) => self.decide_take_over(memory, lease, now),
             // Another candidate was faster, or the answer was lost.
-            (AwaitedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_)) if !self.was_write_refused => {
-                (self.was_write_refused, self.awaited_reply) = (true, AwaitedReply::Lease);
+            (ExpectedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_))
+                if !self.was_write_refused =>
+            {
+                (self.was_write_refused, self.expected_reply) = (true, ExpectedReply::Lease);
                 ControlFlow::Continue(ElectionRequest::Get)
             }
-            (AwaitedReply::Lease, ElectionReply::Failed(why))
-            | (AwaitedReply::Write, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
+            (ExpectedReply::Lease, ElectionReply::Failed(why))
+            | (ExpectedReply::Write, ElectionReply::Failed(why) | ElectionReply::NotFound(why)) => {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (AwaitedReply::RequestForLease, reply) => {
+            (ExpectedReply::RequestForLease, reply) => {
                 // The next attempt repeats a request that failed.
                 if let (ElectionReply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
                     *observed = lease;
@@ -294,7 +296,7 @@ impl ElectionAttempt {
         let free_at = if record.holder.is_empty() { since } else { since + record.stated_duration() };
         if !record.holder.is_empty() && !ours && free_at > now.instant {
             let Some(question) = memory.lease_with_request(&lease, &found) else { return ControlFlow::Break(held) };
-            self.awaited_reply = AwaitedReply::RequestForLease;
+            self.expected_reply = ExpectedReply::RequestForLease;
             return ControlFlow::Continue(ElectionRequest::Replace(question));
         }
         if let Some(probation) = memory.probation.as_ref().filter(|_| !ours) {
@@ -318,7 +320,7 @@ impl ElectionAttempt {
         } else {
             memory.start_term(&found, record, &mut written);
         }
-        self.awaited_reply = AwaitedReply::Write;
+        self.expected_reply = ExpectedReply::Write;
         ControlFlow::Continue(ElectionRequest::Replace(written))
     }
 }

@@ -3,7 +3,7 @@
 //! Elections do not compare clocks, but CronJobs, TTLs and certificates depend on them.
 
 use crate::{
-    facts::{ClockTimes, FactResult, Facts, LeaseReading},
+    facts::{TimeReadings, FactResult, Facts, LeaseReading},
     finding::{Finding, Findings, Topic},
 };
 
@@ -18,7 +18,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Time);
     match &facts.clocks {
         Err(why) => findings.add_unreadable("the time of the API server", why),
-        Ok(ClockTimes { local_time: local, server_time: server }) => {
+        Ok(TimeReadings { local_time: local, server_time: server }) => {
             judge(&mut findings, "this machine", local.as_second() - server.as_second());
         }
     }

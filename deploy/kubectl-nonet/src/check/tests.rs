@@ -8,7 +8,7 @@ use super::{PlannedOperation, check};
 use crate::{
     controllers,
     facts::{
-        AccessReview, BuiltInControllersFlag, Certificate, ClockTimes, FactError, FactResult, Facts, FirstReading,
+        AccessReview, BuiltInControllersFlag, Certificate, TimeReadings, FactError, FactResult, Facts, FirstReading,
         KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings,
     },
     finding::{Finding, Status},
@@ -77,7 +77,7 @@ impl World {
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
             cluster_wide_search: Ok(()),
-            clocks: Ok(ClockTimes { local_time: now(), server_time: now() }),
+            clocks: Ok(TimeReadings { local_time: now(), server_time: now() }),
             server_version: Ok("v1.36.2".to_owned()),
             deployments: Ok(Vec::new()),
             pods: Ok(Vec::new()),
@@ -391,12 +391,12 @@ fn wrong_clocks_versions_and_certificates_are_found() {
     let start = World::handed_over;
     for (world, status, words) in [
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local_time: ago(6), server_time: now() })),
+            start().with(|f| f.clocks = Ok(TimeReadings { local_time: ago(6), server_time: now() })),
             Warning,
             "this machine is 6 s behind",
         ),
         (
-            start().with(|f| f.clocks = Ok(ClockTimes { local_time: ago(-31), server_time: now() })),
+            start().with(|f| f.clocks = Ok(TimeReadings { local_time: ago(-31), server_time: now() })),
             Problem,
             "this machine is 31 s ahead of",
         ),

@@ -27,11 +27,11 @@ const CALLS: &[(&str, &str, EventType)] = &[
 const INDIRECT: &[(&str, usize)] = &[
     // The constants `FOUND` and `GONE`.
     ("common/service/src/second_writer.rs", 2),
-    // `stop`.
+    // `report_unusable_spec`.
     ("cronjob-controller/src/decide/create.rs", 1),
     // The reason depends on the request that was denied.
     ("daemonset-controller/src/act/refusals.rs", 1),
-    // `Action::denied_as`, and a denied claim.
+    // `Action::denied_event_reason`, and a denied claim.
     ("deployment-controller/src/act.rs", 1),
     // The constant `REPLICA_SET_CREATE_ERROR`.
     ("deployment-controller/src/decide/create.rs", 1),
@@ -39,13 +39,13 @@ const INDIRECT: &[(&str, usize)] = &[
     ("endpointslice-controller/src/endpoints/act.rs", 1),
     // `warn`.
     ("endpointslice-controller/src/mirroring/decide.rs", 1),
-    // `Suspension::event`.
+    // `SuspensionChange::event_reason_and_message`.
     ("job-controller/src/jobs/act.rs", 1),
     // The reasons of `decide/end.rs`.
     ("job-controller/src/jobs/act/count.rs", 1),
-    // `report`.
+    // `report_event`.
     ("node-lifecycle-controller/src/monitor/memory.rs", 1),
-    // `Verb::reasons`.
+    // `EventVerb::reasons`.
     ("statefulset-controller/src/act/pod.rs", 2),
 ];
 
@@ -57,7 +57,7 @@ const MACHINERY: [&str; 3] =
 const SHARED: &[(&str, &str, &[&str])] = &[
     ("common/control/src/io/pods.rs", "create_pod", &["SuccessfulCreate", "FailedCreate"]),
     ("common/control/src/io/pods.rs", "delete_pod(io", &["SuccessfulDelete", "FailedDelete"]),
-    ("common/control/src/io/claim.rs", "claim.report_denied(io)", &["FailedUpdate"]),
+    ("common/control/src/io/claim.rs", "claim.record_denied_event(io)", &["FailedUpdate"]),
 ];
 
 /// A place that records an Event; without a reason if that is not a literal.

@@ -122,7 +122,7 @@ async fn the_account_states_why_a_revision_was_not_replaced() {
     assert_eq!(world.requests(), ["GET web-1", "DELETE web-1"]);
     assert!(account[1].ends_with("1 left out: ControllerRevision web-1 already has the wanted content"), "{account:?}");
     let (outcome, account) = numbered("OTHER").run(renumber).await;
-    assert_eq!(outcome.unwrap_err().to_string(), "Gone");
+    assert_eq!(outcome.unwrap_err().to_string(), "RevisionLost");
     let cause = "1 left out: ControllerRevision web-1 has another controller, or was replaced";
     assert!(account[1].ends_with(cause) && account[2].ends_with(cause), "{account:?}");
 }
