@@ -3,12 +3,12 @@
 //! The decision has two parts. [`node_contribution`](standing::node_contribution) handles one node, and is called only for
 //! changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
 
+pub mod contribution;
 pub mod eligibility;
 pub mod manage;
 pub mod recheck;
 pub mod revisions;
 pub mod rolling;
-pub mod standing;
 pub mod status;
 
 use std::{

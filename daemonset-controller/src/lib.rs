@@ -20,7 +20,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► rosters.rs (nodes, Pods, counts)
+//! watch.rs ──► node_indexes.rs (nodes, Pods, counts)
 //!    │             │
 //!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
 //!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
@@ -72,13 +72,13 @@ pub mod snapshot;
 
 mod act;
 mod failed_pods;
-mod lost_creates;
+mod node_index;
+mod node_indexes;
 mod node_updates;
 mod observe;
 mod pod_cache;
 mod refused_changes;
-mod roster;
-mod rosters;
+mod unanswered_creations;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -109,11 +109,11 @@ use crate::{
     act::Note,
     failed_pods::BackoffBounds,
     metrics::ControllerMetrics,
+    node_indexes::{DaemonSetRecord, NodeIndexes},
     node_updates::NodeUpdateLoop,
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, REVISION_HASH_LABEL},
     plan::{DeletionReason, Plan},
     pod_cache::PodCache,
-    rosters::{DaemonSetRecord, NodeIndexes},
     snapshot::{DecisionSettings, FirstTask, Snapshot, nodes::NodeCursor},
     watch::EventHandlers,
 };

@@ -18,9 +18,9 @@ use parking_lot::MutexGuard;
 use crate::{
     DaemonSetController,
     decide::{eligibility::decide_eligibility, nodes_with_delayed_creation, revisions},
+    node_index::{ChangeNumber, NodeIndex},
+    node_indexes::{DaemonSetRecord, FailedPodDelaysAt, SharedRecord},
     objects::{DAEMON_SETS, DaemonSet, NodePlacement, ParsedPodTemplate, SharedPod, SharedRevision},
-    roster::{ChangeNumber, NodeIndex},
-    rosters::{DaemonSetRecord, FailedPodDelaysAt, SharedRecord},
     snapshot::{
         Snapshot, StaleCache,
         nodes::{Eligibility, RefusedNodeCursors},
@@ -296,9 +296,9 @@ mod tests {
     use common::meta::{NamespacedName, Uid};
 
     use crate::{
+        node_index::NodeIndex,
+        node_indexes::NodeIndexes,
         objects::{DaemonSet, ParsedPodTemplate},
-        roster::NodeIndex,
-        rosters::NodeIndexes,
         world::{decode_trimmed, set_without_pods},
     };
 

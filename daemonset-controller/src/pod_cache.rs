@@ -8,7 +8,7 @@ use common::{
     store::{ChangeOrigin, Entry, Store},
 };
 
-use crate::{objects::CachedPod, rosters::NodeIndexes};
+use crate::{node_indexes::NodeIndexes, objects::CachedPod};
 
 /// A cache of Pods. Readers see a change of the cache and its effects on the node indexes at the same time.
 pub(crate) struct PodCache {

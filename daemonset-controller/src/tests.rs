@@ -110,7 +110,7 @@ async fn entries_of_deleted_nodes_are_removed() {
     let settle = || clock.sleep(Duration::from_secs(5));
     settle().await;
     let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap());
-    let with = |work: &mut dyn FnMut(&mut rosters::DaemonSetRecord)| {
+    let with = |work: &mut dyn FnMut(&mut node_indexes::DaemonSetRecord)| {
         controller.node_indexes.with_record(&NamespacedName::new(NS, "agent"), &uid, |record| work(record));
     };
     with(&mut |record| {

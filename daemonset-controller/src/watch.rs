@@ -17,8 +17,8 @@ use common::{
 };
 
 use crate::{
+    node_indexes::NodeIndexes,
     objects::{CachedPod, ControllerRevision, DaemonSet, Node, ParsedPodTemplate},
-    rosters::NodeIndexes,
 };
 
 /// The event handlers: they enqueue the DaemonSets that an event concerns, and update the node indexes (nodes and Pods of a

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::{
     DaemonSetController,
     decide::{self, eligibility::decide_eligibility, revisions},
+    node_index::{FailedPodDelays, NodeIndex},
     objects::{DAEMON_SETS, DaemonSet, Node, ParsedPodTemplate, SharedPod, SharedRevision},
     plan::Plan,
-    roster::{FailedPodDelays, NodeIndex},
     snapshot::{
         DecisionSettings, DeniedChanges, FirstTask, Snapshot, StaleCache,
         nodes::{Eligibility, RefusedNodeCursors},

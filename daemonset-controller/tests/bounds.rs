@@ -20,9 +20,9 @@ use common::{
 use daemonset_controller::{
     DaemonSetController,
     decide::{
+        contribution::{RolloutRole, node_contribution},
         decide, revisions,
         rolling::{RollingUpdateLimits as Update, max_deletions_on_ineligible_nodes, pod_criteria},
-        standing::{RolloutRole, node_contribution},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, ParsedPodTemplate},
     plan::{CreationReason, DeletionReason},

@@ -22,10 +22,10 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    members::SharedServicePodIndex,
     memory::ServiceMemories,
     objects::{Endpoints, endpoints_object_ref},
     observe::{drop_satisfied_ledger_record, ledger_owner},
+    shared_service_pod_index::SharedServicePodIndex,
     watch::WaitingKeys,
 };
 use act::Note;

@@ -20,7 +20,7 @@
 //!     ▲                      ▲                        (pure)                    │
 //!     │                      ├────────── memory.rs ◄──────────── notes ─────────┤
 //!     └──────────────────────┼───────── own_writes.rs ◄─────────────────────────┘
-//!                        members.rs: the Pods of each Service (membership.rs, by_name.rs)
+//!                        shared_service_pod_index.rs: the Pods of each Service (service_pod_index.rs, by_name.rs)
 //!                        topology.rs: the zones and the capacity of Nodes (zones.rs)
 //! ```
 //!
@@ -54,21 +54,21 @@ pub mod address;
 pub mod by_name;
 pub mod decide;
 pub mod endpoints;
-pub mod membership;
 pub mod memory;
 pub mod mirroring;
 pub mod objects;
-pub mod packing;
 pub mod plan;
+pub mod pods_in_slices;
+pub mod service_pod_index;
 pub mod slices;
 pub mod zones;
 
 mod act;
 mod body;
-mod members;
 mod metrics;
 mod observe;
 mod own_writes;
+mod shared_service_pod_index;
 mod topology;
 mod watch;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::{
     by_name::Pods,
     objects::{AddressType, Endpoints, Service},
-    packing::PodsInSlices,
+    pods_in_slices::PodsInSlices,
     zones::EndpointsPerZone,
 };
 

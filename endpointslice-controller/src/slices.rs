@@ -18,9 +18,9 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    members::SharedServicePodIndex,
     memory::ServiceMemories,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, OWNED_SLICE_WRITES, SERVICES, Slice},
+    shared_service_pod_index::SharedServicePodIndex,
     topology::NodeTopology,
     watch::SliceEventHandlers,
 };

@@ -10,10 +10,10 @@ use common::controller::Decision;
 use endpointslice_controller::{
     by_name::Pods,
     endpoints::{self, EndpointsController, snapshot::ServiceWithPods as OfService},
-    membership::ServicePodIndex,
     memory::{InSyncVersions, ServiceMemory},
     objects::{Endpoints, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
+    service_pod_index::ServicePodIndex,
     slices::{
         SliceController,
         decide::decide,

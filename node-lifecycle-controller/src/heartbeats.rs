@@ -19,9 +19,9 @@ use crate::{
     caches::Caches,
     disruption::ZoneSettings,
     flags,
-    fleet::NodeRecords,
+    node_records::NodeRecords,
     objects::{Lease, NODE_LEASE_NAMESPACE, Node, NodeName, RenewTime},
-    sight::ServerContact,
+    server_contact::ServerContact,
     silence::GracePeriods,
 };
 

@@ -11,7 +11,7 @@
 //! renews its Lease, no Pod is deleted because of a taint for missing heartbeats, even if the node reports no status.
 //!
 //! In doubt, nothing is done. A process that was paused, was cut off or has just started has missed heartbeats. It makes no
-//! decision about a node before it has received events and answers for a whole grace period (`sight.rs`).
+//! decision about a node before it has received events and answers for a whole grace period (`server_contact.rs`).
 //!
 //! # How it is laid out
 //!
@@ -20,9 +20,9 @@
 //! Leases even if it runs alone; the Pod garbage collector does not watch Leases.
 //!
 //! ```text
-//! Leases ──► heartbeats.rs: fleet.rs ──► monitor/rounds: conditions and taints of nodes
+//! Leases ──► heartbeats.rs: node_records.rs ──► monitor/node_pass: conditions and taints of nodes
 //!              ▲           └── is a node healthy? ──┐
-//!              ├── events ──► queues of nodes, Pods ──► monitor/upkeep: labels and taints of a node, monitor/readiness: a Pod
+//!              ├── events ──► queues of nodes, Pods ──► monitor/taints_and_labels: labels and taints of a node, monitor/readiness: a Pod
 //! caches.rs ───┤                                    ▼
 //! (Nodes, Pods ├── events ──► queue of Pods ──► eviction: condition, deletion
 //!  by node)    │                 ▲ timers
@@ -64,10 +64,10 @@ pub mod taints;
 mod caches;
 mod disruption;
 mod flags;
-mod fleet;
 mod heartbeats;
+mod node_records;
 mod rate;
-mod sight;
+mod server_contact;
 #[cfg(test)]
 mod world;
 

@@ -15,16 +15,16 @@
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
-mod blindness;
 mod change;
 mod memory;
 mod metrics;
+pub(crate) mod node_pass;
 mod nodes;
 mod notes;
+mod outage;
 mod readiness;
-pub(crate) mod rounds;
 mod running;
-pub(crate) mod upkeep;
+pub(crate) mod taints_and_labels;
 mod watch;
 
 use std::sync::Arc;
@@ -39,14 +39,14 @@ use parking_lot::Mutex;
 
 use crate::{caches::Caches, flags, heartbeats::Heartbeats};
 
-use blindness::MonitorOutage;
 use memory::NodeMonitor;
 use metrics::MonitorMetrics;
+use node_pass::{NodePassController, PassKind, snapshot::TaintShareLimits};
 use nodes::MAX_CONCURRENT_NODES;
+use outage::MonitorOutage;
 use readiness::PodReadinessController;
-use rounds::{NodePassController, PassKind, snapshot::TaintShareLimits};
 use running::MonitorLoops;
-use upkeep::NodeTaintAndLabelController;
+use taints_and_labels::NodeTaintAndLabelController;
 use watch::MonitorHandlers;
 
 /// Number of Pods for which the condition `Ready` is set to `False` concurrently.

@@ -19,18 +19,18 @@ use serde_json::{Value, json};
 use crate::{
     disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStatus},
     eviction::snapshot as eviction,
-    fleet::NodeRecords,
     garbage::{quarantine::NodeQuarantine, snapshot as garbage},
-    monitor::rounds::{
+    monitor::node_pass::{
         decide::health,
         plan::health::{Action, NodeDecision, Plan},
         snapshot::{
             ExaminedNode, HealthSnapshot, NodesToReport, TaintShareLimits, TaintingSnapshot, ZoneWithWaitingNodes,
         },
     },
+    node_records::NodeRecords,
     objects::{CachedPod, Node, NodeReadyStatus},
     rate::TaintRateLimiter,
-    sight::ServerContact,
+    server_contact::ServerContact,
     silence::GracePeriods,
 };
 

@@ -31,10 +31,10 @@ use crate::{
     meta::ResourceVersion,
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
-    sampler::WriteSampler,
     store::Store,
     succession::LeadershipStart,
     watched as watch,
+    write_sampler::WriteSampler,
 };
 
 pub use crate::head::ObjectHead;

@@ -9,9 +9,9 @@ pub mod events;
 pub mod gate;
 pub mod informer;
 pub mod owners;
-pub mod sampler;
 pub mod store;
 pub mod succession;
+pub mod write_sampler;
 
 use nonet_objects::{head, index, intern, json, map, meta, object, refs, selector, siphash, wire};
 use nonet_platform::{clock, metrics, pace, version, watched};

@@ -9,7 +9,7 @@ pub mod runtime;
 pub mod settings;
 pub mod terminating_namespaces;
 
-use nonet_client::{api, batch, consistency, events, gate, informer, sampler, store, succession};
+use nonet_client::{api, batch, consistency, events, gate, informer, store, succession, write_sampler};
 #[cfg(test)]
 use nonet_objects::pods;
 use nonet_objects::{duration, intern, map, meta, object, refs, revision};

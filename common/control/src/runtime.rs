@@ -20,9 +20,9 @@ use crate::{
     io::RequestAccountObserver,
     metrics::Metrics,
     object::Object,
-    sampler::{OwnedWrites, WriteSampler},
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings, WATCH_LIST_CLIENT},
     store::Store,
+    write_sampler::{OwnedWrites, WriteSampler},
 };
 
 /// The static description of a control loop, from which a binary starts the loop.

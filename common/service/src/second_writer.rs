@@ -32,10 +32,10 @@ use crate::{
     leader::{self, SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION},
     metrics::Metrics,
     runtime::LoopDefinition,
-    sampler::PREDECESSOR_WRITE_GRACE,
+    write_sampler::PREDECESSOR_WRITE_GRACE,
 };
 
-pub use crate::sampler::{OwnedWrites, WriteSampler};
+pub use crate::write_sampler::{OwnedWrites, WriteSampler};
 use built_in::KubeControllerManagerState;
 pub use evidence::Evidence;
 use evidence::EvidenceRecord;

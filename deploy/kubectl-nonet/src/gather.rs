@@ -24,8 +24,8 @@ use crate::{
     connection::Connection,
     controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM, NONET_LABEL_SELECTOR},
     facts::{
-        BuiltInControllersFlag, TimeReadings, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts,
-        LeaseReading, NamedLease, RolesAndBindings,
+        BuiltInControllersFlag, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts, LeaseReading,
+        NamedLease, RolesAndBindings, TimeReadings,
     },
 };
 

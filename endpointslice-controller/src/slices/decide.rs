@@ -23,8 +23,8 @@ use crate::{
         write_order::{SliceCreationPermission, order_writes},
     },
     objects::{AddressType, Service, Slice},
-    packing::{AddressTypePodsInSlices, PodsInSlices, PortGroupSize},
     plan::{DeferredCounts, SliceDraft, SliceWrites, SyncCounts},
+    pods_in_slices::{AddressTypePodsInSlices, PodsInSlices, PortGroupSize},
 };
 use distribution::HintPolicy;
 use pack::{SliceLimits, SlicesByNeededWrite};

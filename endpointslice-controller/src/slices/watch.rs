@@ -9,7 +9,7 @@ use common::{
 
 use super::metrics::SliceMetrics;
 use crate::{
-    members::SharedServicePodIndex, memory::ServiceMemories, objects::Service, topology::NodeTopology,
+    memory::ServiceMemories, objects::Service, shared_service_pod_index::SharedServicePodIndex, topology::NodeTopology,
     watch::SliceEventHandlers,
 };
 

@@ -21,7 +21,7 @@ use self::{
     note::Io,
 };
 use super::{
-    decide::{decide_with_adopted_pods, manage, requeue::decide_requeue, track},
+    decide::{decide_with_adopted_pods, first_status, manage, requeue::decide_requeue},
     plan::{Plan, ScalingDecision, SkipReason, SyncPlan},
     snapshot::{SharedPod, Snapshot},
 };
@@ -98,7 +98,7 @@ async fn sync(
     };
 
     let managed = manage::counts_after_scaling(snapshot, situation, manage, &writes);
-    let tracked = track::decide_first_status(snapshot, situation, manage, &managed, io.now());
+    let tracked = first_status::decide_first_status(snapshot, situation, manage, &managed, io.now());
     if let Some(suspension) = tracked.suspension_change {
         let (reason, message) = suspension.event_reason_and_message();
         io.record_event(EventType::Normal, reason, message);

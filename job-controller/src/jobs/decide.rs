@@ -15,13 +15,13 @@ pub mod backoff;
 mod conditions;
 pub mod end;
 pub mod failure;
+pub mod first_status;
 pub mod gang;
 pub mod manage;
+pub mod pod_summary;
 pub mod requeue;
-pub mod settle;
-pub mod situation;
+pub mod second_status;
 pub mod suspend;
-pub mod track;
 
 #[cfg(test)]
 mod tests;
@@ -49,11 +49,11 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 
 /// Decides how to sync a Job that adopts only the Pods in `adopted`.
 pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> SyncPlan {
-    let situation = PodSummary::new(snapshot, situation::controlled_pods(snapshot, adopted));
+    let situation = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted));
     let gang = gang::decide_pod_scheduling(snapshot, &situation, snapshot.scheduling_objects.as_ref());
     let manage = manage::decide_scaling(snapshot, &situation);
     let managed = manage::counts_after_scaling(snapshot, &situation, &manage, &manage.expected_writes(&situation));
-    let tracked = track::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
+    let tracked = first_status::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
     let requeue_after = requeue_after(snapshot, &situation, &manage);
     SyncPlan {
         pod_summary: situation,

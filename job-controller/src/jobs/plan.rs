@@ -4,7 +4,7 @@ mod end;
 mod explain;
 mod gang;
 mod manage;
-mod situation;
+mod pod_summary;
 mod steps;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -16,7 +16,7 @@ pub use self::{
     end::{JobEnd, JobResult},
     gang::{NoGangReason, PodScheduling},
     manage::{DeletionReason, IndexFailureCounts, NewPod, PodToDelete, ScalingDecision},
-    situation::{ControlledPod, PodSummary},
+    pod_summary::{ControlledPod, PodSummary},
     steps::{CountsAfterScaling, FirstStatusWrite, PodWrites, SecondStatusWrite, SuspensionChange},
 };
 use super::snapshot::SharedPod;

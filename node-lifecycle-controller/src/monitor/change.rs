@@ -3,7 +3,7 @@
 use common::intern::Text;
 use serde_json::{Map, Value, json};
 
-use super::upkeep::decide::outdated_label_copies;
+use super::taints_and_labels::decide::outdated_label_copies;
 use crate::{
     objects::Node,
     taints::{self, TaintCause, TaintChange},

@@ -13,16 +13,16 @@ use common::{
 use parking_lot::Mutex;
 
 use super::{
-    blindness::MonitorOutage,
     metrics::MonitorMetrics,
+    node_pass::snapshot::NodesToReport,
     notes::{MonitorNote, MonitorQuery},
-    rounds::snapshot::NodesToReport,
-    upkeep::snapshot::ChangeFailure,
+    outage::MonitorOutage,
+    taints_and_labels::snapshot::ChangeFailure,
 };
 use crate::{
     caches::Caches,
-    fleet::NodeRecords,
     heartbeats::Heartbeats,
+    node_records::NodeRecords,
     objects::{NODE_LEASE_NAMESPACE, NODES},
 };
 

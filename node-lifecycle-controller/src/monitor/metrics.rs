@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::disruption::{NodeCounts, ZoneStatus};
 
-use super::blindness::MonitorOutage;
+use super::outage::MonitorOutage;
 
 /// Maximum number of zones with their own value of the label `zone`. Nodes choose their zones, so the number of zones is
 /// unlimited; further zones share one value. When all values are taken, a zone without nodes gives its value to a new zone.

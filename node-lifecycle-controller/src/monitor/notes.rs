@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{api, intern::Text, io, meta::Uid};
 
-use super::rounds::snapshot::NodesToReport;
+use super::node_pass::snapshot::NodesToReport;
 use crate::{
     objects::{Node, NodeName, RenewTime},
     taints::TaintCause,

@@ -6,9 +6,9 @@ use common::{controller::Loop, runtime::RunningLoop};
 use serde_json::{Value, json};
 
 use super::{
+    node_pass::{NodePassController, PassKind},
     readiness::PodReadinessController,
-    rounds::{NodePassController, PassKind},
-    upkeep::NodeTaintAndLabelController,
+    taints_and_labels::NodeTaintAndLabelController,
 };
 
 /// Maximum number of nodes with a failed change that `/debug/explain` lists.

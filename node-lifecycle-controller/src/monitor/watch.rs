@@ -12,10 +12,10 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use super::upkeep::decide::needs_taint_or_label_change;
+use super::taints_and_labels::decide::needs_taint_or_label_change;
 use crate::{
     caches::Caches,
-    fleet::NodeRecords,
+    node_records::NodeRecords,
     objects::{CachedPod, Node, NodeName, NodeReadyStatus, PodReadyStatus},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     api::{Api, Error, FIELD_MANAGER, percent_encode},
     events::{EVENTS, SentEventNames},
     meta::ResourceVersion,
-    sampler::{JsonWatchEvent, WatchedObject},
+    write_sampler::{JsonWatchEvent, WatchedObject},
 };
 
 /// Duration of one watch of Events.

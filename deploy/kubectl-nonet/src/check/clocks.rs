@@ -3,7 +3,7 @@
 //! Elections do not compare clocks, but CronJobs, TTLs and certificates depend on them.
 
 use crate::{
-    facts::{TimeReadings, FactResult, Facts, LeaseReading},
+    facts::{FactResult, Facts, LeaseReading, TimeReadings},
     finding::{Finding, Findings, Topic},
 };
 

@@ -8,8 +8,8 @@ use super::{PlannedOperation, check};
 use crate::{
     controllers,
     facts::{
-        AccessReview, BuiltInControllersFlag, Certificate, TimeReadings, FactError, FactResult, Facts, FirstReading,
-        KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings,
+        AccessReview, BuiltInControllersFlag, Certificate, FactError, FactResult, Facts, FirstReading,
+        KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings, TimeReadings,
     },
     finding::{Finding, Status},
 };

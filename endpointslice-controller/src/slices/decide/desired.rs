@@ -8,7 +8,7 @@ use crate::{
     address,
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{AddressType, Endpoint, EndpointConditions, Pod, Service, TargetRef},
-    packing::{PortGroupSize, PortGroupSizes},
+    pods_in_slices::{PortGroupSize, PortGroupSizes},
     slices::snapshot::Snapshot,
 };
 

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{Endpoint, Service, Slice, SlicePort},
-    packing::UpToDateSlice,
     plan::{DeferredCounts, SliceDraft, SliceMetadata},
+    pods_in_slices::UpToDateSlice,
 };
 
 /// The slices of one address type, grouped by the kind of write that they need.

@@ -22,7 +22,7 @@ use crate::{
     by_name::{NamedEntry, Pods},
     decide::ports::NamedPortNumbers,
     objects::{AddressType, Endpoint, Pod, Slice},
-    packing::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
+    pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
     slices::snapshot::Snapshot,
 };
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     jobs::{
-        decide::settle,
+        decide::second_status,
         plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, PodSummary, SecondStatusWrite},
         snapshot::Snapshot,
     },
@@ -67,7 +67,7 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
         job_end: end,
         status_with_start_time: with_start,
         has_too_many_successes: has_surplus,
-    } = settle::decide_second_status(
+    } = second_status::decide_second_status(
         snapshot,
         tracked,
         managed,

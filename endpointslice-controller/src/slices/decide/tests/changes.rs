@@ -11,8 +11,8 @@ use crate::{
     by_name::{NameSortedList, Pods},
     memory::ServiceMemory,
     objects::{AddressType, Endpoint, Pod, Service, Slice},
-    packing::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
     plan::{SliceDraft, SliceWrites},
+    pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
     slices::{
         decide::{decide, scope::SyncScope},
         plan::Plan,

@@ -140,7 +140,7 @@ fn no_pod_is_lost_when_one_status_cannot_list_all() {
             .iter()
             .filter(|pod| pod.build().has_tracking_finalizer)
             .map(|pod| pod.build().meta().uid.clone());
-        crate::jobs::decide::settle::count_listed_pods_without_finalizer(&mut status, &left.collect());
+        crate::jobs::decide::second_status::count_listed_pods_without_finalizer(&mut status, &left.collect());
         world.job.0["status"] = serde_json::to_value(&status).unwrap();
     }
     let status = world.first_status();

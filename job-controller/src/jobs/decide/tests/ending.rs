@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    jobs::decide::settle,
+    jobs::decide::second_status,
     world::{job, pod, sync_time_plus_seconds},
 };
 
@@ -143,7 +143,7 @@ fn a_suspended_job_that_wants_no_pods_completes() {
     assert_eq!(world.job_end_text().as_deref(), Some(REACHED));
     let (job, mut status) = (world.job.build_job(), world.first_status());
     let end = world.plan().counts_after_scaling.end_to_write.unwrap();
-    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
+    assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!((status.start_time, status.completion_time), (None, Some(sync_time_plus_seconds(0))));
 }
 
@@ -260,15 +260,15 @@ fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     let (job, end, mut status) =
         (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
     assert!(
-        !settle::add_end_to_status(&job, &mut status.clone(), &end, 0, sync_time_plus_seconds(9)),
+        !second_status::add_end_to_status(&job, &mut status.clone(), &end, 0, sync_time_plus_seconds(9)),
         "a Pod is not counted yet"
     );
-    assert!(settle::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default()));
+    assert!(second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default()));
     assert!(
-        !settle::add_end_to_status(&job, &mut status.clone(), &end, 1, sync_time_plus_seconds(9)),
+        !second_status::add_end_to_status(&job, &mut status.clone(), &end, 1, sync_time_plus_seconds(9)),
         "a Pod is still terminating"
     );
-    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(9)));
+    assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(9)));
     let kinds: Vec<&str> = status.conditions.iter().map(|c| &*c.kind).collect();
     assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
     assert_eq!(
@@ -284,8 +284,8 @@ fn no_end_is_before_its_start() {
         job("j").status_field("startTime", sync_time_plus_seconds(500).to_string()).with_pods([pod("a").succeeded()]);
     let (job, end, mut status) =
         (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
-    settle::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
-    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
+    second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
+    assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!(status.completion_time, Some(sync_time_plus_seconds(500)));
 }
 
@@ -298,8 +298,8 @@ fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
     let (job, end, mut status) =
         (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
     assert_eq!(status.start_time, None);
-    settle::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
-    assert!(settle::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(7)));
+    second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
+    assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(7)));
     assert_eq!((status.start_time, status.completion_time), (Some(sync_time_plus_seconds(7)), None));
 }
 

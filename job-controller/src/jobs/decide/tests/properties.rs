@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     indexes::CompletionIndexSet,
     jobs::{
-        decide::{decide, manage, settle::decide_second_status, track},
+        decide::{decide, first_status, manage, second_status::decide_second_status},
         plan::{PodWrites, ScalingDecision, SyncPlan},
         snapshot::{DecisionSettings, FailureRecord, Snapshot},
     },
@@ -241,7 +241,7 @@ impl Model {
         let Ok(plan) = decide(&snapshot).sync_plan else { return Ok(()) };
         let outcome = self.act(&snapshot, &plan, life)?;
         let managed = manage::counts_after_scaling(&snapshot, &plan.pod_summary, &plan.scaling_decision, &outcome);
-        let tracked = track::decide_first_status(
+        let tracked = first_status::decide_first_status(
             &snapshot,
             &plan.pod_summary,
             &plan.scaling_decision,

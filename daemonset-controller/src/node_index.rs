@@ -23,8 +23,8 @@ pub(crate) use self::undecided::ChangeNumber;
 use self::{hashes::PodHashes, totals::NodeIndexTotals, undecided::NodesWithUndecidedEligibility};
 use crate::{
     decide::{
+        contribution::{NodeContribution, node_contribution},
         rolling::{RollingUpdateLimits, max_deletions_on_ineligible_nodes, pod_criteria},
-        standing::{NodeContribution, node_contribution},
     },
     objects::{DaemonSet, ParsedPodTemplate, SharedPod},
     snapshot::nodes::{

@@ -8,7 +8,7 @@ use crate::{
     disruption::{ZoneSettings, ZoneStatus},
     objects::{Node, NodeName},
     rate::TaintRateLimiter,
-    sight::ServerContact,
+    server_contact::ServerContact,
     silence::GracePeriods,
 };
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    rosters::NodeIndexes,
+    node_indexes::NodeIndexes,
     world::{SnapshotBuilder, decode_trimmed, pod, set_with_pods, set_without_pods},
 };
 

@@ -16,11 +16,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
     failed_pods::{BackoffBounds, FailedPodBackoff},
-    lost_creates::UnansweredPodCreations,
+    node_index::{FailedPodDelays, NodeIndex},
     objects::SharedPod,
     refused_changes::DeniedChangeBackoff,
-    roster::{FailedPodDelays, NodeIndex},
     snapshot::{FirstTask, nodes::RefusedNodeCursors},
+    unanswered_creations::UnansweredPodCreations,
 };
 
 /// The data that the controller keeps about one DaemonSet between syncs.

@@ -6,7 +6,7 @@ use common::{clock::Instant, intern::Text};
 
 use super::{lapse::UnknownConditionWrites, zones::ZoneCounter};
 use crate::{
-    monitor::upkeep::snapshot::ChangeFailure,
+    monitor::taints_and_labels::snapshot::ChangeFailure,
     objects::{Node, NodeReadyStatus, RenewTime},
     silence,
 };

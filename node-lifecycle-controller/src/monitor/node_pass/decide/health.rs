@@ -10,7 +10,7 @@ use common::{clock::Instant, duration, intern::Text};
 
 use crate::{
     disruption::{ClusterDisruption, ZoneStatus, zone_transitions},
-    monitor::rounds::{
+    monitor::node_pass::{
         plan::health::{Action, NodeDecision, Plan},
         snapshot::{ExaminedNode, HealthSnapshot},
     },

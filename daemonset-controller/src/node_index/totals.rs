@@ -4,7 +4,7 @@ use common::intern::Text;
 use jiff::Timestamp;
 
 use crate::{
-    decide::standing::{NodeContribution, RolloutRole},
+    decide::contribution::{NodeContribution, RolloutRole},
     snapshot::nodes::NodeCounts,
 };
 

@@ -6,7 +6,7 @@ use common::{clock::Instant, controller::Explain, intern::Text};
 
 use crate::{
     disruption::{ClusterDisruption, ZoneChange, ZoneState},
-    monitor::rounds::snapshot::NodesToReport,
+    monitor::node_pass::snapshot::NodesToReport,
     objects::Node,
     silence::StaleCondition,
     taints::TaintCause,

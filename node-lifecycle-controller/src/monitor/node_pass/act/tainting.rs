@@ -10,9 +10,9 @@ use common::{
 use crate::{
     monitor::{
         change::NodeChange,
+        node_pass::plan::tainting::{NodeToTaint, Plan},
         nodes::{change_node, has_unseen_lease_renewal},
         notes::{Io, MonitorNote},
-        rounds::plan::tainting::{NodeToTaint, Plan},
     },
     silence,
 };

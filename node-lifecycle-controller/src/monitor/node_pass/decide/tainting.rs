@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use common::clock::Instant;
 
 use crate::{
-    monitor::rounds::{
+    monitor::node_pass::{
         plan::tainting::{NodeToTaint, Plan},
         snapshot::{TaintedShare, TaintingSnapshot},
     },

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::{
     conditions,
     failure::{failure_policy_action, is_pod_failed},
-    settle, suspend,
+    second_status, suspend,
 };
 use crate::{
     jobs::{
@@ -88,7 +88,7 @@ pub fn decide_first_status(
     let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
     let tracked = situation.pods.iter().filter(|own| is_tracked(own));
     let still_tracked: HashSet<Uid> = tracked.map(|own| own.pod.meta().uid.clone()).collect();
-    writes |= settle::count_listed_pods_without_finalizer(&mut status, &still_tracked);
+    writes |= second_status::count_listed_pods_without_finalizer(&mut status, &still_tracked);
 
     let failed: HashSet<Uid> = status.uncounted_terminated_pods.failed.iter().cloned().collect();
     let succeeded: HashSet<Uid> = status.uncounted_terminated_pods.succeeded.iter().cloned().collect();

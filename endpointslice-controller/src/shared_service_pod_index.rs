@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use crate::{
     by_name::Pods,
-    membership::{ServiceNames, ServicePodIndex},
     objects::{Pod, Service},
+    service_pod_index::{ServiceNames, ServicePodIndex},
 };
 
 /// The index of the Pods that each Service selects, with the informers that fill it.

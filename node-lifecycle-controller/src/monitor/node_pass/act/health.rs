@@ -13,9 +13,9 @@ use crate::{
     disruption::ClusterDisruption,
     monitor::{
         change::NodeChange,
+        node_pass::plan::health::{Action, Plan},
         nodes::{LiveNode, MAX_CONCURRENT_NODES, change_node, has_unseen_lease_renewal, read_node},
         notes::{Io, MonitorNote, MonitorQuery},
-        rounds::plan::health::{Action, Plan},
     },
     objects::{LEASES, NODE_LEASE_NAMESPACE, NODES, Node, NodeReadyStatus},
     silence::{self, KUBELET_NEVER_REPORTED_REASON_AND_MESSAGE, KUBELET_STOPPED_REASON_AND_MESSAGE, StaleCondition},

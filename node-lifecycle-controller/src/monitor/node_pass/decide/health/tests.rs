@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     disruption::{NodeCounts, ZoneChange, ZoneState},
     objects::Node,
-    sight::ServerContact,
+    server_contact::ServerContact,
     silence::{KUBELET_STOPPED_REASON_AND_MESSAGE, StaleCondition},
     world::{self, GRACE_PERIODS, PASS_PERIOD, health_snapshot as snapshot},
 };

@@ -21,9 +21,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    blindness::OutageChange,
     memory::NodeMonitor,
     notes::{MonitorNote, MonitorQuery},
+    outage::OutageChange,
 };
 
 use plan::{Plan, health, tainting};

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use common::{clock::Instant, runtime::LoopContext};
 use parking_lot::Mutex;
 
-use crate::fleet::NodeRecords;
+use crate::node_records::NodeRecords;
 
 /// Time in which passes make no decisions about nodes, because this process may have missed heartbeats.
 pub(crate) struct MonitorOutage {

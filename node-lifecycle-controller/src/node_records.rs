@@ -15,14 +15,14 @@ use common::{clock::Instant, intern::Text, map::HashMap};
 use crate::{
     disruption::{ClusterDisruption, ZoneSettings, zone_transitions},
     monitor::{
-        rounds::{
+        node_pass::{
             plan::health::{self, Action, NodeDecision},
             snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, ZoneWithWaitingNodes},
         },
-        upkeep::snapshot::{ChangeFailure, NodeFacts},
+        taints_and_labels::snapshot::{ChangeFailure, NodeFacts},
     },
     objects::{Node, NodeName, NodeReadyStatus, RenewTime},
-    sight::ServerContact,
+    server_contact::ServerContact,
     silence::{self, GracePeriods},
     taints::{self, TaintCause},
 };
