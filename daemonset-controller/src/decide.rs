@@ -1,6 +1,6 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`node_contribution`](standing::node_contribution) handles one node, and is called only for
+//! The decision has two parts. [`node_contribution`](contribution::node_contribution) handles one node, and is called only for
 //! changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
 
 pub mod contribution;
@@ -62,7 +62,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
                 .push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         }
         SyncScope::ClaimsOnly => {
-            plan.waiting_reasons.push(|| "Pods are counted once the cache shows their owners".to_owned())
+            plan.waiting_reasons.push(|| "Pods are counted once the cache shows their owners".to_owned());
         }
         SyncScope::StatusOnly => {
             let blocked = snapshot

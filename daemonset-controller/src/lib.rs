@@ -285,7 +285,7 @@ impl DaemonSetController {
         let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
         let until = self.context.clock.monotonic_now() + self.ledger.unanswered_creation_timeout();
         self.change_record(snapshot, |record| {
-            record.unanswered_creations.record_unanswered_creation(node, known, until)
+            record.unanswered_creations.record_unanswered_creation(node, known, until);
         });
     }
 }
@@ -341,18 +341,18 @@ impl Controller for DaemonSetController {
                 self.change_record(snapshot, |record| record.denied_pod_changes.record_denial(&pod, now));
             }
             Note::RevisionNameTaken(taken) => {
-                self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken)
+                self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken);
             }
             Note::NamespaceTerminates => self.sets_in_terminating_namespaces.insert(owner),
             Note::CreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
             Note::PodCreationRefused(node) => {
                 self.change_record(snapshot, |record| {
-                    record.refused_node_cursors.creation_cursor = NodeCursor(Some(node))
+                    record.refused_node_cursors.creation_cursor = NodeCursor(Some(node));
                 });
             }
             Note::PodDeletionRefused(node) => {
                 self.change_record(snapshot, |record| {
-                    record.refused_node_cursors.deletion_cursor = NodeCursor(Some(node))
+                    record.refused_node_cursors.deletion_cursor = NodeCursor(Some(node));
                 });
             }
             Note::DeletionAnswerLost(pod) => {

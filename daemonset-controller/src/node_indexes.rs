@@ -41,8 +41,8 @@ pub(crate) struct DaemonSetRecord {
     pub(crate) taken_revision_name_and_hash: Option<(String, Text)>,
 }
 
-/// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`NodeIndexes::change`] takes the lock
-/// of [`NodeIndexes::change`] first.
+/// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`NodeIndexes::change`] takes the
+/// lock of [`NodeIndexes::change`] first.
 pub(crate) type SharedRecord = Arc<Mutex<DaemonSetRecord>>;
 
 /// The records of all DaemonSets that have been synced.

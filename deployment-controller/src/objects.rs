@@ -88,7 +88,8 @@ pub struct DeploymentSpec {
     /// Whether rollouts are suspended; scaling continues.
     #[serde(deserialize_with = "null_as_default")]
     pub paused: bool,
-    /// Seconds without progress after which the condition `Progressing` becomes False; see [`Self::effective_progress_deadline_seconds`].
+    /// Seconds without progress after which the condition `Progressing` becomes False; see
+    /// [`Self::effective_progress_deadline_seconds`].
     pub progress_deadline_seconds: Option<i32>,
 }
 

@@ -84,7 +84,7 @@ pub struct SliceWrites {
     pub slices_to_delete: Vec<Arc<Slice>>,
     /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
-    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_ports`].
+    /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_slice_ports`].
     pub deferred_counts: DeferredCounts,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,

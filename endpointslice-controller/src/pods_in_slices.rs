@@ -16,7 +16,7 @@ pub struct PodsInSlices {
     pub(crate) zones_by_node: Arc<ZonesByNode>,
     pub(crate) max_endpoints_per_slice: usize,
     pub(crate) pods: Pods,
-    pub(crate) pods_in_slices_by_address_type: BTreeMap<AddressType, AddressTypePodsInSlices>,
+    pub(crate) by_address_type: BTreeMap<AddressType, AddressTypePodsInSlices>,
 }
 
 /// The part of the record of Pods in slices for one address type.

@@ -133,7 +133,7 @@ impl SliceController {
         recheck.spawn({
             let (clock, watch, members) = (context.clock.clone(), Arc::clone(&watch), Arc::clone(&members));
             async move {
-                watch.topology.recheck_after_node_changes(&clock, || watch.enqueue_after_node_changes(&members)).await
+                watch.topology.recheck_after_node_changes(&clock, || watch.enqueue_after_node_changes(&members)).await;
             }
         });
         Self {

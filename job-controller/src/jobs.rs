@@ -147,7 +147,7 @@ impl Controller for JobController {
                 tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
             }
             Note::PodsCreated { reason, created, refused } => {
-                metrics.record_pod_create_requests(reason, created, refused)
+                metrics.record_pod_create_requests(reason, created, refused);
             }
             Note::PodRefusedInTerminatingNamespace => {
                 let key = job.metadata.key();

@@ -4,9 +4,9 @@
 //!
 //! Each finished Pod of a Job adds one to `status.succeeded` or `status.failed`, or its index to `status.completedIndexes`.
 //! This happens exactly once, in spite of crashes, stale caches and lost answers. A finalizer keeps the Pod until the status
-//! lists its UID, and the status lists the UID until the finalizer is removed ([`jobs::decide::track`]). A Job has at most the
-//! wanted number of active Pods. No Pod is created while the Job is suspended, terminating or finished, or while the caches do
-//! not show the last writes of this process. The status first announces the end of a Job (`SuccessCriteriaMet` or
+//! lists its UID, and the status lists the UID until the finalizer is removed ([`jobs::decide::first_status`]). A Job has at
+//! most the wanted number of active Pods. No Pod is created while the Job is suspended, terminating or finished, or while the
+//! caches do not show the last writes of this process. The status first announces the end of a Job (`SuccessCriteriaMet` or
 //! `FailureTarget`). It reports the end (`Complete` or `Failed`) after every Pod is counted.
 //!
 //! A second loop deletes finished Jobs after their time to live ([`ttl`]).

@@ -1,17 +1,17 @@
 //! Monitors the health of nodes, and taints nodes on which Pods should not start or not continue to run.
 //!
-//! Three loops share the records of all nodes ([`crate::fleet`]):
+//! Three loops share the records of all nodes ([`crate::node_records`]):
 //!
-//! - [`rounds`]: passes over nodes that changed or have reached their deadline, and over nodes that wait for a taint, which are
-//!   tainted one after the other in each zone;
-//! - [`upkeep`]: taints that follow from the conditions of a node, and copies of its labels;
+//! - [`node_pass`]: passes over nodes that changed or have reached their deadline, and over nodes that wait for a taint, which
+//!   are tainted one after the other in each zone;
+//! - [`taints_and_labels`]: taints that follow from the conditions of a node, and copies of its labels;
 //! - [`readiness`]: the condition `Ready` of Pods, which becomes `False` if the node of the Pod is not ready.
 //!
 //! The node monitor deletes no Pod; [`crate::eviction`] deletes Pods because of `NoExecute` taints.
 //!
 //! In doubt, nothing is done. Heartbeats count as missing only if this process received other events and answers during the
-//! grace period ([`crate::sight`]). The Lease of a node is read from the server before its conditions become `Unknown`. The
-//! precondition of a write of taints is the version of the node for which the write was decided.
+//! grace period ([`crate::server_contact`]). The Lease of a node is read from the server before its conditions become
+//! `Unknown`. The precondition of a write of taints is the version of the node for which the write was decided.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 

@@ -172,7 +172,7 @@ impl NodeRecords {
     pub(crate) fn record_denied_condition_write(&mut self, name: &str, now: Instant) {
         let grace = self.grace_periods;
         self.update_record(name, |record| {
-            record.condition_writes.record_denied_write(grace.for_node(&record.node), now)
+            record.condition_writes.record_denied_write(grace.for_node(&record.node), now);
         });
         self.examine_in_next_pass(name);
     }
@@ -261,7 +261,7 @@ impl NodeRecords {
         }
         match plan.cluster_disruption {
             ClusterDisruption::TotalBegins => {
-                self.tainted_nodes.iter().for_each(|name| self.schedule.add_changed_node(name))
+                self.tainted_nodes.iter().for_each(|name| self.schedule.add_changed_node(name));
             }
             ClusterDisruption::TotalEnds => self.grace_period_restart = Some(now),
             ClusterDisruption::NotTotal | ClusterDisruption::TotalLasts => {}
@@ -288,7 +288,7 @@ impl NodeRecords {
                 self.zones.add_waiting_node(&record.zone_key, name, now);
             }
             None if record.waiting_for_taint_since.is_none() && !record.condition_writes.has_failed_since_heartbeat => {
-                record.last_change_failure = None
+                record.last_change_failure = None;
             }
             None => {}
         }

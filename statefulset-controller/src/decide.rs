@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
 //! If an earlier part of a sync ends differently than planned (a Pod could not be adopted, the name of a revision was taken),
-//! the later parts are decided again from the actual outcome. See [`reconcile`], [`revisions::with_created_revision`],
+//! the later parts are decided again from the actual outcome. See [`plan_pod_work`], [`revisions::with_created_revision`],
 //! [`status`] and [`history::revisions_to_delete`].
 
 pub mod history;

@@ -105,7 +105,7 @@ pub enum PodWork {
     CreateClaims {
         /// The ordinal in the name of the Pod that later syncs create.
         ordinal: i32,
-        /// The claims of the Pod. The sync creates the claims in [`UnusableClaims::missing`].
+        /// The claims of the Pod. The sync creates the claims in [`UnusableClaims::missing_claims`].
         claims: UnusableClaims,
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.
@@ -145,7 +145,7 @@ pub struct OwnershipChanges {
     pub conflicting_claims: Vec<String>,
 }
 
-/// The reason for a [`Repair`]: the state of the Pod.
+/// The reason for a [`PodRepair`]: the state of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairOccasion {
     /// The Pod is pending, possibly because claims are missing.
@@ -156,7 +156,7 @@ pub enum RepairOccasion {
     Condemned,
 }
 
-/// The errors in a Pod that a [`Repair`] corrects.
+/// The errors in a Pod that a [`PodRepair`] corrects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodErrors {
     /// Whether the name differs from `<set>-<ordinal>`. A Pod cannot be renamed, so a wrong name is only reported.

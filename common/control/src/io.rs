@@ -1,6 +1,6 @@
 //! The requests of one sync.
 //!
-//! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. The sync runs twice: [`forecast`] runs it
+//! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. The sync runs twice: [`forecast_sync`] runs it
 //! against a server that grants every request at once, and [`SyncExecutor`] runs it against the API server. `/debug/explain` and
 //! shadow mode show the forecast. The [`RequestAccount`] states why the real run differs from the forecast.
 //!

@@ -132,8 +132,9 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// fields that only a newer server knows.
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = None;
 
-    /// Decides from the [`ObjectHead`] of an object whether the object can concern the controller, before the rest is decoded. `None`
-    /// means that every object can. [`is_cached`](Object::is_cached) must reject every object that this function rejects.
+    /// Decides from the [`ObjectHead`] of an object whether the object can concern the controller, before the rest is decoded.
+    /// `None` means that every object can. [`is_cached`](Object::is_cached) must reject every object that this function
+    /// rejects.
     const HEAD_FILTER: Option<fn(head: &ObjectHead<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.

@@ -178,10 +178,10 @@ async fn create_for_node(
             }
         }
         Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => {
-            io.apply_memory_note(Note::CreationAnswerLost(node.clone()))
+            io.apply_memory_note(Note::CreationAnswerLost(node.clone()));
         }
         Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => {
-            io.apply_memory_note(Note::NamespaceTerminates)
+            io.apply_memory_note(Note::NamespaceTerminates);
         }
         Err(_) => {}
     }

@@ -69,7 +69,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             zones_by_node: Arc::clone(&snapshot.zones_by_node),
             max_endpoints_per_slice: snapshot.max_endpoints_per_slice,
             pods: snapshot.pods.clone(),
-            pods_in_slices_by_address_type: of_types,
+            by_address_type: of_types,
         }));
     }
     let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.has_address_type(*kind));

@@ -9,7 +9,7 @@ use crate::{
     zones::{ZoneCpuShares, ZonesByNode},
 };
 
-/// The value of [`Snapshot::max_new_ports`]. A Service with 100 ports reaches this limit with 5,000 new slices in one sync.
+/// The value of [`Snapshot::max_new_slice_ports`]. A Service with 100 ports reaches this limit with 5,000 new slices in one sync.
 pub const MAX_NEW_SLICE_PORTS: usize = 500_000;
 
 /// Everything that a sync reads: a Service, its Pods, its slices and the topology.

@@ -1,7 +1,7 @@
 //! The decision about an object, without requests and without a clock.
 //!
 //! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it.
-//! [`verdict()`] decides the action after every owner has been looked up.
+//! [`decide_by_owners()`] decides the action after every owner has been looked up.
 //!
 //! # Why deleting without reading the object first is safe
 //!

@@ -44,7 +44,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                     io.record_event(EventType::Warning, "UnknownCompletionMode", message);
                 }
                 SkipReason::InvalidSelector(problem) => {
-                    io.apply_memory_note(Note::InvalidSelector(problem.to_string()))
+                    io.apply_memory_note(Note::InvalidSelector(problem.to_string()));
                 }
             }
             return untracked.first_failure(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);

@@ -181,7 +181,7 @@ impl EventHandlers {
     fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
         match event {
             CacheEvent::Added(pod) => {
-                self.metrics.record_tracked_terminated_pod_change(false, pod.is_terminated_and_tracked())
+                self.metrics.record_tracked_terminated_pod_change(false, pod.is_terminated_and_tracked());
             }
             CacheEvent::Updated { old, new } => {
                 self.metrics.record_tracked_terminated_pod_change(
@@ -190,7 +190,7 @@ impl EventHandlers {
                 );
             }
             CacheEvent::Deleted(pod) => {
-                self.metrics.record_tracked_terminated_pod_change(pod.is_terminated_and_tracked(), false)
+                self.metrics.record_tracked_terminated_pod_change(pod.is_terminated_and_tracked(), false);
             }
             CacheEvent::Unreadable(_) => {}
         }

@@ -96,7 +96,7 @@ impl NodeMonitor {
                 self.node_records.lock().restart_grace_period(&name, is_unanswered, now());
             }
             MonitorNote::ConditionWriteDenied(name) => {
-                self.node_records.lock().record_denied_condition_write(&name, now())
+                self.node_records.lock().record_denied_condition_write(&name, now());
             }
             MonitorNote::NodeChangeAttempted(name, what, error) => {
                 if let Some(error) = &error {

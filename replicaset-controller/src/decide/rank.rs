@@ -21,7 +21,7 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
     (!pod.node_name.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
 }
 
-/// Returns the deletion order as indexes of `candidates`. Sets `colocated_pods` of each candidate to the count of its node at
+/// Returns the deletion order as indexes of `candidates`. Sets `colocated_pod_count` of each candidate to the count of its node at
 /// the time when the candidate is chosen.
 ///
 /// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that

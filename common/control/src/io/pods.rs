@@ -21,7 +21,7 @@ pub async fn create_pod_with_answer<N: MemoryNote>(io: Io<'_, N>, request: Reque
     let created = io.send(request).await;
     match &created {
         Ok(pod) => {
-            io.record_event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.metadata.name))
+            io.record_event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.metadata.name));
         }
         Err(refusal) if refusal.class == RefusalClass::NamespaceTerminating => {}
         Err(refusal) => {

@@ -112,10 +112,10 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             no_leader(findings, found);
         }
         LeaderElectionState::Free => {
-            no_leader(findings, format!("{controller}: the Lease is free; there is no leader"))
+            no_leader(findings, format!("{controller}: the Lease is free; there is no leader"));
         }
         LeaderElectionState::Absent if exists => {
-            no_leader(findings, format!("{controller}: there is no Lease and no leader"))
+            no_leader(findings, format!("{controller}: there is no Lease and no leader"));
         }
         // `check` reports unreadable Leases. A controller that is not installed needs no Lease.
         LeaderElectionState::Unreadable(_) | LeaderElectionState::Absent => {}

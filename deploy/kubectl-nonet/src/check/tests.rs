@@ -278,7 +278,7 @@ fn loops_without_exactly_one_writer_are_found() {
         ),
         (
             start().with(|f| {
-                f.kube_controller_manager.built_in_controllers_flag = Some(BuiltInControllersFlag::NoManager)
+                f.kube_controller_manager.built_in_controllers_flag = Some(BuiltInControllersFlag::NoManager);
             }),
             Problem,
             "no process runs replicaset-controller",
@@ -359,7 +359,7 @@ fn missing_rights_are_found() {
         (start().with(|f| f.roles_and_bindings.role_bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
         (
             start().with(|f| {
-                (f.roles_and_bindings.role_bindings, f.access_reviews[0].denied_rights) = (Ok(vec![]), forbidden())
+                (f.roles_and_bindings.role_bindings, f.access_reviews[0].denied_rights) = (Ok(vec![]), forbidden());
             }),
             Problem,
             "there is no RoleBinding",

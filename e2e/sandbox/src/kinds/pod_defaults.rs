@@ -57,7 +57,7 @@ pub(super) fn claim_spec(spec: &mut Object) {
 pub(super) fn pod(spec: &mut Object) {
     for containers in ["containers", "initContainers"] {
         update_objects_in_list(spec, containers, |container| {
-            update_object(container, "resources", requests_from_limits)
+            update_object(container, "resources", requests_from_limits);
         });
     }
     pod_requests(spec);

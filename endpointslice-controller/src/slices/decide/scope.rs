@@ -59,7 +59,7 @@ impl<'a> SyncScope<'a> {
     ) -> Option<Self> {
         let packing =
             snapshot.memory.pods_in_slices.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
-        let base = packing.pods_in_slices_by_address_type.get(&address_type)?;
+        let base = packing.by_address_type.get(&address_type)?;
         let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
         let mut names_in_scope: Vec<&str> =

@@ -90,7 +90,7 @@ fn select_pods_to_delete(job: &Job, situation: &PodSummary, surplus: usize) -> V
             match situation.pods[position].pod.completion_index.filter(|index| *index < job.index_count()) {
                 Some(index) => groups.entry(index).or_default().push(position),
                 None => {
-                    victims.push(PodToDelete { pod_position: position, deletion_reason: DeletionReason::InvalidIndex })
+                    victims.push(PodToDelete { pod_position: position, deletion_reason: DeletionReason::InvalidIndex });
                 }
             }
         }

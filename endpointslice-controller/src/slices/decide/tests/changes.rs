@@ -43,8 +43,8 @@ fn is_same(one: &PodsInSlices, other: &PodsInSlices) -> bool {
             && a.port_group_sizes == b.port_group_sizes
             && sorted(a) == sorted(b)
     };
-    one.pods_in_slices_by_address_type.keys().eq(other.pods_in_slices_by_address_type.keys())
-        && one.pods_in_slices_by_address_type.values().zip(other.pods_in_slices_by_address_type.values()).all(alike)
+    one.by_address_type.keys().eq(other.by_address_type.keys())
+        && one.by_address_type.values().zip(other.by_address_type.values()).all(alike)
         && one.pods.shares_storage_with(&other.pods)
 }
 
