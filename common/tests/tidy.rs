@@ -104,7 +104,7 @@ const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "m
 /// The only file that may read the machine's clock or use randomness.
 const CLOCK_FILE: &str = "common/platform/src/clock.rs";
 
-/// Maximum number of lines of code in a file, without tests and comments. Split a larger file by its concepts.
+/// Maximum count of lines of code in a file, without tests and comments. Split a larger file by its concepts.
 const MAX_LINES_OF_CODE: usize = 500;
 const MAX_LINES_IN_MAIN: usize = 25;
 const MAX_LINES_IN_DECISION: usize = 40;

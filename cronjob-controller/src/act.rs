@@ -1,8 +1,8 @@
 //! Sends the requests of a plan: first the live reads, then the steps, then the status.
 //!
-//! A Job is created before the status records it. The name of the Job is derived from its scheduled time: if a crash prevents
-//! the record, the next sync finds the name taken and records the Job. The status is written with the effects of all completed
-//! steps, even if a later step fails.
+//! A Job is created before the status records it. The name of the Job is derived from its scheduled time, so if a crash
+//! prevents the record, the next sync finds the name taken and records the Job. The status is written with the effects of all
+//! completed steps, even if a later step fails.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A change that a sync asks for, of metrics or of the controller's memory.
+/// A change of the metrics, or of the controller's memory, that a sync asks for.
 #[derive(Debug)]
 pub enum CronJobNote {
     /// A Job was created; the value is its delay after the scheduled time.
@@ -91,7 +91,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(plan.requeue_after.map_or(Requeue::AfterPlannedDelay, |delay| Requeue::After(delay.saturating_sub(elapsed))))
 }
 
-/// Reads the CronJob live; `None` if the CronJob is gone or was replaced by a new one. The sync ends in that case.
+/// Reads the CronJob live; `None` if it was deleted, or replaced by a CronJob with another UID. The sync then ends.
 async fn read_cron_job(
     cached: &Arc<CronJob>,
     why: &'static str,
@@ -160,7 +160,7 @@ async fn take_actions(
                     Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
-                        // A conflict means that the Job has changed, or that a new Job has its name. The watch soon shows the
+                        // A conflict means that the Job has changed, or that a new Job has the name. The watch soon shows the
                         // change, so no Event is recorded.
                         if !refusal.error.is_conflict() {
                             emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
@@ -200,7 +200,7 @@ async fn create_job(
 ) -> Result<(), SyncError> {
     let request =
         Request::create(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name), io.encode_body(|| body));
-    // With this role, the next sync does not wait for the outcome of an unanswered request: the name prevents a second Job.
+    // With this role, the next sync does not wait for an unanswered request, because the name prevents a second Job.
     let request = request.with_role(ObjectRole::SyncedObject).with_reason(format!("it has been due since {scheduled}"));
     match io.send(request).await.and_then(|answer| answer.decode_metadata()) {
         Ok(created) => {

@@ -1,6 +1,6 @@
-//! Selects the run that is due, and computes the time of the next one.
+//! Selects the run that is due, and computes the time of the next run.
 //!
-//! After any downtime at most one run is caught up: the last one that `startingDeadlineSeconds` allows. Upstream:
+//! After any downtime at most one run is caught up: the last run that `startingDeadlineSeconds` allows. Upstream:
 //! `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`. Upstream extrapolates from the interval
 //! between the first two missed runs, and so misses runs of irregular schedules. Upstream counts `@every` from the deadline
 //! instead of the last run, so that an interval longer than the deadline never fires, and adds 100 ms to each delay.
@@ -34,7 +34,7 @@ impl RunSearchStart {
         }
     }
 
-    /// Whether `run` would have the same Job name as the last run.
+    /// Compares minutes, from which Job names are derived. The creation of a CronJob has no Job name.
     fn is_in_minute_of(self, run: Timestamp) -> bool {
         matches!(self, Self::LastRun(last) if last.as_second().div_euclid(60) == run.as_second().div_euclid(60))
     }
@@ -49,7 +49,7 @@ pub struct DueRun {
     pub has_many_missed_runs: bool,
 }
 
-/// Returns the run that is due at `now`: the last firing after the anchor, unless it is older than `deadline` allows.
+/// Returns the run that is due at `now`: the last firing after the anchor that is at most `deadline` old.
 ///
 /// A firing within the minute of the last run, as of `@every 45s`, is never due, because its Job would have the same name.
 pub fn find_due_run(

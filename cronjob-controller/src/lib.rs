@@ -3,10 +3,10 @@
 //! # What it promises
 //!
 //! For each scheduled time at most one Job is created, at that time or within `startingDeadlineSeconds` after it. After any
-//! downtime at most one run is caught up: the last missed one. Under `Forbid`, no Job is created while another Job is active.
+//! downtime at most one run is caught up: the last missed run. Under `Forbid`, no Job is created while another Job is active.
 //! Under `Replace`, the active Job is deleted first. Finished Jobs are kept up to the history limits. No Job is created while the
 //! CronJob is suspended or terminating. The controller never changes Jobs of other owners. Jobs that a user has created manually
-//! from the CronJob are left alone until they finish; then they count towards the history limits.
+//! from the CronJob stay unchanged until they finish; then they count towards the history limits.
 //!
 //! # How it is laid out
 //!
@@ -24,13 +24,13 @@
 //! - A Job belongs to a CronJob by UID, not by name.
 //! - The last missed run is found by a search, and not extrapolated from the first two runs. `@every` keeps its phase under a
 //!   deadline and after a crash.
-//! - Two firings within one minute, as of `@every 45s`, have the same Job name. The later one is skipped without a record, so an
+//! - Two firings within one minute, as of `@every 45s`, have the same Job name. The second is skipped without a record, so an
 //!   interval below one minute starts at most one Job in each minute.
 //! - Deletions name the UID as a precondition. A missing Job is not a failure, and a terminating Job is not deleted again.
-//! - A sync waits until the caches show the writes of the sync before it.
+//! - A sync waits until the caches show the writes of the previous sync.
 //! - A status write after a live read has the version of that read as its precondition.
 //! - If a Job was created and a crash prevented its record in the status, the Job is recorded later, regardless of changes of
-//!   the schedule. It is not deleted before. Its name and annotation identify it; a manually created Job never counts as a run.
+//!   the schedule. The Job is kept until then. Its name and annotation identify the Job; a manually created Job is never a run.
 //! - A refused deletion of an old Job is retried, and does not delay the next run.
 //! - A run is skipped if an unrelated Job has the name of its Job.
 //! - Messages of Events are truncated to 1,024 bytes.

@@ -27,7 +27,7 @@ const INSTANTIATE_ANNOTATION: &str = "cronjob.kubernetes.io/instantiate";
 /// `spec.concurrencyPolicy`: what happens if a run is due while a Job of the CronJob is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConcurrencyPolicy {
-    /// The new Job runs beside the active one.
+    /// The new Job runs beside the active Job.
     #[default]
     Allow,
     /// The run waits until the active Job has finished.

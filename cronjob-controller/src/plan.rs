@@ -23,19 +23,19 @@ const MAX_MESSAGE: usize = 1024;
 pub struct Event {
     /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
-    /// One word in `CamelCase`, for programs.
+    /// Reason in one `CamelCase` word, for programs.
     pub reason: &'static str,
     /// One sentence for people, of at most 1,024 bytes.
     pub message: String,
 }
 
 impl Event {
-    /// Returns an Event of type `Normal`, about regular progress.
+    /// Returns an Event of type `Normal`, which needs no reaction of a user.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason, message.into())
     }
 
-    /// Returns an Event of type `Warning`, about a problem.
+    /// Returns an Event of type `Warning`, about a problem that a user has to solve.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Warning, reason, message.into())
     }
@@ -80,9 +80,9 @@ pub enum Action {
         uid: Uid,
         /// Version of the Job in the snapshot; `None` if neither the cache nor a live read has the Job.
         version: Option<ResourceVersion>,
-        /// Reason for the deletion. If the deletion fails, [`DeletionReason::ReplacedByNextRun`] ends the sync at once.
+        /// Reason for the deletion. With [`DeletionReason::ReplacedByNextRun`], a failure ends the sync before later steps.
         reason: DeletionReason,
-        /// Event to record if the deletion fails: the Job has finished nevertheless. `None` if there is nothing to report.
+        /// Event to record if the deletion fails, which reports that the Job finished; `None` for other Jobs.
         event_if_refused: Option<Event>,
     },
     /// Creates a Job and adds it to `status.active`. Always the last action.
@@ -109,7 +109,7 @@ pub struct Plan {
     pub is_status_changed: bool,
     /// Time from the snapshot to the next sync; `None` if only an event causes the next sync.
     pub requeue_after: Option<Duration>,
-    /// Text with the number of active Jobs, for `/debug/explain`.
+    /// Sentence about the count of active Jobs, for `/debug/explain`.
     pub active_job_summary: String,
     /// Reasons why no Job is created, as sentences for `/debug/explain`.
     pub waiting: Vec<String>,
@@ -145,7 +145,7 @@ impl DeletionReason {
 }
 
 impl Plan {
-    /// Describes the differences between the status to write and the stored one, in the words of the Events.
+    /// Describes the differences between the status to write and the stored status, in the words of the Events.
     pub fn describe_status_changes(&self) -> String {
         let mut changes = self.actions.iter().filter_map(|step| match step {
             Action::RecordEvent(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {

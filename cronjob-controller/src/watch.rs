@@ -30,7 +30,7 @@ pub(crate) struct EventHandlers {
 }
 
 impl EventHandlers {
-    /// Enqueues the CronJob of an event: at its next firing if the schedule or the time zone has changed, otherwise at once.
+    /// Enqueues the CronJob of an event: at its next firing if the schedule or the time zone has changed, otherwise now.
     pub(crate) fn on_cron_job_event(&self, event: &CacheEvent<CronJob>, origin: ChangeOrigin) {
         if let CacheEvent::Deleted(cron) = event {
             self.ledger.forget_owner(&cron.metadata.uid);

@@ -1,4 +1,4 @@
-//! The requests of a sync, in this order: for revisions, for Pods, for the deletion of old revisions, for the status.
+//! Sends the requests of a sync in this order: revisions, Pods, the deletion of old revisions, the status.
 
 mod body;
 mod note;
@@ -103,8 +103,8 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
 
 /// Returns the delay before the sync that does the remaining work. `effective` counts the requests that changed an object.
 ///
-/// If `effective` is above 0, the next sync may follow at once: it begins by waiting for the caches. If it is 0, all Pods were
-/// already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.
+/// If `effective` is above 0, the next sync needs no delay, because it begins by waiting for the caches. If it is 0, all
+/// Pods were already deleted, and the back-off limits the repetition of the requests until the cache shows the deletions.
 fn requeue_for_remaining_work(effective: usize) -> Requeue {
     if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::AfterBackoff }
 }

@@ -25,7 +25,7 @@ use crate::{
     snapshot::{FirstTask, Snapshot},
 };
 
-/// Decides the plan of one sync. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
+/// Decides what one sync writes. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
 ///
 /// A sync does one kind of work on Pods, in this order of priority: adopt orphans, create missing Pods and delete surplus Pods,
 /// replace outdated Pods. The sync after an adoption adopts no Pods.
@@ -167,8 +167,8 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Returns the nodes that get no Pod now: an earlier creation for the node got no answer and may take effect, or an orphan on
-/// the node is to be adopted first.
+/// Returns the nodes that get no Pod now, because a creation for the node got no answer and may still take effect, or because
+/// an orphan on the node is to be adopted first.
 pub(crate) fn nodes_with_delayed_creation<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a SharedPod>,

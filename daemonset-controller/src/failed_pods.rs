@@ -1,4 +1,4 @@
-//! The back-off of nodes on which Pods fail.
+//! The growing delays between deletions of failed Pods on a node.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,8 +52,8 @@ impl Entry {
 }
 
 impl FailedPodBackoff {
-    /// Removes expired delays, and all delays if `generation` is new. Returns the nodes on which a delay ends early, because
-    /// the generation is new or because the clock was set back.
+    /// Removes expired delays, and all delays if `generation` is new. Returns the nodes on which a delay ends before its time,
+    /// because the generation is new or because the clock was set back.
     pub(crate) fn remove_expired_delays(
         &mut self,
         generation: i64,

@@ -7,15 +7,15 @@
 //!
 //! - An available Pod is removed from at most `maxUnavailable` nodes, and at most `maxSurge` nodes have a second Pod.
 //! - No Pod is created for a node that is ineligible or unknown, and no Pod of another controller is written.
-//! - A template that differs only in its encoding makes no new revision.
+//! - A template that differs only in its JSON encoding makes no new revision.
 //!
 //! # What it costs
 //!
 //! A sync handles the nodes that have changed since the last sync, and as many nodes as it can act on. In a DaemonSet of five
 //! thousand nodes, an event of one Pod costs the work for one node. A change of a node's labels or taints costs one comparison
 //! for each DaemonSet. If the placements of all DaemonSets (their node selectors, affinities and tolerations) are too large for
-//! these comparisons, the DaemonSets with the largest placements are synced without one. Heartbeats, conditions and image lists
-//! of nodes cost nothing. The cache keeps only a digest of a revision's data.
+//! these comparisons, the DaemonSets with the largest placements are synced without a comparison. Heartbeats, conditions and
+//! image lists of nodes cost nothing. The cache keeps only a digest of a revision's data.
 //!
 //! # How it is laid out
 //!
@@ -23,8 +23,8 @@
 //! watch.rs ──► node_indexes.rs (nodes, Pods, counts)
 //!    │             │
 //!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
-//!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
-//!           │         four caches)               manage, rolling,        Pods, status
+//!           ▲        (indexes of     (pure)      eligibility, manage,    revisions,
+//!           │         four caches)               contribution, rolling,  Pods, status
 //!           │                                    revisions, status
 //!           └── node_updates/ ◄── queue of nodes;  requeue: a Pod becomes available, a back-off ends
 //! ```
@@ -35,7 +35,7 @@
 //!   since the snapshot is read from the server, and the reason for its deletion is checked again. Releases, adoptions and
 //!   statuses are patches with the version as a precondition. Status conditions of other clients are kept.
 //! - After a conflict, a status is computed again. Upstream writes the same status onto the newer DaemonSet.
-//! - Expectations name each Pod by uid, in the ledger of `common`: an event of another Pod does not satisfy them.
+//! - Expectations name each Pod by uid, in the ledger of `common`, so an event of another Pod does not satisfy them.
 //! - A creation with a lost answer delays new Pods on its own node only, until the request can no longer take effect.
 //! - A sync that adopts or relabels Pods does no other work on Pods. The sync after an adoption adopts no Pods, and creates no
 //!   Pod on the nodes of orphans.
@@ -58,7 +58,7 @@
 //! - A revision that was stored before and has been deleted is stored again only if a live read shows that the DaemonSet
 //!   exists.
 //! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and the label is
-//!   restored with an empty value: its revision is unknown, as without the label. An orphan that never had the label is not
+//!   restored with an empty value, because its revision is unknown. An orphan that never had the label is not
 //!   adopted. A Pod that loses the label while no process runs, or while it is terminating, is replaced as if it were deleted.
 //!   A Pod that a webhook creates without the label is tracked by reads, and replaced after a restart.
 //! - A `FailedCreate` Event reports a revision that cannot be stored, for example because of a quota, or because the name of
@@ -156,7 +156,7 @@ pub const FAILED_POD_BACKOFF_MAX_DELAY: Tunable = Tunable::of_duration(
 pub const TUNABLES: &[Tunable] =
     &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF_INITIAL_DELAY, FAILED_POD_BACKOFF_MAX_DELAY];
 
-/// The flag for the number of workers of each of the two loops: the loop of DaemonSets and the loop of changed nodes.
+/// The flag for the number of workers of the loop of DaemonSets, and of the loop of changed nodes.
 pub const CONCURRENT_DAEMON_SET_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-daemonset-syncs", 2, "The number of DaemonSets that are synced concurrently");
 /// The flags of this binary that set the number of workers of a loop.

@@ -69,11 +69,11 @@ pub(crate) struct NodeIndex {
 
 /// The list of a node index to which a Pod belongs.
 enum PodLocation<'p> {
-    /// The list of Pods that the selector does not match.
+    /// The selector does not match the Pod.
     Unselected,
-    /// The list of Pods that are neither bound nor pinned to a node.
+    /// The Pod is neither bound nor pinned to a node.
     Untargeted,
-    /// The Pods of this node.
+    /// The Pod is bound or pinned to this node.
     Node(&'p Text),
 }
 
@@ -133,7 +133,7 @@ impl NodeIndex {
         roster
     }
 
-    /// Whether the node index was built for the selector that `set` has now. Otherwise a new node index must be built.
+    /// Compares the selector of the node index with that of `set`. If they differ, a new node index must be built.
     pub(crate) fn has_selector_of(&self, set: &DaemonSet) -> bool {
         self.selector == set.selector
     }
@@ -243,7 +243,7 @@ impl NodeIndex {
         self.nodes.get(node).map(|node| node.eligibility)
     }
 
-    /// Whether a node has a Pod with a uid that is not in `known`.
+    /// Whether a node has a Pod with a uid that is not in `known`; false for a node that is not in the index.
     pub(crate) fn has_other_pod_on(&self, node: &Text, known: &[Uid]) -> bool {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
@@ -298,7 +298,7 @@ impl NodeIndex {
         }
     }
 
-    /// Decides the contribution of the changed nodes; with new criteria, of every node.
+    /// Decides the contribution of the changed nodes or, with new criteria, of every node.
     fn update_contributions(&mut self, criteria: PodCriteria, now: Timestamp, around: &dyn FailedPodDelays) {
         if self.criteria != criteria {
             self.criteria = criteria;

@@ -54,7 +54,7 @@ pub(crate) struct NodeIndexes {
     change: RwLock<()>,
 }
 
-/// The back-off of one DaemonSet's failed Pods at the time of a sync.
+/// The delays of the deletion of one DaemonSet's failed Pods, as they are at the time `now` of a sync.
 pub(crate) struct FailedPodDelaysAt<'a> {
     pub(crate) failed_pod_backoff: &'a FailedPodBackoff,
     pub(crate) backoff_bounds: BackoffBounds,
@@ -89,20 +89,21 @@ impl DaemonSetRecord {
 }
 
 impl NodeIndexes {
-    /// Runs `change`, a change of the cache of Pods together with the handlers that update the node indexes.
+    /// Calls `change`, which changes the cache of Pods and the node indexes, under the write lock. Syncs do not read meanwhile.
     pub(crate) fn change_pods<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
 
-    /// Keeps the cache of Pods and the node indexes unchanged while the guard exists. Events of Pods wait until it is dropped.
+    /// Keeps the cache of Pods and the node indexes unchanged while the guard exists. Events of Pods wait until the guard is
+    /// dropped.
     ///
     /// If the cache shows the writes of this process, the node indexes show them as well while the guard exists.
     pub(crate) fn lock_against_changes(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
-    /// Returns the record of the DaemonSet. Creates a new record if there is none with this uid.
+    /// Returns the record of the DaemonSet. Creates a new record if no record has this uid.
     pub(crate) fn get_or_create_record(&self, key: &NamespacedName, uid: &Uid) -> SharedRecord {
         let mut records = self.records.lock();
         let new = || (uid.clone(), Arc::new(Mutex::new(DaemonSetRecord::new(uid))));
@@ -113,7 +114,7 @@ impl NodeIndexes {
         Arc::clone(&known.1)
     }
 
-    /// Calls `work` with the locked record of the DaemonSet. Creates a new record if there is none with this uid.
+    /// Calls `work` with the locked record of the DaemonSet. Creates a new record if no record has this uid.
     pub(crate) fn with_record<R>(
         &self,
         key: &NamespacedName,
@@ -123,7 +124,8 @@ impl NodeIndexes {
         work(&mut self.get_or_create_record(key, uid).lock())
     }
 
-    /// Removes the record at `key` unless its uid is `current`, the uid of the existing DaemonSet; `None` if none exists.
+    /// Removes the record at `key` unless its uid is `current`, the uid of the existing DaemonSet; `None` without such a
+    /// DaemonSet.
     pub(crate) fn remove_stale_record(&self, key: &NamespacedName, current: Option<&Uid>) {
         let mut records = self.records.lock();
         if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
@@ -131,7 +133,6 @@ impl NodeIndexes {
         }
     }
 
-    /// Returns all records with the keys of their DaemonSets.
     fn all_records(&self) -> Vec<(NamespacedName, SharedRecord)> {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
@@ -144,7 +145,7 @@ impl NodeIndexes {
         of_namespace.filter(|(_, record)| record.lock().node_index.take().is_some()).map(|(key, _)| key).collect()
     }
 
-    /// Passes a change of a Pod on to the node index of its controller; `old` is `None` for a new Pod, `new` for a deleted one.
+    /// Passes a change of a Pod on to the node index of its controller; `old` is `None` for a new Pod, `new` for a deleted Pod.
     pub(crate) fn record_pod_change(&self, old: Option<&SharedPod>, new: Option<&SharedPod>) {
         if let Some(pod) = old {
             self.with_roster_of_controller(pod, |roster| roster.remove_pod(pod));
@@ -191,14 +192,13 @@ impl NodeIndexes {
         self.records.lock().len()
     }
 
-    /// Whether all locks are free.
     #[cfg(test)]
     pub(crate) fn is_unlocked(&self) -> bool {
         let free = self.change.try_write().is_some() && self.records.try_lock().is_some();
         free && self.all_records().iter().all(|(_, record)| record.try_lock().is_some())
     }
 
-    /// Calls `look` with each node index, under the lock of its record, and returns the results.
+    /// Calls `look` with each node index, under the lock of its record. Returns the values that `look` returns.
     pub(crate) fn map_node_indexes<R>(&self, look: impl Fn(&NamespacedName, &NodeIndex) -> R) -> Vec<R> {
         let all = self.all_records().into_iter();
         all.filter_map(|(key, record)| record.lock().node_index.as_ref().map(|roster| look(&key, roster))).collect()

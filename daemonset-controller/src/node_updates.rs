@@ -1,4 +1,4 @@
-//! The loop of changed nodes: it enqueues the DaemonSets that a change of a node concerns.
+//! The loop of changed nodes, which enqueues the DaemonSets that a change of a node concerns.
 //!
 //! As upstream, this loop has its own queue (`daemonset-node-updates`) and its own workers.
 

@@ -31,7 +31,7 @@ use crate::{
 /// Greatest number of comparisons between nodes and the values of a placement in one sync. For a placement of usual size, this
 /// suffices for more nodes than a cluster has.
 pub(crate) const MAX_COMPARISONS_PER_SYNC: usize = 1 << 18;
-/// Pause of a DaemonSet between two syncs that compare nodes, so that other DaemonSets are synced in between.
+/// Pause of a DaemonSet between two syncs that compare nodes. Other DaemonSets are synced in between.
 const COMPARISON_PAUSE: Duration = Duration::from_millis(1);
 /// Longest time until a DaemonSet that waits for the caches is checked again without an event.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -88,7 +88,7 @@ impl DaemonSetController {
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut candidates = self.revisions.store().list_by_index(ByController, &own)?;
         candidates.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
-        // With an invalid selector, no revision is claimed, and the plan reports the problem.
+        // With an invalid selector, no revision is claimed, and the plan has a `selector_problem`.
         let record = self.node_indexes.get_or_create_record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.monotonic_now();
         let (refused, refused_revisions) =
@@ -140,7 +140,7 @@ impl DaemonSetController {
         {
             revisions.current_hash = stored.clone();
         }
-        // The back-off of these nodes has ended early, so their contribution must be decided again.
+        // The back-off of these nodes has ended before its time, so their contribution must be decided again.
         for node in &failed.remove_expired_delays(set.status.observed_generation, self.failed_pods, now) {
             roster.mark_contribution_undecided(node);
         }

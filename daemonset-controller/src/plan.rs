@@ -16,13 +16,13 @@ use crate::{
 pub struct Plan {
     /// The DaemonSet as the cache showed it.
     pub set: Arc<DaemonSet>,
-    /// The reason why no Pods of the DaemonSet are managed; `None` if its selector is usable.
+    /// The reason why no Pods of the DaemonSet are managed; `None` if its selector is valid and not empty.
     pub selector_problem: Option<SelectorProblem>,
     /// The kinds of work that this sync does.
     pub scope: SyncScope,
     /// The hash of the current revision, which new Pods get as a label.
     pub revision_hash: Text,
-    /// The orphans that this sync adopts; always empty if the scope is not `Claims`.
+    /// The orphans that this sync adopts; always empty if the scope is not `ClaimsOnly`.
     pub orphans_to_adopt: Vec<SharedPod>,
     /// Number of orphans that this sync leaves to the next sync.
     pub deferred_adoption_count: usize,
@@ -65,7 +65,7 @@ impl DeferredNodeCounts {
 pub enum SelectorProblem {
     /// `spec.selector` is empty and would select every Pod.
     EmptySelector,
-    /// `spec.selector` cannot be parsed, for this reason.
+    /// `spec.selector` cannot be parsed; the value is the error.
     InvalidSelector(SelectorError),
 }
 
@@ -150,7 +150,7 @@ pub enum DeletionReason {
     NodeNotEligible,
     /// The Pod is not bound, and the node to which it is pinned does not exist.
     NodeDeleted,
-    /// The Pod is outdated and not needed: its replacement is available, or the Pod itself is not ready or not available.
+    /// The Pod is outdated and not needed, because its replacement is available, or because it is not ready or not available.
     Replaced,
     /// The Pod is outdated and not available. It is deleted regardless of `maxUnavailable`.
     OutdatedAndUnavailable,

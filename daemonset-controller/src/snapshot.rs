@@ -1,4 +1,4 @@
-//! The input of one sync.
+//! What a sync decides about: a DaemonSet, its revisions, its nodes and its Pods.
 
 pub mod nodes;
 pub mod revisions;
@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub denied_pod_changes: DeniedChanges,
     /// Orphans that the selector matches and that are not terminating.
     pub orphans_to_adopt: Vec<SharedPod>,
-    /// Whether this sync adopts the orphans, or leaves them to the next sync.
+    /// The work of this sync if there are orphans: their adoption, or the creation and deletion of Pods.
     pub first_task: FirstTask,
     /// Pods to release, because the selector no longer matches them.
     pub pods_to_release: Vec<SharedPod>,
@@ -52,13 +52,13 @@ pub struct Snapshot {
     pub possible_second_pod_count: usize,
     /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
     pub nodes_with_delayed_creation: BTreeSet<Text>,
-    /// The reason why no Pods are created or deleted now; `None` if the caches show the writes of this process.
+    /// The write of this process that the caches do not show, so no Pods are created or deleted; `None` without such a write.
     pub stale_cache: Option<StaleCache>,
-    /// Whether the namespace is terminating, so that the server refuses every new Pod.
+    /// Whether the namespace of the DaemonSet is terminating. If so, the server refuses every new Pod.
     pub is_namespace_terminating: bool,
     /// The feature gates and the `--tune` values that decisions depend on.
     pub decision_settings: DecisionSettings,
-    /// The time of the sync, by which Pods count as available or not.
+    /// The time of the sync, which decides whether a Pod has been ready for `min_ready_seconds`.
     pub now: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Creations of Pods without an answer: they may have taken effect or not.
+//! Requests to create a Pod that got no answer, so the Pod may exist.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ pub(crate) struct UnansweredPodCreations {
 
 #[derive(Debug)]
 struct UnansweredPodCreation {
-    /// Uids of the node's Pods when the request was sent. A Pod with another uid may be the created one.
+    /// Uids of the node's Pods when the request was sent. A Pod with another uid may be the created Pod.
     known: Vec<Uid>,
     until: Instant,
 }

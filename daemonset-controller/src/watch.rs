@@ -21,7 +21,7 @@ use crate::{
     objects::{CachedPod, ControllerRevision, DaemonSet, Node, ParsedPodTemplate},
 };
 
-/// The event handlers: they enqueue the DaemonSets that an event concerns, and update the node indexes (nodes and Pods of a
+/// The event handlers, which enqueue the DaemonSets that an event concerns, and update the node indexes (nodes and Pods of a
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct EventHandlers {

@@ -212,7 +212,7 @@ impl SnapshotBuilder {
         self.nodes.retain(|known| known["metadata"]["name"] != name);
         self
     }
-    /// Gives node `n<n>` a taint with the key `k`.
+    /// Adds a taint with the key `k` and this effect to node `n<n>`.
     pub(crate) fn taint(self, n: usize, effect: &str) -> Self {
         let name = format!("n{n}");
         self.node(json!({"metadata": {"name": name}, "spec": {"taints": [{"key": "k", "effect": effect}]}}))

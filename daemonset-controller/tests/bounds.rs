@@ -1,4 +1,4 @@
-//! The cost of a sync depends on the nodes and Pods that it can act on, and never on numbers or sizes in a spec.
+//! The cost of a sync depends on the nodes and Pods on which it can act, and never on counts or sizes in a spec.
 //!
 //! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
 

@@ -29,7 +29,7 @@ use crate::{
 /// A change of the controller's memory, or a line for its log.
 #[derive(Debug)]
 pub enum DeploymentNote {
-    /// A ReplicaSet was read from the API server at this version: the next sync waits until the cache shows that version.
+    /// A ReplicaSet was read from the API server at this version, so the next sync waits until the cache shows that version.
     ReadReplicaSet(ResourceVersion),
     /// The API server was searched for ReplicaSets that earlier leaders have created and that the cache does not show.
     SearchedForReplicaSets,
@@ -52,7 +52,7 @@ type Io<'r> = io::Io<'r, DeploymentNote>;
 enum StepResult {
     /// The step did what the plan says.
     Done,
-    /// Nothing was left to do; no Event is recorded.
+    /// Nothing was left to do, so no Event is recorded.
     Unneeded,
 }
 
@@ -153,11 +153,11 @@ struct PlanRun<'a> {
     sets_by_name: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created; empty before the creation.
     created: AnswerMetadata,
-    /// Whether the Deployment may adopt, or the reason why not, as read from the API server; `None` before it is read.
+    /// Whether the Deployment may adopt ReplicaSets, or the reason against it; `None` before the read from the API server.
     may_adopt: Option<Result<(), String>>,
     /// Time of the next sync of the Deployment; `None` stands for the time in the plan.
     requeue: Option<Requeue>,
-    /// Whether this sync has already recorded an Event about a denied adoption or release; it records only one.
+    /// Whether this sync has recorded an Event about a denied adoption or release. A sync records at most one such Event.
     reported_denial: bool,
 }
 
@@ -316,7 +316,7 @@ impl<'a> PlanRun<'a> {
         self.send(step, request.with_role(ObjectRole::Child)).await
     }
 
-    /// Returns the failure of a refused adoption or release. Records an Event for the first one that the server denies.
+    /// Returns the failure of a refused adoption or release. Records an Event for the first denied request of the sync.
     fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> StepStop {
         let failed = self.failed(step, refusal);
         if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {

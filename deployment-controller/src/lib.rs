@@ -6,7 +6,7 @@
 //! If a Deployment does not change and its Pods can run, the ReplicaSet of its current template ends up with exactly
 //! `spec.replicas` Pods, all other ReplicaSets have none, and the status says so. During a rollout at most maxSurge Pods exist
 //! beyond `spec.replicas`. According to the statuses of the ReplicaSets, at most maxUnavailable Pods are missing. Under
-//! `Recreate`, no new Pod starts before the last old Pod has ended. The controller never changes the template or selector of a
+//! `Recreate`, no new Pod starts before all old Pods have finished. The controller never changes the template or selector of a
 //! ReplicaSet, nor any object that another controller owns. It sends no writes for a settled Deployment, no matter which
 //! controller settled that Deployment.
 //!
@@ -35,13 +35,13 @@
 //!   It scales down before it scales up.
 //! - The status of a ReplicaSet of 100 Pods or more enqueues the Deployment after 20 ms for every 100 Pods, 200 ms at most
 //!   (`deployment-sync-batch-period`), so that one status update covers the changes of many Pods.
-//! - `Recreate` waits only for Pods that have not finished, and the end of each Pod enqueues the Deployment. Pods are watched
+//! - `Recreate` waits only for Pods that have not finished, and each finished Pod enqueues the Deployment. Pods are watched
 //!   only during that wait, and only those of the Deployment.
 //! - If a ReplicaSet no longer matches the selector, and the server refuses to release it, the ReplicaSet is counted until its
 //!   release succeeds.
 //! - A `FailedUpdate` or `FailedDelete` Event reports that the server denies a change, an adoption, a release or a deletion of a
 //!   ReplicaSet: a permission is missing, or a policy or a webhook forbids the request.
-//! - If something changes the template of every ReplicaSet at creation, the controller stops after a few attempts. No key is ever
+//! - If the template of every ReplicaSet is changed at creation, the controller stops after five attempts. No key is ever
 //!   dropped from the queue.
 //! - An object that API validation refuses, from a server without validation, is left alone, and its sync fails with an error.
 
@@ -168,7 +168,7 @@ impl DeploymentController {
         Self {
             deployments: context.start_informer(deployments, handler_from_method(&watch, EventHandlers::on_deployment)),
             sets: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_replica_set)),
-            // No periodic resync for Pods: each Pod that ends enqueues its Deployment.
+            // No periodic resync for Pods, because each Pod that finishes or is deleted enqueues its Deployment.
             pods: PodInformers::new(context.api.clone(), context.short_lived_cache_config(), queue.clone()),
             terminating_dropped: Mutex::new(None),
             watch,
@@ -237,7 +237,7 @@ impl Controller for DeploymentController {
         }
     }
 
-    /// Drops the memory of a deleted Deployment again: a write of this sync may have been recorded after the deletion event.
+    /// Drops the memory of a deleted Deployment again, because a write of this sync may be recorded after the deletion event.
     fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
         if !self.deployments.store().contains_object(deployment) {
@@ -250,7 +250,7 @@ impl Controller for DeploymentController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        // Pod informers are left out: each starts with the sync that needs it, so after the start of this leader's term.
+        // Pod informers are left out, because each starts in a sync, and therefore after the start of this leader's term.
         vec![&self.deployments, &self.sets]
     }
 }

@@ -52,12 +52,12 @@ impl RolloutLimits {
         Ok(Self { replicas, max_surge: surge.into(), max_unavailable: i64::from(unavailable).min(replicas) })
     }
 
-    /// Returns the maximum number of Pods in all ReplicaSets together.
+    /// Returns `spec.replicas` plus maxSurge: the maximum number of Pods in all ReplicaSets together.
     pub fn max_pods(&self) -> i64 {
         self.replicas + self.max_surge
     }
 
-    /// Returns the minimum number of available Pods in all ReplicaSets together.
+    /// Returns `spec.replicas` minus maxUnavailable: the minimum number of available Pods in all ReplicaSets together.
     pub fn min_available_pods(&self) -> i64 {
         self.replicas - self.max_unavailable
     }

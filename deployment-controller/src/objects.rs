@@ -29,7 +29,7 @@ pub const REPLICA_SETS: Resource =
 
 /// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Annotation with the earlier revisions of a ReplicaSet: oldest first, joined by commas.
+/// Annotation with the revisions that a ReplicaSet had before its current one: oldest first, joined by commas.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// Annotation with `spec.replicas` of the Deployment at the last change of a ReplicaSet's size.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
@@ -155,7 +155,7 @@ pub struct Strategy {
 pub enum StrategyType {
     /// Replaces Pods step by step, within maxSurge and maxUnavailable.
     RollingUpdate,
-    /// Ends all old Pods before the first new one is created.
+    /// Ends all old Pods before the first new Pod is created.
     Recreate,
     /// An empty text, or a strategy unknown to Kubernetes 1.36.
     Other(Text),
@@ -182,9 +182,9 @@ impl<'de> Deserialize<'de> for StrategyType {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// Pods allowed above `spec.replicas`: a number or a percentage.
+    /// How many Pods may exist beyond `spec.replicas` during a rollout, as an integer or as a percentage of `spec.replicas`.
     pub max_surge: Option<IntOrString>,
-    /// Pods allowed to be unavailable below `spec.replicas`: a number or a percentage.
+    /// How many of the desired Pods may be unavailable during a rollout, as an integer or as a percentage of `spec.replicas`.
     pub max_unavailable: Option<IntOrString>,
 }
 
@@ -210,7 +210,7 @@ pub struct DeploymentStatus {
     /// Total size of all ReplicaSets minus the available Pods; at least 0.
     #[serde(deserialize_with = "null_as_default")]
     pub unavailable_replicas: i64,
-    /// Terminating Pods of all ReplicaSets; `None` if a ReplicaSet does not report them.
+    /// Terminating Pods of all ReplicaSets; `None` if a ReplicaSet does not report its terminating Pods.
     pub terminating_replicas: Option<i64>,
     /// How often the name of a new ReplicaSet was already taken. Never cleared once set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,7 +276,7 @@ impl Default for ReplicaSetSpec {
     }
 }
 
-/// Reads a selector as text, without `pod-template-hash`: ReplicaSets of the same Deployment then have equal texts.
+/// Reads a selector as text, without `pod-template-hash`, so that ReplicaSets of one Deployment have equal texts.
 fn selector_without_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
     let mut selector = Value::deserialize(deserializer)?;
     if let Some(labels) = selector.get_mut("matchLabels").and_then(Value::as_object_mut) {
@@ -311,7 +311,7 @@ impl TemplateDigest {
         self.problem.is_none() && self.digest == template.meaning_digest()
     }
 
-    /// Returns the error of a malformed template; `None` for a well-formed one.
+    /// Returns the error of a malformed template; `None` for a well-formed template.
     pub fn malformed_reason(&self) -> Option<&str> {
         self.problem.as_deref()
     }

@@ -113,7 +113,7 @@ pub enum OnFailure {
     ContinueWithSame,
     /// Later steps with the same `OnFailure` are skipped, the other steps run, and the sync ends with the error.
     SkipSame,
-    /// The error is logged and the sync continues: the write is optional.
+    /// The error is logged and the sync continues, because the write is optional.
     Ignore,
 }
 
@@ -169,8 +169,8 @@ impl Step {
 }
 
 impl Action {
-    /// Returns the reason of the Event about an action that the server denies. `None` if no such Event is recorded: a status is
-    /// written again anyway, a creation has its own Event, and one Event reports all denied adoptions and releases of a sync.
+    /// Returns the reason of the Event about an action that the server denies. `None` for a status, which is written again, for
+    /// a creation, which has its own Event, and for adoptions and releases, because one Event reports all of a sync.
     pub fn denied_event_reason(&self) -> Option<&'static str> {
         match self {
             Self::DeleteReplicaSet(_) => Some("FailedDelete"),
@@ -229,7 +229,7 @@ pub struct Plan {
     pub requeue: Requeue,
     /// The error with which the sync ends even if all steps succeed.
     pub failure: Option<String>,
-    /// The numbers of Pods that `/debug/explain` shows.
+    /// The Pod counts that `/debug/explain` shows.
     pub pod_counts: PodCounts,
     /// The reasons why the rollout does not continue.
     pub reasons_to_wait: Vec<WaitReason>,

@@ -50,7 +50,7 @@ impl EventHandlers {
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
-    /// Drops the memory of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
+    /// Drops the records of a deleted Deployment: its written versions, and the fact that its ReplicaSets were listed.
     pub(crate) fn forget_deployment(&self, deployment: &Uid) {
         self.deployments_with_listed_sets.lock().remove(deployment);
         self.ledger.forget_owner(deployment);
@@ -111,7 +111,7 @@ impl EventHandlers {
     }
 }
 
-/// Informers of Pods, one for each Deployment that waits for the end of its old Pods under the strategy `Recreate`.
+/// Informers of Pods, one for each Deployment that waits under `Recreate` until its old Pods have finished.
 ///
 /// An informer reads the Pods that match the selector of the Deployment, or all Pods of the namespace if the Deployment has
 /// adopted ReplicaSets with another selector. The informer stops when the wait ends.
@@ -139,7 +139,7 @@ impl PodInformers {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
         let mut selector = deployment.spec.selector.compiled.to_string();
         if sets.iter().any(|set| *set.spec.selector != *selector) {
-            // The Pods of an adopted ReplicaSet may not match the selector of the Deployment: read all Pods of the namespace.
+            // The Pods of an adopted ReplicaSet may not match this selector, so all Pods of the namespace are read.
             selector.clear();
         }
         let mut watches = self.watches.lock();

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct DeploymentBuilder {
     pub(crate) spec: Value,
     pub(crate) status: Value,
-    /// Annotations of the Deployment; null stands for a single one, the revision of the new ReplicaSet.
+    /// Annotations of the Deployment; null stands for only the revision of the new ReplicaSet.
     pub(crate) annotations: Value,
     pub(crate) generation: i64,
     pub(crate) is_deleting: bool,

@@ -24,7 +24,7 @@
 //!                        topology.rs: the zones and the capacity of Nodes (zones.rs)
 //! ```
 //!
-//! [`decide::ports`] finds the numbers of ports on each Pod, and [`decide::write_order`] orders the writes.
+//! [`decide::ports`] finds the port numbers of each Pod, and [`decide::write_order`] orders the writes.
 //!
 //! # Where it differs from upstream
 //!
@@ -33,7 +33,7 @@
 //! - Only Pods with an address are watched. Other Pods do not affect the time in
 //!   `endpoints.kubernetes.io/last-change-trigger-time`.
 //! - An index holds the Pods of each Service, so that neither an event of a Pod nor a sync iterates over a namespace.
-//! - A sync of a large Service considers only the Pods and slices that have changed since the last sync
+//! - A sync of a large Service compares only the Pods and slices that have changed since the last sync
 //!   (`docs/decisions/0019-changed-pods.md`).
 //! - The ledger in `common` recognizes writes of this process by their version. Slices are patched and deleted with a
 //!   precondition on the version in the snapshot; upstream replaces a reused slice unconditionally.
@@ -46,7 +46,7 @@
 //! - An empty slice counts as the placeholder of a Service without endpoints only if the Service owns the slice.
 //! - A Pod that finishes enqueues its Services even if its readiness did not change.
 //! - When a Service loses its selector, the controller removes its memory of the Service, including hints.
-//! - A new Node, or a new zone of a Node, enqueues the Services of the Pods there: the order of events does not matter.
+//! - A new Node, or a new zone of a Node, enqueues the Services of the Pods there, so the order of events does not matter.
 //! - The shares of zones are known before the first sync, and recomputed once a second while Nodes change.
 //! - A sync that keeps failing is retried without limit; the back-off grows to 1000 s.
 

@@ -34,7 +34,7 @@ impl EndpointAndSliceGauges {
         }
     }
 
-    /// Sets the counts with which one Service contributes to the totals, in place of its earlier counts.
+    /// Sets the counts with which one Service contributes to the totals, in place of the counts of its previous sync.
     pub(crate) fn set_contribution(&self, key: &NamespacedName, counts: impl IntoIterator<Item = SyncCounts>) {
         let mut sum = SyncCounts::default();
         for one in counts {

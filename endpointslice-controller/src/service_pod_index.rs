@@ -94,7 +94,7 @@ impl ServicePodIndex {
         self.work
     }
 
-    /// Adds a Service, or finds the Pods again if the selector of a known Service has changed.
+    /// Adds a Service, or finds the Pods again if the selector of a Service in the index has changed.
     pub fn put_service(&mut self, service: &Service) {
         let meta = &service.metadata;
         let selector = if service.has_applicable_selector() { service.spec.selector.clone() } else { Labels::empty() };

@@ -17,7 +17,7 @@ use crate::{
     own_writes::{EventAuthor, OwnWrites, RecordedWrite},
 };
 
-/// Keys with a sync that waits until a cache shows an earlier write or event.
+/// Keys that are enqueued again when the next event of their slices or Endpoints arrives, because a sync needs a newer cache.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingKeys(Mutex<HashSet<NamespacedName>>);
 
@@ -104,7 +104,7 @@ impl SliceEventHandlers {
         }
     }
 
-    /// Enqueues the Service if its sync waits for a cache. Returns whether the sync waits.
+    /// Enqueues the Service if its sync waits for a cache. Returns whether the sync waited.
     fn wake(&self, key: &NamespacedName) -> bool {
         let waits = self.waiting_keys.remove_waiting_key(key);
         if waits {
@@ -137,7 +137,7 @@ impl SliceEventHandlers {
         }
     }
 
-    /// Marks the request in flight as ended at the end of a sync, because a cancelled request gets no answer.
+    /// Marks the request in flight as finished at the end of a sync, because a cancelled request gets no answer.
     pub(crate) fn end_sync(&self, key: &NamespacedName) {
         self.finish_request(key, None);
     }

@@ -27,8 +27,8 @@ pub(crate) struct CollectorState {
     pub(crate) delete_queue: Queue<ObjectKey>,
     pub(crate) orphan_queue: Queue<ObjectKey>,
     pub(crate) parked_objects: ParkedObjects,
-    /// True until this process leads. A standby drops the work that follows from changes: it has no workers, so the keys of
-    /// deleted objects would remain in its queues. Changes only under the lock of `graph`.
+    /// True until this process leads. A standby drops the work that follows from changes, because it has no workers, and the
+    /// keys of deleted objects would remain in its queues. Written only under the lock of `graph`.
     is_standby: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,

@@ -131,7 +131,7 @@ impl DiscoveredResources {
     }
 
     /// Adds a discovered resource. A resource is collected only in the first version of its group that contains it; `preferred`
-    /// holds the names of the resources in earlier versions.
+    /// holds the names of the resources in the versions that the server lists before `version`.
     fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
         let resource = Resource {
             group: leak_once(group),

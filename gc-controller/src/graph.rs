@@ -2,9 +2,9 @@
 //!
 //! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
 //!   references name the object.
-//! - Changes arrive through [`Graph::apply_object`], [`Graph::apply_deletion`] and [`Graph::absent`], and full sets (complete
-//!   lists) through [`Graph::begin_full_set`], [`Graph::include_in_full_set`] and [`Graph::complete_full_set`]. Each method
-//!   reports the resulting [`Work`], sends no requests, and depends only on the graph.
+//! - Changes arrive through [`Graph::apply_object`], [`Graph::apply_deletion`] and [`Graph::apply_absence`], and lists of all
+//!   objects of a monitor through [`Graph::begin_full_set`] and the methods that take its result. Each method reports the
+//!   resulting [`Work`], sends no requests, and depends only on the graph.
 //! - The graph is the only cache of the objects that monitors have seen. Nodes are small: kinds, namespaces and lists of owners
 //!   are shared, and a single dependent is stored inline.
 //! - A change costs time proportional to the number of owners of its object. Only the start or the end of the deletion of an
@@ -62,13 +62,13 @@ pub enum Work {
     CheckOwnersAfterBackoff(Uid),
     /// Remove the references to the object from all its dependents.
     Orphan(Uid),
-    /// Reset the back-off of the object: its node has a new identity, and the earlier failures concern the previous identity.
+    /// Reset the back-off of the object, because its failures concern the previous identity of its node.
     ResetBackoff(Uid),
     /// Record an Event about an owner reference across namespaces.
     CrossNamespaceReference(Box<CrossNamespaceReference>),
 }
 
-/// An invalid owner reference: it names an object that exists in another namespace than the dependent.
+/// An invalid owner reference, which names an object in another namespace than the namespace of the dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrossNamespaceReference {
     /// The object with the reference.
@@ -97,7 +97,7 @@ pub struct Graph {
     nodes: Slab,
     sources: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
-    /// with `Node::monitor_number` is not listed.
+    /// that the object belongs to is not listed.
     others: HashMap<NodeId, SmallVec<[MonitorId; 1]>>,
     absent: AbsentObjects,
 }

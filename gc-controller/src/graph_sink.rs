@@ -36,7 +36,7 @@ impl GraphSink {
     }
 }
 
-/// Each object of a full set is applied when it is read: its metadata is valid even if the rest of the set never arrives.
+/// Each object of a list is applied when it is read, because its metadata is valid even if the rest of the list never arrives.
 impl Sink for GraphSink {
     type Object = PartialObject;
     type Set = FullSet;

@@ -38,7 +38,7 @@
 //! - A dependent is kept without a lookup of the owner if the graph has the owner under the kind and name of the reference, and
 //!   the owner is not terminating. If the owner has just been deleted, its monitor reports the deletion, and the dependent is
 //!   enqueued again. Upstream reads each owner each time.
-//! - A 404 that does not name the object is no proof that the object does not exist: the server may not serve the path now.
+//! - A 404 that does not name the object does not prove that the object is missing, because the server may not serve the path.
 //! - The decision about an object is made after all objects of the kinds of its owners have been listed. Foreground deletion
 //!   and orphaning finish after the objects of all kinds have been listed, except kinds with a watch that has failed for a
 //!   minute and a half.
@@ -48,7 +48,7 @@
 //! - An object that waits for a kind that is not served is parked: it is not retried until the kind is served. A metric counts
 //!   parked objects, and `/debug/explain` lists them. Upstream retries each object with a growing back-off.
 //! - A standby keeps the graph up to date, with empty queues. At the take-over, it derives the pending work from the graph.
-//! - If two references of an object share a UID and only one is right, the right one is never removed.
+//! - If several references of an object share a UID, the reference to the existing owner is never removed.
 //! - An object is enqueued again after a correction of its references. Dependents that appear during the release of other
 //!   dependents are released, too.
 //! - A reference with a name that no object can have (`a/b`, `50%`, `..`) has no owner; upstream retries the lookup for ever.

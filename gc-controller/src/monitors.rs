@@ -2,7 +2,7 @@
 //!
 //! - A resource that cannot be listed delays only objects with owners of its kind.
 //! - If discovery of a group fails, resources of the group keep their monitor if its initial list is complete.
-//! - A resource that is no longer served loses its monitor, and its objects become virtual in the graph: they are looked up. If
+//! - A resource that is no longer served loses its monitor, and its objects become virtual in the graph and are looked up. If
 //!   the resource returns, it gets a new monitor.
 //!
 //! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. Upstream waits for new monitors after each
@@ -89,7 +89,7 @@ pub(crate) struct Monitors {
     error: Mutex<Option<(String, Instant)>>,
 }
 
-/// One future for each new monitor, which ends when the initial list of the monitor is complete.
+/// One future for each new monitor. The future completes together with the initial list of the monitor.
 type InitialLists = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
@@ -389,7 +389,7 @@ impl AnyInformer for Monitors {
     }
 
     /// Returns a message if discovery, or the watch of every resource, has failed for longer than a cache may be stale. Other
-    /// failing watches are reported by [`Monitors::troubles`].
+    /// failing watches are reported by [`Monitors::stale_watch_message`].
     fn stale_error(&self) -> Option<String> {
         let error = self.error.lock().clone();
         if let Some((error, since)) = error {

@@ -1,5 +1,5 @@
-//! Parked objects: each waits, without retries, until a kind is served, or until all objects of a kind are known. No event of
-//! the object itself reports that its waiting has ended.
+//! Parked objects. Each of them waits, without retries, until a kind is served, or until the initial list of a kind is
+//! complete. No event of the object itself reports this.
 //!
 //! A parked object costs nothing while it waits: the periodic check visits the wait conditions, not the objects.
 
@@ -25,9 +25,9 @@ const MAX_LISTED_KEYS: usize = 10;
 pub enum WaitCondition {
     /// A resource of this kind is served.
     KindServed(Kind),
-    /// All objects of this kind are known: the initial list is complete.
+    /// The initial list of this kind is complete.
     KindListed(Kind),
-    /// All objects of all kinds are known, except kinds with a watch that has failed for a long time.
+    /// The initial lists of all kinds are complete, except kinds with a watch that has failed for a minute and a half.
     EverythingListed,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct ParkedObjects {
 }
 
 impl ParkedObjects {
-    /// Parks an object. `awaited` replaces an earlier wait condition of the object.
+    /// Parks an object. `awaited` replaces the previous wait condition of the object.
     pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: WaitCondition) {
         let mut state = self.state.lock();
         let who = (queue, key);

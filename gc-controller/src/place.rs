@@ -146,7 +146,7 @@ pub(crate) fn is_object_absent(refusal: &Refusal) -> bool {
         if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
-/// Returns whether the server refused the format of the patch.
+/// Returns whether the server answered 415, because it does not accept the format of the patch.
 pub(crate) fn is_unsupported_patch(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status) if status.code == 415)
 }

@@ -125,7 +125,7 @@ impl World {
         self.take_work()
     }
 
-    /// Reads a full set (a complete list) of this kind, and completes it if `complete` is true. Returns the resulting work.
+    /// Reads these objects as a list of this kind. Completes the list if `complete` is true. Returns the resulting work.
     pub(crate) fn read_full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
         let source = self.monitor(kind);
         let mut seen = self.graph.begin_full_set(source);

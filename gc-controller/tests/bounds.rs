@@ -1,6 +1,6 @@
 //! The cost of an object depends on its size only, not on the content of its owner references.
 //!
-//! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
+//! These tests run in their own process, because they limit its memory. An allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -195,7 +195,7 @@ impl Controller for JobController {
     fn on_waiting(&self, key: &NamespacedName) {
         let Some(uid) = self.job_uid(key) else { return };
         let awaited = self.record_awaited_write(&key.namespace, &uid);
-        // The cache may have reached the awaited version before the wait was recorded. Then no event enqueues the Job.
+        // If the cache reached the awaited version before the wait was recorded, no event enqueues the Job.
         if self.record_awaited_write(&key.namespace, &uid) != awaited
             || (awaited.is_none() && !self.memory.job_memory(&uid).has_written_job_end)
         {

@@ -41,21 +41,21 @@
 //! - A terminating Pod that was counted as failed is not counted again if it succeeds.
 //! - When a Job has succeeded, its active Pods lose the finalizer before they are deleted, not afterwards. If this process
 //!   crashes between the two requests, the next leader does not count these Pods as failed.
-//! - If the list of uncounted Pods in the status is full, only Pods that would extend the list wait.
-//! - An index in back-off delays no other index. After a restart of this process, failed Pods that still exist cause a back-off
+//! - If the list of uncounted Pods in the status is full, only Pods that would extend the list are left for the next sync.
+//! - The back-off of an index delays no other index. After a restart of this process, existing failed Pods cause a back-off
 //!   (kubernetes/kubernetes#114650). A failure time in the future, from the clock of a node, is replaced by the time at which
 //!   this process first saw the failure.
 //! - After the server has refused a Pod because the namespace is terminating, no other Pod is created.
 //! - A `FailedUpdate` Event reports that the server denies the adoption or release of a Pod, or the removal of its finalizer.
 //!   The reason may be a missing permission, a policy or a webhook.
-//! - A sync that reaches its limit (500 UIDs or 500 Pods) is continued at once, without waiting for an event.
+//! - After a sync that reaches its limit of 500 UIDs or 500 Pods, the next sync starts without waiting for an event.
 //! - The sync of a terminating Job removes the finalizer of every Pod of the Job, even if the selector no longer matches it.
 //!   Upstream keeps the finalizer of such a Pod, and a foreground deletion waits for the Pod forever.
 //! - Pods lose their finalizer even if their Job finished or was deleted before this process started.
 //! - A succeeded Pod is dropped from the cache after it is counted, so it is not released when its labels change.
 //! - Writes to Pods have a precondition on the cached version. If the cache is stale, the server refuses a write, and no result
 //!   is lost.
-//! - A Job that API validation would reject is not synced: the sync fails with an error.
+//! - The sync of a Job that API validation would reject fails with an error.
 
 pub mod indexes;
 pub mod jobs;

@@ -43,7 +43,7 @@ pub enum PodCreationReason {
 }
 
 impl PodCreationReason {
-    /// Returns the reason for new Pods of a Job with these numbers of failed and terminating Pods.
+    /// Returns the reason for new Pods of a Job with these counts of failed and terminating Pods.
     pub fn for_job(job: &Job, failed: usize, terminating: usize) -> Self {
         if job.pod_replacement_policy_is_failed && failed > 0 {
             Self::RecreateFailed
@@ -183,7 +183,7 @@ impl JobMetrics {
         self.policy_actions.with_label_values(&[action.as_str()]).inc_by(pods);
     }
 
-    /// Counts a Pod that becomes or ceases to be a terminated Pod with the finalizer. The flags say whether it was such a Pod
+    /// Counts a Pod that becomes or ceases to be a finished Pod with the finalizer. The flags say whether it was such a Pod
     /// before an event, and whether it is such a Pod after the event.
     pub fn record_tracked_terminated_pod_change(&self, before: bool, after: bool) {
         if after && !before {

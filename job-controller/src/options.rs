@@ -9,7 +9,7 @@ pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: FeatureGate = Featur
     "MutableSchedulingDirectivesForSuspendedJobs",
     "Suspending a Job clears status.startTime",
 );
-/// With this gate on, a Job is synced only after the caches show the last writes of this process for it.
+/// With this gate on, a Job is synced only after the caches show the last writes of this process for this Job.
 ///
 /// With the gate off, finished Pods are counted without this wait, as upstream does. Pods are created and scaled down only
 /// after the wait, with the gate on or off.
@@ -17,7 +17,7 @@ pub const STALE_CONTROLLER_CONSISTENCY_JOB: FeatureGate = FeatureGate::on_by_def
     "StaleControllerConsistencyJob",
     "A Job is synced only after the caches show the last writes for it; needs AtomicFIFO",
 );
-/// With this gate on, an Indexed Job that runs all its Pods at once gets a Workload and a `PodGroup` (gang scheduling).
+/// With this gate on, an Indexed Job that runs all its Pods at the same time gets a Workload and a `PodGroup` (a gang).
 pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off_by_default(
     "WorkloadWithJob",
     "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",

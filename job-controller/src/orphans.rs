@@ -47,7 +47,7 @@ impl Controller for OrphanController {
     }
 
     fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
-        // No object is needed: this loop emits no Events about a Job, and records no writes for it.
+        // No object is needed, because this loop emits no Events about a Job, and records no writes for it.
         (ObjectRef::default(), Uid::default())
     }
 

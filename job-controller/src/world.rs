@@ -44,7 +44,7 @@ pub(crate) fn default_decision_settings() -> DecisionSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct JobBuilder(pub(crate) Value);
 
-/// Builds a Job with one completion and the UID `u-job`, started a minute ago. It selects Pods with the label `job=j`.
+/// Builds a Job with one completion and the UID `u-job`, started 60 s before the sync. The Job selects the label `job=j`.
 pub(crate) fn job(name: &str) -> JobBuilder {
     JobBuilder(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": "u-job", "generation": 1, "resourceVersion": "5"},
@@ -295,7 +295,6 @@ impl SyncFixture {
             .map(|pod| pod.meta().name.to_string())
             .collect()
     }
-    /// Whether the plan creates or deletes Pods.
     pub(crate) fn creates_or_deletes_pods(&self) -> bool {
         match self.plan().scaling_decision {
             ScalingDecision::Create { pods, .. } => !pods.is_empty(),

@@ -15,7 +15,7 @@ pub(crate) enum ZoneState {
     Normal,
     /// The share of nodes that are not ready reaches the threshold, and at least 3 nodes are not ready.
     PartialDisruption,
-    /// No counted node of the zone is ready.
+    /// No node of the zone is ready, except nodes that a label excludes from the counts.
     FullDisruption,
 }
 
@@ -123,8 +123,8 @@ pub(crate) struct ZoneStatus {
     pub(crate) node_counts: NodeCounts,
 }
 
-/// Returns the zones with a new state or rate, and the disruption of the whole cluster. Zones without counted nodes are
-/// ignored.
+/// Returns the zones with a new state or rate, and the disruption of the whole cluster. Ignores a zone if all its nodes are
+/// excluded by a label.
 ///
 /// `was_total` is true if the last pass found every zone fully disrupted.
 pub(crate) fn zone_transitions(

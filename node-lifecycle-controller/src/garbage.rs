@@ -1,7 +1,7 @@
-//! Removes Pods that no kubelet will remove: terminated Pods above a threshold, Pods of nodes that no longer exist, terminating
+//! Removes Pods that no kubelet will remove: finished Pods above a threshold, Pods of nodes that no longer exist, terminating
 //! Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
-//! A pass finds the Pods to remove through indexes of the cache, and reads terminated Pods in chunks ([`ended`]). Before Pods
+//! A pass finds the Pods to remove through indexes of the cache, and reads finished Pods in chunks ([`ended`]). Before Pods
 //! are removed because of their node, the node is read from the server. Every write names the UID and the version of the Pod
 //! that was checked; upstream's deletion names neither. Finalizers are never changed. Upstream: `pkg/controller/podgc`.
 
@@ -66,7 +66,7 @@ pub const TERMINATED_POD_GC_THRESHOLD: Tunable = Tunable {
     help: "How many terminated Pods are kept before the oldest are removed; 0 or less: all of them",
 };
 
-/// `pod-garbage-collector-controller`: removes terminated Pods above a threshold, and Pods that no kubelet will finish.
+/// `pod-garbage-collector-controller`: removes finished Pods above a threshold, and Pods that no kubelet will finish.
 pub const POD_GARBAGE_COLLECTOR_LOOP: LoopDefinition = LoopDefinition {
     name: "pod-garbage-collector-controller",
     alias: "podgc",

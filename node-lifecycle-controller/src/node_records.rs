@@ -217,8 +217,8 @@ impl NodeRecords {
         self.tainted_nodes.len()
     }
 
-    /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch, `period` the pause between
-    /// two passes.
+    /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch; `period` is the pause
+    /// between two passes.
     pub(crate) fn pass_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
         let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| ExaminedNode {
@@ -349,14 +349,14 @@ impl NodeRecords {
         self.records.get(name).is_some_and(|record| self.remaining_grace_period(record, now).is_none())
     }
 
-    /// Returns the minimum time until the taints of this program on a node can be confirmed; `None` if they are confirmed.
+    /// Returns the minimum time until this program can confirm its taints on a node; `None` if the taints are confirmed.
     ///
     /// A taint for missing heartbeats is confirmed if the grace period has passed without a heartbeat. A taint for a reported
     /// problem is confirmed by a report that arrived after the last gap in the received events, or if events have arrived for a
     /// whole grace period since that gap. Without a gap since its start, the process trusts the reports that it found at its
     /// start.
     pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
-        // While nothing arrives, no taint can be confirmed: events must first arrive for a whole grace period.
+        // While no event arrives, no taint can be confirmed, because events must first arrive for a whole grace period.
         let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_since(now)) else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };

@@ -14,7 +14,7 @@ pub(crate) struct TaintRateLimiter {
 }
 
 impl TaintRateLimiter {
-    /// Creates a full bucket, which grants its first token at once.
+    /// Creates a bucket that already holds its single token at `now`.
     pub(crate) fn new(rate: f32, now: Instant) -> Self {
         Self { rate, next_token: now }
     }

@@ -52,7 +52,7 @@ impl ServerContact {
         self.last_contact = Some(now);
     }
 
-    /// Records that heartbeats may have been missed: earlier events and answers no longer count.
+    /// Records that heartbeats may have been missed, so all events and answers before this call no longer count.
     pub(crate) fn interrupt(&mut self) {
         self.uninterrupted_since = None;
     }

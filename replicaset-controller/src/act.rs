@@ -61,7 +61,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
-    // The plan assumes that every adoption succeeds. Otherwise the number of Pods to create or delete is decided again.
+    // The plan assumes that every adoption succeeds. Otherwise the count of Pods to create or delete is decided again.
     let manage = if claim.has_adopted_all() {
         Cow::Borrowed(&plan.pod_changes)
     } else {
@@ -82,7 +82,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     } else {
         Cow::Owned(status::compute_status(snapshot, &claimed, &managed, snapshot.now))
     };
-    // This sync must write a failure into the status, because later syncs do not know it.
+    // This sync must write a failure into the status, because later syncs do not know of the failure.
     let status_written = write_status(snapshot, &status, failed.is_none(), io).await?;
     if let Some(failed) = failed {
         return Err(failed);
@@ -110,7 +110,7 @@ fn creation_impossible(problem: &str) -> ManageOutcome {
     failed_outcome(FailedOperation::Create, SyncError::new("template", format!("unable to create pods, {problem}")))
 }
 
-/// Creates Pods with a slow start: if the server refuses all Pods, the sync sends only one request.
+/// Creates Pods in batches of 1, 2, 4, ... Pods. If the server refuses all Pods, the sync sends only one request.
 async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return creation_impossible("no template") };
@@ -170,11 +170,11 @@ struct StoredSet {
     status: Option<Status>,
 }
 
-/// Writes the status if it differs from the stored one.
+/// Writes the status if it differs from the stored status.
 ///
 /// After a conflict, if `may_wait` is true, waits [`MAX_WATCH_LAG`] for the cache to show the changed set. If the cache shows
-/// it, the next sync writes the status. Otherwise the set is read from the server, and the status is written once more onto the
-/// version that was read. Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
+/// this set, the next sync writes the status. Otherwise the set is read from the server, and the status is written once more
+/// onto the version that was read. Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
 async fn write_status(
     snapshot: &Snapshot,
     status: &Status,

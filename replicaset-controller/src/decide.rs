@@ -13,7 +13,7 @@ use crate::{
     snapshot::{SharedPod, Snapshot},
 };
 
-/// Maximum number of unready Pods that a plan names.
+/// Maximum count of unready Pods that a plan names.
 const MAX_NAMED_PODS: usize = 3;
 
 /// Decides what one sync of a set does.

@@ -10,13 +10,13 @@ pub trait SetKind: Send + Sync + Sized + 'static {
     const RESOURCE: Resource;
     /// Name of the work queue in metrics.
     const QUEUE_NAME: &'static str;
-    /// The flag with the number of workers that sync sets of this kind.
+    /// The flag with the count of workers that sync sets of this kind.
     const WORKERS_FLAG: WorkersFlag;
-    /// Whether Pods of siblings (sets with the same owner) on a Pod's node affect its rank for deletion.
+    /// Whether Pods of siblings (sets with the same owner) on a Pod's node affect the Pod's rank for deletion.
     const RANKS_BY_COLOCATION: bool;
     /// Whether the status counts terminating Pods.
     const COUNTS_TERMINATING_PODS: bool;
-    /// Whether a sync waits for the caches to show earlier writes, if the feature gate is on.
+    /// Whether a sync waits for the caches to show this process's writes, if the feature gate is on.
     const WAITS_FOR_OWN_WRITES: bool;
 
     /// Compiles `spec.selector`: a label selector for ReplicaSets, a map of labels for ReplicationControllers.

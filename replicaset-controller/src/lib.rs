@@ -1,4 +1,4 @@
-//! The ReplicaSet and ReplicationController controllers: keep the number of Pods at `spec.replicas`.
+//! The ReplicaSet and ReplicationController controllers: keep the count of Pods at `spec.replicas`.
 //!
 //! # What it promises
 //!
@@ -27,7 +27,7 @@
 //!   its set or become ready since then. A status patch names the version of the set from which the status was computed.
 //! - The condition `ReplicaFailure` is kept until a sync manages Pods without a failure. Its message describes the latest
 //!   failure.
-//! - A Pod change that does not affect the number of active Pods, such as readiness, enqueues the set after 20 ms
+//! - A Pod change that does not affect the count of active Pods, such as readiness, enqueues the set after 20 ms
 //!   (`replicaset-sync-batch-period`), so that one status update covers the changes of many Pods. For a set of more than 100
 //!   Pods the delay grows in proportion to the Pods, as the cost of a sync does, up to 200 ms.
 //! - After the server has refused a Pod because the namespace is terminating, no further Pod is created.
@@ -115,7 +115,7 @@ pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: FeatureGate = FeatureGate
     "DeploymentReplicaSetTerminatingReplicas",
     "status.terminatingReplicas counts terminating Pods",
 );
-/// Feature gate: a sync waits until the caches show the earlier writes of this process for the set; on by default.
+/// Feature gate: a sync waits until the caches show the writes of this process for the set; on by default.
 ///
 /// If the gate is off, a sync claims Pods and writes the status on stale caches, as upstream does. With either value, no sync
 /// creates or deletes Pods on stale caches.
@@ -132,10 +132,10 @@ pub const FEATURE_GATES: &[FeatureGate] = &[
     ATOMIC_FIFO,
 ];
 
-/// Maximum number of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
+/// Maximum count of Pods that one sync creates or deletes; 500 by default. Upstream: `BurstReplicas`.
 pub const BURST_REPLICAS: Tunable =
     Tunable::of_count("burst-replicas", 500, "Maximum number of Pods that one sync of a ReplicaSet creates or deletes");
-/// Debounce of Pod changes that do not affect the number of active Pods, so that one status update covers many Pods that become
+/// Debounce of Pod changes that do not affect the count of active Pods, so that one status update covers many Pods that become
 /// ready together. It is 20 ms by default for a set of up to 100 Pods; for a larger set it grows in proportion, up to ten times
 /// as long. Upstream has no debounce and writes more statuses.
 pub const STATUS_DEBOUNCE_PERIOD: Tunable = Tunable::of_duration(
@@ -161,8 +161,8 @@ pub const RERANK_AS_PODS_ARE_CHOSEN: Tunable = Tunable::of_switch(
     false,
     "Pods chosen for deletion no longer count for their node, so that a scale-down balances nodes and does not empty the fullest one",
 );
-/// Ranks Pods of sets without siblings by the number of own Pods on each node; off by default, as upstream ignores nodes for such
-/// sets.
+/// Ranks Pods of sets without siblings by the count of their Pods on each node; off by default, as upstream ignores nodes for
+/// such sets.
 pub const RANK_BY_OWN_PODS: Tunable = Tunable::of_switch(
     "rank-by-own-pods",
     false,
@@ -179,7 +179,7 @@ pub const TUNABLES: &[Tunable] = &[
     RANK_BY_OWN_PODS,
 ];
 
-/// The flags `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`, which set numbers of workers.
+/// The flags `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`, which set the counts of workers.
 pub const WORKERS_FLAGS: &[WorkersFlag] = &[ReplicaSets::WORKERS_FLAG, ReplicationControllers::WORKERS_FLAG];
 
 /// The loop that syncs ReplicaSets. Only this loop writes their status.
@@ -212,7 +212,7 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
 /// How long to wait before writing `status.terminatingReplicas` again to a server that dropped it.
 const TERMINATING_REPLICAS_RETRY_PERIOD: Duration = Duration::from_mins(10);
 
-/// The caches of the loop that syncs one kind of set, and the data that it keeps between syncs.
+/// The caches of the loop that syncs one kind of set, and the data that the loop keeps between syncs.
 pub struct ReplicaController<K: SetKind> {
     context: LoopContext,
     watch: Arc<EventHandlers<K>>,
@@ -221,7 +221,7 @@ pub struct ReplicaController<K: SetKind> {
     ledger: Ledger,
     metrics: ControllerMetrics,
     limits: DecisionSettings,
-    /// Whether Pods of a set without siblings are ranked by the number of its own Pods on each node.
+    /// Whether Pods of a set without siblings are ranked by the count of that set's Pods on each node.
     ranks_by_own_pods: bool,
     /// The sets with Pods that the server has recently refused because the namespace is terminating.
     sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,

@@ -1,4 +1,4 @@
-//! Metrics of this controller besides those of its queue.
+//! The age ratios of deleted Pods, as a metric.
 
 use common::metrics::{Histogram, Metrics, Stability};
 

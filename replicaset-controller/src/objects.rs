@@ -25,7 +25,7 @@ use crate::kind::SetKind;
 pub struct ReplicaSet {
     /// `metadata` without annotations and finalizers.
     pub metadata: Meta,
-    /// `spec.replicas`: the desired number of Pods.
+    /// `spec.replicas`: the desired count of Pods.
     pub replicas: usize,
     /// `spec.minReadySeconds`: seconds that a Pod must be ready to count as available.
     pub min_ready_seconds: i32,
@@ -43,15 +43,15 @@ pub struct ReplicaSet {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Number of active Pods, which have not finished and are not terminating.
+    /// Count of active Pods, which have not finished and are not terminating.
     pub replicas: i32,
-    /// Number of active Pods with every label of the template.
+    /// Count of active Pods with every label of the template.
     pub fully_labeled_replicas: i32,
-    /// Number of ready active Pods.
+    /// Count of ready active Pods.
     pub ready_replicas: i32,
-    /// Number of active Pods that have been ready for `minReadySeconds`.
+    /// Count of active Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// Number of terminating Pods; `None` if they are not counted.
+    /// Count of terminating Pods; `None` if the gate of this field is off, or for ReplicationControllers.
     pub terminating_replicas: Option<i32>,
     /// `metadata.generation` of the set from which the status was computed.
     pub observed_generation: i64,

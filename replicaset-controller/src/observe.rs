@@ -40,12 +40,12 @@ impl<K: SetKind> ReplicaController<K> {
             }
             None => None,
         };
-        // The set is read after the check of the ledger, so that it is not older than the writes in the ledger.
+        // The set is read after the check of the ledger, so that the set is not older than the writes in the ledger.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         let set = Arc::clone(set.replica_set());
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
-            // The ledger was checked for an earlier set, which a new set of the same name has replaced.
+            // The ledger was checked for a deleted set, which a new set of the same name has replaced.
             return self.observe(key, now);
         }
         let owned = self.pods.store().list_by_index(ByController, &IndexValue::for_controller(&set.metadata))?;
@@ -90,7 +90,7 @@ impl<K: SetKind> ReplicaController<K> {
         self.pods.store().list_readable_by_index(ByController, &owner)
     }
 
-    /// Returns the Pods without a controller in the set's namespace. Malformed Pods are left out: they cannot be adopted.
+    /// Returns the Pods without a controller in the set's namespace. Malformed Pods are left out, as they cannot be adopted.
     fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
         self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)

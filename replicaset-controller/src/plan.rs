@@ -75,7 +75,7 @@ impl FailedOperation {
 /// The Pods that a sync creates or deletes, or the reason why it does neither.
 #[derive(Clone, Debug)]
 pub enum PodChanges {
-    /// The number of Pods equals `spec.replicas`.
+    /// The count of Pods equals `spec.replicas`.
     NoChange,
     /// Pods must not be created or deleted now, for this reason.
     NotAllowed(String),
@@ -85,16 +85,16 @@ pub enum PodChanges {
     DelayedAfterFailures(FailedPodBackoff),
     /// Pods are missing and are to be created.
     Create {
-        /// Number of Pods to create in this sync; at most `burst-replicas`.
+        /// Count of Pods to create in this sync; at most `burst-replicas`.
         pods_to_create_count: usize,
-        /// Number of Pods that are missing to reach `spec.replicas`; at least the number of Pods to create in this sync.
+        /// Count of Pods that are missing to reach `spec.replicas`; at least the count of Pods to create in this sync.
         missing_pod_count: usize,
     },
     /// More Pods exist than `spec.replicas`, and some are to be deleted.
     Delete {
         /// Pods to delete in this sync; at most `burst-replicas`.
         pod_deletions: Vec<PodDeletion>,
-        /// Number of claimed Pods beyond `spec.replicas`; at least the number of victims.
+        /// Count of claimed Pods beyond `spec.replicas`; at least the count of Pods to delete in this sync.
         surplus_pod_count: usize,
         /// Ages of the chosen ready Pods, as multiples of the youngest ready Pod's age; empty if all Pods are deleted.
         age_ratios: Vec<u64>,
@@ -107,7 +107,7 @@ impl PodChanges {
         !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
     }
 
-    /// Whether Pods are created or deleted.
+    /// True only for `Create` and `Delete`.
     pub fn changes_pods(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
@@ -127,7 +127,7 @@ pub struct PodDeletion {
 pub enum DeletionReason {
     /// Every Pod of the set is deleted, so no rule is needed.
     AllPodsDeleted,
-    /// The Pod has no node, and the first kept Pod has one.
+    /// The Pod has no node, and the first kept Pod is assigned to a node.
     NotAssignedToNode,
     /// The Pod is in this phase and not `Running`, and the first kept Pod is in another phase.
     PhaseNotRunning(Phase),
@@ -135,9 +135,9 @@ pub enum DeletionReason {
     NotReady,
     /// The deletion cost of the Pod, which is lower than that of the first kept Pod.
     LowerDeletionCost(i32),
-    /// The number of Pods of the same owner on the Pod's node, which is higher than on the node of the first kept Pod.
+    /// The count of Pods of the same owner on the Pod's node, which is higher than on the node of the first kept Pod.
     ColocatedPods(usize),
-    /// The Pod is younger by magnitude, was restarted more often, or has a smaller UID, compared with the first kept Pod.
+    /// Compared with the first kept Pod, the age has a lower binary logarithm, the restarts are more, or the UID is smaller.
     AgeRestartsOrUid,
 }
 
@@ -189,7 +189,7 @@ impl Explain for Plan {
             let early = s.ready_replicas - s.available_replicas;
             out.push(format!("{early} ready Pods are not available yet, the next in {}", seconds(wait)));
         }
-        // The stored condition is shown, because the planned status does not contain the result of this sync yet.
+        // The stored condition is shown, because the planned status does not contain this sync's creations and deletions yet.
         if let Some(c) = conditions::get(&self.set.status.conditions, REPLICA_FAILURE) {
             out.push(format!("{}: {}", c.reason, c.message));
         }

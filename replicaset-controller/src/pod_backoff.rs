@@ -41,12 +41,12 @@ pub(crate) struct FailedPodBackoffs {
     clock: Clock,
 }
 
-/// The failures of one set's Pods since one of them was last ready.
+/// The failures of one set's Pods since a Pod of the set was last ready.
 #[derive(Debug)]
 struct FailureSeries {
-    /// Number of Pods that have failed in this series.
+    /// Count of Pods that have failed in this series.
     failed_pods: usize,
-    /// Number of rounds so far; at least 1.
+    /// Count of rounds so far; at least 1.
     rounds: u32,
     /// The time at which the last round started.
     round_began: Instant,
@@ -166,7 +166,7 @@ mod tests {
             }
         }
 
-        /// Returns the number of failed Pods and the wait in milliseconds.
+        /// Returns the count of failed Pods, and the remaining delay of the next Pod in milliseconds.
         fn wait(&self) -> Option<(usize, u64)> {
             self.backoff
                 .current_backoff(&self.set)

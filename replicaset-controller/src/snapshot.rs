@@ -22,11 +22,11 @@ pub struct Snapshot {
     pub owner: Owner,
     /// The active Pods to keep, to adopt and to release.
     pub claims: Claims<SharedPod>,
-    /// Number of terminating Pods that the set controls and selects.
+    /// Count of terminating Pods that the set controls and selects.
     pub terminating_pod_count: usize,
     /// Whether the namespace is terminating, so that the server refuses every Pod.
     pub is_namespace_terminating: bool,
-    /// Number of active Pods by node: those of all sets with the same owner, or those of this set. Empty if no Pods are ranked.
+    /// Count of active Pods by node: of all sets with the same owner, or of this set only. Empty if no Pods are ranked.
     pub colocated_pod_counts_by_node: BTreeMap<Text, usize>,
     /// The reason to neither create nor delete Pods; `None` if the caches show all writes of this process for the set.
     pub unobserved_write: Option<UnobservedWrite>,
@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
-/// Writes of this process that the caches do not show yet. Until then, no Pods are created or deleted.
+/// Writes of this process that the caches do not show yet. Until they do, no Pods are created or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnobservedWrite {
     /// A description of these writes, as text for people.
@@ -50,7 +50,7 @@ pub struct UnobservedWrite {
 /// The back-off of a set with Pods that fail without becoming ready (`--tune failed-pod-backoff=true`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedPodBackoff {
-    /// Number of Pods that have failed since a Pod of the set was last ready.
+    /// Count of Pods that have failed since a Pod of the set was last ready.
     pub failed_pod_count: usize,
     /// Time until the next Pod may be created.
     pub remaining_delay: Duration,
@@ -59,7 +59,7 @@ pub struct FailedPodBackoff {
 /// The feature gates and `--tune` values, and the facts about the server, that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionSettings {
-    /// Maximum number of Pods that one sync creates or deletes.
+    /// Maximum count of Pods that one sync creates or deletes.
     pub burst_replicas: usize,
     /// Whether the deletion cost of Pods is used (feature gate `PodDeletionCost`).
     pub uses_deletion_cost: bool,

@@ -1,4 +1,4 @@
-//! Handlers that map events to the keys of sets.
+//! Decides which sets a change of a set or a Pod enqueues, and when.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) set_store: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
-    /// Minimum debounce of changes that do not affect the number of active Pods; see [`debounce_for_pods`] for large sets.
+    /// Minimum debounce of changes that do not affect the count of active Pods; see [`debounce_for_pods`] for large sets.
     pub(crate) debounce_period: Duration,
     /// The back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
     pub(crate) failed_pod_backoffs: Option<FailedPodBackoffs>,
@@ -62,8 +62,8 @@ impl<K: SetKind> EventHandlers<K> {
 
     /// Enqueues the set that owns, or owned, a Pod. For an orphan, enqueues every set that may adopt it.
     ///
-    /// The initial list of Pods enqueues nothing: the initial list of sets enqueues every set, and no sync starts before the
-    /// Pods have been listed.
+    /// The initial list of Pods enqueues nothing, because the initial list of sets enqueues every set, and no sync starts
+    /// before the Pods have been listed.
     pub(crate) fn on_pod_event(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         if origin == ChangeOrigin::Initial {
             return;
@@ -145,7 +145,7 @@ impl<K: SetKind> EventHandlers<K> {
     fn on_pod_deletion(&self, pod: &CachedPod) {
         let Some(set) = controlling_owner(&self.set_store, pod.meta()) else { return };
         let set = set.replica_set();
-        // The end of a terminating Pod is not urgent: the set was synced when the termination began.
+        // The disappearance of a terminating Pod is not urgent, because the set was synced when the termination began.
         let delay =
             if pod.is_active() { Duration::ZERO } else { debounce_for_pods(self.debounce_period, pod_count(set)) };
         self.queue.add_debounced(set.metadata.key(), delay);
@@ -158,7 +158,7 @@ impl<K: SetKind> EventHandlers<K> {
     }
 }
 
-/// Returns the larger of the desired and the last counted number of Pods.
+/// Returns `spec.replicas` or `status.replicas`, the larger of both.
 fn pod_count(set: &ReplicaSet) -> usize {
     set.replicas.max(usize::try_from(set.status.replicas).unwrap_or_default())
 }

@@ -39,7 +39,7 @@ pub(crate) fn decode_set(object: &Value) -> Arc<ReplicaSet> {
     Arc::clone(serde_json::from_str::<CachedSet<ReplicaSets>>(&object.to_string()).unwrap().replica_set())
 }
 
-/// A Pod under construction, as JSON.
+/// The JSON of a Pod, which each method changes.
 #[derive(Clone, Debug)]
 pub(crate) struct PodBuilder(pub(crate) Value);
 

@@ -100,7 +100,7 @@ async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     claim.record_denied_event(io);
     claim.take_result().map_err(|failed| failed.with_context(DOING))?;
     match claim.missing_orphan() {
-        // The plan relies on a revision that no longer exists. The next sync decides without it.
+        // The plan relies on a revision that no longer exists. The next sync decides without this revision.
         Some(gone) => Err(SyncError::new("gone", format!("{DOING}: {} is gone", gone.meta.name))),
         None => Ok(()),
     }
@@ -199,7 +199,7 @@ async fn work_on_pods(
     (lowered, Ok(()))
 }
 
-/// Writes the status if it differs from the stored one, with the version of the set as a precondition. A 404 is no error.
+/// Writes the status if it differs from the stored status, with the version of the set as a precondition. A 404 is no error.
 ///
 /// After a conflict, upstream writes the same status onto the newer set (`pkg/controller/statefulset`,
 /// `UpdateStatefulSetStatus`). This function fails the sync instead, and the next sync computes the status of the newer set.

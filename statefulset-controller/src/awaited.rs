@@ -44,8 +44,8 @@ impl AwaitedWrites {
 
 /// The claims that must be deleted before a waiting set can proceed, indexed by set and by claim.
 ///
-/// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of
-/// the claim removes them.
+/// A claim is listed while a set waits for it. The next sync of the set replaces the claims of the set, and the deletion of
+/// the set or of the claim removes them.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedClaims(Mutex<AwaitedIndexes>);
 

@@ -10,8 +10,8 @@
 //! - No claim is deleted, no owner reference of another controller is changed, and no Pod of another controller is written.
 //! - The cost of a sync grows with the existing Pods and claims, and not with `spec.replicas`, which can be two thousand
 //!   million.
-//! - The cache keeps only a digest of a revision's data. A sync that creates Pods from an earlier template reads its revision
-//!   from the server.
+//! - The cache keeps only a digest of a revision's data. A sync that creates Pods from an earlier template reads the
+//!   revision of that template from the server.
 //!
 //! # How it is laid out
 //!
@@ -102,7 +102,7 @@ use crate::{
     watch::EventHandlers,
 };
 
-/// Feature gate: a rolling update may replace several Pods at once. Off by default.
+/// Feature gate: a rolling update may replace several Pods at the same time. Off by default.
 pub const MAX_UNAVAILABLE_STATEFUL_SET: FeatureGate = FeatureGate::off_by_default(
     "MaxUnavailableStatefulSet",
     "A rolling update may make up to updateStrategy.rollingUpdate.maxUnavailable Pods unavailable",
@@ -237,7 +237,7 @@ impl StatefulSetController {
             self.awaited.take_sets_waiting_for(claim);
             self.queue.add(set.key(), Priority::Normal);
         }
-        // If the set was deleted before this call, that event removed nothing, so the awaited claims are removed here.
+        // If the set was deleted before this call, its event removed nothing, so the awaited claims are removed here.
         if self.sets.store().with_metadata(&set.namespace, &set.name, |_| ()).is_none() {
             self.awaited.forget_set(&set.key());
         }
@@ -260,7 +260,7 @@ impl StatefulSetController {
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }
-            // If the event came before the write was recorded, it enqueued nothing, so the caches are checked again.
+            // If the event of the write came before this call, it enqueued nothing, so the caches are checked again.
             if awaited.is_none() || write(&behind()) == awaited {
                 return;
             }

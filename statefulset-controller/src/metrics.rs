@@ -7,7 +7,7 @@ use crate::{
     plan::UnavailablePods,
 };
 
-/// Gauges by set: the limit and the number of unavailable Pods. Cheap to clone.
+/// Gauges by set: the number of unavailable Pods, and the upper limit of this number. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     max_unavailable: Gauges,
@@ -45,7 +45,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Sets the limit of unavailable Pods for a set, and the number of unavailable Pods if it is known.
+    /// Sets the limit of unavailable Pods for a set, and the number of unavailable Pods if the plan counted them.
     pub fn record_unavailable_pods(&self, set: &StatefulSet, unavailable: UnavailablePods) {
         let UnavailablePods { limit, count: now } = unavailable;
         self.max_unavailable.with_label_values(&labels(set)).set(f64::from(limit));

@@ -56,7 +56,7 @@ impl StatefulSetController {
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&SharedPod> = pods.keep.iter().chain(&pods.adopt).collect();
-        // A set with a problem is not managed, so its claims are not read.
+        // The claims of a set that is not managed are not read.
         let claims = match decide::unmanaged_reason(&set, claimed.len()) {
             None => self.claims_of(&set, &claimed)?,
             Some(_) => BTreeMap::new(),

@@ -83,7 +83,7 @@ pub struct UnavailablePods {
 /// Work on several Pods. The next phase begins after all of this work has succeeded.
 #[derive(Clone, Debug)]
 pub struct WorkPhase {
-    /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at once.
+    /// The order of the work: one Pod after the other, in batches of 1, 2, 4, ..., or all Pods at the same time.
     pub concurrency: GroupConcurrency,
     /// The work, in the order in which it begins.
     pub work: Vec<PodWork>,

@@ -39,7 +39,7 @@ impl ReportedMismatches {
 /// The series of creations of one Pod that the server refused because another Pod has the name.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedCreations {
-    /// Time of the first refusal in the series. A refusal after a long break begins a new series.
+    /// Time of the first refusal in the series. After [`REPORT_INTERVAL`] without a refusal, a new series begins.
     first: Timestamp,
     last: Timestamp,
     /// Time of the last Event about the Pod that has the name; `None` before the first Event.
@@ -47,8 +47,8 @@ pub struct RefusedCreations {
 }
 
 impl RefusedCreations {
-    /// Returns whether to report the Pod that has the name. The cache must have had time to show a Pod of the set, and the last
-    /// report must be older than [`REPORT_INTERVAL`].
+    /// Returns whether to report the Pod that has the name. The cache must have had 10 seconds to show a Pod of the set, and
+    /// the last report must be older than [`REPORT_INTERVAL`].
     pub fn is_report_due(&self, now: Timestamp) -> bool {
         is_recent(self.last, now)
             && now.duration_since(self.first) >= CACHE_GRACE
@@ -160,7 +160,7 @@ mod tests {
             reports.add_refused_creation(&set, pod.clone(), at(10 + minutes * 60), false);
         }
         assert!(!is_due(3609) && is_due(3610));
-        // After a long break, a new series of refusals begins.
+        // After more than an hour without a refusal, a new series of refusals begins.
         assert!(!is_due(20_000));
         reports.add_refused_creation(&set, pod.clone(), at(20_000), false);
         assert!(!is_due(20_005));

@@ -58,7 +58,7 @@ pub struct FeatureSettings {
     pub is_max_unavailable_enabled: bool,
     /// Whether revisions that differ only by API defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
     pub compares_revisions_semantically: bool,
-    /// Whether an outdated Pod that was never ready and blocks the others is replaced (`--tune replace-stuck-pods`).
+    /// Whether an outdated Pod that was never ready and blocks other Pods is replaced (`--tune replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
     /// Whether the next sync waits for the caches to show the writes of this sync (gate
     /// `StaleControllerConsistencyStatefulSet`).

@@ -82,8 +82,8 @@ impl EventHandlers {
 
     /// Enqueues the set that owns the Pod and the set that owned it before. For an orphan, enqueues the sets that may adopt it.
     ///
-    /// The first list of Pods enqueues nothing: the first list of sets enqueues every set, and no sync starts before both lists
-    /// are complete.
+    /// The first list of Pods enqueues nothing, because the first list of sets enqueues every set, and no sync starts before
+    /// both lists are complete.
     pub(crate) fn on_pod(&self, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
         if origin == ChangeOrigin::Initial {
             return;

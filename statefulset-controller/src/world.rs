@@ -25,7 +25,7 @@ pub(crate) fn sync_time() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-/// Returns the time `seconds` before [`now`].
+/// Returns the time `seconds` before [`sync_time`].
 pub(crate) fn seconds_ago(seconds: i64) -> Timestamp {
     sync_time() - SignedDuration::from_secs(seconds)
 }

@@ -1,6 +1,6 @@
 //! The cost of a sync depends on the Pods and claims that exist, and never on numbers in a spec.
 //!
-//! These tests run in their own process, because they limit its memory: an allocation beyond the limit aborts the process.
+//! These tests run in their own process, because they limit its memory. An allocation beyond the limit aborts the process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 

@@ -41,10 +41,10 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 const MAX_ANSWER: usize = 32 << 20;
 /// Size limit in bytes of a list, or of one page of a list; room for some 100,000 Pods.
 const MAX_LIST: usize = 1 << 30;
-/// Field manager of all writes. With upstream's name, a hand-over adds no second owner of a field to `managedFields`.
+/// Field manager of all writes. It has upstream's name, so a hand-over adds no second owner of a field to `managedFields`.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
-/// Method, result and size of one attempt of a request. Each retry is another attempt.
+/// Method, status code and size of one attempt of a request. Each retry is another attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptMeasurement<'a> {
     /// HTTP method, such as `GET`.
@@ -167,7 +167,7 @@ impl Api {
         self.with(|inner| inner.writes = writes)
     }
 
-    /// Sets the rule by which the idle process sleeps between events. It does not sleep while a request is in flight.
+    /// Sets the rule by which the idle process sleeps between events. The process stays awake while a request is in flight.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         self.with(|inner| inner.pace = pace)
@@ -206,12 +206,12 @@ impl Api {
         &self.inner.gate
     }
 
-    /// Returns the format that informers request for kinds that support it.
+    /// Returns the format that informers request for kinds that support that format.
     pub fn preferred_format(&self) -> Format {
         self.inner.preferred
     }
 
-    /// Returns the rule by which the idle process sleeps between events. It does not sleep while a request is in flight.
+    /// Returns the rule by which the idle process sleeps between events, except while a request is in flight.
     pub fn pace(&self) -> &Pace {
         &self.inner.pace
     }
@@ -289,8 +289,8 @@ impl Api {
 
     /// Sends a request, retries it as often as the server asks for, and records the write.
     ///
-    /// The wait before a retry ends early if the process shuts down. The wait of a write also ends if the process loses the
-    /// Lease. The result is then the server's last error. The Lease is released only after all waits have ended.
+    /// The wait before a retry also ends if the process shuts down; the wait of a write ends if the process loses the Lease,
+    /// too. The result is then the server's last error. The Lease is released only after all waits for retries have ended.
     pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
         self.call_with_format(call).await.map(|(_, body)| body)
     }
@@ -327,8 +327,8 @@ impl Api {
         result
     }
 
-    /// Waits, and returns whether the full time has passed. The wait ends early at the shutdown; for a write, also without the
-    /// Lease.
+    /// Waits, and returns whether the full time has passed. The wait ends before that at the shutdown; the wait of a write also
+    /// ends if the Lease is lost.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
         tokio::select! {
@@ -351,7 +351,7 @@ impl Api {
         }
         let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
         let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
-        // The gate is checked immediately before the request is sent: a process that is no longer the leader must not write.
+        // The gate is checked immediately before the request is sent, because only the leader may write.
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }

@@ -1,4 +1,4 @@
-//! Concurrent requests of one sync: all at once up to a limit, or in batches that double in size (slow start).
+//! Concurrent requests of one sync: all together, up to a maximum count, or in batches that double in size (slow start).
 
 use futures::{StreamExt as _, stream};
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     /// Runs a slow start that stops after the first batch with a failure. Returns the count of calls made, the count of
-    /// successes, and the count of wanted calls without a success.
+    /// successful calls, and the count of the other calls, including calls that were not made.
     fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
         let (mut made, mut successes) = (0, 0);
         for batch in slow_start_batch_sizes(wanted) {

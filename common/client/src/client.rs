@@ -31,7 +31,7 @@ pub use connections::ReloadingClients;
 pub struct ApiServerOptions {
     /// `--kubeconfig`: path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: URL of the server, which overrides the one in the kubeconfig.
+    /// `--master`: URL of the server, which overrides the URL in the kubeconfig.
     pub master: Option<String>,
 }
 

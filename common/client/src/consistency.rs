@@ -1,9 +1,9 @@
-//! Read your own writes: a sync never decides on a cache that does not show the earlier writes of this process.
+//! Read your own writes: a sync never decides on a cache that lacks a previous write of this process.
 //!
 //! After each write, the record of the owner lists what the cache must show: the version of the write, the disappearance of a
 //! deleted object, and, if an answer was lost, the appearance of an unknown child. While something is missing, the sync of the
-//! owner waits ([`UnseenWrite`]). Every wait ends: each list, bookmark or event of the resource advances the cache, a deletion
-//! is checked in the cache itself (its event may arrive before the answer), and the record is dropped after a timeout.
+//! owner waits ([`UnseenWrite`]). Every wait ends, because each list, bookmark or event of the resource advances the cache, a
+//! deletion is checked in the cache itself (its event may arrive before the answer), and the record is dropped after a timeout.
 //!
 //! Upstream has two mechanisms: expectations (counts, which an unrelated Pod can satisfy) and, since 1.36, the consistency
 //! store of four controllers. The [`Ledger`] replaces both mechanisms, and identifies each object. Upstream:
@@ -22,16 +22,16 @@ use crate::{
     store::Store,
 };
 
-/// Time for which a creation may still take effect after its answer was lost: a server ends requests after a minute.
+/// Time for which a creation may still take effect after its answer was lost, because a server ends requests after a minute.
 const UNANSWERED_CREATION_TIMEOUT: Duration = Duration::from_secs(65);
 /// Maximum wait of a sync for the newer version of a child after the server refused a write with a conflict. The version
 /// usually arrives within milliseconds. The full time passes only if the watch lags, or if the conflict had another cause.
 const CONFLICT: Duration = Duration::from_secs(5);
-/// Maximum wait of the syncs of a deleted owner for the cache to show the deletion that the server has reported. Earlier syncs
-/// would create children again and again, which the garbage collector deletes.
+/// Maximum wait of the syncs of a deleted owner for the cache to show the deletion that the server has reported. Without the
+/// wait, syncs would create children again and again, which the garbage collector deletes.
 const GONE: Duration = Duration::from_secs(60);
-/// Interval at which the caches are checked for an owner with conflicts. There may be no event for the owner: if another owner
-/// has adopted the child, the event of the child enqueues only the new owner.
+/// Interval at which the caches are checked for an owner with conflicts. There may be no event for the owner, because the
+/// event of a child that another owner has adopted enqueues only the new owner.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
 /// A cache that a [`Ledger`] checks for the writes of this process.
@@ -65,7 +65,7 @@ impl<K: Object> LedgerCache for Store<K> {
     }
 }
 
-/// Why the sync of an owner has to wait: the caches do not show a write of this process yet.
+/// A write of this process that the caches do not show yet, so that the sync of the owner has to wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnseenWrite {
     /// The cache has not reached the version of a write.
@@ -115,7 +115,7 @@ pub struct Ledger {
 #[derive(Default)]
 struct Record {
     written: Vec<(Resource, ResourceVersion)>,
-    /// Objects with a refused write, each with the end of the wait for a newer state of the object.
+    /// Objects with a refused write, each with the latest time to which a sync waits for a newer state of the object.
     conflicts: Vec<(StaleObject, Instant)>,
     deleted: Vec<StaleObject>,
     created: Vec<Uid>,
@@ -227,8 +227,8 @@ impl Ledger {
 
     /// Records that the server refused a write to a child because the version in `child` is stale.
     ///
-    /// The syncs of the owner wait until the cache shows another version of the child, or no child. An earlier sync would
-    /// decide on the same state, and its write would be refused.
+    /// The syncs of the owner wait until the cache shows another version of the child, or no child. A sync before that would
+    /// decide on the same state of the child, and its write would be refused.
     pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) {
         let NamespacedName { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
@@ -253,8 +253,7 @@ impl Ledger {
 
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
-    /// For event handlers that enqueue the owner only in this case, for example after the event of a child that this process
-    /// created.
+    /// Event handlers enqueue the owner only in this case, for example after the event of a child that this process created.
     pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
         let records = self.records.lock();
         records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))

@@ -31,7 +31,7 @@ use sender::QueueItem;
 
 pub use sender::{EVENTS, EventSender, SentEventNames};
 
-/// Capacity of the queue of Events to send; further Events are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
+/// Maximum count of unsent Events; further Events are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
 /// Size limit of a message in bytes. The API server accepts any size, but a thousand messages may wait in memory.
 const MESSAGE: usize = 8 << 10;
@@ -68,7 +68,7 @@ pub struct ObjectRef {
     pub name: Text,
     /// UID of the object; empty if unknown.
     pub uid: Uid,
-    /// Version of the object in the controller's cache; unknown if the version does not matter.
+    /// Version of the object in the controller's cache; unknown in a reference without a version.
     pub version: ResourceVersion,
 }
 
@@ -113,7 +113,7 @@ impl ObjectRef {
     }
 }
 
-/// The two names of a loop that records Events: one is in its Events, the other one in the requests that send them.
+/// The two names of a loop that records Events: the component in its Events, and the client name in its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportingLoop {
     /// Component that the Events name, such as `replicaset-controller`.
@@ -133,7 +133,7 @@ pub(crate) struct RecordedEvent {
     pub(crate) recorded_at: Timestamp,
 }
 
-/// Source of times that are unique within a process, because the names of Events contain the times.
+/// Source of times for the names of Events. No time is issued twice in a process.
 #[derive(Debug, Default)]
 struct UniqueTimes(AtomicI64);
 
@@ -179,7 +179,7 @@ impl Recorder {
 
     /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.
     ///
-    /// A message longer than [`MESSAGE`] bytes is cut off, because error messages may quote long texts of users.
+    /// A message longer than [`MESSAGE`] bytes is cut off, because error messages may quote texts of users in full.
     pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
         let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(

@@ -4,8 +4,8 @@
 //! election opens the gate up to a deadline and moves the deadline with every renewal. The gate closes by itself when the
 //! deadline passes.
 //!
-//! A process that shuts down finishes its current work while the gate is still open. It must no longer wait for retries and
-//! rate limits, however: [`WriteGateKeeper::end_waits`] ends all such waits.
+//! A process that shuts down finishes its running syncs while the gate is still open. These syncs must no longer wait for
+//! retries and rate limits, so [`WriteGateKeeper::end_waits`] ends all such waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,7 @@ struct GateOpening {
     left: Option<Arc<WrittenVersions>>,
 }
 
-/// Read side of the gate, which reports whether writes are allowed. Cheap to clone.
+/// The reader's half of the gate, which reports whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteGate {
     state: watch::Receiver<GateState>,
@@ -65,7 +65,7 @@ pub struct WriteGate {
     clock: Clock,
 }
 
-/// Write side of a [`WriteGate`]: opens and closes the gate, and ends waits for retries and rate limits.
+/// The owner's half of a [`WriteGate`], which opens and closes the gate, and ends waits for retries and rate limits.
 #[derive(Debug)]
 pub struct WriteGateKeeper {
     state: watch::Sender<GateState>,
@@ -93,20 +93,20 @@ impl WriteGateKeeper {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves its deadline to that time. The deadline also passes while the machine is
-    /// suspended.
+    /// Opens the gate until `deadline`, or moves the deadline of an open gate. The time in which the machine is suspended
+    /// counts, too.
     pub fn open_until(&self, deadline: Instant) {
         let suspended = self.gate.clock.total_suspension();
         self.note_opening();
         self.state.send_replace(GateState::Until { deadline, suspended });
     }
 
-    /// Whether the gate is closed: the deadline has passed, or the gate was closed or was never opened.
+    /// Whether the deadline has passed, or the gate was closed or was never opened.
     pub fn is_closed(&self) -> bool {
         !self.gate.is_open()
     }
 
-    /// Closes the gate at once and forgets the time at which it was opened.
+    /// Closes the gate before its deadline, and forgets the time at which the gate was opened.
     pub fn close(&self) {
         self.state.send_replace(GateState::Closed);
         *self.gate.opened.lock() = GateOpening::default();

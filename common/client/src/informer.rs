@@ -1,13 +1,13 @@
 //! List and watch: keeps a [`Store`] or another [`Sink`] equal to the state of the API server, and calls handlers with every
 //! change.
 //!
-//! - The first full set of objects and every later one are consistent reads (a streaming list, or pages if the server does not
-//!   support streaming lists), never the state of a lagging server. Afterwards, the watch resumes from the newest version seen,
-//!   never from an older one.
+//! - Every list is a consistent read of all objects (a streaming list, or pages if the server does not support streaming
+//!   lists), never the state of a lagging server. After a list, the watch resumes from the newest version received, never from
+//!   an older version.
 //! - Handlers run after the store has changed, in order, and only enqueue keys. [`Informer::wait_until_synced`] means that the
-//!   handlers have received the first full set, too.
+//!   handlers have received the first list, too.
 //! - A watch that ends is resumed without a list, after a pause if the connection broke in the middle of a line. An invalid
-//!   event, or a version that the server no longer keeps, leads to a new full set. A watch that delivers nothing, not even a
+//!   event, or a version that the server no longer keeps, leads to a relist. A watch that delivers nothing, not even a
 //!   bookmark, for [`InformerConfig::max_watch_idle_time`] is resumed.
 //! - Repeated failures are retried with a growing back-off, and never earlier than the server asks for.
 //!
@@ -57,14 +57,14 @@ pub struct InformerConfig {
     pub is_streaming_list_enabled: bool,
     /// Number of objects per page of a list, if streaming lists are disabled or unsupported.
     pub page_size: u32,
-    /// Size limit in bytes of a full set as it is received; room for several million Pods. The limit ends the list of a broken
+    /// Size limit in bytes of a list as it is received; room for several million Pods. The size limit ends the list of a broken
     /// server that never stops sending.
     pub max_full_set_bytes: usize,
     /// Time without an event or a bookmark after which a watch is resumed, once the server has shown that it sends bookmarks.
     ///
     /// A server sends a bookmark about once a minute, but not while the resource is unchanged since the watch began. A watch
-    /// that delivers nothing is therefore no failure. It is resumed from the same version, which costs one request, and the
-    /// time doubles until the next event.
+    /// that delivers nothing is therefore no failure. The informer resumes the watch from the same version, at the cost of one
+    /// request. This time then doubles until the next event.
     pub max_watch_idle_time: Duration,
     /// Time for which all lists and watches must fail before the cache counts as stale ([`AnyInformer::stale_error`]).
     pub stale_after: Duration,
@@ -106,7 +106,7 @@ impl Default for InformerConfig {
 pub struct InformerStatus {
     /// `listing`, `watching`, or `waiting` during a back-off.
     pub phase: &'static str,
-    /// Whether the handlers have received the first full set.
+    /// Whether the handlers have received the first list.
     pub synced: bool,
     /// Time at which the last watch event was handled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ pub struct InformerStatus {
     /// Start of the current series of failures; `None` after a success.
     #[serde(skip)]
     pub failing_since: Option<Instant>,
-    /// Number of full sets read since the start.
+    /// Number of lists read since the start.
     pub lists: u64,
     /// Number of watches opened since the start.
     pub watches: u64,
@@ -143,9 +143,9 @@ struct InformerShared {
     synced: watch::Sender<bool>,
     /// The newest request to bring the cache up to date.
     refresh: watch::Sender<RefreshRequest>,
-    /// Number of the newest refresh request for which the cache is up to date.
+    /// Serial number of the newest refresh request for which the cache is up to date.
     refreshed: watch::Sender<u64>,
-    /// Time at which the latest full set was requested. Only sets count that are at least as new as their request.
+    /// Time at which the latest list was requested. Only lists count that are at least as new as their request.
     set_asked: Mutex<Option<Instant>>,
     /// Wakes the list-and-watch task for a replay of the cache.
     replay: Notify,
@@ -178,7 +178,7 @@ impl InformerShared {
         state.events += events;
     }
 
-    /// Records that a watch works: it was not closed at once, or it has delivered an event.
+    /// Records that a watch was not closed immediately, or has delivered an event.
     fn record_success(&self) {
         let mut state = self.state.lock();
         state.error = None;
@@ -207,12 +207,12 @@ pub trait AnyInformer: Send + Sync {
     }
     /// Returns the newest version that the cache has reached.
     fn version(&self) -> ResourceVersion;
-    /// Whether the handlers have received the first full set.
+    /// Whether the handlers have received the first list.
     fn is_synced(&self) -> bool;
-    /// Returns the last error if the cache is stale: all lists and watches have failed for longer than
+    /// Returns the last error if the cache is stale, because all lists and watches have failed for longer than
     /// [`InformerConfig::stale_after`]. Otherwise, returns `None`.
     fn stale_error(&self) -> Option<String>;
-    /// Waits until the handlers have received the first full set.
+    /// Waits until the handlers have received the first list.
     fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()>;
     /// Requests a replay of the cache to the handlers, like a [resync](InformerConfig::resync_interval).
     fn replay(&self);
@@ -270,8 +270,8 @@ impl<S: Sink> SinkInformer<S> {
         Self { resource, sink, shared, clock, failing, task }
     }
 
-    /// Returns a future that ends when the handlers have received the first full set. Does not borrow the informer. The output
-    /// is `false` if the informer was dropped before that.
+    /// Returns a future that ends when the handlers have received the first list. The future does not borrow the informer. Its
+    /// output is `false` if the informer was dropped before the first list.
     pub fn wait_for_first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }

@@ -10,14 +10,14 @@ use crate::{
     store::Store,
 };
 
-/// Returns the controller of `child`; `None` if the controller is of another kind, or is not readable in the cache.
+/// Returns the controller of `child`; `None` if it is of another kind, is missing in the cache, or could not be decoded.
 pub fn controlling_owner<K: Object>(owners: &Store<K>, child: &Meta) -> Option<Arc<K>> {
     let lookup = |name: &str| owners.get_readable(&child.namespace, name);
     refs::resolve_owner(child.controller()?, K::RESOURCE.kind, lookup)
 }
 
-/// Returns the readable objects in the namespace of `orphan` for which `selects` is true. Returns none if the orphan is
-/// terminating or has no labels, because such an orphan is never adopted.
+/// Returns the objects in the namespace of `orphan` for which `selects` is true, except objects that could not be decoded.
+/// Returns no objects if the orphan is terminating or has no labels, because such an orphan is never adopted.
 pub fn adopters_of<K: Object, At>(
     owners: &Store<K>,
     orphan: &Meta,

@@ -1,7 +1,7 @@
 //! The cache of the objects of one kind, with lookups by key and by secondary indexes.
 //!
 //! There is one writer (the informer) and many readers. Reads return `Arc`s and hold the lock only while they clone them. The
-//! cost of a lookup by index is proportional to its result. The version of an object never decreases.
+//! cost of a lookup by index is proportional to the count of objects found. The version of a cached object never decreases.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     object::{MalformedObject, Object, UnreadableObject},
 };
 
-/// A cached object, which may be unreadable.
+/// A cached object. If only the metadata could be decoded, the object is called unreadable.
 pub enum Entry<K> {
     /// The object could be decoded in full.
     Decoded(Arc<K>),
@@ -36,7 +36,7 @@ impl<K> Clone for Entry<K> {
 }
 
 impl<K: Object> Entry<K> {
-    /// Returns the metadata, which is known even if the object is unreadable.
+    /// Returns the metadata, also of an unreadable object.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Decoded(o) => o.meta(),
@@ -89,9 +89,9 @@ impl<K: Object> CacheEvent<K> {
 /// Cause of a change of the cache, which handlers receive with the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOrigin {
-    /// The first full set of objects, read after the start.
+    /// The first list of all objects after the start.
     Initial,
-    /// A later full set of objects, which replaces the cached ones.
+    /// A later list of all objects, which replaces the cached objects.
     Relist,
     /// A watch event, or the read of an object that the watch does not show.
     Watch,
@@ -235,7 +235,7 @@ impl<K: Object> Store<K> {
         self.inner.read().find((namespace, name)).map(|e| look(e.meta()))
     }
 
-    /// Whether the cache holds the object with this key and UID, in any version, readable or not.
+    /// Whether the cache holds the object with this key and UID, in any version, even if only its metadata could be decoded.
     pub fn contains_object(&self, object: &Meta) -> bool {
         self.with_metadata(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
     }
@@ -243,7 +243,7 @@ impl<K: Object> Store<K> {
     /// Returns the objects under an index value, sorted by namespace and name.
     ///
     /// # Errors
-    /// If one of the objects is unreadable: a decision on only a part of the children would be wrong.
+    /// If one of the objects is unreadable, because a decision on only a part of the children would be wrong.
     pub fn list_by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, UnreadableObject>
     where
         K::Indexes: HasIndex<I, At>,
@@ -269,7 +269,7 @@ impl<K: Object> Store<K> {
         })
     }
 
-    /// Returns the readable objects under an index value, sorted by namespace and name.
+    /// Returns the objects under an index value that could be decoded, sorted by namespace and name. Skips the other objects.
     pub fn list_readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
     where
         K::Indexes: HasIndex<I, At>,
@@ -304,12 +304,12 @@ impl<K: Object> Store<K> {
         index.map_or_else(Vec::new, |index| index.buckets.keys().cloned().collect())
     }
 
-    /// Returns all readable objects, sorted by namespace and name.
+    /// Returns all objects that could be decoded, sorted by namespace and name.
     pub fn all_readable(&self) -> Vec<Arc<K>> {
         self.select_readable(|_| true)
     }
 
-    /// Returns the readable objects that `wanted` accepts, sorted by namespace and name.
+    /// Returns the decoded objects that `wanted` accepts, sorted by namespace and name. Skips objects that were not decoded.
     pub fn select_readable(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let inner = self.inner.read();
         let good = inner.objects.iter().filter(|entry| entry.as_decoded().is_some_and(&wanted));
@@ -334,15 +334,15 @@ impl<K: Object> Store<K> {
         self.inner.read().version
     }
 
-    /// Replaces all objects, as a full set read at `version` would, and returns the changes. For tests and measurements only,
-    /// because a cache in use is written only by its informer.
+    /// Replaces all objects, as a list at `version` would, and returns the changes of the cache. For tests and measurements
+    /// only, because an informer is the only writer of its cache.
     pub fn replace_for_tests(&self, objects: Vec<K>, version: ResourceVersion) -> Vec<CacheEvent<K>> {
         let (objects, mut out) = (objects.into_iter().map(|o| Entry::Decoded(Arc::new(o))).collect(), Vec::new());
         self.replace_all(objects, version, &mut out);
         out
     }
 
-    /// Adds or updates an object, and appends the changes to `out`. An object that is not newer than the cached one is ignored.
+    /// Adds or updates an object, and appends the events to `out`. A state that is not newer than the cached state is ignored.
     pub fn put_entry(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
@@ -353,7 +353,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Adds or updates an object that was read outside the watch. An object that is not newer than the cached one is ignored.
+    /// Adds or updates an object that was read outside the watch. A state that is not newer than the cached state is ignored.
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
@@ -365,7 +365,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Removes an object that does not concern this controller as of `version`, unless the cache holds a newer version of it.
+    /// Removes an object that does not concern this controller as of `version`, unless the cached version is newer.
     pub fn remove_foreign_object(
         &self,
         namespace: &str,
@@ -394,7 +394,7 @@ impl<K: Object> Store<K> {
         inner.version = inner.version.max(version);
     }
 
-    /// Makes the cache equal to a full set read at `version`. Unchanged objects cause no event.
+    /// Makes the cache equal to a list at `version`. Objects with an unchanged version cause no event.
     pub fn replace_all(&self, set: Vec<Entry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let mut keys: Vec<NamespacedName> = set.iter().map(|e| e.meta().key()).collect();

@@ -1,13 +1,13 @@
 //! The writes that the caches of a new leader must show before it decides.
 //!
-//! The caches of a standby are warm but may lag: the last Pods that the predecessor created may be missing, and would be
-//! created again. A leader that shuts down in good order therefore records in the Lease that it releases, for each resource,
+//! The caches of a standby are filled but may lag, so the last Pods that the predecessor created may be missing, and would
+//! be created again. A leader that shuts down in good order therefore records in the Lease that it releases, for each resource,
 //! the newest version that it wrote ([`WrittenVersions`]). Its successor waits until its caches have reached these versions,
-//! which is usually the case at once. Without these versions (after a crash, or after a write without an answer), the successor
+//! usually without a wait. Without these versions (after a crash, or after a write without an answer), the successor
 //! waits until its caches are as new as its own term.
 //!
-//! A deletion that is answered without an object adds no version to the Lease. The successor does not need that version: a
-//! deletion carries the UID of its object as a precondition, so that the server rejects a second deletion.
+//! A deletion that is answered without an object adds no version to the Lease. The successor does not need that version,
+//! because a deletion has the UID of its object as a precondition, so that the server refuses a second deletion.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,7 +29,7 @@ use crate::{
 /// Lease annotation with the [`WrittenVersions`] of the last holder.
 pub const WRITTEN_VERSIONS_ANNOTATION: &str = "nonet/written";
 
-/// Time for which a write may still take effect after its answer was lost: a server ends requests after a minute.
+/// Time for which a write may still take effect after its answer was lost, because a server ends requests after a minute.
 const LOST_WRITE: Duration = Duration::from_secs(65);
 /// Number of bytes at the beginning of an answer that are searched for the version. Only names and other short fields precede
 /// the version.
@@ -87,7 +87,7 @@ impl WriteLog {
         }
     }
 
-    /// Begins to remember the latest [`RECENT`] writes to objects of `kinds`, each an API group and a plural name.
+    /// Begins to remember the latest [`RECENT`] writes to objects of `kinds`, each given by an API group and a plural name.
     pub fn remember_recent_writes(&self, kinds: Vec<(&'static str, &'static str)>) {
         self.0.lock().recent = Some(Recent { kinds, writes: VecDeque::new() });
     }
@@ -159,7 +159,7 @@ pub struct WrittenVersions(BTreeMap<String, ResourceVersion>);
 #[derive(Serialize, Deserialize)]
 struct AnnotationValue {
     /// `leaseTransitions` of the Lease when the annotation was written. A later holder that does not know the annotation
-    /// keeps it but increments the count, which shows that the versions are outdated.
+    /// keeps it but increments `leaseTransitions`, which shows that the versions are outdated.
     transitions: i64,
     written: WrittenVersions,
 }
@@ -170,7 +170,7 @@ impl WrittenVersions {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
 
-    /// Formats the value of [`WRITTEN_VERSIONS_ANNOTATION`] for a Lease with this number of transitions.
+    /// Formats the value of [`WRITTEN_VERSIONS_ANNOTATION`] for a Lease with this count of transitions.
     pub fn to_annotation(&self, transitions: i64) -> String {
         serde_json::json!(AnnotationValue { transitions, written: self.clone() }).to_string()
     }

@@ -31,18 +31,18 @@ pub use watch_line::{JsonWatchEvent, WatchedMetadata, WatchedObject};
 /// predecessor may still arrive.
 pub const PREDECESSOR_WRITE_GRACE: Duration = Duration::from_secs(60);
 
-/// Period after which another [`SAMPLES`] objects may be decoded.
+/// Period in which at most [`SAMPLES`] objects are decoded.
 const PERIOD: Duration = Duration::from_secs(15);
 /// Maximum number of objects that are decoded in each [`PERIOD`].
 const SAMPLES: u32 = 8;
-/// Delay before the sampler decides about a write: the answer to a write of this process may arrive after its watch event.
+/// Delay before the sampler decides about a write, because the answer to a write may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Time after a write of this process to an object during which the object's watch events are attributed to that write.
 const EXPLAINED: Duration = Duration::from_secs(60);
 /// Largest difference between the time of a new write in `managedFields` and the clock of this machine.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
 
-/// A kind of write that only one control loop makes, under the field manager of kube-controller-manager.
+/// Writes of one kind that only one control loop makes, under the field manager of kube-controller-manager.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedWrites {
     /// API group of the objects; empty for the core group.
@@ -91,7 +91,7 @@ struct SamplerState {
     candidates: Vec<Candidate>,
 }
 
-/// A write that a second writer may have made: no answer so far has shown that this process made the write.
+/// A write that a second writer may have made, because no answer so far has shown that this process made the write.
 #[derive(Debug)]
 struct Candidate {
     loop_index: usize,
@@ -102,7 +102,7 @@ struct Candidate {
 }
 
 impl WriteSampler {
-    /// Creates an inactive sampler. The position of a list in `owned` is the index of the loop that makes these writes.
+    /// Creates a sampler that examines nothing until [`Self::activate`]. The position of a list in `owned` is the loop's index.
     pub fn new(clock: Clock, writes: WriteLog, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
         let of_loops = owned.into_iter().enumerate();
         let owned: Vec<(usize, OwnedWrites)> =
@@ -116,12 +116,12 @@ impl WriteSampler {
         self.is_active.store(true, Relaxed);
     }
 
-    /// Whether the watch events of `resource` are examined: only loops of this process should make some kind of write to it.
+    /// Whether the watch events of `resource` are examined, because only loops of this process should write some of its fields.
     pub fn is_sampled(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Examines the object in a watch frame, unless the budget is used up or this process is known to have written the version.
+    /// Examines the object in a watch frame, unless [`SAMPLES`] is reached or this process has produced `version`.
     pub fn examine_event(
         &self,
         resource: Resource,
@@ -182,7 +182,7 @@ fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Times
     }
     let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
     let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));
-    // Times are whole seconds: the order of two writes within one second is unknown.
+    // Times are whole seconds, so the order of two writes within one second is unknown.
     let (Some(entry), None) = (of_latest.next(), of_latest.next()) else { return false };
     let fields = entry.fields_v1.map_or("", RawValue::get);
     &*entry.manager == FIELD_MANAGER

@@ -2,10 +2,10 @@
 //!
 //! [`Controller`] is the trait that a controller crate implements. [`Loop`] runs it: workers take keys from the queue, read the
 //! caches into a snapshot, compute a plan, and act on the plan. Deciding has no side effects. [`Decision`] can therefore
-//! explain an object at any time: it decides again, and shows the plan and the requests that its sync would send.
+//! explain an object at any time. It decides again, and shows the plan and the requests that a sync would send.
 //!
 //! Workers start when the gate is open, that is, when this process may write. Before that, handlers must have processed the
-//! first full list of every cache, and every cache must show the last writes of the previous leader
+//! first list of every cache, and every cache must show the last writes of the previous leader
 //! ([`succession`](crate::succession)).
 
 mod differences;
@@ -75,7 +75,7 @@ impl<S> Observation<S> {
 /// The description of a plan and its requests, as `/debug/explain` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
-    /// The observed state in one line, such as the counts of wanted and ready Pods.
+    /// The observed state in one line, such as the counts of desired and of ready Pods.
     pub situation: String,
     /// The reasons why the object makes no progress; empty if it waits for nothing.
     pub waiting: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Limits the number and the length of the lines. Without a limit, the objects of users would determine both.
+    /// Limits the count and the length of the lines, because the objects of users determine both.
     fn with_bounded_text(mut self) -> Self {
         let (count, length) = PLAN_TEXT_LIMITS;
         let shorten = |line: &mut String| {
@@ -107,9 +107,9 @@ impl Explanation {
     }
 }
 
-/// Returns the observed state in one line, such as the counts of wanted and ready Pods.
+/// The texts with which `/debug/explain` describes a plan.
 pub trait Explain {
-    /// Returns the observed state in one line, such as the numbers of wanted and of ready Pods.
+    /// Returns the observed state in one line, such as the counts of desired and of ready Pods.
     fn situation(&self) -> String;
     /// Returns the reasons why the object makes no progress; empty if it waits for nothing.
     fn wait_reasons(&self) -> Vec<String> {
@@ -141,8 +141,8 @@ pub trait Controller: Send + Sync + Sized + 'static {
     type Snapshot: Send + Sync;
     /// The decision of a sync, made before its first request.
     type Plan: Explain + Send + Sync;
-    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs ask for
-    /// none.
+    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs never ask
+    /// for a change.
     type Note: MemoryNote;
     /// Name of the metric that counts the syncs postponed because of a stale cache; `None` if these syncs are not counted.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
@@ -151,7 +151,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     ///
     /// The only permitted effects are on the memory of this process, because `/debug/explain` calls this method, too.
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observation<Self::Snapshot>, SyncError>;
-    /// Computes the plan from the snapshot alone: equal snapshots give equal plans.
+    /// Computes the plan from the snapshot alone, so equal snapshots give equal plans.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
     /// Sends the requests of the plan. A forecast runs this method without a server, so it must wait and act only through `io`.
     fn act(
@@ -193,19 +193,19 @@ pub trait Controller: Send + Sync + Sized + 'static {
     fn on_waiting(&self, _: &Self::Key) {}
 }
 
-/// The number of Pods that lengthens [`debounce_for_pods`] by one period.
+/// The count of Pods that lengthens [`debounce_for_pods`] by one period.
 const PODS_PER_DEBOUNCE_PERIOD: usize = 100;
 /// The upper limit of the delay that [`debounce_for_pods`] returns, in periods.
 const MAX_DEBOUNCE_PERIODS: usize = 10;
 
-/// Returns the delay of a sync after a status change, so that one sync handles several changes: `period` for every 100 Pods of
-/// the object, at most ten periods, none below 100 Pods. The cost of a sync grows with the count of Pods.
+/// Returns the delay of a sync after a status change, so that one sync handles several changes. It is `period` for every 100
+/// Pods of the object, at most ten periods, and zero below 100 Pods. The cost of a sync grows with the count of Pods.
 pub fn debounce_for_pods(period: Duration, pods: usize) -> Duration {
-    // The number of periods is at most `MAX_DEBOUNCE_PERIODS`, so the conversion cannot fail.
+    // The count of periods is at most `MAX_DEBOUNCE_PERIODS`, so the conversion cannot fail.
     period * u32::try_from((pods / PODS_PER_DEBOUNCE_PERIOD).min(MAX_DEBOUNCE_PERIODS)).unwrap_or_default()
 }
 
-/// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for those of a relist or a watch.
+/// Returns [`Priority::Low`] for keys of a first list or a resync, [`Priority::Normal`] for keys of a relist or a watch.
 pub fn priority_of_origin(origin: ChangeOrigin) -> Priority {
     match origin {
         ChangeOrigin::Initial | ChangeOrigin::Resync => Priority::Low,

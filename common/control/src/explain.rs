@@ -1,9 +1,9 @@
-//! The lines of an explanation, limited in number.
+//! The first lines of an explanation, and the count of the omitted lines.
 
 /// The most lines of one kind that an explanation shows. Further lines are only counted.
 const MAX_LINES: usize = 10;
 
-/// The first ten lines of an explanation, and the number of omitted lines.
+/// The first ten lines of an explanation, and the count of omitted lines.
 ///
 /// A line is formatted only if it is kept. Explaining a plan with many actions is therefore cheap.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +22,12 @@ impl BoundedLines {
         }
     }
 
-    /// Adds `count` to the number of omitted lines.
+    /// Adds `count` lines that were omitted without being formatted.
     pub fn add_omitted(&mut self, count: usize) {
         self.omitted += i64::try_from(count).unwrap_or(i64::MAX);
     }
 
-    /// Returns the kept lines. If lines were omitted, a last line states their number.
+    /// Returns the kept lines. If lines were omitted, a last line states their count.
     pub fn into_vec(self) -> Vec<String> {
         let Self { mut listed, omitted: more } = self;
         if more > 0 {

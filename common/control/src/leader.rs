@@ -1,4 +1,4 @@
-//! Leader election over a Lease.
+//! Takes, renews and releases a Lease, so that one process writes at a time.
 //!
 //! ```text
 //!             attempt every 2-4.4 s, at once when the Lease is released
@@ -14,8 +14,8 @@
 //! process on such a machine may write until its next renewal is refused.
 //!
 //! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
-//! releases the Lease for it. The new leader is ready only after its probation. If it crashes during the probation, another
-//! version takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
+//! releases the Lease for that standby. The new leader is ready only after its probation. If it crashes before, another version
+//! takes the Lease back. See [`probation`]. Candidates that do not know probations take part as usual.
 //!
 //! Upstream: `client-go/tools/leaderelection`. There are three differences: the deadline counts from the sending of the last
 //! successful renewal, not from the next attempt; a watch notices a released Lease, not only the next poll; and the Lease is
@@ -244,7 +244,7 @@ impl Election {
         }
     }
 
-    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` if this process was ordered to release it.
+    /// Renews the Lease. Returns the reason if the Lease is lost, and `None` after the command to release it.
     async fn renew_until_end(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.monotonic_now();
         loop {
@@ -279,8 +279,8 @@ impl Election {
                 () = tokio::time::sleep_until(deadline) => continue,
             };
             match ended {
-                // The gate was closed for a while and has refused writes. The refused syncs have ended, so this process cannot
-                // go on leading.
+                // The gate was closed for a while and has refused writes. The refused syncs do not run again, so this process
+                // cannot go on leading.
                 AttemptOutcome::HoldsLease { .. } if self.keeper.is_closed() => {
                     return Some(self.late_renewal_reason());
                 }
@@ -289,7 +289,7 @@ impl Election {
                     if passes {
                         self.end_probation();
                     }
-                    // This standby gets the Lease next: this process is notified, ends, and releases the Lease.
+                    // This process is notified, ends, and releases the Lease for this standby.
                     if let Some(applicant) = self.memory.permitted_standby.take() {
                         let RequestingStandby { identity, version } = &applicant;
                         let lock = self.lease_path();

@@ -1,4 +1,4 @@
-//! The work queue.
+//! Keys that wait for a sync, with back-off, delays and priorities.
 //!
 //! The semantics are client-go's: a key waits at most once, is never processed by two workers at the same time, and runs exactly
 //! once more if it was added while being processed. In addition there are two priorities, so that changes by users overtake the
@@ -43,15 +43,15 @@ pub enum Priority {
 pub struct BackoffSettings {
     /// Delay after the first failure. Each further failure doubles the delay.
     pub base_delay: Duration,
-    /// The upper limit of the doubled delay. The token [bucket](Self::retry_rate_and_burst) may delay a key for longer.
+    /// The upper limit of the doubled delay. The limit on [retries](Self::retry_rate_and_burst) may delay a key beyond it.
     pub max_delay: Duration,
-    /// Retries per second and burst, shared by all failing keys of one [tenant](QueueKey::tenant); `None` for no limit.
+    /// Retries per second and burst, shared by all failing keys of a [tenant](QueueKey::tenant); `None` for unlimited retries.
     pub retry_rate_and_burst: Option<(f64, u32)>,
 }
 
 impl Default for BackoffSettings {
-    /// Returns the values of client-go's default controller rate limiter. There all keys share one bucket; here each tenant has
-    /// its own.
+    /// Returns the values of client-go's default controller rate limiter. There all keys share one token bucket; here
+    /// each tenant has a bucket.
     fn default() -> Self {
         Self {
             base_delay: Duration::from_millis(5),
@@ -76,7 +76,7 @@ pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
 
     /// Returns the unit that has its own limit on retries: the namespace of the key, or "" for cluster-scoped objects.
     ///
-    /// Many failing keys of one namespace therefore do not delay the failing keys of another one.
+    /// Many failing keys of one namespace therefore do not delay the failing keys of another namespace.
     fn tenant(&self) -> &str;
 }
 
@@ -96,13 +96,13 @@ impl QueueKey for NamespacedName {
 
 /// The token buckets that limit the retries of each tenant.
 ///
-/// Full buckets are dropped whenever the number of buckets has doubled. There are thus at most about twice as many buckets as
+/// Full buckets are dropped whenever the count of buckets has doubled. There are thus at most about twice as many buckets as
 /// tenants with failing keys.
 struct RetryLimits {
     qps: f64,
     burst: u32,
     buckets: HashMap<Box<str>, Throttle>,
-    /// The number of buckets at which full buckets are dropped.
+    /// The count of buckets at which full buckets are dropped.
     prune_at: usize,
 }
 
@@ -130,7 +130,7 @@ impl RetryLimits {
     }
 }
 
-/// An observer of a queue, for metrics.
+/// Callbacks of a queue, for metrics.
 pub trait QueueObserver: Send + Sync {
     /// Is called when a key begins to wait.
     fn on_key_added(&self) {}
@@ -261,7 +261,7 @@ pub struct QueueState {
     pub processing: Vec<(String, f64)>,
     /// Delayed keys, with the seconds until they are due.
     pub delayed: Vec<(String, f64)>,
-    /// Failing keys with their number of failures, the most failures first.
+    /// Failing keys with their counts of failures, the most failures first.
     pub failing: Vec<(String, u32)>,
 }
 
@@ -331,7 +331,7 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Holds the keys: they wait, the observer does not count them, and all are dropped when there are more than 50,000.
+    /// Holds the keys. They wait, the observer does not count them, and all of them are dropped if there are more than 50,000.
     ///
     /// Meant for a standby. [`Queue::release_held_keys`] ends the hold.
     pub fn hold_keys(&self) {
@@ -371,7 +371,7 @@ impl<K: QueueKey> Queue<K> {
 
     /// Adds a key after a delay, unless the key is handed out earlier.
     ///
-    /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not arrive.
+    /// For a sync that waits for an event. The event adds the key, and the delay matters only if the event does not arrive.
     pub fn add_recheck_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add_after(key, delay);
@@ -411,8 +411,8 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, backoff.max(limited.unwrap_or_default()));
     }
 
-    /// Adds a key after a conflict, and counts a failure. The key comes back at once after the first failure in a row, otherwise
-    /// after its back-off.
+    /// Adds a key after a conflict, and counts a failure. The key comes back at once after the first failure in a row,
+    /// otherwise after its back-off.
     pub fn add_after_conflict(&self, key: K) {
         if self.failure_count(&key) > 0 {
             return self.add_rate_limited(key);
@@ -421,12 +421,12 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// Sets the number of consecutive failures of a key to zero, for example after a success.
+    /// Sets the count of consecutive failures of a key to zero, for example after a successful sync.
     pub fn reset_failures(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
 
-    /// Returns the number of consecutive failures of a key.
+    /// Returns how often a key has failed since its last success; 0 for unknown keys.
     pub fn failure_count(&self, key: &K) -> u32 {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
@@ -495,7 +495,7 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Closes the queue: workers get no further keys, and waiting or delayed keys are dropped.
+    /// Closes the queue. Workers get no further keys, and waiting or delayed keys are dropped.
     pub fn close(&self) {
         self.inner.state.lock().closed = true;
         self.inner.changed.notify_one();
@@ -506,7 +506,7 @@ impl<K: QueueKey> Queue<K> {
         self.inner.state.lock().closed
     }
 
-    /// Returns the number of waiting keys.
+    /// Returns the count of waiting keys, without delayed keys and keys in progress.
     pub fn len(&self) -> usize {
         self.inner.state.lock().dirty.len()
     }

@@ -76,7 +76,7 @@ pub struct LoopContext {
     pub metrics: Metrics,
     /// Recorder of Events with the component of the loop.
     pub recorder: Recorder,
-    /// Observer of the syncs that send requests; `None` outside of simulation and tests.
+    /// Callbacks around each sync that sends requests; `None` outside of simulation and tests.
     pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
     pub write_sampler: Option<Arc<WriteSampler>>,
@@ -139,7 +139,7 @@ pub struct SharedValues {
 impl SharedValues {
     /// Returns the value of type `T`. The first caller creates the value with `make`.
     ///
-    /// `make` must not call this method: the values are locked meanwhile.
+    /// `make` must not call this method, because the values are locked while it runs.
     pub fn get_or_insert_with<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut values = self.values.lock();
         if let Some(known) = values.get(&TypeId::of::<T>()).and_then(Weak::upgrade)
@@ -156,18 +156,18 @@ impl SharedValues {
 
 /// The operations of a process on each of its started loops: readiness, diagnostics, shutdown.
 pub trait RunningLoop: Send + Sync {
-    /// Returns `Ok` if every cache is filled, its handlers have processed the first full set, and its watch works. The error
+    /// Returns `Ok` if every cache is filled, its handlers have processed the first list, and its watch works. The error
     /// names the cache that is not ready.
     fn check_ready(&self) -> Result<(), String>;
-    /// Describes problems that do not make the loop unready, for diagnostics; `None` if there are none.
+    /// Describes problems that do not make the loop unready, for diagnostics; `None` if there are no such problems.
     fn problems_besides_readiness(&self) -> Option<String> {
         None
     }
     /// Returns the state of the queue: waiting keys, keys in progress, delayed keys with their time, failures.
     fn debug_queue(&self) -> Value;
-    /// Returns the state of the caches: number of objects, version, last event, state of the watch.
+    /// Returns the state of the caches: count of objects, version, last event, state of the watch.
     fn debug_cache(&self) -> Value;
-    /// Decides again for `key` and returns the plan with its reasons. Without a key: all failing keys and the recent plans.
+    /// Decides again for `key`, and returns the plan with its reasons; for `None`, all failing keys and the recent plans.
     fn explain(&self, key: Option<&str>) -> Value;
     /// Returns the loop's graph of objects in DOT format, limited to the connections of these UIDs; the whole graph if there are
     /// no UIDs. `None` if the loop has no graph.

@@ -1,4 +1,4 @@
-//! The operator's choices: feature gates, tuned values, numbers of workers.
+//! The operator's choices: feature gates, tuned values, counts of workers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -45,7 +45,7 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on_by_default(
 pub struct Tunable {
     /// Name in `--tune NAME=VALUE`.
     pub name: &'static str,
-    /// Value unless the operator sets another one; the same as upstream's.
+    /// Value unless the operator sets another value; the same as upstream's.
     pub default_value: TunableValue,
     /// Description in `--help`, one line.
     pub help: &'static str,
@@ -92,7 +92,7 @@ pub const MIN_RESYNC_PERIOD: Tunable = Tunable::of_duration(
     "How long until every object is synced again without a change, or up to twice this long; 0: never",
 );
 
-/// How long a sync waits for the caches to show a write of this process before it runs without the write.
+/// How long a sync waits for the caches to show a write of this process before the sync runs on caches without the write.
 ///
 /// Upstream: `ExpectationsTimeout`.
 pub const EXPECTATIONS_TIMEOUT: Tunable = Tunable::of_duration(
@@ -121,12 +121,12 @@ pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on_by_default(
     "Caches are filled by streaming lists if the server supports them; if off, page by page",
 );
 
-/// A flag with the number of a loop's workers.
+/// A flag with the count of a loop's workers.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersFlag {
     /// Name without leading dashes: `concurrent-replicaset-syncs`.
     pub name: &'static str,
-    /// Number of workers unless the operator sets another one; the same as upstream's.
+    /// Count of workers unless the operator sets another count; the same as upstream's.
     pub default_worker_count: usize,
     /// The smallest accepted value. Upstream does not check the value of some flags.
     pub min_worker_count: usize,
@@ -170,7 +170,7 @@ impl OperatorSettings {
         self
     }
 
-    /// Sets the number of workers, as the command-line flag `flag` (without dashes) does.
+    /// Sets the count of workers, as the command-line flag `flag` (without dashes) does.
     #[must_use]
     pub fn with_worker_count(mut self, flag: &str, workers: usize) -> Self {
         self.workers.insert(flag.to_owned(), workers);
@@ -233,7 +233,7 @@ impl OperatorSettings {
         self.tuned_value(tune, |value| if let TunableValue::Switch(on) = value { Some(on) } else { None })
     }
 
-    /// Returns the number of workers that the operator has set with a flag, or the default of the flag.
+    /// Returns the count of workers that the operator has set with a flag, or the default of the flag.
     pub fn worker_count(&self, flag: &WorkersFlag) -> usize {
         self.workers.get(flag.name).copied().unwrap_or(flag.default_worker_count)
     }

@@ -38,7 +38,7 @@ impl OwnersInTerminatingNamespaces {
         refused.is_some_and(|at| self.clock.monotonic_now().saturating_duration_since(at) < self.timeout)
     }
 
-    /// Returns the number of owners, including expired ones.
+    /// Returns the count of owners, including expired ones.
     pub fn len(&self) -> usize {
         self.owners.lock().len()
     }

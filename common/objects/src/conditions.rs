@@ -114,7 +114,7 @@ pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
 
 /// Removes the conditions with the type of `condition`, and appends `condition`, even if it is equal to a removed one.
 ///
-/// Deployments set the reason `ReplicaSetUpdated` in this way: `lastUpdateTime` must change even if the reason does not.
+/// Deployments set `ReplicaSetUpdated` in this way, because `lastUpdateTime` must change even if the reason does not.
 pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
     remove(conditions, &condition.kind);
     conditions.push(condition);

@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
-/// Parses a duration. Returns a message if the text is negative, has no unit, or does not fit into 63 bits of nanoseconds.
+/// Parses a duration. The error is a message. Negative texts, texts without a unit, and more than 2^63 - 1 ns are errors.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let invalid = || format!("{text:?} is not a duration such as 30s, 1m30s or 500ms");
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -122,7 +122,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn formatted_durations_can_be_parsed_again(nanos in 0u64..(i64::MAX as u64 / 1024)) {
-            // Go's parser computes fractions in floating point, so that 1 ns may be lost.
+            // Go's parser computes fractions in floating point, so 1 ns may be lost.
             let back = parse(&format(Duration::from_nanos(nanos))).unwrap().as_nanos() as i128;
             proptest::prop_assert!((back - i128::from(nanos)).abs() <= 1);
         }

@@ -54,13 +54,13 @@ pub fn fnv1(parts: &[&[u8]]) -> u32 {
     parts.iter().flat_map(|p| p.iter()).fold(OFFSET_BASIS, |sum, byte| sum.wrapping_mul(PRIME) ^ u32::from(*byte))
 }
 
-/// Encodes a hash for names and labels: each decimal digit becomes a letter or digit, so that no words are formed.
+/// Encodes a hash for names and labels: every decimal digit becomes a character of an alphabet without vowels.
 pub fn safe_encode(sum: u32) -> String {
     sum.to_string().bytes().map(|digit| char::from(SAFE_ALPHABET[usize::from(digit) % SAFE_ALPHABET.len()])).collect()
 }
 
-/// Computes the hash of a Pod template: the label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods, and the label
-/// `controller-revision-hash` of a `DaemonSet`'s objects.
+/// Computes the hash of a Pod template: the value of the label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods,
+/// and of the label `controller-revision-hash` of a `DaemonSet`'s objects.
 ///
 /// A missing collision count gives another hash than the count 0. Upstream: `pkg/controller`, `ComputeHash`.
 pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> String {

@@ -51,7 +51,7 @@ impl<'a> ObjectHead<'a> {
         &self.name
     }
 
-    /// Returns `metadata.resourceVersion`; [`ResourceVersion::UNKNOWN`] if it is not a number.
+    /// Returns `metadata.resourceVersion`; [`ResourceVersion::UNKNOWN`] if the text is not a number.
     pub fn version(&self) -> ResourceVersion {
         self.resource_version
     }
@@ -61,12 +61,12 @@ impl<'a> ObjectHead<'a> {
         self.controller.as_deref()
     }
 
-    /// Whether `metadata.finalizers` contains `finalizer`.
+    /// Whether `metadata.finalizers` contains `finalizer`; false if the list is missing.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|own| **own == *finalizer)
     }
 
-    /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
+    /// Whether `metadata.deletionTimestamp` is set, which means that the object is terminating.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }

@@ -1,4 +1,4 @@
-//! Secondary indexes of a cache, as types: the use of an index that a cache lacks does not compile.
+//! Secondary indexes of a cache. An index is a type, so the use of an index that a cache lacks does not compile.
 
 use crate::{
     intern::Text,

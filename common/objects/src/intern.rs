@@ -1,8 +1,8 @@
 //! Interned strings and label sets: a value that thousands of objects share is stored once.
 //!
 //! Namespaces, node names, label sets and owner references repeat across objects. [`Text`] and [`Labels`] are handles to the
-//! stored copy. Equal values of the same type share one allocation, except for very long strings; a comparison therefore
-//! compares pointers first. Unused entries are dropped when the table has doubled since the last sweep.
+//! stored copy. Equal values of the same type share one allocation, except for strings longer than 512 bytes.
+//! Therefore, a comparison compares pointers first. A sweep drops unused entries when the size of the table has doubled.
 
 use std::{borrow::Borrow, fmt, hash::Hash, ops::Deref, sync::Arc, sync::LazyLock};
 
@@ -75,7 +75,7 @@ impl Text {
         &self.0
     }
 
-    /// Whether all strings equal to this string share one allocation: true for at most 512 bytes.
+    /// Whether all strings equal to this string share one allocation, which they do up to 512 bytes.
     pub fn is_interned(&self) -> bool {
         self.0.len() <= MAX_INTERNED_BYTES
     }

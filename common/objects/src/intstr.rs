@@ -42,7 +42,7 @@ pub enum Rounding {
 impl IntOrString {
     /// Returns the absolute number, or the percentage of `total`, rounded in the direction of `round`.
     ///
-    /// Negative numbers and percentages over 100 are valid. Results outside the range of `i32` become its minimum or maximum.
+    /// Accepts negative numbers and percentages over 100. Results outside the range of `i32` become its minimum or maximum.
     /// Upstream: `pkg/util/intstr`, `GetScaledValueFromIntOrPercent`.
     pub fn resolve(&self, total: i32, round: Rounding) -> Result<i32, IntOrStringError> {
         let text = match self {

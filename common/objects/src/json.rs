@@ -11,7 +11,7 @@ use serde_json::{Map, Value, value::RawValue};
 /// JSON text kept exactly as the API server sent it.
 ///
 /// Values that a controller passes on, above all Pod templates, are not parsed into structs, so that fields unknown to this
-/// version survive.
+/// version are preserved.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Arc<RawValue>);

@@ -41,7 +41,7 @@ pub(crate) struct GoField {
     /// Type in Go, which the hashed text contains, for example `*int64`.
     #[serde(rename = "type")]
     pub(crate) type_name: &'static str,
-    /// Parsed form of `kind`. Set after all types of the layout are read.
+    /// Parsed form of `type_name`. Set after all types of the layout are read.
     #[serde(skip)]
     pub(crate) go_type: GoType,
     /// Whether the members of this struct appear directly in the JSON object of the outer struct.
@@ -102,7 +102,7 @@ impl PodTemplateLayout {
         GoBaseType::Struct(self.template)
     }
 
-    /// Returns the fields of a struct in the order of their declaration; empty if `id` is unknown.
+    /// Returns the fields of a struct in the order of their declaration; empty if no struct has this `id`.
     pub(crate) fn fields(&self, id: usize) -> &[GoField] {
         self.structs.get(id).map_or(&[], |s| &s.fields)
     }

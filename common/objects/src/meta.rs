@@ -227,7 +227,7 @@ impl OwnerRef {
         uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_interned)
     }
 
-    /// Whether this owner is the managing controller of the object: `controller` is `true`.
+    /// Whether the field `controller` is `true`; false if the field is missing.
     pub fn is_controller(&self) -> bool {
         self.controller == Some(true)
     }
@@ -322,7 +322,7 @@ impl Meta {
         self.owners.iter().find(|o| o.is_controller())
     }
 
-    /// Whether `self` is another version of `old` with the same generation, labels and controller. Both or neither terminate.
+    /// Whether `self` is another version of the object `old`, and generation, labels, controller and termination are the same.
     pub fn is_status_change_of(&self, old: &Self) -> bool {
         self.resource_version != old.resource_version
             && self.uid == old.uid
@@ -332,7 +332,7 @@ impl Meta {
             && self.is_deleting() == old.is_deleting()
     }
 
-    /// Whether the object is terminating: `metadata.deletionTimestamp` is set.
+    /// Whether `metadata.deletionTimestamp` is set, which means that the object is terminating.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }

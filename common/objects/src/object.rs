@@ -97,7 +97,7 @@ fn push_segment(path: &mut String, segment: &str) {
     }
 }
 
-/// Whether API servers accept `name` as the name of an object: neither empty nor `.` nor `..`, and without `/` and `%`.
+/// Whether API servers accept `name` as the name of an object. Rejects the empty name, `.`, `..`, and names with `/` or `%`.
 ///
 /// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`.
 pub fn is_valid_object_name(name: &str) -> bool {
@@ -128,13 +128,13 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// Schema of the protobuf message of the kind. With `None`, lists and watches use JSON.
     ///
-    /// Custom resources need JSON. So do objects with a part that a controller passes on without decoding: the part may have
-    /// fields that only a newer server knows.
+    /// Custom resources need JSON. Objects with a part that a controller passes on without decoding also need JSON, because the
+    /// part may have fields that only a newer server knows.
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = None;
 
     /// Decides from the [`ObjectHead`] of an object whether the object can concern the controller, before the rest is decoded.
-    /// `None` means that every object can. [`is_cached`](Object::is_cached) must reject every object that this function
-    /// rejects.
+    /// `None` means that every object can concern it. [`is_cached`](Object::is_cached) must reject every object that this
+    /// function rejects.
     const HEAD_FILTER: Option<fn(head: &ObjectHead<'_>) -> bool> = None;
 
     /// Decodes a projection that needs only the metadata, from the JSON of the metadata. `None` for all other projections.
@@ -147,12 +147,12 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Drops fields that are not needed after decoding, for example unused annotations, before the object is cached.
     fn drop_unneeded_fields(&mut self) {}
 
-    /// Whether the cache stores the object. By default, it stores the objects that can concern the controller.
+    /// Whether the cache stores the object. By default, the cache stores the objects that can concern the controller.
     fn is_cached(&self) -> bool {
         self.can_concern_controller()
     }
 
-    /// Whether the decoded object can concern the controller, by [`HEAD_FILTER`](Object::HEAD_FILTER).
+    /// Whether [`HEAD_FILTER`](Object::HEAD_FILTER) accepts the decoded object; true without a filter.
     fn can_concern_controller(&self) -> bool {
         Self::HEAD_FILTER.is_none_or(|concerns| concerns(&ObjectHead::from_meta(self.meta())))
     }
@@ -189,8 +189,8 @@ pub enum EncodedObject<'a> {
 }
 
 impl<'a> EncodedObject<'a> {
-    /// Returns the [`ObjectHead`] of an object that cannot concern a controller that reads `K`. Returns `None` if the object can
-    /// concern the controller, or if its metadata cannot be found in the text.
+    /// Returns the [`ObjectHead`] of an object that [`Object::HEAD_FILTER`] of `K` rejects. Returns `None` if the filter
+    /// accepts the object, if `K` has no filter, or if the metadata cannot be found in the text.
     pub fn head_if_filtered_out<K: Object>(self) -> Option<ObjectHead<'a>> {
         let concerns = K::HEAD_FILTER?;
         let head = match self {

@@ -47,9 +47,9 @@ pub enum Phase {
     Pending,
     /// At least one container is running.
     Running,
-    /// All containers ended successfully and will not be restarted.
+    /// All containers have terminated successfully and will not be restarted.
     Succeeded,
-    /// All containers ended and will not be restarted, and at least one of them failed.
+    /// All containers have terminated and will not be restarted, and at least one of them failed.
     Failed,
     /// The state is not known, usually because the node does not respond.
     Unknown,
@@ -71,7 +71,7 @@ impl Phase {
         }
     }
 
-    /// Whether the Pod is finished: succeeded or failed.
+    /// Whether the phase is `Succeeded` or `Failed`. A Pod in such a phase is finished.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -135,7 +135,7 @@ impl Pod {
         }
     }
 
-    /// Whether the Pod is active: neither finished nor terminating.
+    /// Whether the Pod is neither finished nor terminating. A Pod with an unknown phase counts as active.
     pub fn is_active(&self) -> bool {
         !self.phase.is_terminal() && !self.meta.is_deleting()
     }
@@ -145,7 +145,7 @@ impl Pod {
         !self.phase.is_terminal() && self.meta.is_deleting()
     }
 
-    /// Whether the condition `Ready` is `True`.
+    /// Whether the condition `Ready` is `True`; false if the condition is missing.
     pub fn is_ready(&self) -> bool {
         self.readiness != Readiness::NotReady
     }
@@ -189,7 +189,7 @@ impl Object for Pod {
     }
 }
 
-/// Returns the time until the first of `pods` becomes available without a further event; `None` if no Pod will.
+/// Returns the time until the first ready Pod of `pods` reaches `min_ready_seconds`; `None` if all ready Pods are available.
 ///
 /// After that time, the caller checks availability again with the current time. Upstream: `pkg/controller`,
 /// `FindMinNextPodAvailabilityCheck`.

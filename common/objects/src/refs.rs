@@ -35,7 +35,7 @@ impl<T: HasMeta + ?Sized> HasMeta for Arc<T> {
 /// The identity of an object that claims dependents, for example of a ReplicaSet that claims Pods.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Resource of the owner. Owner references get their `kind` and `apiVersion` from it.
+    /// Resource of the owner, which determines `kind` and `apiVersion` of owner references.
     pub resource: Resource,
     /// `metadata.namespace` of the owner; empty for cluster-scoped owners.
     pub namespace: Text,
@@ -113,8 +113,8 @@ impl<C> Default for Claims<C> {
 
 /// Divides candidates (objects of the owner, and orphans) into objects to keep, to adopt and to release.
 ///
-/// A candidate matches if `selector` selects its labels and `eligible` returns true. An invalid selector is an error: nothing is
-/// claimed or released. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
+/// A candidate matches if `selector` selects its labels and `eligible` returns true. With an invalid selector,
+/// the function returns an error. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
 pub fn claim<C: HasMeta>(
     owner: &Owner,
     selector: &Selector,

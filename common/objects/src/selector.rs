@@ -89,27 +89,27 @@ impl Selector {
         Self { state: State::Invalid(Box::new(error)), ..Self::default() }
     }
 
-    /// Returns the reason why the selector is invalid, or `None` if it is valid.
+    /// Returns the reason why the selector is invalid; `None` for a valid or null selector.
     pub fn problem(&self) -> Option<&SelectorError> {
         if let State::Invalid(error) = &self.state { Some(error) } else { None }
     }
 
-    /// Returns the selector itself, or an error if it is invalid.
+    /// Returns the selector itself. An invalid selector is an error, and a null selector is not.
     pub fn validate(&self) -> Result<&Self, SelectorError> {
         self.problem().map_or(Ok(self), |error| Err(error.clone()))
     }
 
-    /// Whether the selector is missing or `null`, so that it selects nothing.
+    /// Whether the selector is missing or `null`, and therefore selects nothing.
     pub fn is_null(&self) -> bool {
         self.state == State::Null
     }
 
-    /// Whether the selector is valid and has no requirements, so that it selects everything.
+    /// Whether the selector is valid and has no requirements, and therefore selects everything.
     pub fn is_empty(&self) -> bool {
         self.state == State::Valid && self.labels.is_empty() && self.expressions.is_empty()
     }
 
-    /// Whether the selector selects objects with these labels.
+    /// Whether the selector selects objects with these labels; false for a null or invalid selector.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.state == State::Valid && labels.contains_all(&self.labels) && self.expressions_hold(labels)
     }

@@ -19,7 +19,7 @@ impl SipHash {
         self.0.write(bytes);
     }
 
-    /// Returns the digest of all bytes added.
+    /// Returns the digest of the whole input.
     pub fn finish(self) -> u128 {
         self.0.finish128().as_u128()
     }

@@ -80,7 +80,7 @@ impl Toleration {
 pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
 /// Recently read lists of tolerations. A new list replaces the least recently read list of its bucket. Therefore no user can
-/// prevent the lists of other users from being shared, and the cost of reading a list does not depend on their number.
+/// prevent the lists of other users from being shared, and the cost of reading a list does not grow with the number of lists.
 struct RecentLists {
     buckets: Box<[Bucket]>,
     seed: SeededHashState,

@@ -58,7 +58,7 @@ impl Template {
         RawJson::from_value(value).map(Self::new).unwrap_or_default()
     }
 
-    /// Returns the reason why this is not a valid template, or `None` if it is valid.
+    /// Returns the reason why the text is not a valid template; `None` for a valid template.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -73,7 +73,7 @@ impl Template {
         self.raw.as_ref()
     }
 
-    /// Parses the template into a value that can be searched and edited; `null` if it has a [`Template::problem`].
+    /// Parses the template into a value that can be searched and edited; `null` if the template has a [`Template::problem`].
     pub fn parse_value(&self) -> Value {
         match (&self.raw, &self.problem) {
             (Some(raw), None) => raw.parse_value().unwrap_or_default(),

@@ -6,7 +6,7 @@
 //! does not declare are skipped without decoding, and strings are borrowed from the encoded message.
 //!
 //! - A field of a newer server that this version does not know is skipped, as in JSON.
-//! - A field that a projection declares and [`messages`] does not describe is an error; the field never looks absent.
+//! - A field that a projection declares and [`messages`] does not describe is an error. The field is never read as absent.
 //! - Values of a wrong type, truncated messages and numbers out of range are errors.
 //!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf`.

@@ -115,7 +115,7 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
-    /// Blocks the thread for `duration` of real time. Returns at once on a simulated clock, so that the simulation never blocks.
+    /// Blocks the thread for `duration` of real time. Does nothing on a simulated clock, so that the simulation never blocks.
     pub fn block_thread(&self, duration: Duration) {
         if matches!(self.inner.wall, Wall::System) {
             std::thread::sleep(duration);

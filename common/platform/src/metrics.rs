@@ -41,8 +41,8 @@ pub type Counter = prometheus_client::metrics::counter::Counter;
 /// A floating-point number that increases and decreases.
 pub type Gauge = prometheus_client::metrics::gauge::Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// Returns `count` upper bounds: `start`, `start × factor`, ... Upstream multiplies step by step, and so does this function:
-/// rounding is visible in the last digits of the bounds.
+/// Returns `count` upper bounds: `start`, `start × factor`, ... Upstream multiplies step by step, and so does this function,
+/// because rounding is visible in the last digits of the bounds.
 pub fn exponential_buckets(start: f64, factor: f64, count: usize) -> impl Iterator<Item = f64> {
     std::iter::successors(Some(start), move |last| Some(last * factor)).take(count)
 }
@@ -56,7 +56,7 @@ pub enum Stability {
     Beta,
     /// Name and labels do not change.
     Stable,
-    /// Unspecified: the help text has no prefix. For metrics that are not Kubernetes' own (`process_*`).
+    /// No stated level, so the help text has no prefix. For metrics that are not Kubernetes' own (`process_*`).
     Unstated,
 }
 
@@ -238,7 +238,7 @@ impl Metrics {
         info.with_label_values(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
     }
 
-    /// Serves the state of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA_GATES`, `BETA`, or empty for GA.
+    /// Serves `kubernetes_feature_enabled` for a feature gate. `stage` is `ALPHA`, `BETA`, or empty if the gate is locked.
     pub fn serve_feature_gate(&self, name: &str, stage: &str, on: bool) {
         let help = "This metric records the data about the stage and enablement of a k8s feature.";
         let enabled = self.gauge("kubernetes_feature_enabled", Stability::Beta, help, &["name", "stage"]);

@@ -7,14 +7,14 @@
 //! Whether the next event concerns this process is known only after the event has been read. But the process knows whether it
 //! expects something:
 //!
-//! - A request, a sync or the read of a full list is under way, or a key waits for a write of this process to appear in a cache:
+//! - A request, a sync or the read of a list is under way, or a key waits for a write of this process to appear in a cache:
 //!   the thread does not sleep, and an answer or an event is handled on arrival.
 //! - Many requests are in flight at the same time: the thread sleeps for a few milliseconds, so that the answers of some requests
 //!   and the events of their objects are handled together.
 //! - The last events caused a worker to do something: more such events may follow, and the thread does not sleep.
 //! - No event has arrived since the thread last waited: the thread does not sleep, and the first event after a quiet time is
 //!   handled on arrival.
-//! - The delay of a key ends soon: the thread sleeps until that time at most.
+//! - The delay of a key ends before the period does: the thread sleeps until the end of the delay at most.
 //!
 //! In all other cases, an event of an object that concerns this process is delayed by at most the period that
 //! `--tune watch-batch-period` sets.
@@ -130,7 +130,7 @@ impl Pace {
         }
     }
 
-    /// Creates the timer of a queue. Until it is set, it does not limit the sleep.
+    /// Creates the timer of a queue. A timer that is not set does not limit the sleep.
     pub fn add_queue_timer(&self) -> QueueTimer {
         let timer = QueueTimer::default();
         if let Some(state) = &self.0 {

@@ -41,7 +41,7 @@ impl ControllersFlag {
     }
 
     /// Whether `--controllers` switches on the loop with this canonical name, which must be a loop that is on by default. The
-    /// first item that names the loop decides; without such an item, `*` does.
+    /// first item that names the loop decides; without such an item, `*` decides.
     ///
     /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
     pub fn switches_loop_on(&self, name: &str) -> bool {

@@ -114,7 +114,7 @@ impl LogLayer {
         (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
-    /// Returns the limit for a source file: the verbosity of the first matching pattern of `--vmodule`, else the general one.
+    /// Returns the highest logged verbosity of a source file: by the first matching pattern of `--vmodule`, else by `-v`.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
         let stem = metadata.file().map_or("", file_stem);
         let module = self.settings.module_verbosities.iter().find(|(pattern, _)| matches_pattern(pattern, stem));

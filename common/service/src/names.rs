@@ -77,12 +77,12 @@ const ALPHA_GATES: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// Pairs of gates: the first cannot be on while the second is off.
+/// Pairs of feature gates. The first gate of a pair cannot be on while the second gate is off.
 pub(super) const GATE_DEPENDENCIES: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
 
 /// Gates of upstream's common code that are fixed here, with their values.
 ///
-/// The values describe the common code of this project: a Lease is always released. Caches are replaced as a whole, keep the
+/// The values describe the common code of this project. A Lease is always released. Caches are replaced as a whole, keep the
 /// `resourceVersion` of their content, and deliver changes in order. Logs are contextual and may be JSON.
 const FIXED_GATES: &[(&str, bool)] = &[
     ("AtomicFIFO", true),

@@ -10,9 +10,9 @@
 //! | `arguments` | Pods of kube-controller-manager with a `--controllers` that switches the loop on | one list in each period |
 //! | `lease` | a renewed Lease of kube-controller-manager, while no Pod shows its loops | one read in each period |
 //!
-//! The evidence `lease` alone proves nothing, since kube-controller-manager runs its other loops after every hand-over: it only
-//! sets the gauge `nonet_second_writer`. All other evidence is also reported by an Event on the Lease and in the log. An
-//! annotation on the Lease states that a second writer is expected for a time.
+//! The evidence `lease` alone proves nothing, because kube-controller-manager still runs its other loops after a hand-over.
+//! This evidence only sets the gauge `nonet_second_writer`. All other evidence is also reported by an Event on the Lease and in
+//! the log. An annotation on the Lease states until when a second writer is expected.
 
 mod built_in;
 mod evidence;
@@ -139,7 +139,7 @@ impl SecondWriterWatch {
                     Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
-            // One reading does not show whether the Lease is being renewed, so the second reading follows soon.
+            // One reading does not show whether the Lease is being renewed, so the second reading follows after `JUDGE_PERIOD`.
             self.clock().sleep(if is_first { JUDGE_PERIOD } else { self.search_period }).await;
         }
     }

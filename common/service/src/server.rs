@@ -3,8 +3,8 @@
 //! | path | content |
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process is healthy; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether the process could lead now: API server reached, caches full; reasons only for permitted callers |
-//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` if the client accepts it; DELETE on the latter resets it |
+//! | `/readyz` | whether the process could lead now (API server reached, caches full); reasons only for permitted callers |
+//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` if the client accepts it; DELETE resets `/metrics/slis` |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or plain text with `?format=text` |
 //! | `/debug/flags/v` | the log's verbosity; `PUT` changes it |
 //!
@@ -43,9 +43,9 @@ pub use access::{RequestAuthorizer, ReviewOptions};
 pub use health::HealthChecks;
 pub use tls::{CertificateFiles, CertificateSource, TlsSettings, supported_cipher_suites_and_key_exchange_groups};
 
-/// Default limit of concurrent requests on one HTTP/2 connection.
+/// Maximum number of concurrent requests on one HTTP/2 connection, unless the settings say otherwise.
 const DEFAULT_MAX_STREAMS: u32 = 16;
-/// Maximum number of connections that wait to be accepted. Upstream uses Go's default, the limit of the system.
+/// Maximum number of connections that wait to be accepted. Upstream uses Go's default, the maximum of the system.
 const ACCEPT_BACKLOG: u32 = 1024;
 /// Largest accepted body of a request, in bytes.
 const MAX_BODY_SIZE: usize = 4096;
@@ -187,7 +187,7 @@ fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Renders metrics as `OpenMetrics` if the client accepts it, otherwise as Prometheus text.
+/// Renders metrics as `OpenMetrics` if the client accepts this format, otherwise as Prometheus text.
 fn metrics_response(metrics: &Metrics, headers: &HeaderMap) -> Response {
     if accept(headers).contains("application/openmetrics-text") {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

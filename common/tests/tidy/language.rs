@@ -122,7 +122,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Returns the number of words that a pattern matches at the beginning of `words`; `None` if it does not match.
+/// Returns the count of words that a pattern matches at the beginning of `words`; `None` if it does not match.
 fn matches(pattern: &[&str], words: &[Word]) -> Option<usize> {
     const GAP: usize = 6;
     let Some((first, rest)) = pattern.split_first() else { return Some(0) };

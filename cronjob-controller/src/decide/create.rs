@@ -141,7 +141,7 @@ pub fn parse_changed_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError
     }
 }
 
-/// Builds the Job of a run, or returns the reason why the template is unusable.
+/// Builds the Job of a run, or returns the reason why no Job can be built from the template.
 fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&ZoneRules>) -> Result<Value, String> {
     let template = snapshot.cron_job.spec.job_template.as_ref().ok_or("spec.jobTemplate is missing")?;
     let mut template = template.parse_value().map_err(|error| format!("spec.jobTemplate: {error}"))?;

@@ -11,7 +11,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Returns the finished Jobs to delete: the oldest complete ones and the oldest failed ones beyond their limits.
+/// Returns the finished Jobs to delete: the oldest complete Jobs and the oldest failed Jobs beyond the history limits.
 pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
     let spec = &snapshot.cron_job.spec;
     let limits = [
@@ -20,7 +20,7 @@ pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
     ];
     let mut surplus = Vec::new();
     for (end, limit) in limits {
-        // API validation refuses negative limits. Without a valid limit, no Job is deleted.
+        // API validation refuses negative limits. With a missing or negative limit, no Job is deleted.
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
         // The Job of an unrecorded run is kept, because it prevents a second start of the run.
         let counts = |job: &&Arc<Job>| {
@@ -38,7 +38,7 @@ pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
     surplus
 }
 
-/// Plans the deletion of a finished Job. With `is_active`, an Event reports the end of the Job if the deletion is refused.
+/// Plans the deletion of a finished Job. With `is_active`, an Event reports that the Job finished if the deletion is refused.
 pub(super) fn plan_history_deletion(job: &Job, is_active: bool) -> Action {
     Action::DeleteJob {
         name: Text::new(&job.metadata.name),

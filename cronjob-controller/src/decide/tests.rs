@@ -516,7 +516,7 @@ fn each_firing_of_a_year_has_exactly_one_run() {
         assert_eq!(runs, firings(schedule, zone, start), "{schedule} in {zone}");
         assert_eq!(runs.len(), count, "{schedule} in {zone}");
     }
-    // Each Job is active until the next one replaces it.
+    // Each Job is active until the next Job replaces it.
     let (schedule, zone) = ("30 1 * * *", "America/New_York");
     assert_eq!(year(schedule, zone, "Replace", i64::from(i32::MAX), start), firings(schedule, zone, start));
 }

@@ -6,7 +6,7 @@
 //! - A rule of the crate requires both day fields to match. If a schedule restricts both day fields, one match is enough, so the
 //!   schedule becomes two rules.
 //! - The crate counts days of the week from 1.
-//! - The crate has no empty list. A rule with an empty field never fires and is left out.
+//! - The crate has no empty list. A rule in which a field allows no value never fires, and is left out.
 
 use chrono::{Datelike as _, NaiveDate, NaiveDateTime, TimeDelta};
 use cron::{Schedule as Rule, TimeUnitSpec as _};
@@ -64,7 +64,7 @@ impl CronFields {
         Ok(Self { rules })
     }
 
-    /// Whether a field is empty, so that no time is allowed.
+    /// Whether some field allows no value, so that the schedule never fires.
     pub(super) fn never_matches(&self) -> bool {
         self.rules.is_empty()
     }

@@ -1,9 +1,9 @@
 //! Computes the next instant at which fields in a time zone fire, as robfig/cron does.
 //!
-//! Without clock changes, this is the next allowed wall-clock time. Around clock changes, the result depends on the search of
+//! Without clock changes, this is the next allowed wall-clock time. Around clock changes, the instant depends on the search of
 //! robfig/cron. That search steps through months, days, hours and minutes, by the calendar or by the clock, and restarts when a
 //! unit wraps. Times in a spring gap do not fire, and times in an autumn overlap fire twice. Around a missing midnight, or a
-//! clock change of half an hour, days are skipped or repeated. This module has the same results.
+//! clock change of half an hour, days are skipped or repeated. This module finds the same instants.
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 
@@ -16,7 +16,7 @@ const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
 /// Time in seconds within which the clocks of a zone never change twice, from 1970 on.
 pub(super) const MIN_SECONDS_BETWEEN_CLOCK_CHANGES: i64 = 5 * DAY;
-/// Margin in seconds before and after the range of a search: a clock change in the margin may affect the result.
+/// Margin in seconds before and after the range of a search, in which a clock change may affect the firing that is found.
 const MARGIN: i64 = 2 * DAY;
 /// Years in which a search can start so that its result stays within the years that the crate `cron` supports.
 const YEARS: std::ops::Range<i32> = 1971..2095;

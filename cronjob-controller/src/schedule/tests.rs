@@ -408,7 +408,7 @@ proptest! {
         }
     }
 
-    /// The number of offset lookups of a search is bounded, for any schedule and any times.
+    /// The count of offset lookups of a search has an upper limit that does not depend on the schedule or the times.
     /// CRONJOB-22.
     #[test]
     fn a_search_takes_few_steps(
@@ -438,7 +438,7 @@ fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
         let schedule = parse(text, "UTC").unwrap();
         let (found, steps) = lookups(|| schedule.latest_firing(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
         assert_eq!(found, Some(at(latest)), "{text}");
-        // The binary search halves the 56 years, in seconds, 31 times.
+        // A binary search over the seconds of 56 years has 31 steps.
         assert!(steps < 20_000, "{text}: {steps}");
     }
 }

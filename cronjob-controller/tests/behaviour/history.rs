@@ -38,7 +38,7 @@ async fn the_oldest_complete_and_failed_jobs_are_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_released_by_a_user_is_kept_although_the_cache_is_stale() {
     let world = five_ended().await;
-    // When this Job completes, there is one complete Job too many. The user releases the oldest one while the watch lags.
+    // When this Job completes, there is one complete Job too many. The user releases the oldest Job while the watch lags.
     world.sandbox.faults().delay_watch(CONTROLLER_IDENTITY, "jobs", Duration::from_secs(20));
     world.finish_job("tick-29538750", "Complete").await;
     world.wait_seconds(5).await;

@@ -34,7 +34,7 @@ impl TestCluster {
         Self::with_settings(OperatorSettings::new()).await
     }
 
-    /// Does what [`TestCluster::new`] does, with `settings` instead of the defaults.
+    /// Starts the loop as [`TestCluster::new`] does, with `settings` instead of the defaults.
     pub(crate) async fn with_settings(settings: OperatorSettings) -> Self {
         let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();

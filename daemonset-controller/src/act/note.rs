@@ -16,7 +16,8 @@ pub enum Note {
     PodStoredWithoutLabel(Box<CachedPod>),
     /// The server has denied a change of this Pod. The next syncs omit the change until a retry is due.
     PodChangeDenied(Box<Meta>),
-    /// The name of the new revision and the hash of the existing revision with this name and equal data; `None` if none exists.
+    /// The name of the new revision, and the hash of the existing revision with this name and equal data. `None` if no revision
+    /// has this name and equal data.
     RevisionNameTaken(Option<(String, Text)>),
     /// The server refuses new Pods because the namespace of the DaemonSet is terminating.
     NamespaceTerminates,

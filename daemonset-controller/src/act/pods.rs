@@ -1,4 +1,4 @@
-//! The requests for Pods: claims, labels, creations and deletions.
+//! Adopts, releases, labels, creates and deletes Pods.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 

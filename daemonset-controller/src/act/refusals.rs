@@ -11,7 +11,8 @@ use crate::objects::DaemonSet;
 
 /// Converts a refusal into the failure of the sync. `what` says which request failed, for example `cannot delete Pod web`.
 ///
-/// In a terminating namespace, the sync is not retried: no object can be created, and each deletion enqueues the DaemonSet.
+/// In a terminating namespace, the sync is not retried, because no object can be created, and each deletion enqueues the
+/// DaemonSet.
 pub(super) fn failure_of_refusal(what: &str, refusal: &Refusal) -> SyncError {
     let failed = SyncError::from_refusal(what, refusal);
     if refusal.class == RefusalClass::NamespaceTerminating { failed.with_retry(RetryPolicy::NextEvent) } else { failed }
@@ -41,7 +42,7 @@ pub(super) fn report_denied_change(
     Some(failure_of_refusal(&message, refusal))
 }
 
-/// Whether the server would probably refuse the same request again. If so, the next sync begins with other nodes.
+/// Returns `false` only for a version conflict. Otherwise the server would probably refuse the same request again.
 pub(super) fn is_likely_permanent(refusal: &Refusal) -> bool {
     refusal.class != RefusalClass::VersionConflict
 }

@@ -70,7 +70,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
     Ok(!is_ending)
 }
 
-/// Deletes the duplicates of the current revision, except for those with a hash in `kept_hashes`: some Pods still have it.
+/// Deletes the duplicates of the current revision, except for those with a hash in `kept_hashes`, which some Pods still have.
 pub(super) async fn delete_duplicates(
     snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,

@@ -16,10 +16,11 @@ use crate::{
 /// The role of a node in the replacement of outdated Pods, which is limited by `maxUnavailable`, or with surge by `maxSurge`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RolloutRole {
-    /// The node needs no action and does not count against the limit of the rolling update.
+    /// The node needs no action, and does not count against `maxUnavailable` or `maxSurge`.
     #[default]
     NoAction,
-    /// The node counts against the limit: it has no available Pod or, with surge, an outdated and a new unavailable Pod.
+    /// The node counts against the limit of the rolling update, because it has no available Pod or, with surge, has an outdated
+    /// Pod and a new Pod that is not available.
     BlocksRollout,
     /// The outdated Pod is not available and is replaced without waiting. Without surge, the node counts against the limit.
     ReplaceUnavailable,
@@ -111,7 +112,7 @@ fn set_role_without_surge(
         ([new], []) if criteria.is_available(new, now) => RolloutRole::NoAction,
         ([], [old]) if criteria.is_available(old, now) => RolloutRole::ReplaceWithinLimit,
         ([], [_]) => RolloutRole::ReplaceUnavailable,
-        // The node has only terminating Pods, or several Pods: earlier deletions or creations are not finished.
+        // The node has only terminating Pods, or several Pods, because earlier deletions or creations are not complete.
         _ => RolloutRole::BlocksRollout,
     };
     standing.node_counts.blocking_rollout =

@@ -1,4 +1,4 @@
-//! The current and the earlier revisions of a DaemonSet.
+//! Chooses the current revision of a DaemonSet, and the revisions to delete.
 
 use std::sync::Arc;
 

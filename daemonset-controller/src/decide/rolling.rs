@@ -35,7 +35,7 @@ pub fn pod_criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, d
 pub struct RollingUpdateLimits {
     /// Greatest number of nodes without an available Pod; 0 with `OnDelete`.
     pub max_unavailable: i32,
-    /// Greatest number of nodes with a new Pod beside the outdated one; 0 with `OnDelete`.
+    /// Greatest number of nodes with a new Pod beside the outdated Pod; 0 with `OnDelete`.
     pub max_surge: i32,
 }
 
@@ -62,7 +62,7 @@ impl RollingUpdateLimits {
         Ok(Self { max_unavailable: if blocked { 1 } else { max_unavailable }, max_surge })
     }
 
-    /// Returns the order of creation and deletion: a new Pod is created first if `maxSurge` is at least one node.
+    /// Returns the order of creation and deletion. The new Pod is created first if `maxSurge` is at least one node.
     pub fn replacement_order(set: &DaemonSet, desired: i32) -> ReplacementOrder {
         match (&set.update_strategy, Self::new(set, desired)) {
             (UpdateStrategy::OnDelete, _) => ReplacementOrder::OnDelete,

@@ -11,7 +11,6 @@ use crate::{
 /// The sums over the contributions of all nodes of a DaemonSet.
 #[derive(Default)]
 pub(super) struct NodeIndexTotals {
-    /// The sum of the counts of all nodes.
     pub(super) node_counts: NodeCounts,
     /// The nodes that need an action or block a rollout.
     pub(super) node_lists: NodeLists,
@@ -60,7 +59,7 @@ impl NodeIndexTotals {
         })
     }
 
-    /// Returns the first time at which the contribution of a node changes without an event; `None` if there is none.
+    /// Returns the first time at which the contribution of a node changes without an event; `None` if only an event changes it.
     pub(super) fn first_change_at(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }

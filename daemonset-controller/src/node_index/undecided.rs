@@ -6,7 +6,7 @@ use common::intern::Text;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangeNumber(u64);
 
-/// The nodes with an undecided eligibility, each with the number of its last change.
+/// The nodes with an undecided eligibility, each with the change number of its last change.
 #[derive(Default)]
 pub(crate) struct NodesWithUndecidedEligibility {
     nodes: BTreeMap<Text, ChangeNumber>,
@@ -14,7 +14,7 @@ pub(crate) struct NodesWithUndecidedEligibility {
 }
 
 impl NodesWithUndecidedEligibility {
-    /// Adds a node, or gives it the number of a new change.
+    /// Adds a node with a new change number. If the node is already in the list, its change number is replaced.
     pub(crate) fn add(&mut self, node: &Text) {
         self.last.0 += 1;
         self.nodes.insert(node.clone(), self.last);
@@ -25,7 +25,7 @@ impl NodesWithUndecidedEligibility {
         self.nodes.remove(node);
     }
 
-    /// Removes a node that was decided after `change`. Returns `false` if the node has changed since then or was removed.
+    /// Removes a node if `change` is its last change. Returns whether the node was removed.
     pub(crate) fn remove_if_unchanged(&mut self, node: &Text, change: ChangeNumber) -> bool {
         let is_last = self.nodes.get(node) == Some(&change);
         if is_last {
@@ -34,7 +34,7 @@ impl NodesWithUndecidedEligibility {
         is_last
     }
 
-    /// Returns at most `at_most` nodes with their last changes, ordered by name.
+    /// Returns the first `at_most` nodes by name, each with the change number of its last change.
     pub(crate) fn first_nodes(&self, at_most: usize) -> Vec<(Text, ChangeNumber)> {
         self.nodes.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()
     }

@@ -117,7 +117,7 @@ mod tests {
             has_misscheduled_pods: false,
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
-        // The node is compared with three usual and three hostile DaemonSets. Nothing has changed for these six.
+        // The node is compared with three usual and three hostile DaemonSets. Their eligibility has not changed.
         assert_eq!((count, affected.set_keys.len(), affected.considered_set_count), (6, 47, 53));
         assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }

@@ -4,7 +4,7 @@ use common::{controller::Explain, explain::BoundedLines, meta::NamespacedName};
 #[derive(Debug)]
 pub(crate) struct AffectedDaemonSets {
     pub(crate) set_keys: Vec<NamespacedName>,
-    /// Number of DaemonSets that the loop considered, for the explanation.
+    /// Number of DaemonSets with a node index, for the explanation.
     pub(crate) considered_set_count: usize,
 }
 

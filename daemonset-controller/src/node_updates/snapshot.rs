@@ -12,6 +12,6 @@ pub(crate) struct NodeChangeForSet {
     pub(crate) eligibility_now: Option<Eligibility>,
     /// Whether the DaemonSet has Pods on the node, including terminating Pods.
     pub(crate) has_pods_on_node: bool,
-    /// Whether `status.numberMisscheduled` of the DaemonSet is above zero.
+    /// Whether `status.numberMisscheduled` of the DaemonSet is above zero, on any node.
     pub(crate) has_misscheduled_pods: bool,
 }

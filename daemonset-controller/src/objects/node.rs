@@ -42,7 +42,7 @@ impl Node {
         &self.spec.taints
     }
 
-    /// Whether two versions of a Node have the same labels and taints, so that each DaemonSet may run on both or on neither.
+    /// Whether two versions of a Node have the same labels and taints, so each DaemonSet has the same eligibility on both.
     pub fn has_same_labels_and_taints(&self, other: &Self) -> bool {
         self.metadata.labels == other.metadata.labels && self.spec.taints == other.spec.taints
     }

@@ -42,7 +42,7 @@ pub struct NodePlacement {
 /// A term of a required node affinity.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NodeSelectorTerm {
-    /// The term has no requirement or an invalid one, so no node matches.
+    /// The term has no requirement or an invalid requirement, so no node matches.
     MatchesNoNode,
     /// A node matches if it meets every requirement.
     AllRequirements {
@@ -64,9 +64,9 @@ pub enum LabelRequirement {
     Exists(Text),
     /// The node does not have the label.
     DoesNotExist(Text),
-    /// The value of the label is an integer greater than this one.
+    /// The value of the label is an integer greater than this number.
     Gt(Text, i64),
-    /// The value of the label is an integer less than this one.
+    /// The value of the label is an integer less than this number.
     Lt(Text, i64),
 }
 
@@ -153,7 +153,7 @@ impl NodePlacement {
         self.size
     }
 
-    /// Returns the number of nodes that can be decided with this number of comparisons; at least one.
+    /// Returns the number of nodes with an eligibility that this number of comparisons can decide; at least 1.
     pub(crate) fn node_count_within_comparisons(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
@@ -165,7 +165,6 @@ pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = 
 }
 
 impl NodeSelectorTerm {
-    /// Returns the greatest number of values of this term that are compared with one node.
     fn comparison_cost(&self) -> usize {
         match self {
             Self::MatchesNoNode => 1,

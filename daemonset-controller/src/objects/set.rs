@@ -42,7 +42,7 @@ pub enum UpdateStrategy {
     RollingUpdate {
         /// Greatest number of nodes without an available Pod; `None` means 1.
         max_unavailable: Option<IntOrString>,
-        /// Greatest number of nodes with a new Pod beside the outdated one; `None` means 0.
+        /// Greatest number of nodes with a new Pod beside the outdated Pod; `None` means 0.
         max_surge: Option<IntOrString>,
     },
 }
@@ -98,7 +98,7 @@ impl DaemonSet {
         self.metadata.annotations.get(TEMPLATE_GENERATION_ANNOTATION)?.parse().ok()
     }
 
-    /// Whether a node may have a new Pod beside the outdated one. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
+    /// Whether `maxSurge` is at least one node; false if it is invalid. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
     pub fn allows_surge(&self) -> bool {
         match &self.update_strategy {
             UpdateStrategy::RollingUpdate { max_surge: Some(surge), .. } => {

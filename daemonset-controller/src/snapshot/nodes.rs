@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::objects::SharedPod;
 
-/// The counts of a DaemonSet's nodes, and the nodes that need an action.
+/// The counts of a DaemonSet's nodes, and the nodes on which one sync can create or delete Pods.
 ///
 /// The lists are ordered by node name, and no longer than one sync can use. Lists of creations and deletions begin after the
 /// [cursor](RefusedNodeCursors) and wrap around.
@@ -19,7 +19,7 @@ use crate::objects::SharedPod;
 pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
     pub criteria: PodCriteria,
-    /// The nodes of the last refused requests. The lists of creations and deletions begin after these nodes.
+    /// The nodes of the last refused creation and of the last refused deletion, after which the lists begin.
     pub refused_node_cursors: RefusedNodeCursors,
     /// The sum of the counts of all nodes.
     pub node_counts: NodeCounts,
@@ -27,11 +27,12 @@ pub struct ActionableNodes {
     pub nodes_needing_pod: NodeList,
     /// Nodes on which Pods must be deleted regardless of the update strategy.
     pub nodes_with_pods_to_delete: NodeList,
-    /// Nodes with an outdated Pod that is not available. It is replaced regardless of the limit of the rolling update.
+    /// Nodes with an outdated Pod that is not available. The Pod is replaced regardless of the limit of the rolling update.
     pub nodes_with_unavailable_outdated_pod: NodeList,
-    /// Nodes with an outdated Pod that is deleted without waiting; only with surge.
+    /// Nodes with an outdated Pod that is deleted, because the new Pod is available or, on a node on which no Pod should run,
+    /// because the outdated Pod is not available. Empty without surge.
     pub nodes_with_unneeded_outdated_pod: NodeList,
-    /// Nodes on which no Pod should run and that have an available outdated Pod; only with surge.
+    /// Nodes on which no Pod should run and that have an available outdated Pod. Empty without surge.
     pub ineligible_nodes_with_available_pod: NodeList,
     /// Nodes with an available outdated Pod that is replaced within the limit of the rolling update.
     pub nodes_with_available_outdated_pod: NodeList,
@@ -39,11 +40,11 @@ pub struct ActionableNodes {
     pub blocking_nodes: NodeList,
     /// Number of Pods that are neither bound nor pinned to a node.
     pub pods_without_node_count: usize,
-    /// The first time at which the contribution of a node changes without an event; `None` if there is none.
+    /// The first time at which the contribution of a node changes without an event; `None` if only an event changes it.
     pub next_change_at: Option<Timestamp>,
 }
 
-/// The nodes of the last refused requests. Creations and deletions begin with the nodes after them.
+/// The node of the last refused creation, and the node of the last refused deletion. The next sync begins after these nodes.
 ///
 /// Without cursors, every sync would begin with a Pod that the server always refuses, and the nodes after its node would get no
 /// Pod.
@@ -55,12 +56,12 @@ pub struct RefusedNodeCursors {
     pub deletion_cursor: NodeCursor,
 }
 
-/// The node of the last refused request. With `None`, the order begins with the first name.
+/// The name of the node of the last refused request. `None` if no request was refused; then work begins with the first node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeCursor(pub Option<Text>);
 
 impl NodeCursor {
-    /// Sorts work by node name, beginning after the cursor and wrapping around. An empty cursor does not change the order.
+    /// Sorts `work` by node name, beginning after the cursor and wrapping around. Without a cursor, the order does not change.
     pub fn sort_after_cursor<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
         if let Some(refused) = &self.0 {
             let position = |one: &T| (node(one) <= refused, node(one).clone());
@@ -111,7 +112,7 @@ impl NodePods {
     }
 }
 
-/// Whether Pods of a DaemonSet may run on a node.
+/// The decision whether Pods of a DaemonSet are created, kept or deleted on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eligibility {
     /// A Pod should run on the node.
@@ -147,7 +148,7 @@ pub struct PodCriteria {
     pub template_generation: Option<Text>,
     /// How long a Pod must be ready before it is available, in seconds (`spec.minReadySeconds`).
     pub min_ready_seconds: i32,
-    /// Whether a node may have a new Pod beside the outdated one (`maxSurge` is above zero).
+    /// Whether `maxSurge` is above zero, so a node may have a new Pod beside the outdated Pod.
     pub allows_surge: bool,
     /// The order of the creation and the deletion when a Pod is replaced.
     pub replacement_order: ReplacementOrder,
@@ -209,7 +210,7 @@ impl<'a> NodeView<'a> {
         self.present_pods().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
     }
 
-    /// Returns the outdated Pod of the node; `None` if there is none or more than one.
+    /// Returns the outdated Pod of the node; `None` if the node has no outdated Pod or several.
     pub fn only_outdated_pod(&self, criteria: &PodCriteria) -> Option<&'a SharedPod> {
         match self.current_and_outdated_pods(criteria).1[..] {
             [old] => Some(old),

@@ -1,4 +1,4 @@
-//! The revisions of a DaemonSet in a snapshot.
+//! The revisions that a sync adopts, releases, labels, renumbers, creates or deletes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use common::intern::Text;
 
 use crate::objects::SharedRevision;
 
-/// The revisions of a DaemonSet, divided by the changes that they need.
+/// The revisions of a DaemonSet, divided by the change that each of them needs.
 #[derive(Clone, Debug)]
 pub struct Revisions {
     /// Revisions without a controller that the selector matches.
@@ -32,7 +32,7 @@ pub struct Revisions {
 pub enum CurrentRevision {
     /// The revision is stored, and has the highest number.
     Stored(SharedRevision),
-    /// The revision is stored, and must get this number, the highest of all: users have returned to an earlier template.
+    /// The revision is stored, and must get this number, the highest of all, because users have returned to its template.
     Renumber(SharedRevision, i64),
     /// The revision is not stored yet.
     Create {
@@ -55,7 +55,7 @@ impl Revisions {
         }
     }
 
-    /// Removes the duplicates with these hashes from the deletions: the server has denied the relabelling of their Pods.
+    /// Removes the duplicates with these hashes from the deletions, because the server has denied their Pods' relabelling.
     pub(crate) fn keep_duplicates_with_hashes(&mut self, hashes: &BTreeSet<&str>) {
         self.duplicate_revisions.retain(|revision| !hashes.contains(revision_hash_or_name(revision)));
     }

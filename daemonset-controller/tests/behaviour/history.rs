@@ -1,4 +1,4 @@
-//! Revisions: numbers, rollback, collisions, duplicates, and the history limit.
+//! Revision numbers, rollbacks, name collisions, duplicate revisions, and the history limit.
 
 use std::sync::Arc;
 

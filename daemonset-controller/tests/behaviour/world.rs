@@ -76,7 +76,6 @@ impl TestCluster {
         panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
     }
 
-    /// Clears the recorded requests and writes of the sandbox.
     pub(crate) fn clear_records(&self) {
         self.sandbox.requests().clear();
         self.sandbox.writes().clear();
@@ -166,7 +165,6 @@ impl TestCluster {
         pods.into_iter().find(|pod| target_node(pod) == node).unwrap_or_else(|| panic!("no Pod for {node}"))
     }
 
-    /// Applies a merge patch to a node.
     pub(crate) async fn change_node(&self, node: &str, patch: Value) {
         self.sandbox.merge("nodes", None, node, None, patch).await.unwrap();
     }

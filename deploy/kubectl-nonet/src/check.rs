@@ -25,10 +25,10 @@ pub(crate) use election::needs_second_reading;
 
 /// The operation that the check prepares.
 ///
-/// The comments of the variants are shown in the help of `--before`.
+/// The help of `--before` shows the comments of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PlannedOperation {
-    /// No operation is planned: the check reports on the running cluster.
+    /// No operation is planned, so the check reports on the running cluster.
     #[default]
     #[value(skip)]
     Running,
@@ -40,7 +40,7 @@ pub enum PlannedOperation {
     Removal,
 }
 
-/// Returns all findings, grouped by topic. `stage` decides which findings are problems.
+/// Returns all findings, grouped by topic. An unmet requirement of the operation `stage` is a problem.
 pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
     let installations = installation::all_installations(facts);
     let mut findings = Vec::new();

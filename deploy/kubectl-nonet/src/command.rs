@@ -106,7 +106,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|why| why.to_string()).and_then(|runtime| runtime.block_on(run(check))) {
         Ok((text, code)) => {
-            // It is no error if a reader closes the pipe early.
+            // It is no error if a reader closes the pipe before all output is written.
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::from(code)
         }

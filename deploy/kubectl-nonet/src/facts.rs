@@ -53,7 +53,7 @@ impl fmt::Display for FactError {
 }
 
 impl FactError {
-    /// Returns advice for the caller, with a command where there is one.
+    /// Returns advice for the caller, with a command if a command helps.
     pub fn remedy(&self) -> String {
         match self {
             Self::Forbidden { verb, resource, namespace } => {
@@ -115,11 +115,11 @@ pub struct NamedLease {
     pub name: &'static str,
     /// Namespace of the Lease, one of [`Facts::namespaces`].
     pub namespace: String,
-    /// Result of the reads; `None` if the Lease does not exist.
+    /// Result of reading the Lease; `None` if the Lease does not exist.
     pub reading: FactResult<Option<LeaseReading>>,
 }
 
-/// A Lease that was read once, or twice with a pause.
+/// A Lease that was read once, or twice with a pause between the reads.
 #[derive(Clone, Debug)]
 pub struct LeaseReading {
     /// The object of the last read.
@@ -137,7 +137,7 @@ impl LeaseReading {
     }
 }
 
-/// Result of the first of two reads.
+/// Result of the first of two reads of a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstReading {
     /// `spec.renewTime` of the Lease.

@@ -59,11 +59,11 @@ impl fmt::Display for Topic {
 pub struct Finding {
     /// Severity; the highest severity of all findings decides the exit code.
     pub status: Status,
-    /// Part of the check that made the finding; findings are grouped by it.
+    /// Part of the check that made the finding. The output groups findings by topic.
     pub topic: Topic,
     /// One or two sentences about the state of the cluster.
     pub found: String,
-    /// Advice, with a command where there is one; `do` in JSON.
+    /// Advice, with a command if a command helps; `do` in JSON.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -81,7 +81,7 @@ impl Findings {
         Self { topic, list: Vec::new() }
     }
 
-    /// Adds a finding. An empty remedy means that there is none.
+    /// Adds a finding. An empty `remedy` becomes `None`.
     pub fn add(&mut self, status: Status, found: impl Into<String>, remedy: impl Into<String>) {
         let remedy = Some(remedy.into()).filter(|text: &String| !text.is_empty());
         self.list.push(Finding { status, topic: self.topic, found: found.into(), remedy });
@@ -107,12 +107,12 @@ impl Findings {
         self.add(Status::Problem, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless there is a problem.
+    /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless a finding has [`Status::Problem`].
     pub fn add_unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(Status::Unknown, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. `what` continues "cannot tell".
+    /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. The text is `cannot tell {what}: {why}`.
     pub fn add_unreadable(&mut self, what: &str, why: &crate::facts::FactError) {
         self.add_unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }

@@ -153,7 +153,7 @@ async fn lease(
     Ok(lease.map(|lease| LeaseReading { lease, read_at: now(), first_reading: None }))
 }
 
-/// Reads the Leases with a doubtful renewal once more, after one pause for all of them.
+/// Reads the Leases that need a second reading once more, after one pause for all of them.
 async fn read_doubtful_leases_again(
     connection: &Connection,
     clock: &Clock,
@@ -227,7 +227,7 @@ async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindin
     }
 }
 
-/// Lists the objects of a kind in each of `namespaces`. One failed list is an `Err` for all.
+/// Lists the objects of a kind in each of `namespaces`. If one of the lists fails, the result is the error of that list.
 async fn list_in_namespaces<K: read::Readable>(
     connection: &Connection,
     namespaces: &[String],

@@ -26,7 +26,7 @@ struct List {
 }
 
 impl PlanRun<'_> {
-    /// Creates the new ReplicaSet. Ends the sync instead if an earlier leader has created one that the cache does not hold.
+    /// Creates the new ReplicaSet. Ends the sync instead if an earlier leader created a ReplicaSet that the cache lacks.
     pub(super) async fn create_replica_set(
         &mut self,
         step: &Step,
@@ -79,7 +79,7 @@ impl PlanRun<'_> {
         Err(StepStop::End(Requeue::After(Duration::ZERO)))
     }
 
-    /// Reads the existing ReplicaSet with the name of the new one, and decides whether the existing one can be used.
+    /// Reads the existing ReplicaSet with the name of the new one, and decides whether the Deployment can use the ReplicaSet.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), StepStop> {
         let is_unanswered = refusal.class == RefusalClass::MaybeWritten;
         let live = match self

@@ -47,7 +47,7 @@ impl PlanRun<'_> {
         Ok(answer.metadata)
     }
 
-    /// Whether the Deployment on the server has the version that this sync knows, and the ReplicaSet has the UID `uid`.
+    /// Whether the Deployment on the server has the version from the snapshot, and the ReplicaSet has the UID `uid`.
     fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
         let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
         let version = ResourceVersion::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());

@@ -5,7 +5,7 @@ use crate::{
     plan::{Action, ReplicaSetRef, Step},
 };
 
-/// Plans the deletion of the ReplicaSets with the lowest revisions beyond the limit. A ReplicaSet with Pods is kept, and no
+/// Plans the deletion of the lowest revisions beyond `spec.revisionHistoryLimit`. A ReplicaSet with Pods is kept, and no
 /// other ReplicaSet is deleted in its place.
 ///
 /// Upstream: `cleanupDeployment`.

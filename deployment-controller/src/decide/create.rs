@@ -24,7 +24,7 @@ const MAX_CHANGED_CREATIONS: usize = 5;
 /// Maximum length of an object name in bytes.
 const MAX_NAME_LENGTH: usize = 253;
 
-/// The cause of a failed creation. It determines the steps that report the failure.
+/// The cause of a failed creation. The cause determines the steps that report the failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateFailure {
     /// Another object has the name of the new ReplicaSet.
@@ -116,7 +116,7 @@ pub enum ReplicaSetRelation {
     Controlled,
     /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
-    /// A ReplicaSet with another template, or one that the Deployment can neither use nor adopt.
+    /// Any other ReplicaSet: it has another template, another controller or other labels, or it is being deleted.
     Foreign,
 }
 

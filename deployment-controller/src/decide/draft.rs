@@ -99,7 +99,7 @@ pub struct PlanDraft<'a> {
     pub snapshot: &'a Snapshot,
     /// The claimed ReplicaSets by creation time and name; a ReplicaSet that this plan creates comes last.
     pub sets: Vec<DraftReplicaSet<'a>>,
-    /// Index in [`Self::sets`] of the new ReplicaSet: the first one with the current template. `None` if there is none.
+    /// Index in [`Self::sets`] of the first ReplicaSet with the current template. `None` if no ReplicaSet has this template.
     pub new_set_index: Option<usize>,
     /// Status of the Deployment after the steps planned so far.
     pub status: DeploymentStatus,
@@ -145,7 +145,7 @@ impl<'a> PlanDraft<'a> {
         self.snapshot.limits
     }
 
-    /// Returns the new ReplicaSet, if it exists or is planned.
+    /// Returns the new ReplicaSet; `None` if it neither exists nor is planned.
     pub fn new_set(&self) -> Option<&DraftReplicaSet<'a>> {
         self.new_set_index.map(|at| &self.sets[at])
     }
@@ -160,7 +160,7 @@ impl<'a> PlanDraft<'a> {
         self.sets.iter().enumerate().filter(|(at, _)| Some(*at) != self.new_set_index).map(|(_, set)| set)
     }
 
-    /// Returns the number of unfinished Pods of a ReplicaSet, also terminating ones; 0 unless `Recreate` waits for old Pods.
+    /// Returns the number of unfinished, also terminating, Pods of a ReplicaSet; 0 unless `Recreate` waits for old Pods.
     pub fn unfinished_pod_count(&self, set: &DraftReplicaSet<'_>) -> usize {
         set.uid().and_then(|uid| self.snapshot.unfinished_pod_counts.get(uid)).copied().unwrap_or(0)
     }
@@ -223,7 +223,7 @@ impl<'a> PlanDraft<'a> {
         self.failure.is_some()
     }
 
-    /// Returns the plan, with a requeue no later than the next attempt of a refused release.
+    /// Returns the plan, which requeues the Deployment no later than the next attempt of a refused release.
     pub fn finish(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_retry_after) {
             (Requeue::AfterPlannedDelay, Some(again)) => Requeue::After(again),

@@ -7,7 +7,7 @@ use crate::decide::{
     draft::PlanDraft,
 };
 
-/// Plans the condition `Progressing` for the start or the end of a pause. Does nothing after an exceeded deadline.
+/// Plans the condition `Progressing` for the start or the end of a pause. Does nothing if the deadline is exceeded.
 ///
 /// Upstream: `checkPausedConditions`.
 pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {

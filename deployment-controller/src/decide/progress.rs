@@ -55,8 +55,8 @@ pub fn is_rollout_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> 
 }
 
 fn update_progressing(draft: &PlanDraft<'_>, status: &mut DeploymentStatus, deadline: i64) {
-    // The rollout was complete, and only the new ReplicaSet has Pods: a change of the counts comes from scaling or from a lost
-    // Pod, and not from a rollout.
+    // The rollout was complete, and only the new ReplicaSet has Pods, so a change of the counts comes from scaling or from
+    // a lost Pod, and not from a rollout.
     if status.replicas == status.updated_replicas && has_progressing_reason(&draft.status, NEW_REPLICA_SET_AVAILABLE) {
         return;
     }
@@ -125,7 +125,7 @@ fn next_deadline_check(draft: &PlanDraft<'_>, deadline: i64) -> Requeue {
     }
 }
 
-/// Returns the `ReplicaFailure` condition to copy: from the new ReplicaSet, or else from the oldest ReplicaSet that has one.
+/// Returns `ReplicaFailure` of the new ReplicaSet, or else of the oldest ReplicaSet with this condition.
 fn replica_failure<'d>(draft: &'d PlanDraft<'_>) -> Option<&'d Condition> {
     let mut sets = draft.new_set().into_iter().chain(draft.old_sets());
     sets.find_map(|set| list::get(&set.status().conditions, REPLICA_FAILURE))

@@ -166,7 +166,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         prop_assert_eq!(number(set, "/spec/replicas") + number(set, "/status/replicas"), 0);
         prop_assert!(number(set, "/metadata/generation") <= number(set, "/status/observedGeneration"));
     }
-    // Invariant 5: revisions only grow, and the new ReplicaSet has the highest one.
+    // Invariant 5: revisions only grow, and the new ReplicaSet has the highest revision.
     let revision = |set: &Value| set["metadata"]["annotations"][REVISION].as_str().unwrap().parse::<i64>().unwrap();
     for set in &world.sets {
         let was = before.sets.iter().find(|s| s["metadata"]["name"] == set["metadata"]["name"]);

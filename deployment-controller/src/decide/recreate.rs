@@ -1,4 +1,4 @@
-//! The strategy `Recreate`: no new Pod starts before the last old Pod has ended.
+//! The strategy `Recreate`: no new Pod starts before every old Pod has finished or is deleted.
 
 use crate::{
     decide::{
@@ -10,8 +10,8 @@ use crate::{
     plan::OnFailure,
 };
 
-/// Plans the next step of a rollout: scale old ReplicaSets to 0, wait for the end of their Pods, then give the new ReplicaSet its
-/// full size.
+/// Plans the next step of a rollout: scale old ReplicaSets to 0, wait until they have no unfinished Pod, then give the new
+/// ReplicaSet its full size.
 ///
 /// Upstream: `rolloutRecreate`.
 pub fn plan_recreate(draft: &mut PlanDraft<'_>) {

@@ -63,7 +63,7 @@ fn new_set_change(deployment: &Deployment, set: &DraftReplicaSet<'_>, next: i64)
                 annotations.insert(REVISION_HISTORY.to_owned(), history);
             }
         }
-        // Another writer set a revision that is not an integer: leave the annotations alone, unless the ReplicaSet is written
+        // Another writer set a revision that is not an integer, so the annotations stay, unless the ReplicaSet is written
         // anyway.
         Err(_) if min_ready.is_none() => annotations.clear(),
         _ => {}

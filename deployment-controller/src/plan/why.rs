@@ -1,10 +1,10 @@
-//! The state of a rollout for `/debug/explain`: numbers of Pods, and reasons why the rollout does not continue.
+//! The state of a rollout for `/debug/explain`: Pod counts, and reasons why the rollout does not continue.
 
 use std::{fmt, sync::Arc};
 
 use crate::limits::RolloutLimits;
 
-/// Numbers of Pods of a Deployment.
+/// Pod counts of a Deployment, summed from the statuses of its ReplicaSets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
     /// Desired number of Pods, maxSurge and maxUnavailable.
@@ -53,7 +53,7 @@ pub enum WaitReason {
     },
     /// The new ReplicaSet, named here, is being deleted. A replacement is created only after the deletion.
     NewReplicaSetDeleting(Arc<str>),
-    /// A ReplicaSet has the condition `ReplicaFailure`: it cannot create or delete Pods.
+    /// A ReplicaSet has the condition `ReplicaFailure`, because it cannot create or delete Pods.
     ReplicaFailure {
         /// Name of the ReplicaSet with the condition.
         set: Arc<str>,

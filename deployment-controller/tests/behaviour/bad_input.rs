@@ -63,7 +63,7 @@ async fn a_malformed_deployment_backs_off_alone() {
         let told = loops.explain(Some("shop/bad"))[0].clone();
         let why = format!("{} {}", told["waiting"], told["lastError"]["error"].as_str().unwrap_or_default());
         assert!(why.contains(error), "{said}: {told:#}");
-        // The back-off doubles from 5 ms, so that few attempts happen in a minute.
+        // The back-off doubles from 5 ms, so there are few attempts in a minute.
         let failures = told["lastError"]["failures"].as_u64().unwrap();
         assert!((10..=15).contains(&failures), "{said}: {told:#}");
         let good = sandbox.get(DEPLOYMENTS, Some(NAMESPACE), "web").await.unwrap();

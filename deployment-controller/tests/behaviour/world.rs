@@ -10,7 +10,7 @@ use common::{clock::Clock, settings::OperatorSettings};
 use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes, replica_sets::ReplicaSets};
 use serde_json::{Value, json};
 
-/// Identity of the loop under test: the sandbox counts requests and writes by identity.
+/// Identity of the loop under test, by which the sandbox counts its requests and writes.
 pub(crate) const CONTROLLER_IDENTITY: &str = "deployments";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const DEPLOYMENTS: &str = "deployments.apps";

@@ -95,7 +95,7 @@ impl<'a> ServicePorts<'a> {
         }
     }
 
-    /// Counts the Service ports that exist on a Pod with these numbers of named ports.
+    /// Counts the Service ports that exist on a Pod with these port numbers of its named ports.
     pub fn service_port_count_on_pod(&self, numbers: &NamedPortNumbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
     }

@@ -22,7 +22,7 @@ use crate::{
 /// A change of the controller's memory that a sync asks for.
 #[derive(Debug)]
 pub enum Note {
-    /// The memory of the Service after this sync, which replaces the memory of earlier syncs.
+    /// The memory of the Service after this sync, which replaces the memory of the previous sync.
     ReplaceMemory(ServiceMemory),
     /// The answer to a write was lost; the write may or may not have taken effect.
     AnswerLost,

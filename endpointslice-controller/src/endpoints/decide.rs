@@ -139,7 +139,7 @@ fn is_portless(service: &Service) -> bool {
 
 /// Returns the subsets of a Service in canonical form, and whether they were truncated.
 ///
-/// For a low cost, addresses beyond the limit are never built, and ports with the same Pods are put into one subset at once.
+/// For a low cost, addresses beyond the limit are never built, and ports with the same Pods are built as one subset.
 fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);

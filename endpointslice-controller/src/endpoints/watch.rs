@@ -41,8 +41,8 @@ impl EventHandlers {
     pub(super) fn on_endpoints(&self, event: &CacheEvent<Endpoints>, origin: ChangeOrigin) {
         let key = event.meta().key();
         let comes = match event {
-            // The first list can contain Endpoints of a Service that was deleted earlier; a sync deletes them. Leader election
-            // locks have no Service either, and must not be deleted.
+            // The first list can contain Endpoints of a Service that was deleted before this process started; a sync deletes
+            // them. Leader election locks have no Service either, and must not be deleted.
             CacheEvent::Added(there) => origin == ChangeOrigin::Initial && !there.is_leader_election_lock(),
             CacheEvent::Deleted(_) => true,
             CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => false,

@@ -30,7 +30,7 @@ pub enum Note {
     Write(WriteProgress),
     /// All slices of an address type are written. The fields are the kind of hints and the count of writes.
     AddressTypeWritten(HintMetricLabels, usize),
-    /// The sync has ended; the field is `true` if the sync failed.
+    /// No further write follows in this sync; the field is `true` if the sync failed.
     SyncEnded(bool),
 }
 

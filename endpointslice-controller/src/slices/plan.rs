@@ -1,4 +1,4 @@
-//! The plan for the slices of a Service.
+//! What one sync of a Service writes, remembers and reports: slices to write or delete, the memory, and metric labels.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub enum Note {
 pub struct CurrentOwners {
     /// The owners named by the requested references, in the same order.
     pub owners: Vec<Owner>,
-    /// Whether a dependent of the object is itself in foreground deletion, so that there may be a cycle.
+    /// Whether a dependent of the object is in foreground deletion. Object and dependent may then wait for each other.
     pub may_be_in_cycle: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         Plan::LookUpObject => match place.read_live("only owner references name it", io).await? {
             LiveReadResult::Absent => false,
-            // A monitor has not seen the existing object yet, so the lookup is repeated.
+            // The object exists, but no monitor has seen it yet, so the lookup is repeated.
             LiveReadResult::AsExpected | LiveReadResult::Existing(_) => return Ok(Requeue::AfterBackoff),
         },
         Plan::Delete { .. } | Plan::LookUpOwners { .. } => judge::delete_or_release(snapshot, &place, io).await?,

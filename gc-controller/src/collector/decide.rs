@@ -1,6 +1,6 @@
 //! The decision about an object, without requests and without a clock.
 //!
-//! [`decide`] determines, from the graph alone, whether the object needs work and whether enough is known to do it.
+//! [`decide`] determines, from the graph alone, whether the object needs work, and whether lookups or lists must come first.
 //! [`decide_by_owners()`] decides the action after every owner has been looked up.
 //!
 //! # Why deleting without reading the object first is safe
@@ -35,8 +35,8 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         let why = awaited.to_string();
         return Plan::Wait(awaited, why);
     };
-    // A virtual node has no namespace if only a cluster-scoped object names it. A namespaced object cannot be located without
-    // one.
+    // A virtual node has no namespace if only a cluster-scoped object names it. Without a namespace, a namespaced object
+    // cannot be located.
     if resource.is_namespaced && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }

@@ -12,7 +12,7 @@ pub enum Plan {
     /// The object waits, without retries, until this wait condition is true. The text is the reason.
     Wait(WaitCondition, String),
     /// This number of dependents blocks the foreground deletion. Each dependent has been enqueued, or is enqueued when it
-    /// appears. The removal of the last one enqueues the object again.
+    /// appears. The removal of the last of these dependents enqueues the object again.
     BlockedByDependents(usize),
     /// No dependent blocks the foreground deletion: the finalizer is removed.
     RemoveForegroundFinalizer,

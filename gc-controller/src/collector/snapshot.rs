@@ -5,10 +5,10 @@ use jiff::Timestamp;
 
 use crate::graph::{Kind, NodeView, OwnerState};
 
-/// An object, and the known facts about its owners.
+/// An object, and the states of its owners.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The object as it is in the graph, without its owner references, which are in `owners`.
+    /// Time of the sync.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
     pub node: NodeView,
@@ -35,7 +35,7 @@ pub enum KindState {
     Synced,
 }
 
-/// An owner reference of the object, and the known facts about the owner.
+/// An owner reference of the object, and the state of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The reference as the object has it.

@@ -8,8 +8,8 @@ use super::{ABSENT_CAPACITY, Identity};
 /// A longer identity is not stored; the owner is looked up each time.
 const MAX_IDENTITY_BYTES: usize = 512;
 
-/// A bounded set of identities without an object. Identities that were not used recently are dropped, and looked up again when
-/// needed. UIDs are never reused, so a stored identity cannot become wrong.
+/// A bounded set of identities without an object. When full, it drops the least recently used identities, which are looked up
+/// again when needed. UIDs are never reused, so a stored identity cannot become wrong.
 #[derive(Default)]
 pub(super) struct AbsentObjects {
     young: HashSet<Identity>,

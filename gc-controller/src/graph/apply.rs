@@ -26,7 +26,8 @@ struct Difference<'a> {
 }
 
 /// Compares two lists of references, in linear time because some objects have thousands of owners. If several references share
-/// a UID, the last one of `old` is compared with the first one of `new`, and the further ones of `new` count as new.
+/// a UID, the last such reference in `old` is compared with the first in `new`, and the remaining references in `new` count as
+/// new.
 fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     let mut out = Difference::default();
     if old.is_empty() {
@@ -88,12 +89,12 @@ impl Graph {
         }
     }
 
-    /// Begins a full set: a complete list of the objects of a monitor.
+    /// Begins a list of all objects of a monitor.
     pub fn begin_full_set(&self, source: MonitorId) -> FullSet {
         FullSet::new(source, self.sources.get(source.number))
     }
 
-    /// Applies one object of a full set (a complete list).
+    /// Applies one object of a list.
     pub fn include_in_full_set(&mut self, seen: &mut FullSet, meta: &Meta, out: &mut Vec<Work>) {
         self.add_further_monitor(seen.monitor, meta);
         let known = self.seen_version(&meta.uid);
@@ -106,7 +107,7 @@ impl Graph {
     }
 
     /// Records that a further monitor sees an object. The object belongs to the first monitor that saw it; if the first monitor
-    /// stops, the object passes to a further one.
+    /// stops, the object passes to a further monitor.
     fn add_further_monitor(&mut self, source: MonitorId, meta: &Meta) {
         let Some(id) = self.nodes.find(&meta.uid) else { return };
         let node = self.nodes.get(id);
@@ -119,9 +120,9 @@ impl Graph {
         }
     }
 
-    /// Ends a full set (a complete list): removes the objects of the monitor that are not in the set.
+    /// Completes a list: removes the objects of the monitor that are not in the list.
     pub fn complete_full_set(&mut self, seen: &FullSet, out: &mut Vec<Work>) {
-        // Equal counters show that the set contains all objects. This is the usual case, and saves the scan of all nodes.
+        // Equal counters show that the list contains all objects. This usual case needs no scan of all nodes.
         if self.sources.get(seen.monitor.number).is_none_or(|census| seen.contains_all_objects(census)) {
             return;
         }
@@ -335,7 +336,7 @@ impl Graph {
             all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
             siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
         }
-        // Dependents of one owner usually have equal lists of owners. If the list of one sibling is equal, it is shared.
+        // Dependents of one owner usually have equal lists of owners. An equal list of a sibling is shared.
         let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
         sibling.cloned().unwrap_or_else(|| References::new(all))
     }
@@ -378,7 +379,7 @@ impl Graph {
             }
             let node = self.nodes.get_mut(owner);
             node.dependents.insert(id);
-            // The foreground deletion enqueued all earlier dependents when it began, but not this new dependent.
+            // The foreground deletion enqueued the dependents that existed when it began, but not this new dependent.
             doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
@@ -395,8 +396,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a reference contradicts the known identity of its owner, and the Event to record about the
-    /// contradiction.
+    /// Returns whether a reference contradicts the identity of its owner's node, and the Event to record about this.
     pub(super) fn contradiction_and_event(
         &self,
         owner: NodeId,

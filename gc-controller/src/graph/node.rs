@@ -12,8 +12,8 @@ use super::{
 };
 use crate::objects::has_finalizer;
 
-/// Kind, namespace, name and UID of an object. References with the same UID can name different identities; at most one is
-/// right.
+/// Kind, namespace, name and UID of an object. References with the same UID can name different identities; at most one of them
+/// is the identity of an existing object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Id of the group, version and kind.
@@ -60,7 +60,7 @@ pub struct Node {
     pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
-    /// `MonitorId::number` of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
+    /// Serial number of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
     pub(super) monitor_number: u32,
     /// Number of dependents with a reference that blocks the foreground deletion of this object.
     pub(super) blocking_dependent_count: u32,
@@ -82,7 +82,7 @@ impl Node {
         Self::new(reference.identity(namespace.clone()), u32::MAX, Flags(Flags::VIRTUAL))
     }
 
-    /// Creates a node without owners for an object that the monitor with this number has seen.
+    /// Creates a node without owners for an object that the monitor with this serial number has seen.
     pub(super) fn new_observed(identity: Identity, source: u32) -> Self {
         Self::new(identity, source, Flags::default())
     }

@@ -14,13 +14,13 @@ pub(super) struct NodeId(pub(super) u32);
 /// Number of nodes in one block. The slab grows by whole blocks, so its growth copies no nodes.
 const NODES_PER_BLOCK: usize = 4096;
 
-/// Number of reads of nodes. Tests measure the cost of a change by this number.
+/// The nodes of the graph in blocks of equal size, with an index by UID.
 #[derive(Default)]
 pub(super) struct Slab {
     blocks: Vec<Vec<Option<Node>>>,
     free: Vec<NodeId>,
     by_uid: HashTable<NodeId>,
-    /// Number of reads of nodes. Tests take it as the cost of a change.
+    /// Number of reads of nodes, by which tests measure the cost of a change.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }

@@ -1,10 +1,10 @@
-//! Monitors as sources of the graph, and the full sets (complete lists) that monitors read.
+//! Monitors as sources of the graph, and the lists of objects that monitors read.
 
 use common::map::HashMap;
 
 use super::{KindId, slab::NodeId};
 
-/// Identity of a monitor: the kind of its objects, and a number that no other monitor gets.
+/// Identity of a monitor: the kind of its objects, and a serial number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorId {
     /// Kind of the objects that the monitor sees.
@@ -12,7 +12,7 @@ pub struct MonitorId {
     pub(super) number: u32,
 }
 
-/// Counters that show whether a full set contains all objects of a monitor.
+/// Counters that show whether a list contains all objects of a monitor.
 #[derive(Default)]
 pub(super) struct MonitorCounters {
     /// Number of objects in the graph that belong to this monitor.
@@ -21,7 +21,7 @@ pub(super) struct MonitorCounters {
     pub(super) removal_count: u64,
 }
 
-/// The counters of each active monitor, by `MonitorId::number`.
+/// The counters of each active monitor, by the serial number of the monitor.
 #[derive(Default)]
 pub(super) struct ActiveMonitors {
     all: HashMap<u32, MonitorCounters>,
@@ -59,13 +59,13 @@ impl ActiveMonitors {
     }
 }
 
-/// The objects of a full set (a complete list) that a monitor has read so far, one bit each.
+/// The objects that a monitor has read so far in one list, one bit each.
 #[derive(Debug)]
 pub struct FullSet {
     pub(super) monitor: MonitorId,
     places: Vec<u64>,
     count: u32,
-    /// Value of `MonitorCounters::removals` when the set began.
+    /// Number of objects of the monitor that had been removed from the graph when the list began.
     removals: u64,
 }
 
@@ -79,7 +79,7 @@ impl FullSet {
         }
     }
 
-    /// Adds an object to the full set. `own` is true if the object belongs to the monitor that reads the set.
+    /// Adds an object of the list. `own` is false if the object belongs to another monitor, which saw it first.
     pub(super) fn insert(&mut self, id: NodeId, own: bool) {
         let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
         if word >= self.places.len() {
@@ -95,7 +95,7 @@ impl FullSet {
         self.places.get(id.0 as usize / 64).is_some_and(|word| word & (1 << (id.0 % 64)) != 0)
     }
 
-    /// Returns whether the set contains all objects of the monitor.
+    /// Returns false if the list lacks an object of the monitor, or if an object was removed since the list began.
     pub(super) fn contains_all_objects(&self, census: &MonitorCounters) -> bool {
         self.count == census.object_count && self.removals == census.removal_count
     }

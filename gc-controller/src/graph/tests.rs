@@ -262,7 +262,7 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     let mut seen = w.graph.begin_full_set(source);
     let meta = w.next_meta(&a);
     w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
-    // The server answers that `a` no longer exists. The set then contains only `a`, and the graph only `b`.
+    // The server answers that `a` no longer exists. The list then contains only `a`, and the graph only `b`.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
     w.report_absent(&gone);
     w.graph.complete_full_set(&seen, &mut w.work);

@@ -3,8 +3,8 @@
 use super::{Graph, Node, Work, node::Flags, slab::NodeId};
 
 impl Graph {
-    /// Adds the work for the nodes of one block of the slab. Returns false if there is no such block. Blocks are small, so that
-    /// the caller can release the lock on the graph between two blocks.
+    /// Adds the work for the nodes of one block of the slab. Returns false after the last block. The caller can release the
+    /// lock on the graph between two blocks.
     pub fn add_pending_work(&self, part: usize, out: &mut Vec<Work>) -> bool {
         let Some(nodes) = self.nodes.block_nodes(part) else { return false };
         for (id, node) in nodes {

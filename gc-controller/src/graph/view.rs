@@ -29,10 +29,9 @@ pub struct NodeView {
     pub has_foreground_finalizer: bool,
     /// Number of objects with a reference to this object.
     pub dependent_count: usize,
-    /// Number of dependents that block the foreground deletion; 0 unless it has begun.
+    /// Number of dependents that block the foreground deletion; 0 if no foreground deletion has begun.
     pub blocking_dependent_count: usize,
-    /// Whether an owner and a dependent of this object are both in foreground deletion, so that the two may wait for each
-    /// other.
+    /// Whether an owner and a dependent of this object are both in foreground deletion, and may wait for each other.
     pub may_be_in_cycle: bool,
 }
 

@@ -27,7 +27,7 @@ const MAX_CONCURRENT_RELEASES: usize = 20;
 pub enum Note {
     /// The owner is no longer parked (waiting without retries).
     Unparked,
-    /// The owner is parked: it waits, without retries, until all objects of all kinds are known.
+    /// The owner is parked: it waits, without retries, until the initial lists of all kinds are complete.
     Parked,
 }
 

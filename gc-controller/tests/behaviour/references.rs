@@ -298,7 +298,7 @@ async fn each_missing_owner_is_looked_up_once() {
         kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
         kept
     };
-    // Each of the two objects names the other one, by a UID that further references use for other objects.
+    // The two objects name each other, by UIDs that further references use for different objects.
     for n in 0..2 {
         w.create(kept(&format!("ring-{n}"), &[nobody(&format!("ring-{}", 1 - n), 1 - n)])).await;
     }

@@ -76,7 +76,7 @@ impl World {
         value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
     }
 
-    /// Stops the tasks of the collector at once, without a clean shutdown.
+    /// Stops the tasks of the collector without a clean shutdown.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }

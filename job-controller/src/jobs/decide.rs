@@ -77,10 +77,10 @@ fn requeue_after(snapshot: &Snapshot, situation: &PodSummary, manage: &ScalingDe
     [deadline, postponed, unseen].into_iter().flatten().min()
 }
 
-/// Returns the Pods of a terminating Job that carry the finalizer and are not counted by a sync of the Job.
+/// Returns, for a terminating Job, the Pods that carry the finalizer and that no sync of the Job counts.
 ///
 /// A terminating Job releases no Pod, so that the garbage collector finds its dependents by their owner references. Upstream
-/// keeps the finalizer of a Pod that the selector does not match, so that a foreground deletion waits for this Pod forever.
+/// keeps the finalizer of a Pod that the selector does not match, and a foreground deletion then waits for this Pod forever.
 fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason>) -> Vec<SharedPod> {
     if !snapshot.job.metadata.is_deleting() {
         return Vec::new();

@@ -12,7 +12,7 @@ use common::{
 use super::{decide::gang::is_left_over_from_deleted_job, snapshot::SchedulingObjects, watch::EventHandlers};
 use crate::objects::{ByReferencedObject, Job, PodGroup, Workload, referenced_object_index_value};
 
-/// The caches of Workloads and `PodGroups`. An event enqueues a Job only if the next sync of the Job waits for this event.
+/// The caches of Workloads and `PodGroups`. An event enqueues a Job only if the Job's next sync waits for the event.
 pub(crate) struct GangCaches {
     workloads: Informer<Workload>,
     groups: Informer<PodGroup>,

@@ -1,4 +1,4 @@
-//! The state that this process remembers for Jobs. It is lost in a restart, and a new leader starts without it.
+//! The state that this process remembers for Jobs. A restarted process and a new leader start without this state.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ pub struct JobMemory {
 }
 
 impl JobMemories {
-    /// Applies `change` to the remembered state of a Job; begins with the default state if there is none.
+    /// Applies `change` to the remembered state of a Job, or to the default state if no state is remembered.
     pub fn update_job(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
-    /// Returns a copy of the remembered state of a Job; the default state if there is none.
+    /// Returns a copy of the remembered state of a Job, or the default state if no state is remembered.
     pub fn job_memory(&self, job: &Uid) -> JobMemory {
         self.jobs.lock().get(job).cloned().unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl JobMemories {
         });
     }
 
-    /// Stores the sets that a sync has updated from the cached Pods: untracked UIDs, and first-seen ends of Pods.
+    /// Stores the UIDs of Pods with removed finalizers and the first-seen finish times, if a sync has changed them.
     pub fn store_pod_observations(
         &self,
         job: &Uid,
@@ -90,7 +90,7 @@ impl JobMemories {
         }
     }
 
-    /// Whether the next sync of the Job waits for this resource, and `version` is at least the awaited version.
+    /// Whether the next sync of the Job waits for a version of `resource`, and `version` is this version or newer.
     pub fn is_awaited_version_reached(&self, job: &Uid, resource: Resource, version: ResourceVersion) -> bool {
         let reached = |(r, awaited): (Resource, ResourceVersion)| r == resource && awaited <= version;
         self.jobs.lock().get(job).is_some_and(|remembered| remembered.awaited.is_some_and(reached))

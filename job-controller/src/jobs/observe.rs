@@ -37,7 +37,7 @@ impl JobController {
         if let Some(behind) = behind.clone().filter(|(behind, _)| must_wait(behind)) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
-        // The Job is read after the check for missing writes, so that the check also holds for this version of the Job.
+        // The Job is read after the check for unseen writes, so that the check also holds for this version of the Job.
         let Some(job) = self.job_informer.store().get(&key.namespace, &key.name)? else { return Ok(Observation::Gone) };
         let uid = &job.metadata.uid;
         if judged.as_ref() != Some(uid) {
@@ -106,7 +106,7 @@ impl JobController {
         self.job_informer.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone())
     }
 
-    /// Records and returns the write of this process that the caches lack. The event with this write enqueues the Job at once.
+    /// Records and returns a write that the caches do not show yet. The event with this write enqueues the Job without delay.
     pub(crate) fn record_awaited_write(&self, namespace: &Text, uid: &Uid) -> Option<(Resource, ResourceVersion)> {
         let awaited = self.unseen_write(namespace, uid).and_then(|(behind, _)| match behind {
             UnseenWrite::VersionNotReached { resource, written, .. } => Some((resource, written)),
@@ -118,7 +118,7 @@ impl JobController {
         awaited
     }
 
-    /// Returns a write for the Job with this UID, if the caches do not show it yet, and the maximal time to wait for it.
+    /// Returns a write for the Job with this UID that the caches do not show yet, and the maximal time to wait for the write.
     pub(crate) fn unseen_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let mut caches: Vec<&dyn LedgerCache> = vec![&**self.pod_informer.store(), &**self.job_informer.store()];
         caches.extend(self.gangs.iter().flat_map(GangCaches::ledger_caches));
@@ -132,7 +132,7 @@ impl JobController {
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
-    /// Returns the orphan Pods in the Job's namespace, except unreadable ones, which cannot be adopted.
+    /// Returns the Pods without a controller in the Job's namespace, except Pods that cannot be decoded and thus not adopted.
     fn orphan_pods(&self, job: &Job) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
         self.pod_informer.store().list_readable_by_index(OrphansByNamespace, &namespace)
@@ -141,7 +141,7 @@ impl JobController {
 
 /// Returns the Pods to keep, adopt and release, and the unselected Pods of a terminating Job.
 ///
-/// The Job controls unselected Pods although its selector does not match them. A Job with an invalid selector claims no Pods.
+/// The Job controls its unselected Pods, but its selector does not match them. A Job with an invalid selector claims no Pods.
 pub(crate) fn claim_pods(
     owner: &Owner,
     selector: &Selector,

@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub owner: Owner,
     /// The Pods that the Job keeps, adopts and releases.
     pub pod_claims: Claims<SharedPod>,
-    /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
+    /// Pods that the Job controls although its selector does not match them; empty unless the Job is terminating.
     pub unselected_pods: Vec<SharedPod>,
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     ///
@@ -62,7 +62,7 @@ pub struct FailureRecord {
 /// The cached Workloads of a Job, and the cached `PodGroups` of its Workload.
 #[derive(Clone, Debug, Default)]
 pub struct SchedulingObjects {
-    /// Workloads that refer to the Job, without Workloads of a deleted Job with the same name.
+    /// Workloads that refer to the Job, except Workloads of a deleted Job with the same name.
     pub workloads: Vec<Arc<Workload>>,
     /// `PodGroups` that refer to the Workload; empty unless exactly one Workload refers to the Job.
     pub pod_groups: Vec<Arc<PodGroup>>,
@@ -88,7 +88,7 @@ pub struct DecisionSettings {
     pub max_pods_per_sync: usize,
     /// The back-off after the first failure of a Pod.
     pub pod_failure_backoff: Duration,
-    /// The maximal back-off, after several failures.
+    /// The upper limit of the back-off, which doubles with each further failure of a Pod.
     pub pod_failure_backoff_max: Duration,
     /// The debounce period for events of Pods.
     pub sync_batch_period: Duration,

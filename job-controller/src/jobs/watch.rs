@@ -20,8 +20,8 @@ use crate::{
 
 /// The delay before the first sync of a Job that was created suspended.
 ///
-/// The creator often updates such a Job at once, with the version from the create. An early status write would make this update
-/// fail with a conflict. Upstream is slow enough to avoid the conflict without a delay.
+/// The creator often updates such a Job within milliseconds, with the version from the create. A status write before the update
+/// would cause a conflict. Upstream is slow enough to avoid the conflict without a delay.
 const SUSPENDED_JOB_SYNC_DELAY: Duration = Duration::from_millis(100);
 
 /// Whether a Job is suspended and its status is still empty.
@@ -142,7 +142,7 @@ impl EventHandlers {
         self.orphan_queue.add(OrphanKey::for_job(&job.namespace, &job.name, &job.uid), priority);
     }
 
-    /// Enqueues a Job: at once if a cache has reached the version that the Job's next sync waits for, and otherwise debounced.
+    /// Enqueues a Job, without delay if a cache has reached the version that the Job's next sync waits for, else debounced.
     fn enqueue_job(&self, job: &Meta) {
         if self.is_awaited_version_cached(&job.uid) {
             self.job_queue.add(job.key(), Priority::Normal);
@@ -177,7 +177,7 @@ impl EventHandlers {
         }
     }
 
-    /// Updates the metric of terminated Pods with the finalizer, for Pods of any owner.
+    /// Updates the metric of finished Pods with the finalizer, for Pods of any owner.
     fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
         match event {
             CacheEvent::Added(pod) => {

@@ -30,7 +30,7 @@ const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 pub enum CompletionMode {
     /// Every succeeded Pod is a completion.
     NonIndexed,
-    /// Every index that has succeeded is one completion.
+    /// Every succeeded index is a completion.
     Indexed,
     /// A mode unknown to this version. A Job with such a mode is not synced.
     Unknown,
@@ -60,9 +60,9 @@ pub struct Job {
     pub completions: Option<u32>,
     /// `spec.completionMode`, `NonIndexed` by default.
     pub completion_mode: CompletionMode,
-    /// The allowed number of failed Pods; one more makes the Job fail. 6 by default, but unlimited with a limit per index.
+    /// The allowed number of failed Pods; the next failure makes the Job fail. 6 by default; unlimited with a limit per index.
     pub backoff_limit: i32,
-    /// The allowed number of failures of one index; one more makes the index fail. `None` without such a limit.
+    /// The allowed number of failures of one index; the next failure makes the index fail. `None` without such a limit.
     pub backoff_limit_per_index: Option<u32>,
     /// The maximal number of failed indexes; `None` without a limit.
     pub max_failed_indexes: Option<u32>,
@@ -70,7 +70,7 @@ pub struct Job {
     pub suspend: bool,
     /// The maximal time from the start of the Job to its end, in seconds; `None` without a limit.
     pub active_deadline_seconds: Option<i64>,
-    /// The time to live after the end, in seconds; `None` to keep the Job.
+    /// The time to live of a finished Job, in seconds; `None` to keep the Job.
     pub ttl_seconds_after_finished: Option<i64>,
     /// `spec.managedBy`, if another controller manages the Job; `None` if this controller does.
     pub managed_by: Option<Text>,
@@ -103,7 +103,7 @@ impl Job {
         self.completion_mode == CompletionMode::Indexed
     }
 
-    /// Whether the Job replaces a terminating Pod only after this Pod has finished.
+    /// Whether `spec.podReplacementPolicy` is `Failed`, or the Job has a failure policy, which requires the same behaviour.
     pub fn replaces_pods_only_when_finished(&self) -> bool {
         self.pod_replacement_policy_is_failed || self.pod_failure_policy.is_some()
     }
@@ -113,7 +113,7 @@ impl Job {
         if self.is_indexed() { self.completions.unwrap_or(0) } else { 0 }
     }
 
-    /// Whether a Pod has a valid index of this Job. Always true for a Job that is not indexed.
+    /// Whether the completion index of a Pod is below [`Self::index_count`]. Always true unless the Job is indexed.
     pub fn has_valid_index(&self, pod: &CachedPod) -> bool {
         !self.is_indexed() || pod.completion_index.is_some_and(|index| index < self.index_count())
     }

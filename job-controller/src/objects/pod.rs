@@ -28,9 +28,9 @@ use crate::indexes::parse_completion_index;
 pub const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation and label key for the completion index of a Pod.
 pub const JOB_COMPLETION_INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
-/// The annotation key for the number of earlier failures of the Pod's index, without ignored failures.
+/// The annotation key for the number of failures of the index before this Pod, without ignored failures.
 pub const JOB_INDEX_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-failure-count";
-/// The annotation key for the number of ignored failures of the Pod's index.
+/// The annotation key for the number of ignored failures of the index before this Pod.
 pub const JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 /// The environment variable that contains the completion index of the Pod.
 pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
@@ -38,8 +38,8 @@ pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 /// A Pod that may concern a Job.
 ///
 /// The cache holds Pods that a Job controls, Pods without a controller, and all Pods with the tracking finalizer. It holds no
-/// Pod with restart policy `Always`. A succeeded Pod of a Job is dropped from the cache when it has lost the finalizer, because
-/// it was counted then.
+/// Pod with restart policy `Always`. A succeeded Pod of a Job is dropped from the cache after the removal of its finalizer,
+/// because the Job has counted the Pod by then.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -104,7 +104,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
-    /// Excludes restart policy `Always`: the API server rejects Jobs with it, and the restart policy of a Pod never changes.
+    /// Excludes restart policy `Always`, because no valid Job has this policy, and the policy of a Pod never changes.
     const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::POD);

@@ -1,4 +1,4 @@
-//! The policies of a Job: actions for failed Pods, and early success.
+//! The policies of a Job: actions for failed Pods, and success before all indexes have succeeded.
 
 use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};

@@ -1,4 +1,4 @@
-//! Projections of Workloads and `PodGroups`: with these objects, a scheduler places Pods together or not at all.
+//! Projections of Workloads and `PodGroups`, with which a scheduler places Pods together or not at all.
 //!
 //! The APIs of both kinds are alpha, and watched only if the gate `WorkloadWithJob` is on.
 

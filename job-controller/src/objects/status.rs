@@ -83,7 +83,7 @@ pub struct JobStatus {
 }
 
 impl JobStatus {
-    /// Whether the condition with this type is `True`.
+    /// Whether a condition of type `kind` exists and has the status `True`.
     pub fn has_true_condition(&self, kind: &str) -> bool {
         conditions::is_true(&self.conditions, kind)
     }

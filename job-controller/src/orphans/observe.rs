@@ -46,8 +46,8 @@ impl OrphanController {
         })
     }
 
-    /// Whether the Job with this UID exists, and this controller or another manager counts its Pods. True if the Job is
-    /// unreadable.
+    /// Whether the Job with this UID exists, and has not finished or is managed by another controller. True if the Job cannot
+    /// be decoded.
     fn job_counts_pods(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.job_informer.store();
         match jobs.get(namespace, name) {

@@ -7,7 +7,7 @@ use crate::jobs::snapshot::SharedPod;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) orphan_candidates: Vec<OrphanCandidate>,
-    /// The UID of the Job in the key, if this Job has finished or was deleted; `None` otherwise, and if the key is a Pod.
+    /// The UID of the Job in the key, if this Job has finished or was deleted; `None` if it counts Pods, or the key is a Pod.
     pub(crate) ended_job_uid: Option<Uid>,
 }
 

@@ -43,9 +43,9 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     Ok(Requeue::AfterPlannedDelay)
 }
 
-/// Reads a Job from the server, and deletes it if it still is to be deleted.
+/// Reads a Job from the server, and deletes the Job if its time to live has ended in this version, too.
 ///
-/// The cache may be stale: the time to live may have changed, or there may be a new Job with the same name.
+/// If the cache is stale, the time to live may have changed, or a new Job may have the same name.
 async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, SyncError> {
     let Meta { namespace, name, .. } = &job.metadata;
     let read = Request::get(JOBS, namespace, name).with_reason("its time to live may have changed");

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::snapshot::Snapshot;
 use crate::objects::Job;
 
-/// Reads a Job. A Job that cannot be decoded is skipped, and enqueued when a readable version arrives.
+/// Reads a Job. A Job that cannot be decoded is skipped, and enqueued when the cache receives a version that can.
 pub(super) fn observe(jobs: &Store<Job>, key: &NamespacedName, now: Timestamp) -> Observation<Snapshot> {
     let job = jobs.get_readable(&key.namespace, &key.name);
     job.map_or(Observation::Gone, |job| Observation::Ready(Snapshot { job, now }))

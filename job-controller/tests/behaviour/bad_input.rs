@@ -208,7 +208,7 @@ async fn fail(world: &TestCluster, pod: &str, at: jiff::Timestamp) {
     world.patch_pod_status(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
 }
 
-/// Returns two Jobs. In the first, a failure delays the whole Job; in the second, it delays only its index.
+/// Returns two Jobs. A failure delays the whole first Job, but only its index of the second Job.
 fn delaying() -> [Value; 2] {
     let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
     [job_with_spec("sum", &[], json!({"backoffLimit": 6})), job_with_spec("sum", &[], indexed)]

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Returns a Job of each kind, with the counts that it must reach in spite of faults; null if they depend on the fault.
+/// Returns a Job of each kind, with the counts that it must reach in spite of faults; null if the counts depend on the fault.
 fn jobs_of_each_kind() -> Vec<(&'static str, Value, Value)> {
     let ok = &[("exit", "0"), ("after", "1")];
     let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];

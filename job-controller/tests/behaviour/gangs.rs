@@ -1,4 +1,4 @@
-//! Gangs: Indexed Jobs that run all their Pods at once, with the gate `WorkloadWithJob`.
+//! Gangs: Indexed Jobs that run all their Pods at the same time, with the gate `WorkloadWithJob`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn world() -> TestCluster {
     .await
 }
 
-/// Builds a Job with three Pods that run at once and never finish.
+/// Builds a Job with three Pods that run at the same time and never finish.
 fn gang(name: &str) -> Value {
     job_with_spec(name, &[], json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}))
 }
@@ -185,7 +185,7 @@ async fn leftovers_of_a_deleted_job_are_not_used() {
     assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
-/// If a create of a Workload or `PodGroup` fails, one object of each kind exists in the end, and every Pod names the group.
+/// If a create of a Workload or `PodGroup` fails, the retries end with one object of each kind, and every Pod names the group.
 /// JOB-64.
 #[tokio::test(start_paused = true)]
 async fn faults_leave_one_workload_and_one_group() {

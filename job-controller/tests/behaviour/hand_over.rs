@@ -116,7 +116,7 @@ async fn create_state(world: &TestCluster, lines: &[RecordedState]) {
     }
     let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_terminating(pod)).map(|(name, _)| name).collect();
     if !going.is_empty() {
-        // The nodes get time to start the Pods, because the server deletes a Pod at once if no node runs it yet.
+        // The nodes get time to start the Pods, because the server removes a deleted Pod directly if no node runs it.
         world.clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     for pod in going {
@@ -159,7 +159,7 @@ fn expected(name: &str, lines: &[RecordedState], end: &Value, left: usize) -> Ex
         let of = |pod: &&Value| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == index;
         pods.values().find(of).map_or("", |pod| pod["status"]["phase"].as_str().unwrap())
     };
-    // If index 2 failed long ago and index 1 still runs, index 2 runs once more and fails again.
+    // If index 2 has failed and index 1 still runs, index 2 runs once more and fails again, as its back-off has ended.
     if name == "suc" && (phase("1"), phase("2")) == ("Running", "Failed") {
         expected.counts["failed"] = json!(2);
         expected.pods = 4;

@@ -1,4 +1,4 @@
-//! Writes with a precondition on the cached version of a Pod: a stale cache causes a conflict instead of a lost result.
+//! Writes with a precondition on a Pod's cached version, so that a stale cache causes a conflict instead of a lost result.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspend
         (Some("Succeeded"), vec![TRACKING_FINALIZER])
     );
     assert_eq!(world.request_count("delete", "pods"), 0);
-    // A conflict does not cause a busy loop: the next attempt follows when the cache is up to date, or after some seconds.
+    // A conflict causes no busy loop, because the next attempt waits until the cache is up to date, or for some seconds.
     let attempts = world.request_count("patch", "pods");
     assert!((1..=6).contains(&attempts), "{attempts} attempts");
     world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");

@@ -58,7 +58,7 @@ pub(crate) enum EvictionNote {
 
 /// The timer, the node and the heartbeats as the controller knows them now; the snapshot of a sync may be outdated.
 pub(crate) struct CurrentEvictionState {
-    /// Timer stored under the namespace and name of the Pod; it may belong to an earlier Pod with that name.
+    /// Timer stored under the namespace and name of the Pod; it may belong to a deleted Pod with that name.
     pub(crate) timer: Option<DeletionTimer>,
     /// Time at which this state was read.
     pub(crate) now: Instant,

@@ -105,7 +105,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
             "it is terminating and has the condition with the reason",
         );
     }
-    // A timer of an earlier Pod with the same name does not count.
+    // A timer of a deleted Pod with the same name does not count.
     let timer = timer.as_ref().filter(|timer| timer.pod_uid == pod.meta.uid);
     let cancels_other = is_waiting && timer.is_none();
     let Some(taints) = taints else {

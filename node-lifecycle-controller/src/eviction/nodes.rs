@@ -41,7 +41,7 @@ impl NodeReads {
         self.0.insert(node, NodeRead { reading_pod: pod, sent_at: now, state: NodeReadState::BeingRead });
     }
 
-    /// Stores the result of a read that the sync of `pod` started; a failed read is removed. Ignores the result if the node has
+    /// Stores the result of a read that the sync of `pod` started; a failed read is removed. Ignores the answer if the node has
     /// changed since the read started, or if the sync of another Pod has started a new read.
     pub(super) fn end_read(&mut self, node: &str, pod: &NamespacedName, view: NodeReadState) {
         match (self.0.get_mut(node).filter(|read| read.reading_pod == *pod), view) {

@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
     /// Minimum time until heartbeats can confirm the taints of the node, which may be healthy until then. `None` if the taints
     /// are confirmed, and in the first snapshot of a sync, which uses only the cache.
     pub(crate) time_until_taint_confirmation: Option<Duration>,
-    /// The timer of the Pod, or of an earlier Pod with the same name.
+    /// The timer of the Pod, or of a Pod that was deleted and had the same name.
     pub(crate) timer: Option<DeletionTimer>,
     pub(crate) now: Instant,
     /// Whether the toleration operators `Lt` and `Gt` are enabled.

@@ -29,13 +29,13 @@ const MAX_REMOVE_ATTEMPTS: usize = 3;
 pub(crate) enum PodGcNote {
     /// The removal of a Pod starts.
     RemovalStarted(Arc<CachedPod>, RemovalReason),
-    /// The removal of a Pod has ended; the error is set if the removal failed.
+    /// The removal of a Pod has finished; the error is set if the removal failed.
     RemovalEnded(Arc<CachedPod>, RemovalReason, Option<api::Error>),
     /// The node with this name could not be read from the server, so its Pods are not removed.
     NodeReadFailed(Text, api::Error),
 }
 
-/// Query for the ended Pods that follow this Pod in the order of removal; the number limits their count.
+/// Query for the finished Pods that follow this Pod in the order of removal, with the maximum count of Pods in the answer.
 #[derive(Debug)]
 pub(crate) struct NextEndedPodsQuery(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
@@ -70,7 +70,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     Ok(Requeue::After(plan.pause_before_next_pass()))
 }
 
-/// Removes the ended Pods above the threshold that follow those in the plan. A forecast does not show these removals.
+/// Removes the finished Pods above the threshold that follow those in the plan. A forecast does not show these removals.
 async fn remove_further_ended_pods(plan: &Plan, io: Io<'_>) {
     let mut last = plan.terminated_pod_removals.last().map(|victim| Arc::clone(&victim.pod));
     let mut left = plan.removable_ended_pod_count.saturating_sub(plan.terminated_pod_removals.len());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::objects::CachedPod;
 
-/// Returns the number of ended Pods above the threshold; 0 if the threshold is 0 or less.
+/// Returns the number of finished Pods above the threshold; 0 if the threshold is 0 or less.
 pub(crate) fn ended_pods_above_threshold(ended_count: usize, threshold: i64) -> usize {
     match usize::try_from(threshold) {
         Ok(0) | Err(_) => 0,
@@ -58,7 +58,7 @@ fn removals_for_reason(pods: &[Arc<CachedPod>], reason: RemovalReason) -> Vec<Po
     pods.iter().map(|pod| PodRemoval { pod: Arc::clone(pod), reason }).collect()
 }
 
-/// Compares ended Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.
+/// Compares finished Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.
 pub(crate) fn compare_removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
     let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.is_evicted_by_kubelet;
     let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));

@@ -1,4 +1,4 @@
-//! Keeps the ended Pods sorted by the order of removal. A pass reads only as many Pods as it removes, and sorts none.
+//! Keeps the finished Pods sorted by the order of removal. A pass reads only as many Pods as it removes, and sorts none.
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::decide::compare_removal_order;
 use crate::objects::CachedPod;
 
-/// The cached Pods that have ended, sorted by the order of removal.
+/// The cached Pods that have finished, sorted by the order of removal.
 #[derive(Default)]
 pub(super) struct EndedPods(BTreeSet<ByRemovalOrder>);
 
@@ -38,7 +38,7 @@ impl PartialEq for ByRemovalOrder {
 impl Eq for ByRemovalOrder {}
 
 impl EndedPods {
-    /// Returns the ended Pods of a cache. A handler of the cache keeps them up to date.
+    /// Returns the finished Pods of a cache. A handler of the cache keeps them up to date.
     pub(super) fn follow_informer(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
         let followed = Arc::clone(&ended);
@@ -164,7 +164,7 @@ mod tests {
             last = Some(Arc::clone(next));
             steps += 1;
             if steps > 3 {
-                // Four chunks are enough: the loop over all Pods takes long.
+                // Four chunks are enough, because the loop over all Pods would dominate the duration of the test.
                 break;
             }
         }

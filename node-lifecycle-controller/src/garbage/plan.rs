@@ -7,13 +7,13 @@ use common::{controller::Explain, duration, intern::Text};
 use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
 
-/// Pause before the next pass if one pass could not remove the Pods of all nodes with an ended quarantine.
+/// Pause before the next pass if one pass could not remove the Pods of all nodes with a finished quarantine.
 pub(crate) const PAUSE_AFTER_PARTIAL_PASS: Duration = Duration::from_millis(1);
 
 /// Reason of a removal, named as in upstream's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
-    /// The Pod has ended, and more Pods have ended than are kept.
+    /// The Pod has finished, and more Pods have finished than the threshold allows.
     Terminated,
     /// The Pod is terminating on a node that is out of service.
     OutOfService,
@@ -73,9 +73,9 @@ pub(crate) struct NodeRemovals {
 /// The removals of a pass, executed in the order of the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The first ended Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
+    /// The first finished Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
     pub(crate) terminated_pod_removals: Vec<PodRemoval>,
-    /// Count of all ended Pods to remove, including those that follow the first chunk.
+    /// Count of all finished Pods to remove, including those that follow the first chunk.
     pub(crate) removable_ended_pod_count: usize,
     /// Terminating Pods on nodes that are out of service.
     pub(crate) out_of_service_removals: Vec<NodeRemovals>,
@@ -89,7 +89,7 @@ pub(crate) struct Plan {
     pub(crate) quarantined_nodes: Vec<Text>,
     /// Whether the Pods of some nodes are left to the next pass, because a pass handles at most `MAX_NODES_PER_PASS` nodes.
     pub(crate) leaves_nodes_to_next_pass: bool,
-    /// Number of all ended Pods in the cache.
+    /// Number of all finished Pods in the cache.
     pub(crate) ended_pod_count: usize,
     pub(crate) settings: PodGcSettings,
 }

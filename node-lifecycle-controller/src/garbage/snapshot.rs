@@ -13,16 +13,16 @@ use crate::objects::{CachedPod, Node};
 
 /// Maximum number of missing nodes from which one pass removes Pods. If there are more, the next pass follows at once.
 pub const MAX_NODES_PER_PASS: usize = 100;
-/// Number of ended Pods that a pass reads and removes at a time. Limits the memory of a pass that removes many Pods, and the
+/// Number of finished Pods that a pass reads and removes at a time. Limits the memory of a pass that removes many Pods, and the
 /// time of one read of the cache.
 pub(crate) const MAX_ENDED_PODS_PER_CHUNK: usize = 500;
 
 /// The part of the caches that concerns a pass, and the settings of the pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// The first ended Pods to remove, at most [`MAX_ENDED_PODS_PER_CHUNK`], in the order of removal.
+    /// The first finished Pods to remove, at most [`MAX_ENDED_PODS_PER_CHUNK`], in the order of removal.
     pub(crate) ended_pods_to_remove: Vec<Arc<CachedPod>>,
-    /// Number of all ended Pods in the cache.
+    /// Number of all finished Pods in the cache.
     pub(crate) ended_pod_count: usize,
     /// Nodes that are out of service, each with its terminating Pods.
     pub(crate) terminating_pods_of_out_of_service_nodes: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
     pub(crate) terminating_pods_without_node: Vec<Arc<CachedPod>>,
     /// Nodes that do not exist although Pods are assigned to them.
     pub(crate) missing_nodes: BTreeSet<Text>,
-    /// Missing nodes with an ended quarantine, at most [`MAX_NODES_PER_PASS`], each with its Pods.
+    /// Missing nodes with a finished quarantine, at most [`MAX_NODES_PER_PASS`], each with its Pods.
     pub(crate) pods_of_nodes_after_quarantine: BTreeMap<Text, Vec<Arc<CachedPod>>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
@@ -41,7 +41,7 @@ pub(crate) struct Snapshot {
 /// Threshold and periods of a pass, from flags and settings of `--tune`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodGcSettings {
-    /// Number of ended Pods that are kept; 0 or less keeps all.
+    /// Number of finished Pods that are kept; 0 or less keeps all.
     pub(crate) terminated_pod_threshold: i64,
     /// Pause between two passes.
     pub(crate) pass_period: Duration,

@@ -10,7 +10,7 @@ use crate::{
     taints::TaintCause,
 };
 
-/// A fact that a sync reports: it changes the memory of the node monitor, or it is logged, counted or recorded as an Event.
+/// A fact that a sync reports. A note changes the memory of the node monitor, or is logged, counted or recorded as an Event.
 #[derive(Debug)]
 pub(crate) enum MonitorNote {
     /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.

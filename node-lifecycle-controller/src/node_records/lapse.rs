@@ -9,7 +9,7 @@ use crate::objects::NodeReadyStatus;
 /// Pause after the server denied a write of `Unknown` conditions for the first time; each further denial doubles the pause.
 const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
 
-/// Results of the attempts to set the conditions of a node without heartbeats to `Unknown`.
+/// The outcomes of the writes that set the conditions of a node without heartbeats to `Unknown`.
 #[derive(Clone, Default)]
 pub(super) struct UnknownConditionWrites {
     /// Whether an attempt has failed since the last heartbeat; if so, the node counts as not ready for its zone.
@@ -18,7 +18,7 @@ pub(super) struct UnknownConditionWrites {
     pub(super) last_unaccepted_write: Option<Instant>,
     /// The condition `Ready` before a write that the server did not answer, so that its effect is unknown.
     ready_before_unanswered: Option<NodeReadyStatus>,
-    /// The pause before the next attempt, if the server denied the last attempt because of its content.
+    /// The pause before the next write, if the server denied the last write because of its content.
     denied_pause: Option<AttemptPause>,
 }
 
@@ -45,12 +45,12 @@ impl UnknownConditionWrites {
         self.denied_pause = Some(AttemptPause { until: now + length, length });
     }
 
-    /// Returns the earliest time of the next attempt; `None` if the attempt may be made at once.
+    /// Returns the earliest time of the next write; `None` if no pause is necessary.
     pub(super) fn next_attempt_at(&self) -> Option<Instant> {
         self.denied_pause.map(|denied| denied.until)
     }
 
-    /// Records a successful write. The effect of an earlier unanswered write no longer matters.
+    /// Records a successful write. Whether a previous unanswered write took effect no longer matters.
     pub(super) fn record_success(&mut self) {
         self.ready_before_unanswered = None;
     }
@@ -63,7 +63,7 @@ impl UnknownConditionWrites {
         Some(before)
     }
 
-    /// Records a heartbeat: earlier failures no longer count.
+    /// Records a heartbeat, after which failed writes before it no longer count.
     pub(super) fn record_heartbeat(&mut self) {
         (self.has_failed_since_heartbeat, self.denied_pause) = (false, None);
     }

@@ -14,7 +14,7 @@ use crate::{
 /// State, zone, heartbeats and writes of a node, as this process knows them.
 #[derive(Clone)]
 pub(super) struct NodeRecord {
-    /// Newest known state, from the cache or from an answer of the server.
+    /// The state that was received last, from the cache or in an answer of the server.
     pub(super) node: Arc<Node>,
     pub(super) zone_key: Text,
     /// Time at which this process received the last heartbeat; for a new node, the creation of the record.

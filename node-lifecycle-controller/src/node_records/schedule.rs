@@ -28,7 +28,7 @@ impl ExaminationSchedule {
         self.changed.insert(name.clone());
     }
 
-    /// Records that a node was examined, or was deleted: it no longer counts as changed.
+    /// Records that a node was examined or deleted, so that the next pass does not examine the node as a changed one.
     pub(super) fn remove_changed_node(&mut self, name: &NodeName) {
         self.changed.remove(name);
     }

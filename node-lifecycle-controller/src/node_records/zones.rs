@@ -51,7 +51,7 @@ impl Zone {
 pub(crate) struct Zones {
     pub(super) settings: ZoneSettings,
     by_name: BTreeMap<Text, Zone>,
-    /// Zones with metrics that have lost their last node since the last pass of the node monitor.
+    /// Zones that have metrics, and that lost their last node after the last pass of the node monitor.
     vanished: BTreeSet<Text>,
 }
 

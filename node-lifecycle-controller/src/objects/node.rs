@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 /// The API resource of Nodes, which have no namespace.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", is_namespaced: false };
-/// The API resource of Leases; a node renews one of them as its heartbeat.
+/// The API resource of Leases; the kubelet of a node renews the Lease of that node as a heartbeat.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", is_namespaced: true };
 

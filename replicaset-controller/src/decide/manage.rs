@@ -45,7 +45,7 @@ pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodCha
     if surplus == 0 { PodChanges::NoChange } else { choose_victims(snapshot, claimed, surplus) }
 }
 
-/// Returns the reason why the set would not own a Pod of its template, so that syncs would create Pods without end.
+/// Returns the reason why the set would not own a Pod of its template, so syncs would create Pods without end.
 fn template_problem(snapshot: &Snapshot) -> Option<&'static str> {
     let labels = &snapshot.set.template_labels;
     if labels.is_empty() {

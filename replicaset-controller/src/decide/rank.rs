@@ -21,12 +21,12 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
     (!pod.node_name.is_empty(), phase, pod.is_ready(), candidate.deletion_cost)
 }
 
-/// Returns the deletion order as indexes of `candidates`. Sets `colocated_pod_count` of each candidate to the count of its node at
-/// the time when the candidate is chosen.
+/// Returns the deletion order as indexes of `candidates`. Sets `colocated_pod_count` of each candidate to the count of its node
+/// when the candidate is chosen.
 ///
-/// Among Pods that are equal by rules 1 to 4, the next one is taken from the node with the highest remaining count; on that
-/// node it is the first by age, restarts and UID. A scale-down therefore balances nodes. With the initial counts it would empty
-/// the fullest node (kubernetes/kubernetes#102948).
+/// Among Pods that are equal by rules 1 to 4, the next Pod is taken from the node with the highest remaining count; on that
+/// node, age, restarts and UID decide. A scale-down therefore balances nodes. With the initial counts, a scale-down
+/// would empty the fullest node (kubernetes/kubernetes#102948).
 pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
     let level: Vec<DeletionCandidate<'_>> =
         candidates.iter().map(|c| DeletionCandidate { colocated_pod_count: 0, ..*c }).collect();

@@ -243,7 +243,7 @@ async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
     assert!(fixture.watch.ledger.is_empty());
 }
 
-/// Lets Pod `a` fail and its replacement `b` appear, calls `happens` with `b`, and returns whether the set is in back-off then.
+/// Lets Pod `a` fail and its replacement `b` appear, calls `happens` with `b`, and returns whether the set is then in back-off.
 fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let fixture = fixture();
     let backoff = fixture.watch.failed_pod_backoffs.clone().unwrap();

@@ -31,7 +31,7 @@ fn turned_away(mut set: Value) -> Value {
     set
 }
 
-/// Returns the number of created Pods by time, in seconds since the first creation.
+/// Returns the count of created Pods by time, in seconds since the first creation.
 async fn rounds(world: &TestCluster) -> Vec<(i64, usize)> {
     let mut rounds: BTreeMap<i64, usize> = BTreeMap::new();
     for pod in world.list_pods().await {
@@ -172,7 +172,7 @@ async fn free_quota_is_noticed_within_the_maximum_back_off() {
     }
 }
 
-/// Puts ready Pods on `nodes`, scales their set down to `left` Pods, and returns the number of Pods left on each node.
+/// Puts ready Pods on `nodes`, scales their set down to `left` Pods, and returns the count of Pods left on each node.
 async fn left(
     tunes: &[(&str, TunableValue)],
     kind: &str,

@@ -34,7 +34,7 @@ async fn a_pod_relabelled_unseen_is_not_deleted_by_a_scale_down() {
     world.wait_seconds(20).await;
     let left = world.active_pod_names().await;
     assert!(pods[..2].iter().all(|pod| left.contains(pod)), "{left:?}");
-    // Conflicts do not cause a busy loop: the next attempt waits until the cache shows a newer version, or for some seconds.
+    // Conflicts do not cause a busy loop, because the next attempt waits for a newer version in the cache, or for some seconds.
     let attempts = world.request_count("delete", "pods");
     assert!((3..=11).contains(&attempts), "{attempts} attempts");
     assert!(world.conditions_of_set("web").await.is_empty(), "{:?}", world.conditions_of_set("web").await);

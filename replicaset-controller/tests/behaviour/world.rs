@@ -13,7 +13,7 @@ use tower::Service as _;
 /// Identity of the loops under test at the sandbox.
 pub(crate) const CONTROLLER_IDENTITY: &str = "controllers";
 pub(crate) const NAMESPACE: &str = "shop";
-/// Resource names of ReplicaSets and ReplicationControllers.
+/// Plural resource name and API group, as the sandbox logs them; the core group has no suffix.
 pub(crate) const REPLICA_SET_RESOURCE: &str = "replicasets.apps";
 pub(crate) const REPLICATION_CONTROLLER_RESOURCE: &str = "replicationcontrollers";
 
@@ -121,7 +121,7 @@ impl TestCluster {
         self.sandbox.writes().clear();
     }
 
-    /// Returns the number of requests of the loops under test since the last [`TestCluster::clear_logs`].
+    /// Returns the count of requests of the loops under test since the last [`TestCluster::clear_logs`].
     pub(crate) fn request_count(&self, verb: &str, resource: &str) -> u64 {
         self.sandbox.requests().count(Some(CONTROLLER_IDENTITY), Some(verb), Some(resource))
     }
@@ -189,7 +189,7 @@ impl TestCluster {
         self.get_object(REPLICA_SET_RESOURCE, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the maximum number of Pods that existed at one time and were not terminating, from the log of writes.
+    /// Returns the maximum count of Pods that existed at one time and were not terminating, from the log of writes.
     pub(crate) fn max_live_pods(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {

@@ -74,7 +74,7 @@ pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
     labels
 }
 
-/// Makes the claim `name`; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
+/// Makes the volume claim `name` from its template; `None` if the template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.parse_value().ok()?;
     let fields = claim.as_object_mut()?;

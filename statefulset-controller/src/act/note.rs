@@ -36,13 +36,13 @@ pub enum Note {
     },
 }
 
-/// The cached Pod and the earlier refusals for the name of a Pod to create.
+/// The cached Pod with the name of a Pod to create, and the refused creations so far.
 #[derive(Debug)]
 pub struct NamesakeLookup {
     /// The cached Pod with the name. The cache holds only Pods with the watched label, and no Pods of other kinds of
     /// controllers.
     pub cached_pod: Option<SharedPod>,
-    /// The earlier refusals; `None` before the first one.
+    /// The refused creations so far; `None` before the first refusal.
     pub refused_creations: Option<RefusedCreations>,
 }
 

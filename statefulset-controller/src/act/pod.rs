@@ -104,8 +104,8 @@ impl WorkOnPod<'_> {
         }
     }
 
-    /// Returns the failure of a refused request for the Pod itself. A conflict is not reported: the cache will soon show the
-    /// newer Pod, and the next sync decides again.
+    /// Returns the failure of a refused request for the Pod itself. A conflict is not reported, because the cache will
+    /// soon show the newer Pod, and the next sync decides again.
     fn refused(&self, verb: EventVerb, what: &str, refusal: &Refusal) -> SyncError {
         if refusal.class != RefusalClass::VersionConflict && is_worth_an_event(Some(refusal.class)) {
             self.report(verb, Some(&refusal.error.to_string()));
@@ -233,9 +233,9 @@ impl WorkOnPod<'_> {
 
     /// Examines the Pod that has the name of the Pod to create.
     ///
-    /// In most cases the cache is merely late. A Pod that the cache does not hold is read from the server, because it may lack
-    /// the label by which Pods are watched and be a Pod of the set or an orphan. Upstream watches all Pods, and only returns
-    /// the refusal.
+    /// In most cases, the Pod is a Pod of the set that the cache does not show yet. A Pod that the cache does not hold is read
+    /// from the server, because it may lack the label by which Pods are watched and be a Pod of the set or an orphan. Upstream
+    /// watches all Pods, and only returns the refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
         let Some(NamesakeLookup { cached_pod: cached, refused_creations: taken }) = io.observe_again(Arc::clone(name))

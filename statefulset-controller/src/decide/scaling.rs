@@ -43,7 +43,7 @@ fn add_phase(plan: &mut PodPlan, set: &StatefulSet, work: Vec<PodWork>, flow: Sy
     if set.is_ordered_ready() { flow } else { Continue(()) }
 }
 
-/// Adds the label of the Pod's name to Pods that lack it, before any other work: the watch does not show changes of such Pods.
+/// Adds the label of the Pod's name to Pods that lack it, before any other work, because changes of such Pods are not watched.
 ///
 /// Upstream adds the label once the Pod is ready and its turn has come: `processReplica`, `updateIdentity`.
 pub fn label_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
@@ -144,8 +144,8 @@ fn present(
         && let Some(problem) = blocking(situation, pod)
     {
         if !pending {
-            // The owner references do not wait for readiness: a Pod may never become ready, and its claims must be deleted with
-            // the set.
+            // The owner references do not wait for readiness, because a Pod may never become ready, and its claims must be
+            // deleted with the set.
             repair(
                 situation,
                 pod,
@@ -249,7 +249,7 @@ pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &ClaimOwners
     ownership
 }
 
-/// Adds a [`Repair`] to the work if the Pod or its claims need one.
+/// Adds a [`PodWork::Repair`] to the work if the Pod or its claims need a change.
 fn repair(
     situation: &PodsByOrdinal<'_>,
     pod: &SharedPod,

@@ -40,7 +40,7 @@ pub struct PodsByOrdinal<'a> {
     pub missing_pod_count: i64,
     /// Pods out of range, by descending ordinal. Pods without an ordinal are ignored.
     pub condemned_pods: Vec<(i32, SharedPod)>,
-    /// Pods in range with an ordinal that another Pod also has, such as `web-01` beside `web-1`. They are ignored.
+    /// Pods in range that are ignored because another Pod has the ordinal, such as `web-01` beside `web-1`.
     pub duplicate_pods: Vec<SharedPod>,
 }
 

@@ -161,7 +161,7 @@ impl StatefulSet {
         self.pod_management_policy == PodManagementPolicy::OrderedReady
     }
 
-    /// Returns the `replicas` ordinals from `start` on.
+    /// Returns the `replicas` ordinals from `first_ordinal` on.
     ///
     /// The range can hold two thousand million ordinals, so no code may visit each of them. The range ends at `i32::MAX`, the
     /// greatest ordinal.

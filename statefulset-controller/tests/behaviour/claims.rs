@@ -391,7 +391,7 @@ async fn a_claim_that_falls_short_of_its_template_is_reported_once() {
     assert_eq!(world.event_count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
     let waiting = world.explain()["waiting"].to_string();
     assert!(waiting.contains("the template requests 1Gi (1 more claim likewise)"), "{waiting}");
-    // A claim with another difference is reported in an Event of its own.
+    // A claim with another difference is reported in a separate Event.
     world.sandbox.delete(CLAIMS, Some(NAMESPACE), "data-web-2").await.unwrap();
     world.remove_claim_finalizer("data-web-2").await;
     world.apply(claim("data-web-2", "256Mi")).await;

@@ -74,7 +74,7 @@ impl World {
         self.reset_counters();
     }
 
-    /// Stops the tasks of the loop at once, without a clean shutdown.
+    /// Stops the tasks of the loop without a clean shutdown.
     pub(crate) fn crash(&mut self) {
         self.loops = None;
     }

@@ -26,10 +26,10 @@ pub enum Error {
     /// The server answered with an error status.
     #[error("{0}")]
     Status(Box<ErrorStatus>),
-    /// Nothing was sent: no connection could be made, or the request could not be built.
+    /// Nothing was sent, because no connection could be made or the request could not be built.
     #[error("{0}")]
     Unsent(String),
-    /// The request was sent and its outcome is unknown: a write may have happened.
+    /// The request was sent and its outcome is unknown, so a write may have happened.
     #[error("{0}")]
     OutcomeUnknown(String),
     /// The write was not sent, because this process is not the leader.
@@ -105,12 +105,11 @@ impl ErrorStatus {
         }
     }
 
-    /// Whether one of the causes has this machine-readable reason.
     pub(crate) fn has_cause(&self, reason: &str) -> bool {
         self.details.causes.iter().any(|cause| cause.reason == reason)
     }
 
-    /// Whether the error comes from admission, which runs before the server writes.
+    /// Recognizes errors of admission, which runs before the server writes.
     fn is_from_admission(&self) -> bool {
         self.reason == "InternalError" && MESSAGES_BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
     }
@@ -155,22 +154,22 @@ impl Error {
         self.status().is_some_and(|s| s.reason == "AlreadyExists")
     }
 
-    /// Whether the server rejects the object as invalid (422).
+    /// Whether API validation refuses the object (422).
     pub fn is_invalid(&self) -> bool {
         self.is("Invalid", 422)
     }
 
-    /// Whether the server, a policy or an admission webhook denies the request because of its content (400, 403 or 422).
+    /// Whether the status is 400, 403 or 422, with which the server, a policy or an admission webhook denies a request.
     pub fn is_denied(&self) -> bool {
         self.status().is_some_and(|s| matches!(s.code, 400 | 403 | 422))
     }
 
-    /// Whether a write with a UID was refused, because the object with this name has another UID.
+    /// Whether the server answered 422 to a write because the object with this name has another UID.
     pub fn is_uid_mismatch(&self) -> bool {
         self.is_invalid() && self.has_invalid_field("metadata.uid")
     }
 
-    /// Whether one of the causes of the error is about `field`.
+    /// Whether the server named `field`, a path such as `metadata.uid`, in one of the causes of the error.
     pub fn has_invalid_field(&self, field: &str) -> bool {
         self.status().is_some_and(|s| s.details.causes.iter().any(|cause| cause.field == field))
     }

@@ -9,7 +9,7 @@ use super::Error;
 
 /// Size limit of a frame in bytes. API servers limit an object to a few MB.
 const MAX_FRAME: usize = 32 << 20;
-/// Maximum number of bytes reserved at once for the rest of a frame: the length prefix of a broken server may be wrong.
+/// Maximum number of bytes reserved in one step for the rest of a frame, because its length prefix may be wrong.
 const ROOM: usize = 256 << 10;
 /// Size in bytes of the length prefix of a protobuf message, which is big-endian.
 const LENGTH: usize = 4;
@@ -61,7 +61,7 @@ pub struct WatchFrames {
     body: Body,
     format: Format,
     buffer: BytesMut,
-    /// Number of bytes at the beginning of `buffer` that are known to contain no line end.
+    /// Number of bytes at the beginning of `buffer` that were searched for a line end without success.
     scanned: usize,
     ended: bool,
 }
@@ -78,7 +78,7 @@ impl WatchFrames {
         self.format
     }
 
-    /// Whether the buffer holds the beginning of an incomplete frame.
+    /// Whether the received bytes end in the middle of a frame, once [`Self::next_frame`] has returned all complete frames.
     pub fn has_incomplete_frame(&self) -> bool {
         !self.buffer.is_empty()
     }

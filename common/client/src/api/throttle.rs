@@ -24,7 +24,7 @@ struct BucketState {
 
 impl Throttle {
     /// Creates a bucket that holds at most `burst` tokens and gains `qps` tokens per second. Returns `None`, which means no
-    /// limit, if one of the numbers is not positive.
+    /// rate limit, if `qps` or `burst` is not positive.
     pub fn new(qps: f64, burst: u32) -> Option<Self> {
         (qps > 0.0 && burst > 0).then(|| Self {
             qps,

@@ -6,7 +6,7 @@ use kube::Config;
 use x509_cert::Certificate;
 
 /// Returns the end of validity of the client certificate, from the configuration or from the file that it names; `None` if
-/// there is no readable certificate.
+/// there is no certificate, or it cannot be parsed.
 ///
 /// Only the first certificate of a file counts, because certificates of authorities may follow it.
 pub(super) fn client_certificate_expiry(config: &Config) -> Option<Timestamp> {

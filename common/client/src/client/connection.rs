@@ -1,8 +1,8 @@
 //! HTTP connections to one server.
 //!
-//! Over TLS, one HTTP/2 connection carries all requests and another one carries all watches, so that a slow reader of a watch
-//! does not delay requests, and a burst of writes does not delay watches. The first request that needs a connection opens it;
-//! other requests wait for it. A request that was not sent because its connection was closing is sent over the next connection.
+//! Over TLS, one HTTP/2 connection carries all requests and a second connection carries all watches, so that a slow reader of a
+//! watch does not delay requests, and a burst of writes does not delay watches. The first request opens its connection, and
+//! other requests wait for that. A request not sent because its connection was closing uses the next connection.
 //! If the server does not support HTTP/2, a pool of HTTP/1.1 connections is used.
 
 use std::{
@@ -43,7 +43,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// Timeout for the answer to a ping. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Ping limits of the connections for leader election. The ping timeout is at least the timeout of a request.
+/// Ping times of the connections for leader election. The ping timeout is at least the timeout of a request.
 const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
 const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Flow-control windows in bytes: the data that the server may send unread on one stream, and on the whole connection.
@@ -125,7 +125,7 @@ pub(super) struct PingLimits {
     ping_after: Duration,
     /// Timeout for the answer to a ping.
     ping_timeout: Duration,
-    /// Whether a request that is given up discards its connection, so that the next request uses a new one.
+    /// Whether a cancelled request discards its connection, so that the next request uses a new connection.
     leaves: bool,
 }
 
@@ -138,8 +138,8 @@ impl PingLimits {
         }
     }
 
-    /// Returns the limits for requests with the timeout `request`. The ping timeout is at least as long: a busy machine that
-    /// does not answer a ping may still answer the request.
+    /// Returns the ping times for requests with the timeout `request`. The ping timeout is at least as long, because a busy
+    /// machine that does not answer a ping may still answer the request.
     pub(super) fn leader_election_limits(request: Duration) -> Self {
         Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
     }
@@ -255,7 +255,7 @@ impl ServerConnections {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // This limit applies until the server announces its own limit. The server refuses streams beyond its limit.
+            // This stream limit applies until the server announces its own limit, beyond which it refuses streams.
             .initial_max_send_streams(1)
             .max_concurrent_reset_streams(1024)
             .keep_alive_interval(self.patience.ping_after)

@@ -1,8 +1,8 @@
 //! Clients that reload their kubeconfig when it changes.
 //!
-//! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If its
-//! content has changed and is usable, every client sends its next request over new connections. Requests in flight, including
-//! watches, continue on the old connections until they end.
+//! Certificates in a kubeconfig expire, and a renewal replaces the file. The file is therefore read again once a minute. If the
+//! content has changed and clients can be built from it, every client sends its next request over new connections. Requests in
+//! flight, including watches, continue on the old connections until the requests end.
 
 use std::{hash::BuildHasher as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{clock::Clock, map::SeededHashState};
 /// Interval at which the kubeconfig is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Connections of one client; a reload replaces all of them at once.
+/// Connections of one client; a reload replaces all of them together.
 type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxError>>>;
 
 /// Clients of one API server that are made from the same kubeconfig.
@@ -34,7 +34,7 @@ struct Current {
     config: Config,
     /// Hash of the kubeconfig in use; `None` without a kubeconfig.
     digest: Option<u64>,
-    /// Hash of the last kubeconfig that was unusable; `None` if there was none.
+    /// Hash of the last kubeconfig that could not be loaded; `None` after a successful load.
     refused: Option<u64>,
 }
 
@@ -63,9 +63,9 @@ impl ReloadingClients {
         self.build_reloading_client(PingLimits::default_limits())
     }
 
-    /// Builds a client for leader election. Its requests are given up after `request_timeout`.
+    /// Builds a client for leader election. Its requests are cancelled after `request_timeout`.
     ///
-    /// A request that is given up discards its connection, which may be dead. The next request uses a new connection, and can
+    /// A cancelled request discards its connection, which may be dead. The next request uses a new connection, and can
     /// succeed before the Lease is lost.
     pub fn build_leader_election_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
         self.build_reloading_client(PingLimits::leader_election_limits(request_timeout))
@@ -89,7 +89,7 @@ impl ReloadingClients {
         certificate::client_certificate_expiry(&self.current.lock().config)
     }
 
-    /// Reloads the kubeconfig whenever it has changed. Returns at once without a kubeconfig; otherwise, it never returns.
+    /// Reloads the kubeconfig whenever its content has changed. Returns only if the process has no kubeconfig.
     pub async fn reload_on_change(self: Arc<Self>, clock: Clock) {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
@@ -98,7 +98,7 @@ impl ReloadingClients {
         }
     }
 
-    /// Reloads the kubeconfig if its content has changed.
+    /// Reloads the kubeconfig if its content differs from the content in use, even if the last load of it failed.
     async fn read_again(&self, path: &PathBuf) {
         // A missing file is probably being replaced.
         let Some(found) = digest(path) else { return };

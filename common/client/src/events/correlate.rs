@@ -25,7 +25,7 @@ const CACHE: usize = 4096;
 const AGGREGATE_AT: usize = 10;
 /// Time without a message about an object and reason that resets the count. Upstream: `defaultAggregateIntervalInSeconds`.
 const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);
-/// Number of Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
+/// Number of Events about one object that may be sent without a pause. Upstream: `defaultSpamBurst`.
 const BURST: f64 = 25.0;
 /// Time after which one more Event about an object may be sent. Upstream: `defaultSpamQPS`.
 const REFILL: Duration = Duration::from_mins(5);
@@ -69,7 +69,7 @@ type LimitKey = (ReportingLoop, ObjectRef, EventType);
 /// Cache key under which similar messages are combined: object and reason.
 type AggregateKey = (LimitKey, Cow<'static, str>);
 
-/// Cache key under which equal Events, or combined ones, are counted.
+/// Cache key under which equal Events, or combined Events, are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RepeatKey {
     Event(AggregateKey, Digest),
@@ -170,7 +170,7 @@ impl Correlator {
         })
     }
 
-    /// Records a message about an object and reason, and returns whether it has to be combined with the earlier messages.
+    /// Records a message about an object and reason. Returns whether the recent messages about them have to be combined.
     fn aggregate(&mut self, subject: AggregateKey, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {

@@ -41,13 +41,13 @@ const TRIES: u32 = 12;
 const RETRY: Duration = Duration::from_secs(10);
 /// Rate limit in Events per second, separate from the limit of other writes.
 const RATE: f64 = 100.0;
-/// Number of Events that may be sent at once before [`RATE`] applies.
+/// Number of Events that may be sent without a pause before [`RATE`] applies.
 const BURST: u32 = 500;
 
 /// Item in the queue of the task that sends Events.
 pub(super) enum QueueItem {
     Event(RecordedEvent),
-    /// A request for a signal after all earlier items have been processed.
+    /// A request for a signal after all items in front of this item have been processed.
     Flush(oneshot::Sender<()>),
 }
 
@@ -124,7 +124,7 @@ impl EventSender {
         Recorder { source, clock, stamp, queue, tap: None }
     }
 
-    /// Waits until every Event recorded so far was sent or dropped. The wait can be long, so callers set a timeout.
+    /// Waits until every Event recorded so far was sent or dropped. The wait includes all retries, so callers set a timeout.
     pub async fn flush(&self) {
         let (done, finished) = oneshot::channel();
         if self.queue.send(QueueItem::Flush(done)).await.is_ok() {
@@ -166,7 +166,7 @@ impl Task {
         self.sent.with_label_values(&[result]).inc();
     }
 
-    /// Sends one Event, with retries after attempts without an HTTP response. An Event that the server refuses is dropped.
+    /// Sends one Event. Retries attempts without an HTTP response, and drops an Event that the server refuses.
     async fn deliver(&self, api: &Api, outgoing: &OutgoingEvent) {
         for tries in 1.. {
             let error = match Self::send(api, outgoing).await {

@@ -1,20 +1,19 @@
 //! A cache of labelled objects, which keeps its objects when they lose the label.
 //!
-//! The server delivers only objects with the label. For the watch, an object that loses the label is like a deleted object:
-//! both arrive as `DELETED`, in the last state with the label. This sink distinguishes the two cases:
+//! The server delivers only objects with the label. For the watch, an object that loses the label is like a deleted object,
+//! because both arrive as `DELETED`, in the last state with the label. This sink distinguishes the two cases:
 //!
 //! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the
 //!   Pod. An object that disappears without a deletion timestamp is read once.
 //! - During the read, the object remains in the cache unchanged. A sync of its owner sees a stale child, not a missing one.
-//! - An object that still exists is *hidden*. It remains in the cache in the state that was read, and the controller treats it
-//!   like any other object: it releases the object, or restores the label. The object is read again, at growing intervals,
-//!   until the watch shows the object again, the object no longer exists, or it no longer concerns this process
-//!   ([`Object::keep`]).
+//! - An object that still exists is *hidden*. The state that was read stays in the cache, and the controller treats the object
+//!   like any other object, so the controller releases the object, or restores the label. The object is read again, at growing
+//!   intervals, until the watch shows the object again, the object no longer exists, or [`Object::keep`] rejects the object.
 //! - An object that is hidden when the process starts is not in the cache. Code that finds such an object passes it to
 //!   [`SinkInformer::add_hidden_object`].
 //!
-//! A read never raises the version of the cache, which is the version that the watch has reached. The version of an object
-//! never decreases.
+//! A read never raises the version of the cache, which is the version that the watch has reached. The version of a cached
+//! object never decreases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,9 +44,9 @@ use crate::{
 const MAX_CONCURRENT_READS: usize = 8;
 /// First pause before a hidden object is read again, or a failed read is retried. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Upper limit of the pause, unless [`PAUSE_PER_OBJECT`] requires a longer pause.
+/// Upper limit of the pause between reads of an object, unless [`PAUSE_PER_OBJECT`] requires a longer pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// Lower limit of the pause, per hidden object: at most ten hidden objects are read each second, however many there are.
+/// Lower limit of the pause, per hidden object, so that at most ten objects are read each second, however many are hidden.
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
 
 /// A sink that keeps whole objects in a store.
@@ -83,7 +82,7 @@ struct Hidden {
     objects: BTreeMap<NamespacedName, HiddenObject>,
     /// Objects with a scheduled read, ordered by [`HiddenObject::due`].
     schedule: BTreeSet<(Instant, NamespacedName)>,
-    /// Number of the newest scheduled read, for [`HiddenObject::question`].
+    /// Serial number of the newest scheduled read, for [`HiddenObject::question`].
     questions: u64,
 }
 
@@ -92,9 +91,9 @@ struct HiddenObject {
     /// Time of the next read of the object; `None` during the read.
     due: Option<Instant>,
     pause: Duration,
-    /// Minimum version of the list that answers the read. An older answer is ignored.
+    /// Minimum version of the list that answers the read. An answer with an older version is ignored.
     since: ResourceVersion,
-    /// Number of the scheduled read. A new number invalidates a read in flight: its answer is ignored.
+    /// Serial number of the scheduled read. The answer to a read with another serial number is ignored.
     question: u64,
 }
 
@@ -136,7 +135,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// Returns the keys to read now, each with the number of its read; without such keys, returns the time of the next read.
+    /// Returns the keys to read now, each with the serial number of its read; without keys, returns the time of the next read.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(NamespacedName, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < MAX_CONCURRENT_READS
@@ -196,7 +195,7 @@ impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
         }
     }
 
-    /// Adds a hidden object that was found without the watch. An object with the label is ignored: the watch delivers it.
+    /// Adds a hidden object that was found without the watch. Ignores an object with the label, because the watch delivers it.
     pub fn add_hidden_object(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
         object.drop_unneeded_fields();
@@ -237,7 +236,7 @@ impl<S: StoreSink> Shared<S> {
         }
     }
 
-    /// Reads an object. The answer shows whether it has the label, is hidden, does not concern this process, or is missing.
+    /// Reads an object, and finds out whether it has the label, is hidden, does not concern this process, or is missing.
     async fn read_and_classify(&self, api: &Api, key: &NamespacedName, question: u64) {
         let answer = Self::read(api, key).await;
         let mut hidden = self.hidden.lock();
@@ -290,7 +289,7 @@ impl<S: StoreSink> Shared<S> {
 
     /// Removes an object from the cache. The version of the cache stays unchanged.
     fn remove(&self, key: &NamespacedName) {
-        // Without a version, the removal does not raise the version of the cache, which the cached object may exceed.
+        // Without a version, the removal does not raise the version of the cache to the version of the object.
         let unversioned = |cached: &Meta| Meta { resource_version: ResourceVersion::UNKNOWN, ..cached.clone() };
         if let Some(last) = self.sink.store().with_metadata(&key.namespace, &key.name, unversioned) {
             self.sink.remove_deleted(&last);
@@ -310,7 +309,7 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
         self.shared.sink.add_to_set(set, entry, origin);
     }
 
-    /// Completes the set, but keeps the cached objects that are missing in the set: they may be hidden, and are read first.
+    /// Completes the set, but keeps and reads the cached objects that are missing in the set, because they may be hidden.
     fn complete_set(&self, mut set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
@@ -344,7 +343,7 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
     fn handle_foreign(&self, head: &ObjectHead<'_>) {
         let mut hidden = self.shared.hidden.lock();
         self.shared.sink.handle_foreign(head);
-        // The wrapped sink keeps the object if a read has brought a newer state.
+        // The wrapped sink keeps the object if a read has returned a newer state.
         let is_out = self.shared.sink.store().with_metadata(head.namespace(), head.name(), |_| ()).is_none();
         if !hidden.objects.is_empty() && is_out {
             hidden.remove(&NamespacedName::new(head.namespace(), head.name()));

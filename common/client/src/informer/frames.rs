@@ -17,7 +17,7 @@ use crate::{
 
 use super::Sink;
 
-/// A watch event, by what the sink has to do.
+/// A watch event, by the change that it makes in the sink.
 pub(super) enum DecodedEvent<'a, K> {
     /// An added or changed object that may concern this controller.
     Put { entry: Entry<K>, added: bool },
@@ -25,7 +25,7 @@ pub(super) enum DecodedEvent<'a, K> {
     Foreign { head: ObjectHead<'a>, added: bool },
     /// Final state of a deleted object.
     DeletedObject(Meta),
-    /// The version up to which all events were sent. `initial_end` marks the end of the first set of a streaming list.
+    /// The version up to which all events were sent. `initial_end` marks the end of the objects of a streaming list.
     Bookmark { version: ResourceVersion, initial_end: bool },
     /// An error with which the server ends the watch.
     Error(ErrorStatus),
@@ -54,7 +54,7 @@ pub fn apply_frame<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> Result<()
     decode_frame::<S::Object>(format, frame).map(|event| event.apply(sink))
 }
 
-/// Annotation of the bookmark that ends the first set of objects in a streaming list.
+/// Annotation of the bookmark that ends the objects of a streaming list; the events of the watch follow.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ fn event<'a, K: Object>(kind: &str, object: EncodedObject<'a>) -> Result<Decoded
     }
 }
 
-/// Returns the object in an envelope. Fails if it is not of the kind of `K`, because it might be decodable by chance.
+/// Returns the object in an envelope. Fails for an object of another kind than `K`, which might be decodable by chance.
 fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, String> {
     if is_of::<K>(envelope.api_version, envelope.kind) {
         Ok(EncodedObject::Protobuf(envelope.object))
@@ -126,14 +126,13 @@ fn message<K: Object>(envelope: Envelope<'_>) -> Result<EncodedObject<'_>, Strin
     }
 }
 
-/// Whether `K` is the type for objects of this API version and kind.
 fn is_of<K: Object>(api_version: &str, kind: &str) -> bool {
     let is_any_kind =
         K::PROTOBUF_SCHEMA.is_some_and(|message| std::ptr::eq(message, &raw const messages::METADATA_ONLY_OBJECT));
     if is_any_kind { kind != "Status" } else { kind == K::RESOURCE.kind && is_in(api_version, K::RESOURCE) }
 }
 
-/// Splits a line of the usual form into event type and object, without parsing the object; `None` if the line has another form.
+/// Splits a line that begins as API servers write it into event type and object, without parsing the object; otherwise `None`.
 fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let rest = text.strip_prefix("{\"type\":\"")?;
     let (kind, rest) = rest.split_once('"')?;
@@ -171,7 +170,6 @@ struct ListMeta {
     next: Option<String>,
 }
 
-/// Whether `api_version` is the group and version of `resource`.
 fn is_in(api_version: &str, resource: Resource) -> bool {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     (group, version) == (resource.group, resource.version)

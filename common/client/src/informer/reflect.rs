@@ -1,4 +1,4 @@
-//! The list-and-watch loop of an informer: reads full sets of objects, follows watches, and chooses the next step.
+//! The list-and-watch loop of an informer: reads lists, follows watches, and chooses the next step.
 
 mod set;
 
@@ -31,7 +31,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 /// A watch that ends within this time and without an event counts as a failure.
 const VERY_SHORT: Duration = Duration::from_secs(1);
-/// Time for the watch to deliver a required version. After that time, a full set is read instead.
+/// Maximum wait for the watch to deliver a required version, before a relist.
 const CATCH_UP: Duration = Duration::from_millis(250);
 /// Longer than the duration of any watch, which is less than 10 minutes.
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
@@ -60,18 +60,18 @@ fn prefers_protobuf<K: Object>(api: &Api) -> bool {
     K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == Format::Protobuf
 }
 
-/// Why the loop stopped reading a full set or a watch, which gives the next step. If the server merely closes a watch, there is
-/// no `RoundEnd`, and the watch is resumed.
+/// Why the loop stopped reading a list or a watch, which gives the next step. If the server merely closes a watch, there is no
+/// `RoundEnd`, and the watch is resumed.
 enum RoundEnd {
     /// Resume the watch after a pause.
     Pause(String),
-    /// Read a full set after a pause.
+    /// Relist after a pause.
     Relist(String),
-    /// Read a full set at once.
+    /// Relist without a pause.
     RelistNow(String),
-    /// The server no longer keeps the newest version of the cache: read a full set after a pause.
+    /// Relist after a pause, because the server no longer keeps the newest version of the cache.
     Expired(String),
-    /// The streaming list failed: read a full set in pages, at once.
+    /// Relist in pages without a pause, because the streaming list failed.
     NoStreaming(String),
 }
 
@@ -91,21 +91,21 @@ pub(super) struct Reflector<S> {
     silences: u32,
     /// Time of the next replay of the cache; `None` without a resync interval.
     resync_at: Option<Instant>,
-    /// Number of the newest refresh request for which the cache is up to date.
+    /// Serial number of the newest refresh request for which the cache is up to date.
     met: u64,
-    /// Whether the next full set is requested without the known version, because the server rejected that version.
+    /// Whether the next list is requested without the cache's version as its minimum, because the server rejected that version.
     forget_version: bool,
-    /// Time at which the current full set was requested; `None` if the server may answer with a state from before the request.
+    /// Time at which the current list was requested; `None` if the server may answer with a state from before the request.
     asked: Option<Instant>,
-    /// Whether a full set is read next. If not, the watch is resumed.
+    /// Whether a list is read next. If not, the watch is resumed.
     wants_set: bool,
-    /// Whether the next full set is read in pages, without a streaming list.
+    /// Whether the next list is read in pages, and not as a streaming list.
     pages_next: bool,
     /// Minimum of the next pause, as requested by the server.
     told_to_wait: Duration,
     /// Time of the first event since the task last waited, and the count of events since then; `None` without events.
     handled: Option<(Instant, u64)>,
-    /// Guard that keeps the process from sleeping while a full set is read.
+    /// Guard that keeps the process from sleeping while a list is read.
     filling: Option<WorkGuard>,
 }
 
@@ -315,7 +315,7 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(None) => return Ok(()),
                 Err(NoLine::RefreshWanted) => continue,
-                // The next request shows whether the server works. HTTP/2 pings show whether the connection works.
+                // The next request shows whether the server answers. HTTP/2 pings show whether the connection is alive.
                 Err(NoLine::Silent) => {
                     tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
                     self.silences = self.silences.saturating_add(1);
@@ -363,7 +363,7 @@ impl<S: Sink> Reflector<S> {
         frame.apply(&*self.sink);
     }
 
-    /// Reports the events that were handled since the last wait. Called when no further event is ready.
+    /// Reports the events that were handled since the last wait for an event. Called when no further event is ready.
     fn report_handled(&mut self) {
         let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
@@ -372,7 +372,7 @@ impl<S: Sink> Reflector<S> {
         self.api.pace().record_watch_data();
     }
 
-    /// Returns the next line, or an error if none arrives within `silence`. During the wait, replays the cache at each resync.
+    /// Returns the next line, or an error if no line arrives within `silence`. Meanwhile, replays the cache at each resync.
     ///
     /// If `refreshable`, a refresh request ends the wait with [`NoLine::RefreshWanted`].
     async fn line(
@@ -405,7 +405,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Meets a refresh request: waits briefly for the watch to deliver the missing events, or else asks for a full set.
+    /// Meets a refresh request: waits up to [`CATCH_UP`] for the watch to deliver the missing events, or else relists.
     async fn answer_refresh(&mut self, lines: &mut WatchFrames) -> Result<(), RoundEnd> {
         let RefreshRequest { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
@@ -417,7 +417,7 @@ impl<S: Sink> Reflector<S> {
             RefreshTarget::Newest => {
                 let answer = self.list(&format!("limit=1{}", self.selectors())).await;
                 let (format, body) = answer.map_err(|e| RoundEnd::Relist(format!("list: {e}")))?;
-                // If the list has no version, only a full set can meet the request.
+                // If this answer has no version, only a relist can meet the request.
                 let page = frames::decode_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
                 page.ok_or_else(|| relist_now("the list has no version"))?.version
             }
@@ -443,7 +443,7 @@ impl<S: Sink> Reflector<S> {
         if *self.shared.synced.borrow() { ChangeOrigin::Relist } else { ChangeOrigin::Initial }
     }
 
-    /// Passes a complete full set to the sink. The set meets the refresh requests up to number `wanted`.
+    /// Passes all objects of a list to the sink. The list meets the refresh requests up to the serial number `wanted`.
     fn complete(&mut self, set: S::Set, version: ResourceVersion, wanted: u64) {
         let origin = self.origin();
         self.apply_measured(|sink| sink.complete_set(set, version, origin));
@@ -464,7 +464,7 @@ impl<S: Sink> Reflector<S> {
         self.shared.synced.send_replace(true);
     }
 
-    /// Applies a change to the sink, and measures how long that takes.
+    /// Applies a change to the sink, and measures the duration.
     fn apply_measured(&self, change: impl FnOnce(&S)) {
         let clock = self.api.clock();
         let began = clock.monotonic_now();

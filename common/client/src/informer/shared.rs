@@ -19,7 +19,7 @@ impl<K: Object> SharedInformer<K> {
         Self(Informer::start(api, config, Vec::new()))
     }
 
-    /// Adds a handler, and calls it at once with every cached object, in the same way as after the first list.
+    /// Adds a handler, and calls it before the return with every cached object, in the same way as after the first list.
     pub fn add_handler(&self, handler: Handler<K>) {
         let mut handlers = self.0.sink.handlers.lock();
         for object in self.store().all_readable() {

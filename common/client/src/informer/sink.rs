@@ -19,16 +19,16 @@ use super::{ObjectHead, StoreSink};
 pub trait Sink: Send + Sync + 'static {
     /// Type into which each object is decoded.
     type Object: Object;
-    /// A full set of objects while it is being read.
+    /// The objects of a list while the list is being read.
     type Set: Send;
 
-    /// Begins a full set of all objects. An earlier set that was not completed is discarded.
+    /// Begins a list of all objects. Discards the previous set if it was not completed.
     fn begin_set(&self) -> Self::Set;
-    /// Adds an object to a full set, in its state at the version of the set.
+    /// Adds an object of the list, in its state at the version of the list.
     fn add_to_set(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: ChangeOrigin);
-    /// Ends a full set that was read at `version`. Objects that are missing in the set no longer exist.
+    /// Ends a list that was read at `version`. Objects that are missing in the list no longer exist.
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin);
-    /// Adds or updates an object. An object that is older than the known one is ignored.
+    /// Adds or updates an object. A state that is older than the state in the sink is ignored.
     fn put_object(&self, entry: Entry<Self::Object>);
     /// Handles the event of an object that does not, or no longer, [concern](Object::HEAD_FILTER) this controller.
     fn handle_foreign(&self, head: &ObjectHead<'_>);
@@ -48,7 +48,7 @@ pub trait Sink: Send + Sync + 'static {
     fn replay(&self);
 }
 
-/// Function that is called with each change of a cache. It only computes keys and adds them to a queue, so that it is fast.
+/// Function that is called with each change of a cache. To be fast, it only computes keys and adds the keys to a queue.
 pub type Handler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
 
 /// Returns a [`Handler`] that calls the method `handle` of `watch`.

@@ -418,7 +418,7 @@ async fn a_cache_is_stale_after_nothing_but_failures_for_longer_than_the_limit()
         "{lost}"
     );
     assert!(world.informer().is_synced());
-    // A watch that the server ends at once does not count as a success.
+    // A watch that the server ends without an event, within a second, does not count as a success.
     world.script.answers.lock().clear();
     for _ in 0..3 {
         drop(world.script.stream());
@@ -670,7 +670,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
     world.informer().wait_until_synced().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
-    // The watch delivers the required version in time, so no full set is read.
+    // The watch delivers the required version in time, so there is no relist.
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "20"}, "items": []})));
     let caught_up = async {
         world.script.asked(2).await;
@@ -681,7 +681,7 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
     assert_eq!(world.informer().version(), ResourceVersion::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
 
-    // The watch delivers nothing, so a full set is read at once.
+    // The watch does not deliver version 30 within `CATCH_UP`, so the informer relists.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "30"}, "items": []})));
     let again = world.script.stream();
@@ -744,7 +744,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
     };
     tokio::join!(world.informer().catch_up_with_predecessor(&behind), late_event);
     assert_eq!(world.script.requests().len(), 1, "no request was needed");
-    // If a version never arrives, as after a restore of the server's data, a full set is read.
+    // If a version never arrives, as after a restore of the server's data, the informer relists.
     let again = world.script.stream();
     again.line("ADDED", &thing("a", 12));
     again.initial_end(13);
@@ -793,7 +793,7 @@ async fn a_silent_watch_is_resumed_from_its_version_at_growing_intervals() {
         resumed.push((world.clock.monotonic_now() - began).as_secs());
         assert_eq!(world.informer().stale_error(), None);
     }
-    // So long a time without events is normal for a resource that does not change.
+    // For a resource that does not change, these times without events are normal.
     assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
     for request in &world.script.requests()[1..] {
         assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::clock::Instant;
 
-/// How long a shadow must want a write until this counts as a difference: the active controller needs time to make it.
+/// How long a shadow must want a write until the write counts as a difference, because the active controller needs time for it.
 const MIN_DIFFERENCE_AGE: Duration = Duration::from_secs(60);
 
-/// The most differences that are counted and listed. The limit bounds the work, because each listed key is decided again.
+/// The most differences that are counted and listed. The limit bounds the work of deciding each listed key again.
 const MAX_DIFFERENCES: usize = 100;
 
 /// The keys of the objects that a shadow wants to write, each with the time of the first sync that wanted the write.

@@ -55,7 +55,7 @@ struct LoopState<C: Controller> {
     stale_skips: Option<Counters>,
     executor: SyncExecutor,
     prepared_once: tokio::sync::OnceCell<()>,
-    /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread from sleeping meanwhile.
+    /// Keys that wait until a cache shows a write of this process. Each guard keeps the idle thread awake while its key waits.
     awaiting: Mutex<BTreeMap<C::Key, WorkGuard>>,
     differences: ShadowDifferences<C::Key>,
 }
@@ -77,7 +77,7 @@ impl RecentPlan {
 }
 
 impl<C: Controller> Loop<C> {
-    /// Starts `workers` workers, at least one. Each worker waits for the gate and for the caches before its first sync.
+    /// Starts `workers` workers; if `workers` is 0, starts one. A worker waits for gate and caches before its first sync.
     pub fn start(
         name: &'static str,
         context: LoopContext,
@@ -399,8 +399,8 @@ impl<C: Controller> RunningLoop for Loop<C> {
         Box::pin(async {
             self.shared.queue.close();
             let mut workers = self.workers.lock().await;
-            // These workers can be aborted: without filled caches they hold no key, and behind a closed gate no write can leave
-            // this process.
+            // These workers can be aborted, because without filled caches they hold no key, and behind a closed gate no write
+            // can leave this process.
             if !self.shared.prepared_once.initialized() || !self.shared.context.gate.is_open() {
                 workers.abort_all();
             }
@@ -411,7 +411,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
 
 /// A plan with the forecast of its requests.
 pub struct Decision<C: Controller> {
-    /// The plan as decided from the snapshot. The forecast has the requests that follow from it.
+    /// The plan as decided from the snapshot. The forecast contains the requests of this plan.
     pub plan: C::Plan,
     forecast: SyncForecast<C::Note>,
 }
@@ -441,7 +441,7 @@ impl<C: Controller> Decision<C> {
         self.plan.requeue_after()
     }
 
-    /// Returns the account, that is, the list of the expected requests; `None` if the sync sends none.
+    /// Returns the account, that is, the list of the expected requests; `None` if the sync sends no request.
     pub fn request_account(&self) -> Option<&RequestAccount> {
         self.forecast.request_account.as_ref()
     }

@@ -14,19 +14,19 @@ use super::{
 };
 use crate::{explain::BoundedLines, intern::Text, map::HashMap, object::Resource};
 
-/// Further reasons are omitted once the reasons of an [`RequestAccountEntry`] have this length in bytes.
+/// Further reasons are omitted once the reasons of a [`RequestAccountEntry`] have this length in bytes.
 const MAX_REASONS_LENGTH: usize = 200;
 /// The most entries that a finished account keeps. Further entries are only counted.
 const MAX_KEPT_ENTRIES: usize = 20;
 
-/// The description of a request in an account. Requests with equal actions share an [`RequestAccountEntry`].
+/// The description of a request in an account. Requests with equal actions share a [`RequestAccountEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
     /// HTTP method: `GET`, `POST`, `PATCH`, `PUT` or `DELETE`.
     pub method: &'static str,
     /// The verb in explanations, such as `delete`.
     pub verb_text: &'static str,
-    /// Whether the request changes the object.
+    /// False for reads and lists.
     pub is_write: bool,
     /// Group, version and plural name of the object's API resource.
     pub resource: Resource,
@@ -83,18 +83,18 @@ pub struct RequestAccountEntry {
     pub action: Action,
     /// The reasons for the requests, separated by "; ".
     pub reasons: Cow<'static, str>,
-    /// Number of requests in the forecast.
+    /// Count of these requests in the forecast.
     pub expected_count: usize,
-    /// Number of requests that were sent.
+    /// Count of these requests that were sent.
     pub sent_count: usize,
     /// The server's last refusal; `None` if it granted all of these requests.
     pub last_refusal: Option<String>,
-    /// The reason why more or fewer requests were sent than expected; `None` if the counts are equal or no reason is known.
+    /// The reason why more or fewer requests were sent than expected; `None` if the counts are equal or no reason was recorded.
     pub deviation_reason: Option<String>,
 }
 
 impl RequestAccountEntry {
-    /// Adds the reason of a further equal request, unless the reason is present or the text is long enough.
+    /// Adds the reason of a further equal request, unless the text contains the reason or has reached [`MAX_REASONS_LENGTH`].
     fn add_reason(&mut self, why: &str) {
         if self.reasons.len() < MAX_REASONS_LENGTH && !self.reasons.contains(why) {
             let separator = if self.reasons.is_empty() { "" } else { "; " };
@@ -135,7 +135,7 @@ impl ForecastRequests {
     }
 }
 
-/// Returns the descriptions of the writes, one per line. If writes were omitted, a last line states their number.
+/// Returns the descriptions of the writes, one per line. If writes were omitted, a last line states their count.
 fn describe_writes(entries: &[RequestAccountEntry], left_out: usize) -> Vec<String> {
     let mut lines = BoundedLines::default();
     for entry in entries.iter().filter(|entry| entry.action.is_write) {
@@ -186,7 +186,7 @@ impl AccountState {
 }
 
 impl RequestAccount {
-    /// Returns the actions that satisfy `is_like`, each with the number of requests sent so far.
+    /// Returns the actions that satisfy `is_like`, each with the count of requests sent so far.
     pub fn sent_actions(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
         let state = self.0.lock();
         let like = state.entries.iter().filter(|entry| entry.sent_count > 0 && is_like(&entry.action));
@@ -224,12 +224,12 @@ impl RequestAccount {
         self.0.lock().cause = Some(cause.into());
     }
 
-    /// Records the failure of the sync as the cause of differences from the forecast, unless a cause is already known.
+    /// Records the failure of the sync as the cause of differences from the forecast, unless a cause was recorded before.
     pub(super) fn record_failure_if_unexplained(&self, failed: &SyncError) {
         self.0.lock().cause.get_or_insert_with(|| failed.to_string());
     }
 
-    /// Ends the recording: the last known cause becomes the reason why expected requests were not sent.
+    /// Ends the recording. The last recorded cause becomes the reason why expected requests were not sent.
     pub(super) fn finish(&self) {
         let state = &mut *self.0.lock();
         for entry in state.entries.iter_mut().filter(|entry| entry.sent_count < entry.expected_count) {
@@ -258,7 +258,7 @@ impl RequestAccount {
     }
 }
 
-/// An observer of the syncs that send requests.
+/// Callbacks before and after each sync that sends requests.
 pub trait RequestAccountObserver: Send + Sync {
     /// Is called before a sync sends its first request.
     fn on_sync_begin(&self, account: &RequestAccount);

@@ -43,7 +43,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
 
     /// Sets a function that returns the labels to add at the adoption of a child, if any.
     ///
-    /// Needed where children are watched by a label: the cache would not show an adopted child without the label.
+    /// Needed where children are watched by a label, because the cache would not show an adopted child without the label.
     #[must_use]
     pub fn with_adoption_labels(self, labels: fn(&C) -> Option<Value>) -> Self {
         Self { labels, ..self }
@@ -51,8 +51,8 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
 
     /// Sends the requests: first the releases, then the adoptions if a live read of the owner permits them.
     ///
-    /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One failure
-    /// does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
+    /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One
+    /// failure does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
     pub async fn send<N: MemoryNote>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io
@@ -152,14 +152,14 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
         self.adopted.iter().filter(|(_, result)| result.is_ok()).map(|(child, _)| *child)
     }
 
-    /// Returns the first child that could not be adopted because it no longer exists; `None` if all existed.
+    /// Returns the first child that could not be adopted because it no longer exists; `None` if all of them exist.
     pub fn missing_orphan(&self) -> Option<&'a C> {
         let is_gone =
             |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
         self.adopted.iter().find(|(_, result)| is_gone(result)).map(|(child, _)| *child)
     }
 
-    /// Whether every child to adopt was adopted.
+    /// Whether every child to adopt was adopted; true if there were none.
     pub fn has_adopted_all(&self) -> bool {
         self.adopted().count() == self.to_adopt
     }
@@ -225,7 +225,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
             && failures.all(|(_, _, refusal)| refusal.class == RefusalClass::VersionConflict)
     }
 
-    /// Returns the result of the whole claim. An error names every child with a failed release or adoption.
+    /// Returns `Ok` if the whole claim succeeded. An error names every child with a failed release or adoption.
     pub fn take_result(&mut self) -> Result<(), SyncError> {
         if let Some(failed) = self.owner_check_failure.take() {
             return Err(failed);

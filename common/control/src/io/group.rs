@@ -1,4 +1,4 @@
-//! Groups of requests, with a limit on their concurrency.
+//! Groups of requests, with a limit on the requests in flight at a time.
 
 use std::future::Future;
 
@@ -12,7 +12,7 @@ use crate::batch::{self, BatchSizes};
 pub enum GroupConcurrency {
     /// Concurrent members, at most [`crate::batch::MAX_REQUESTS_IN_FLIGHT`] at a time. A failure does not end the group.
     AllConcurrent,
-    /// Concurrent members, at most this number at a time. A failure does not end the group.
+    /// Concurrent members, at most this many at a time. A failure does not end the group.
     LimitedConcurrent(usize),
     /// One member after the other. A failure ends the group.
     Sequential,

@@ -8,7 +8,7 @@ use crate::{api, object::UnreadableObject};
 /// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// After the delay of the plan. Without such a delay, only with the next event.
+    /// After the delay of the plan. If the plan has no delay, only with the next event.
     AfterPlannedDelay,
     /// After this delay, which replaces the delay of the plan.
     After(Duration),

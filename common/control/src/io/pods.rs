@@ -33,8 +33,8 @@ pub async fn create_pod_with_answer<N: MemoryNote>(io: Io<'_, N>, request: Reque
 
 /// Deletes a Pod and records an Event on the owner. A Pod that does not exist counts as deleted.
 ///
-/// A request with a version does not delete a Pod that has changed since the snapshot, for example a Pod that has become ready or
-/// was released. The server refuses it as [`RefusalClass::VersionConflict`], and no Event is recorded.
+/// A request with a version does not delete a Pod that has changed since the snapshot, for example a Pod that has become ready
+/// or was released. The server refuses such a request as [`RefusalClass::VersionConflict`], and no Event is recorded.
 pub async fn delete_pod<N: MemoryNote>(io: Io<'_, N>, request: Request) -> Result<(), Refusal> {
     let name = Arc::clone(&request.name);
     match io.send(request).await {

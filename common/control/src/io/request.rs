@@ -126,13 +126,13 @@ pub struct Request {
     pub kind: &'static str,
     /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: Text,
-    /// Name of the object. If the server generates the name, this is empty or a name for explanations.
+    /// Name of the object. If the server generates the name, this field is empty or a name for explanations.
     pub name: Arc<str>,
     /// `metadata.generateName` of an object to create; empty if the request has a full name.
     pub generate_name: Arc<str>,
     /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// The object to which the request applies; `None` for any. The server refuses a write to an object with another UID. A
+    /// The object to which the request applies; `None` for any object. A write to an object with another UID is refused. A
     /// read that returns another UID shows that the named object no longer exists.
     pub precondition: Option<Precondition>,
     /// The relation to the object of the sync. It determines the cache state for which the next sync waits.
@@ -224,7 +224,7 @@ impl Request {
         Self { verb, ..self }
     }
 
-    /// Sets the reason that explanations show; there is none by default.
+    /// Sets the reason that explanations show; empty by default.
     #[must_use]
     pub fn with_reason(self, why: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: why.into(), ..self }

@@ -1,4 +1,4 @@
-//! Storing, changing and deleting the revisions of an owner.
+//! Requests that store, change and delete the revisions of an owner.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 /// The JSON members of a revision by name, as the server sent them and not decoded.
 pub type RawRevisionMembers = BTreeMap<String, Box<RawValue>>;
 
-/// Whether [`RevisionStoreRequest::send`] has created the revision, and the reason if it has not.
+/// The result of [`RevisionStoreRequest::send`]: a created revision, or the reason why none was created.
 #[derive(Debug)]
 pub enum RevisionStoreOutcome {
     /// The revision was created.
@@ -123,7 +123,7 @@ impl<'a> RevisionChange<'a> {
         Self { owner, revision, doing, why: why.into() }
     }
 
-    /// Sets the field `revision`, the number by which the revisions of an owner are ordered.
+    /// Sets the field `revision`, the serial number by which the revisions of an owner are ordered.
     pub async fn renumber<N: MemoryNote>(
         owner: &'a Owner,
         revision: &'a Meta,

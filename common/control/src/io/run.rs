@@ -41,7 +41,7 @@ pub struct SyncExecutor {
     pub recorder: Recorder,
     /// Record of each sync's writes until the caches show them; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
-    /// Observer of the syncs that send requests; `None` outside of simulation and tests.
+    /// Callbacks around each sync that sends requests; `None` outside of simulation and tests.
     pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// Whether the process shuts down. Groups of requests then begin no further members.
     pub is_shutting_down: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -87,7 +87,7 @@ pub fn forecast_sync<N: MemoryNote>(
 impl SyncExecutor {
     /// Runs the sync of `forecast` against the API server, and keeps the account up to date.
     ///
-    /// A sync that sends nothing does not run again: only the effects of its forecast are applied.
+    /// A sync that sends nothing does not run again; only the effects of its forecast are applied.
     pub async fn run<N: MemoryNote>(
         &self,
         subject: &dyn SyncSubject<N>,
@@ -160,7 +160,7 @@ impl Answer {
 }
 
 impl<N: MemoryNote> Io<'_, N> {
-    /// Sends a request. Does not return if the process lost the Lease before the write was sent: the sync ends there.
+    /// Sends a request. Does not return if the process lost the Lease before the write was sent, because the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
             IoBackend::Forecast(server) => {
@@ -263,7 +263,7 @@ struct SyncRun<'r, N: MemoryNote> {
     /// The result of [`SyncSubject::synced_object`], set at the first use.
     object: OnceLock<(ObjectRef, Uid)>,
     own_writes: SyncWrites<'r>,
-    /// Number of requests and pauses in flight.
+    /// Count of requests and pauses in flight.
     waits: AtomicUsize,
     /// Whether a write was withheld because this process may no longer write.
     is_stopped: AtomicBool,
@@ -294,8 +294,8 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         }
     }
 
-    /// Converts the result of polling the sync. A pending sync without a request or pause in flight ends: this process may no
-    /// longer write, or the sync awaits something other than its `Io`.
+    /// Replaces a pending result by an error if no request or pause is in flight, because then nothing would wake the sync:
+    /// this process may no longer write, or the sync awaits something other than its `Io`.
     fn poll_result(
         &self,
         poll: Poll<Result<Requeue, SyncError>>,

@@ -19,13 +19,13 @@ pub const HOLD_HOLDER_IDENTITY: &str = "held-for-hand-over";
 pub struct LeaseRecord {
     /// `holderIdentity`; empty after a release.
     pub holder: String,
-    /// `leaseDurationSeconds`: how long other candidates wait after the last change.
+    /// `leaseDurationSeconds`: how long other candidates wait after the last change of the Lease.
     pub duration_seconds: i64,
     /// `acquireTime`: the start of the holder's leadership.
     pub acquire_time: Option<Timestamp>,
     /// `renewTime`: the last renewal, by the holder's clock.
     pub renew_time: Option<Timestamp>,
-    /// `leaseTransitions`: the number of changes of the holder.
+    /// `leaseTransitions`: the count of changes of the holder.
     pub transition_count: i64,
 }
 

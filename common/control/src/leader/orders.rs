@@ -2,7 +2,7 @@
 
 use tokio::sync::watch as channel;
 
-/// The orders to an election, in ascending order: an order may only be replaced by a later one.
+/// The commands to an election. A command may only be replaced by a command further down in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ElectionOrder {
     /// Acquire the Lease and lead.

@@ -9,8 +9,8 @@
 //!                                              failed ───────────────────────────────────────────┘
 //! ```
 //! Only candidates with a [`ProbationSettings`] read or write these annotations. The annotations describe one term: a holder,
-//! and the number of transitions at its start. A holder that does not know the annotations leaves them in place. The number of
-//! transitions then differs from the number in the annotations, and shows that the annotations are outdated.
+//! and the count of transitions at its start. A holder that does not know the annotations leaves them in place. The count of
+//! transitions then differs from the count in the annotations, and shows that the annotations are outdated.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::lease::{LeaseObject, LeaseRecord};
 use crate::duration;
 
-/// Annotation with the term that the other annotations describe: JSON with the holder and the number of transitions.
+/// Annotation with the term that the other annotations describe: JSON with the holder and the count of transitions.
 pub const TERM_ANNOTATION: &str = "nonet/term";
 /// Annotation with the version of the leader.
 pub const VERSION_ANNOTATION: &str = "nonet/version";
@@ -98,7 +98,7 @@ impl LeaseAnnotations {
         let Some(all) = lease.metadata.get("annotations").and_then(Value::as_object) else { return Self::default() };
         let text = |key: &str| all.get(key).and_then(Value::as_str);
         let failed = split_versions(text(FAILED_VERSIONS_ANNOTATION));
-        // The annotations count if they describe the term of the current holder, or of the last holder before the release.
+        // The annotations are used if they describe the term of the current holder, or of the last holder before the release.
         let record = &lease.record;
         let is_of = |office: TermIdentity| {
             office.transitions == record.transition_count
@@ -145,8 +145,8 @@ impl LeaseAnnotations {
 
     /// Returns how long a candidate leaves an available Lease to other candidates.
     ///
-    /// A candidate of a version that failed, or that has just crashed on probation, waits for other candidates. It takes the
-    /// Lease if no other candidate does.
+    /// A candidate of a version that failed, or that has just crashed on probation, waits for other candidates, and
+    /// takes the Lease if no other candidate does.
     pub fn take_over_delay(
         &self,
         identity: &str,
@@ -216,7 +216,7 @@ impl LeaderTerm {
 /// The relation between a version and the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionStanding {
-    /// The last holder recorded no version, so that versions do not matter.
+    /// The last holder recorded no version, so versions do not matter.
     VersionsIgnored,
     /// The proven version of the leader, or a proven version that led before. Its candidates may take over at any time.
     Proven,

@@ -64,7 +64,7 @@ impl ElectionStatus {
         self.state.lock().is_held()
     }
 
-    /// Returns a reference to the Lease for Events, with its last known version; `None` before the Lease was read.
+    /// Returns a reference to the Lease for Events, with the version last read or written; `None` before the Lease was read.
     pub fn lease_reference(&self) -> Option<ObjectRef> {
         let state = self.state.lock();
         let metadata = &state.lease.as_ref().filter(|lease| !lease.metadata.is_empty())?.metadata;
@@ -108,7 +108,7 @@ impl ElectionStatus {
         }
     }
 
-    /// Returns the last known holder identity; empty if there was no holder.
+    /// Returns the holder identity as last read or written; empty if there was no holder.
     pub fn holder(&self) -> String {
         self.state.lock().holder().to_owned()
     }

@@ -32,21 +32,21 @@ pub(super) struct CandidateMemory {
     lease_duration: Duration,
     /// The Lease as last read or written, and the time since which its record has not changed.
     observed: Option<(LeaseObject, Instant)>,
-    /// The record as last read, to detect changes. Own writes do not update it.
+    /// The record as last read, to detect changes. Writes of this candidate do not update the record.
     last_read_record: Option<LeaseRecord>,
     /// The versions that the last holder wrote and left in the Lease at its release; `None` if the Lease contains none.
     pub(super) predecessor_written_versions: Option<WrittenVersions>,
-    /// `None` if versions do not matter.
+    /// Version of this candidate; `None` if versions do not matter.
     probation: Option<ProbationSettings>,
     /// Whether the loops of this candidate can lead at once. The candidate asks for the Lease only then.
     pub(super) has_filled_caches: bool,
     /// The term of this candidate as leader, set when it tries to take the Lease.
     pub(super) term: Option<LeaderTerm>,
-    /// The version that failed in the term before, until the election has reported it.
+    /// The version that failed in the term before; `None` after the election has reported the failure.
     pub(super) newly_failed_version: Option<String>,
-    /// The standby that asked for the Lease and may have it, until the election has reported it.
+    /// The standby with a granted request for the Lease; `None` after the election has notified its process.
     pub(super) permitted_standby: Option<RequestingStandby>,
-    /// The time until which a deleted Lease is left to its last leader, which may still write; `None` without such a Lease.
+    /// The time until which a deleted Lease is left to its last leader, which may still write; `None` if no Lease was deleted.
     pub(super) deleted_lease_reserved_until: Option<Instant>,
 }
 
@@ -84,7 +84,7 @@ impl CandidateMemory {
         since
     }
 
-    /// Returns the time at which the Lease of another holder expires; `None` without another holder, or if the Lease is a hold.
+    /// Returns the time at which the Lease of another holder expires; `None` if there is none, or for a hold.
     fn other_lease_expires_at(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
@@ -181,7 +181,7 @@ pub(super) struct ElectionAttempt {
     expected_reply: ExpectedReply,
     /// Whether this candidate holds the Lease, but had to read it before the renewal.
     pub(super) took_slow_path: bool,
-    /// Whether a write has failed. The attempt then reads the Lease once more, to know the holder of a Lease deleted later.
+    /// Whether a write of this attempt has failed. The attempt then reads the Lease once more, to learn its holder.
     was_write_refused: bool,
 }
 

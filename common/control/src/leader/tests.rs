@@ -24,7 +24,7 @@ mod upgrades;
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The number of clients that the server distinguishes.
+/// The count of clients that the server distinguishes.
 const CLIENTS: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct Server {
 struct ServerState {
     lease: Option<Value>,
     version: u64,
-    /// Successful writes: number of the client, written Lease.
+    /// Successful writes: index of the client, written Lease.
     writes: Vec<(usize, Value)>,
     faults: [VecDeque<Fault>; CLIENTS],
     down: [bool; CLIENTS],

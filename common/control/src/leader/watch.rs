@@ -1,7 +1,7 @@
 //! A watch that notices at once when the Lease is released, or when a standby asks for it.
 //!
-//! A released Lease has an empty holder, or does not exist. Other events are ignored: attempts read the Lease to decide whether
-//! it has expired, and whether a standby may have it. Without the permission to watch, a candidate polls the Lease.
+//! A released Lease has an empty holder, or does not exist. Other events are ignored, because attempts read the Lease to decide
+//! whether it has expired, and whether a standby may have it. Without the permission to watch, a candidate polls the Lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     clock::{Clock, Instant},
 };
 
-/// Requested duration of one watch, before jitter.
+/// Duration of one watch in the request, before jitter.
 const WATCH_DURATION: Duration = Duration::from_mins(5);
 /// Pause after a failed watch, before jitter.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);

@@ -58,7 +58,7 @@ pub fn deletion_order_without_ranks(pods: &[&Pod]) -> Vec<usize> {
 /// Returns the order in which Pods are deleted, as positions in `candidates`, by all rules. The first Pod is deleted first.
 ///
 /// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Between ages of one magnitude the UID decides, so
-/// that the choice is random. Upstream's relation is not transitive within a magnitude, because Pods with exactly the same time
+/// the choice is random. Upstream's relation is not transitive within a magnitude, because Pods with exactly the same time
 /// fall through to the next rule. No sorted list can agree with such a relation for every pair. This function sorts by a total
 /// order, which agrees with upstream for every pair that differs in magnitude or in a rule before the times. Within a
 /// magnitude, Pods with the same time form a group, and groups are ordered by their smallest UID. Upstream: `pkg/controller`,

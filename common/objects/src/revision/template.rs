@@ -12,7 +12,7 @@ pub struct PodTemplate {
 }
 
 impl PodTemplate {
-    /// Parses a template; `numbers` is used in its revision. The error names a field that the API server should have rejected.
+    /// Parses a template; `numbers` is for its revision. An error names a field that the API server should have rejected.
     pub fn new(raw: RawJson, numbers: NumberEncoding) -> Result<Self, String> {
         let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         for part in ["metadata", "spec"] {

@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// The result of reading a value.
+/// The digest of a value, or the reason why the value means the same as an absent field.
 #[derive(Clone, Copy)]
 enum ValueDigest {
     /// JSON `null`, which means the same as an absent field.
@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for Reader {
             let zero = (is_map && matches!(node, ValueDigest::Zero)).then_some(ZERO);
             members.push((name, node.present().or(zero)));
         }
-        // Of several members with the same name, the last counts. The reversal puts it first, and the sort is stable.
+        // Of members with the same name, the last counts. The reversal puts it first, and the stable sort keeps it there.
         members.reverse();
         members.sort_by_key(|(name, _)| *name);
         members.dedup_by_key(|(name, _)| *name);

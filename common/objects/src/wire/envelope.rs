@@ -94,7 +94,7 @@ impl<'a> List<'a> {
         Ok(Self { api_version: envelope.api_version, kind: envelope.kind, metadata, items: Fields(envelope.object) })
     }
 
-    /// Returns the next encoded item, or `None` at the end.
+    /// Returns the next encoded item, or `None` at the end of the list.
     ///
     /// # Errors
     /// The list is corrupted.

@@ -37,7 +37,7 @@ impl<'a> WireValue<'a> {
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Returns the number and the value of the next field, or `None` at the end.
+    /// Returns the number and the value of the next field, or `None` at the end of the message.
     ///
     /// # Errors
     /// The message is truncated, or contains a group, which Kubernetes does not use.

@@ -1,7 +1,7 @@
 //! Schemas of the Kubernetes 1.36 messages that projections read.
 //!
 //! Each schema lists every field of its message. A field that no projection reads is opaque, so that reading it is an error. An
-//! unlisted field would look absent in every object.
+//! unlisted field would be read as absent from every object.
 
 mod meta;
 mod network;

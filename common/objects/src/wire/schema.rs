@@ -12,7 +12,7 @@ pub struct MessageSchema {
 impl MessageSchema {
     /// Returns the field with this number; `None` for a field that Kubernetes 1.36 does not have.
     pub(super) fn field(&self, number: u32) -> Option<&'static FieldSchema> {
-        // In most messages, the numbers have no gaps, so that the position follows from the number.
+        // In most messages, the field numbers have no gaps, so the position follows from the field number.
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         match self.fields.get(at).filter(|field| field.number == number) {
             Some(field) => Some(field),
@@ -75,9 +75,9 @@ pub enum ValueType {
 /// Meaning of a field's zero value. Go writes the zero values of non-pointer fields to protobuf, but often omits them in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroMeaning {
-    /// JSON omits the zero value, so it is read as absent.
+    /// JSON omits the zero value, so a field with the zero value is read as absent.
     OmittedInJson,
-    /// JSON contains the zero value, so it is read as a value.
+    /// JSON contains the zero value, so a field with the zero value is read as a value.
     WrittenInJson,
     /// The message contains the field only if the field was set, so a zero value is read as a value.
     PresentIfSet,

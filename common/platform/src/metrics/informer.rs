@@ -85,7 +85,7 @@ impl HiddenObjectMetrics {
         self.objects.set(objects as f64);
     }
 
-    /// Counts a read of an object that the watch does not show.
+    /// Counts a read of an object that the watch does not show; `result` is the value of the last label.
     pub fn count_read(&self, result: &'static str) {
         self.reads.with_label_values(&[self.resource.group, self.resource.plural, result]).inc();
     }

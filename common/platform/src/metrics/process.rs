@@ -4,7 +4,7 @@ use std::{fs, sync::atomic::AtomicU64};
 
 use super::{MetricFamily, Metrics, Stability::Unstated};
 
-/// Clock ticks per second in `/proc`. Linux fixes this value for user space; it is the same on every architecture in use.
+/// Clock ticks per second in `/proc`. Linux fixes this value for user space on every architecture in use.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 /// Bytes per kB, the unit of memory sizes in `/proc/self/status`.
 const KB: f64 = 1024.0;

@@ -55,7 +55,7 @@ impl QueueMetrics {
         Self::new(&Metrics::new(), "")
     }
 
-    /// Counts a key that has become dirty: a worker must sync it.
+    /// Counts a key that has become dirty, which means that a worker must sync it.
     pub fn count_added_key(&self) {
         self.depth.inc();
         self.adds.inc();

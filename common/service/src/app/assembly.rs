@@ -31,11 +31,11 @@ type OnLoopStarted = Arc<dyn Fn(&'static str, &Arc<dyn RunningLoop>) + Send + Sy
 /// How the control loops get the permission to write.
 #[derive(Clone)]
 pub enum LeadershipMode {
-    /// There is no leader election: the loops may write from the start.
+    /// The loops may write from the start, because there is no leader election.
     Always,
     /// The loops may never write, as in shadow mode.
     Never,
-    /// Leader election decides: the loops may write while this process holds the Lease.
+    /// The loops may write while this process holds the Lease.
     Elected(leader::ElectionSettings),
     /// The caller decides when the loops may write, by opening and closing `gate`.
     SetByCaller {
@@ -91,7 +91,7 @@ pub struct StartParameters {
     pub election_event_component: &'static str,
     /// Callback for each control loop that has started: receives the name and the handle of the loop. Does nothing by default.
     pub on_loop_started: OnLoopStarted,
-    /// Observer of the syncs that send requests: receives the planned requests and their outcomes. `None` by default.
+    /// Callbacks for the syncs that send requests. They receive the planned requests and their outcomes. `None` by default.
     pub account_observer: Option<Arc<dyn RequestAccountObserver>>,
     /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
     pub second_writer_search_period: Duration,
@@ -135,7 +135,7 @@ pub enum ShutdownResult {
 
 type StartedLoops = Arc<Mutex<Vec<(&'static str, Arc<dyn RunningLoop>)>>>;
 
-/// Handle of running control loops. Dropping the handle stops the loops at once and closes the gate, but keeps the Lease.
+/// Handle of running control loops. Dropping the handle aborts the loops and closes the gate, but keeps the Lease.
 pub struct RunningLoops {
     keeper: Arc<WriteGateKeeper>,
     gate: WriteGate,
@@ -273,7 +273,7 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
     RunningLoops { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
-/// Returns a check whether all loops have started and filled their caches. The check always passes if `standby_warm` is false.
+/// Returns a check that fails until all loops have filled their caches. The check always passes if `standby_warm` is false.
 fn caches_filled_check(
     loops: &StartedLoops,
     count: usize,
@@ -297,7 +297,7 @@ impl RunningLoops {
         &self.metrics
     }
 
-    /// Returns the status of the leader election; `None` without election.
+    /// Returns the status of the leader election; `None` without leader election.
     pub fn election_status(&self) -> Option<&leader::ElectionStatus> {
         self.election.as_ref().map(|election| &election.status)
     }
@@ -352,7 +352,7 @@ impl RunningLoops {
         }
     }
 
-    /// Stops the loops and the election at once, as in a crash: requests in flight are dropped, and the Lease is not released.
+    /// Aborts the loops and the election, as a crash does: requests in flight are dropped, and the Lease is not released.
     pub fn kill(self) {
         drop(self);
     }

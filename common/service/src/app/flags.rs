@@ -69,7 +69,7 @@ pub struct ProgramOptions {
     pub worker_threads: usize,
     /// Format and verbosity of the log.
     pub log_settings: logging::LogSettings,
-    /// One line for each flag or gate that is accepted and has no effect.
+    /// One line for each flag or feature gate that is accepted and has no effect.
     pub command_line_warnings: Vec<String>,
     /// Names and values of all flags, for the log at the start.
     pub all_flag_values: Vec<(String, String)>,
@@ -77,7 +77,7 @@ pub struct ProgramOptions {
 
 /// Result of parsing a valid command line.
 pub enum ParsedCommandLine {
-    /// The controller is to run with these options.
+    /// The process has to run the controller with these options.
     Run(Box<ProgramOptions>),
     /// The process has to print this text and to exit with code 0.
     Print(String),

@@ -25,7 +25,7 @@ use crate::{
     version,
 };
 
-/// First and longest pause between two attempts to reach the API server; each pause is twice the pause before.
+/// First and longest pause between two attempts to reach the API server; each pause is twice the previous pause.
 const FIRST_CONNECT_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_CONNECT_PAUSE: Duration = Duration::from_secs(30);
 /// Timeout of one attempt to reach the API server.
@@ -39,7 +39,7 @@ pub(super) fn pace_from_options(options: &ProgramOptions) -> Pace {
     if is_alone { Pace::new(options.settings.tuned_duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
 }
 
-/// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks, for the time from `pace`.
+/// Builds a tokio runtime with `threads` worker threads. A single thread sleeps before it parks; `pace` sets how long.
 pub(super) fn build_runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
     // A runtime with a single thread ignores `worker_threads`.
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };

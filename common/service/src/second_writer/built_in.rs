@@ -46,7 +46,7 @@ impl KubeControllerManagerState {
             Err(error) if error.is_not_found() => String::new(),
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot read the Lease of kube-controller-manager");
-                // An unreadable Lease counts as unchanged.
+                // A Lease that cannot be read counts as unchanged.
                 self.renewed.clone().unwrap_or_default()
             }
         };
@@ -62,7 +62,7 @@ impl KubeControllerManagerState {
         };
     }
 
-    /// Returns the evidence that kube-controller-manager runs a loop; `None` if there is none.
+    /// Returns the evidence that kube-controller-manager runs a loop; `None` without such evidence.
     pub(super) fn evidence_for_loop(&self, name: &str) -> Option<Evidence> {
         if self.pods.iter().any(|controllers| controllers.switches_loop_on(name)) {
             return Some(Evidence::Arguments);

@@ -1,4 +1,4 @@
-//! Decides how many signs of a second writer make evidence, and when they expire. Pure code: no I/O and no clock.
+//! Decides how many signs of a second writer make evidence, and when the signs expire. Pure code: no I/O and no clock.
 
 use std::{
     collections::{BTreeMap, VecDeque},

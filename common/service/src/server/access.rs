@@ -42,8 +42,8 @@ const CACHE_CAPACITY: usize = 1024;
 const EXEMPTION_TIME: Duration = Duration::from_mins(10);
 /// Longest accepted path, in bytes. Longer paths are answered with 414.
 const MAX_PATH_LENGTH: usize = 1024;
-/// Path with the reasons of failed checks in its answer. If the path is open, callers without permission get an answer, but
-/// no reasons.
+/// Path with the reasons of failed checks in its answer. If the path needs no permission, callers without permission
+/// get an answer, but no reasons.
 const READYZ_PATH: &str = "/readyz";
 /// Timeout of one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
@@ -143,7 +143,7 @@ pub struct RequestAuthorizer {
     budget: ReviewBudget,
     /// Key of the hash function. The caches contain hashes instead of tokens.
     secret: [u64; 2],
-    /// Users of accepted tokens. Rejected tokens have a separate cache, so that a flood of them evicts no accepted token.
+    /// Users of accepted tokens. Rejected tokens have a separate cache, so that a flood of rejected tokens evicts no user.
     users: Cache<Digest, User>,
     rejected_tokens: Cache<Digest, ()>,
     allowed: Cache<PermissionKey, ()>,
@@ -165,7 +165,7 @@ enum Rejection {
 }
 
 impl RequestAuthorizer {
-    /// Creates the checks, with one client for each kind of review. Both gates must be open, because reviews are POSTs.
+    /// Creates the checks, with one client for each kind of review. The write gates of both clients must be open.
     pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
@@ -247,7 +247,7 @@ impl RequestAuthorizer {
         if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Rejection::TooManyReviews) }
     }
 
-    /// Returns the user of the token; `None` if the token is not valid.
+    /// Returns the user of the token; `None` if the `TokenReview` rejects the token.
     async fn user(&self, call: &ReviewedRequest, digest: Digest) -> Result<Option<User>, Rejection> {
         let Some(token) = call.token().filter(|token| token.len() <= MAX_TOKEN_LENGTH) else { return Ok(None) };
         let now = self.authentication.clock().monotonic_now();
@@ -353,7 +353,7 @@ impl Default for ReviewBudget {
 }
 
 impl ReviewBudget {
-    /// Maximum number of peers with a limit of their own. All further peers are limited only in total.
+    /// Maximum number of peers with a separate limit on reviews. All further peers are limited only in total.
     const PEERS: usize = 1024;
     /// Reviews per second for one peer, and burst.
     const PEER: (f64, u32) = (4.0, 10);

@@ -53,7 +53,7 @@ impl Peer {
     }
 }
 
-/// Number of a connection, unique in its table.
+/// Serial number of a connection, unique in its table.
 pub(super) type ConnectionId = u64;
 
 struct TableEntry<H> {
@@ -78,7 +78,7 @@ impl<H> ConnectionTable<H> {
         self.peers.values().map(BTreeMap::len).sum()
     }
 
-    /// Admits a connection. Returns its number and, if a limit is reached, the handle of another connection to drop.
+    /// Admits a connection. Returns its serial number and, if a limit is reached, the handle of another connection to drop.
     pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (ConnectionId, Option<H>) {
         let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
         let crowded = if own >= self.limits.max_connections_per_peer {

@@ -1,7 +1,7 @@
 //! Accepts and serves connections within [`ConnectionLimits`].
 //!
 //! Time limits start when a connection is accepted. A client is dropped if it sends nothing before, during or after the TLS
-//! handshake, if it sends its first request slowly, or if its connection is idle for too long. No behaviour of a client stops
+//! handshake, if it sends its first request slowly, or if its connection is idle too long. No behaviour of a client stops
 //! the listener from accepting the next connection.
 
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
@@ -121,7 +121,7 @@ pub(super) async fn accept_connections(listener: TcpListener, service: ListenerS
     }
 }
 
-/// Adds a connection to the table, which may end another connection, and returns the future that serves the new one.
+/// Adds a connection to the table, which may end another connection, and returns the future that serves the new connection.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     connections: &Arc<Mutex<ConnectionTable<ConnectionHandle>>>,
     service: &ListenerService,

@@ -55,7 +55,7 @@ pub struct TlsSettings {
     /// Certificate for clients that ask for none of the names in `named_certificates`.
     pub default_certificate: CertificateSource,
     /// Certificates with the server names that select them (`*.example.com` for one label below a domain). An empty list of
-    /// names stands for the names in the certificate. The first match is served.
+    /// names stands for the names in the certificate. The first certificate that matches is served.
     pub named_certificates: Vec<(CertificateFiles, Vec<String>)>,
     /// File with the authorities that may sign client certificates. With `None`, the server asks for no client certificate.
     pub client_ca_file: Option<PathBuf>,
@@ -140,7 +140,7 @@ impl ReloadingTlsConfig {
         self.sender.subscribe()
     }
 
-    /// Reloads the files when they change. Never returns. If a file is unusable, logs it and keeps the current configuration.
+    /// Reloads the files when they change. Never returns. If a file cannot be used, logs the error and keeps the configuration.
     pub(super) async fn reload_when_changed(&mut self, clock: &Clock) {
         loop {
             clock.sleep(RELOAD_PERIOD).await;

@@ -1,4 +1,4 @@
-//! The state of a leader election, read from its Lease.
+//! Derives from one or two readings of a Lease whether its election has a leader, no leader, or a hold.
 
 use common::leader::HOLD_HOLDER_IDENTITY;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ pub(super) enum LeaderElectionState<'a> {
         /// Time from which on programs other than Nonet may take the Lease.
         ends: Option<Timestamp>,
     },
-    /// The Lease is valid, and its holder leads.
+    /// The last renewal is younger than the duration of the Lease, or a second reading shows a new renewal.
     Led {
         /// Identity of the leader.
         holder: &'a str,
@@ -35,7 +35,7 @@ pub(super) enum LeaderElectionState<'a> {
         /// Whether the Lease was read twice and both readings show the same renewal.
         is_stalled: bool,
     },
-    /// The last renewal is older than the duration of the Lease.
+    /// The last renewal is older than the duration of the Lease, and no second reading shows a new renewal.
     Expired {
         /// Identity of the last leader.
         holder: &'a str,
@@ -88,18 +88,18 @@ impl<'a> LeaderElectionState<'a> {
         }
     }
 
-    /// Whether the Lease is valid and its holder leads.
+    /// Whether the Lease has a holder that renews it; false for a hold, which has a holder but no leader.
     pub(super) fn has_leader(self) -> bool {
         matches!(self, Self::Led { .. })
     }
 
-    /// Whether the Lease is held for a hand-over.
+    /// Whether the holder is `held-for-hand-over`, which keeps every process from leading.
     pub(super) fn is_held_for_hand_over(self) -> bool {
         matches!(self, Self::Held { .. })
     }
 }
 
-/// Whether a Lease has to be read again after a pause, because its last renewal is old or in the future.
+/// Whether a held Lease must be read again after a pause: the last renewal is missing, in the future, or over 5 s old.
 pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let age = reading.renew_time().map(|renewed| reading.read_at.as_second() - renewed.as_second());

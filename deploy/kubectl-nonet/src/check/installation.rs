@@ -1,4 +1,4 @@
-//! The controllers that are installed in a cluster.
+//! Groups Deployments, Pods and Leases by controller and namespace.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub(super) struct Installation<'a> {
 }
 
 impl Installation<'_> {
-    /// Whether the controller is installed. A Deployment in shadow mode does not count.
+    /// Whether there is a Deployment, a static Pod or a rescue Pod. A Deployment in shadow mode does not count.
     pub(super) fn is_installed(&self) -> bool {
         !(self.deployments.is_empty() && self.static_pods.is_empty() && self.rescue_pods.is_empty())
     }
@@ -57,7 +57,7 @@ impl Installation<'_> {
         })
     }
 
-    /// Returns the reading of the Lease; `None` if the Lease is absent or unreadable.
+    /// Returns the reading of the Lease; `None` if the Lease does not exist or could not be read.
     pub(super) fn lease_reading(&self) -> Option<&LeaseReading> {
         self.lease?.reading.as_ref().ok()?.as_ref()
     }

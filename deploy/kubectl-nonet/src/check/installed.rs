@@ -32,7 +32,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     }
     report_several_namespaces(&mut findings, installations);
     let left_out: Vec<&str> = installations.iter().filter(|i| !i.is_installed()).map(|i| i.controller.name).collect();
-    // An unreadable list may contain an installed controller.
+    // A list that could not be read may contain an installed controller.
     if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
         let nothing = left_out.len() == installations.len();
         if nothing && matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) {

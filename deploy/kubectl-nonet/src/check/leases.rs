@@ -15,7 +15,7 @@ use crate::{
 /// Remaining time of a hold, in seconds, below which the check warns.
 const HOLD_ENDS_SOON: i64 = 3 * 86_400;
 
-/// Returns the findings about each election. Leases that are unreadable for the same reason share a finding.
+/// Returns the findings about each election. Leases that cannot be read for the same reason share a finding.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Leases);
     let mut unreadable: Vec<(&FactError, Vec<&str>)> = Vec::new();

@@ -17,7 +17,7 @@ const NO_REGISTRY: &str = "registry.invalid/";
 /// Reasons of a waiting container that cannot get its image.
 const IMAGE_PULL_FAILURES: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
 
-/// Returns a finding for each Pod that does not start. An unreadable list of Pods is a finding of the topic `installed`.
+/// Returns a finding for each Pod that does not start. The topic `installed` reports a list of Pods that cannot be read.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Pods);
     for deployment in facts.deployments.iter().flatten() {

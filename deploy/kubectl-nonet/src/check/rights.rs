@@ -42,7 +42,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     let mut unanswered = None;
     for installation in installed {
         let review = facts.access_reviews.iter().find(|review| review.controller_name == installation.controller.name);
-        // If the reviews grant everything, a missing role is only a warning: the rights may come from other roles.
+        // If the reviews grant everything, a missing role is only a warning, because the rights may come from other roles.
         let granted = review.is_some_and(|review| review.denied_rights.as_ref().is_ok_and(Vec::is_empty));
         let severity = if granted { Status::Warning } else { Status::Problem };
         let bound = check_bindings(&mut findings, facts, installation, severity);

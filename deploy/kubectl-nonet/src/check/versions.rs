@@ -56,7 +56,7 @@ fn check_kubernetes_version(findings: &mut Findings, what: &str, version: &str, 
     }
 }
 
-/// Parses the major and the minor number of a version such as `v1.36.2`.
+/// Parses the major and the minor version of a text such as `v1.36.2`.
 fn parse_major_and_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.strip_prefix('v')?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

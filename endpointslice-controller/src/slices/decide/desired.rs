@@ -29,9 +29,9 @@ pub struct EndpointCandidate<'a> {
 pub struct PortGroup<'a> {
     /// The numbers of the named ports, which are the same on all Pods of the group.
     pub port_numbers: Arc<NamedPortNumbers>,
-    /// The counts of all Pods of the Service with these port numbers, including Pods that this sync does not consider.
+    /// The counts of all Pods of the Service with these port numbers, including Pods that this sync does not compare.
     pub size: PortGroupSize,
-    /// The candidates among the Pods that this sync considers, sorted by the name of the Pod.
+    /// The candidates among the Pods that this sync compares, sorted by the name of the Pod.
     pub candidates: Vec<EndpointCandidate<'a>>,
 }
 
@@ -44,7 +44,7 @@ pub struct DesiredEndpoints<'a> {
     pub port_groups: Vec<PortGroup<'a>>,
     /// The position of each group in the list of groups, by port numbers.
     pub port_group_indexes: BTreeMap<Arc<NamedPortNumbers>, usize>,
-    /// The eligible Pods that this sync considers, sorted by name, each with the port numbers of its group.
+    /// The eligible Pods that this sync compares, sorted by name, each with the port numbers of its group.
     pub eligible_pods_with_port_numbers: Vec<(&'a Arc<Pod>, Arc<NamedPortNumbers>)>,
     /// One message for each Pod that was omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
@@ -109,8 +109,8 @@ pub fn desired_endpoints_of_pods<'a>(
 }
 
 impl DesiredEndpoints<'_> {
-    /// Sorts the groups by port numbers and removes empty groups. Therefore a sync that considers only changes has the same
-    /// groups as a sync that considers all Pods.
+    /// Sorts the groups by port numbers and removes empty groups. Therefore a sync that compares only changes has the same
+    /// groups as a sync that compares all Pods.
     fn sort_groups(&mut self) {
         let mut groups: Vec<Option<PortGroup<'_>>> =
             std::mem::take(&mut self.port_groups).into_iter().map(Some).collect();

@@ -89,7 +89,7 @@ type Places<'a> = HashMap<&'a str, (usize, usize)>;
 pub struct ExistingSlices {
     /// Slices with endpoints to compare with the candidates.
     pub slices_to_compare: Vec<Arc<Slice>>,
-    /// Slices that are known to be up to date. None of their Pods is among the candidates of this sync.
+    /// Slices that the last sync found up to date, and that have not changed. None of their Pods is a candidate in this sync.
     pub up_to_date_slices: Vec<UpToDateSlice>,
 }
 
@@ -179,7 +179,7 @@ pub fn pack_endpoints_into_slices<'a>(
     sorted
 }
 
-/// Whether the new slices could have more ports than the limits allow.
+/// Whether the new slices could together have more ports than `remaining_new_slice_ports`.
 pub fn may_exceed_port_limit(desired: &DesiredEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
     let slices = |group: &PortGroup<'_>| group.size.candidate_pod_count.div_ceil(limits.max_endpoints_per_slice);
     let most_ports =
@@ -230,8 +230,8 @@ impl<'a> GroupPacking<'a> {
         is_free
     }
 
-    /// Assigns the candidate that matches this endpoint to the slice of the endpoint. Returns the index of the candidate;
-    /// `None` if no unassigned candidate of this group matches.
+    /// Marks the candidate with the same Pod, hostname and addresses as this endpoint as assigned. Returns its index; `None`
+    /// if this group has no such candidate, or if that candidate is already assigned.
     fn take_same(&mut self, group: usize, there: &Endpoint, places: &Places<'_>) -> Option<usize> {
         let (of, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
         (of == group && self.candidates[place].has_same_identity_as(there) && self.take(place)).then_some(place)

@@ -1,14 +1,14 @@
-//! The Pods and slices that a sync considers: everything, or the changes since the last sync.
+//! The Pods and slices that a sync compares: all of them, or those that changed after the last sync.
 //!
 //! The last sync of a large Service records the slice of each Pod. If only Pods and slices have changed since, the next sync
-//! considers:
+//! compares:
 //!
 //! - Pods that were added, changed or deleted, Pods in slices that the last sync wrote, and Pods named by changed slices;
 //! - slices that hold one of these Pods, changed slices, and all other Pods of these slices.
 //!
 //! Every other Pod is in one up-to-date slice, and every other slice holds only such Pods. Therefore the result is the same as
-//! if the sync considered everything. After any other change, for example of the Service or of the zone of a Node, the next
-//! sync considers everything.
+//! if the sync compared everything. After any other change, for example of the Service or of the zone of a Node, the next
+//! sync compares everything.
 
 use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
@@ -26,14 +26,14 @@ use crate::{
     slices::snapshot::Snapshot,
 };
 
-/// The Pods and slices that a sync considers for one address type.
+/// The Pods and slices that a sync compares with each other for one address type.
 pub struct SyncScope<'a> {
-    /// The slice of each Pod, as recorded by the last sync; `None` if everything is considered.
+    /// The slice of each Pod, as recorded by the last sync; `None` if everything is compared.
     pub(super) last_pods_in_slices: Option<&'a AddressTypePodsInSlices>,
-    /// The sorted names of the considered Pods, including deleted Pods; empty if everything is considered.
+    /// The sorted names of the compared Pods, including deleted Pods; empty if everything is compared.
     names: Vec<&'a str>,
     pods: Vec<&'a Arc<Pod>>,
-    /// The size of each group of Pods, not counting the considered Pods.
+    /// The size of each group of Pods, not counting the compared Pods.
     sizes: PortGroupSizes,
     pub(super) existing_slices: ExistingSlices,
 }
@@ -50,8 +50,8 @@ impl<'a> SyncScope<'a> {
         Self { last_pods_in_slices: base, names, pods: snapshot.pods.iter().collect(), sizes, existing_slices: slices }
     }
 
-    /// Returns the scope with the changes since the last sync; `None` without a usable record of the last sync. `slices` are
-    /// all slices of the address type, sorted by name.
+    /// Returns the scope with the changes since the last sync; `None` if the snapshot has no record of that sync, or if the
+    /// Service, the zones or the slice size differ from it. `slices` are all slices of the address type, sorted by name.
     pub fn with_changes_since_last_sync(
         snapshot: &'a Snapshot,
         address_type: AddressType,
@@ -110,7 +110,7 @@ impl<'a> SyncScope<'a> {
         Some(Self { last_pods_in_slices: Some(base), names: names_in_scope, pods, sizes, existing_slices: slices })
     }
 
-    /// Returns the wanted endpoints of the considered Pods.
+    /// Returns the wanted endpoints of the Pods that this sync compares.
     pub fn desired_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> DesiredEndpoints<'a> {
         desired_endpoints_of_pods(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
@@ -181,7 +181,7 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 
 #[cfg(test)]
 impl SyncScope<'_> {
-    /// Returns the count of considered Pods and the count of compared slices.
+    /// Returns the count of compared Pods and the count of compared slices.
     pub(super) fn considered_pod_and_slice_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.existing_slices.slices_to_compare.len())
     }

@@ -1,8 +1,8 @@
 //! Decides by the owners of an object whether to delete it, and sends the writes.
 //!
-//! The first decision uses the metadata that monitors have seen; each later one uses the live object. Every write carries the
-//! UID and the resourceVersion of the version for which the decision was made. If the object has changed meanwhile, it is read,
-//! and the decision is made again.
+//! The first decision uses the metadata that monitors have seen; each later decision uses the live object. Every write carries
+//! the UID and the resourceVersion of the version for which the decision was made. If the object has changed meanwhile, it is
+//! read, and the decision is made again.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use crate::{
     place::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent, unserved_kind_error},
 };
 
-/// The version of an object for which the decision is made.
+/// A version of an object, with the owner references on which the decision is based.
 pub(super) struct DependentVersion<'a> {
     pub(super) location: &'a ObjectLocation,
     version: ResourceVersion,
@@ -34,7 +34,7 @@ pub(super) struct DependentVersion<'a> {
     pub(super) was_read_live: bool,
 }
 
-/// Result of a write with the version as a precondition.
+/// Result of a write with the version of the object as a precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteResult {
     /// The server accepted the write.
@@ -45,7 +45,7 @@ pub(super) enum WriteResult {
     Changed,
 }
 
-/// Decides about the object, and sends the writes. Decides again each time the object has changed. Returns whether it exists.
+/// Decides what to do with the object, and sends the writes. Decides again if the object changes. Returns whether it exists.
 pub(super) async fn delete_or_release(
     snapshot: &Snapshot,
     place: &ObjectLocation,
@@ -154,7 +154,7 @@ impl DependentVersion<'_> {
                 OwnerLookupResult::Dangling
             }
         };
-        // For a name that no object can have, forecast and sync send no request, so they cannot differ.
+        // A forecast and a sync cannot differ for a name that no object can have, because neither sends a request.
         if standing != expected && place.can_exist() {
             let found = match standing {
                 OwnerLookupResult::Solid => "does not wait for its dependents",

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl DependentVersion<'_> {
-    /// Removes all owner references with these UIDs. Called if another owner exists, so that the object is not deleted.
+    /// Removes all owner references with these UIDs. Called if another owner exists, so the object is kept.
     pub(super) async fn remove_owner_references(&self, uids: &[Uid], io: Io<'_>) -> Result<WriteResult, SyncError> {
         let changes = || uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
         let whole = || {

@@ -146,7 +146,7 @@ fn verdicts_follow_the_table() {
         (&[("a", WaitingForDependents)], 0, false, go(background, false)),
         (&[("a", WaitingForDependents), ("b", Dangling)], 1, false, go(PropagationPolicy::Foreground, false)),
         (&[("a", WaitingForDependents)], 1, true, go(PropagationPolicy::Foreground, true)),
-        // Two references share a UID and only one is right: the right one is not removed with the wrong one.
+        // References are removed by UID, so a wrong reference is kept if a correct reference has the same UID.
         (&[("a", Solid), ("a", Dangling)], 0, false, CollectionDecision::Keep),
         (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
     ] {

@@ -130,7 +130,7 @@ proptest! {
         }
     }
 
-    /// After a full set, the graph contains exactly the objects of the set, regardless of earlier changes.
+    /// After a list, the graph contains exactly the listed objects, regardless of the changes before.
     /// GC-13.
     #[test]
     fn a_full_set_repairs_all_missed_changes(
@@ -160,7 +160,7 @@ proptest! {
             }
         }
         let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
-        // The first read of the set is interrupted, the second one is complete.
+        // The first read of the list is interrupted, and the second read is complete.
         world.read_full_set("ConfigMap", &set[..read.min(set.len())], false);
         world.read_full_set("ConfigMap", &set, true);
         for number in 0..6 {

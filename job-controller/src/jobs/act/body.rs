@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The maximal length of a `generateName` that the server uses in full: it appends 5 characters, up to 63 in total.
+/// The maximal length of a `generateName`, in bytes. The server cuts longer prefixes before it appends 5 characters.
 const MAX_GENERATE_NAME: usize = 58;
 /// The maximal length of a Pod name, in bytes.
 const MAX_NAME: usize = 253;
@@ -59,7 +59,7 @@ struct TemplateMeta {
 }
 
 impl PodBodyBuilder {
-    /// Reads the Job's template; the error describes an invalid template. New Pods join the `PodGroup` named `group`.
+    /// Reads the Job's template. The error says why the template is invalid. New Pods join the `PodGroup` named `group`.
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");

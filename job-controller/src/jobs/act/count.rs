@@ -1,4 +1,4 @@
-//! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::track`] describes.
+//! Sends the writes that count finished Pods, in the order that [`crate::jobs::decide::first_status`] describes.
 
 use common::{
     api,

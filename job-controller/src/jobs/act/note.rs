@@ -17,7 +17,7 @@ use crate::{
 /// A change of the controller's memory or metrics that the sync of a Job asks for with `Io::apply_memory_note`.
 #[derive(Debug)]
 pub enum Note {
-    /// The Job is not synced because its selector is invalid; the text says why.
+    /// The Job is not synced because its selector is invalid, for this reason.
     InvalidSelector(String),
     /// The server has answered all requests to create Pods.
     PodsCreated {
@@ -40,7 +40,7 @@ pub enum Note {
     FinalizersNotRemoved(Vec<Uid>),
     /// The status with the end of the Job has been written.
     JobFinished(Box<JobEnd>),
-    /// The sync has ended, and is counted in the metrics.
+    /// The sync has finished, so the metrics must count it.
     SyncFinished {
         is_ok: bool,
         /// The value of the metric label `action`.

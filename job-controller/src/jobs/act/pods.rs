@@ -56,7 +56,7 @@ pub(super) async fn create_pods(
     (PodWrites { created_pod_count: count, ..PodWrites::default() }, failed)
 }
 
-/// Deletes the Pods that `manage` selects. Returns the counts, and the first error that is not a version conflict.
+/// Deletes the Pods that `manage` selects. Returns the counts of requests, and the first error except version conflicts.
 pub(super) async fn delete_pods(
     situation: &PodSummary,
     manage: &ScalingDecision,

@@ -89,7 +89,7 @@ fn failed_indexes(job: &Job, situation: &PodSummary) -> Option<JobEnd> {
     (failed > 0 && all).then(|| JobEnd::failure("FailedIndexes", "Job has failed indexes"))
 }
 
-/// Whether enough Pods have succeeded to complete the Job, and no Pod is active.
+/// Whether `spec.completions` Pods or indexes have succeeded (without `spec.completions`: one Pod), and `active` is 0.
 pub fn is_job_complete(job: &Job, situation: &PodSummary, active: usize) -> bool {
     let enough = match job.completions {
         Some(completions) => situation.success_count >= completions as usize,

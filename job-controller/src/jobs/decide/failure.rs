@@ -4,7 +4,7 @@ use common::pods::Phase;
 
 use crate::objects::{CachedPod, FailurePolicyAction, Job};
 
-/// Whether a Pod has failed: its phase is `Failed`, or it is terminating and the Job replaces terminating Pods at once.
+/// Whether the phase of a Pod is `Failed`, or the Pod is terminating, has not succeeded, and may already be replaced.
 ///
 /// Upstream: `pkg/controller/job`, `isPodFailed`.
 pub fn is_pod_failed(job: &Job, pod: &CachedPod) -> bool {
@@ -17,14 +17,14 @@ pub fn failure_policy_action(job: &Job, pod: &CachedPod) -> Option<FailurePolicy
     job.pod_failure_policy.as_ref().and_then(|policy| policy.matching_action(pod))
 }
 
-/// Whether the failure of a Pod counts. False if the failure policy ignores it.
+/// Whether the failure of a Pod counts towards the back-off limits. False if the failure policy ignores the failure.
 pub fn is_pod_failure_counted(job: &Job, pod: &CachedPod) -> bool {
     failure_policy_action(job, pod) != Some(FailurePolicyAction::Ignore)
 }
 
-/// Whether a failed Pod makes its index fail permanently; `limit` is `spec.backoffLimitPerIndex`.
+/// Whether a failed Pod makes its index fail permanently: by the failure policy, or after `limit` failures of earlier Pods.
 ///
-/// Upstream: `pkg/controller/job`, `isIndexFailed`.
+/// `limit` is `spec.backoffLimitPerIndex`. Upstream: `pkg/controller/job`, `isIndexFailed`.
 pub fn pod_fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
     match failure_policy_action(job, pod) {
         Some(FailurePolicyAction::FailIndex) => true,

@@ -8,7 +8,7 @@
 //!
 //! Another process may take over between any two writes. A listed UID is counted after its Pod has lost the finalizer, no
 //! matter which process removed the finalizer. A UID in the list is not added again. Indexes stay in the status permanently.
-//! One status lists a limited number of UIDs; later writes list the remaining ones.
+//! One status lists a limited number of UIDs, and later writes list the remaining UIDs.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ pub fn decide_first_status(
         let uid = &own.pod.meta().uid;
         let is_named = failed.contains(uid) || succeeded.contains(uid);
         let counts = if is_named { CountedAs::Nothing } else { counts_as(snapshot, situation, managed, position) };
-        // When the list of UIDs is full, only Pods that would extend it have to wait.
+        // If the list of UIDs is full, only Pods that would extend the list are left for the next sync.
         if counts.lengthens_status()
             && indexes + status.uncounted_terminated_pods.len() >= snapshot.decision_settings.max_uncounted_pods
         {

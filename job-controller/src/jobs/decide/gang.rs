@@ -59,7 +59,7 @@ pub fn decide_pod_scheduling(
     }
 }
 
-/// Whether the Pods of a Job all run at once and belong to no `PodGroup` yet, so that they can be a gang.
+/// Whether the Pods of a Job all run at the same time, and the user has not put them into a scheduling group.
 fn is_candidate(job: &Job) -> bool {
     let alike = job.is_indexed() && job.parallelism > 1 && job.completions == Some(job.parallelism);
     alike && !job.has_scheduling_group && !job.metadata.is_deleting()
@@ -101,14 +101,14 @@ pub fn workload_name(job: &Job) -> String {
 
 /// Returns the name of the single template in a Job's Workload.
 ///
-/// A long Job name is cut to leave room for the suffix. Upstream does not cut it, and the server then rejects the name forever.
+/// The Job name is cut if the result would exceed 63 bytes. Upstream does not cut the name, so the server always rejects it.
 pub fn pod_group_template_name(job: &Job) -> String {
     const END: &str = "-pgt-0";
     let name = truncate_name(&job.metadata.name, MAX_LABEL - END.len());
     format!("{}{END}", name.trim_end_matches(['-', '.']))
 }
 
-/// Returns the name of the `PodGroup` for a Workload's template: both names, cut to fit, and a hash of both names.
+/// Returns the name of the `PodGroup` for a Workload's template: both names, cut to at most 253 bytes in total, and their hash.
 ///
 /// Upstream: `pkg/controller/job`, `computePodGroupName`.
 pub fn pod_group_name(workload: &str, template: &str) -> String {

@@ -153,7 +153,7 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodSummary, missing: usize) -
             pods.push(NewPod { completion_index: Some(index), index_failure_counts: None });
             continue;
         }
-        // An index in back-off delays no other index.
+        // The back-off of an index delays no other index.
         let last = situation.predecessor_position_by_index.get(&index).map(|position| &situation.pods[*position]);
         let delay = last.map_or(Duration::ZERO, |last| {
             let failures = last.pod.earlier_index_failure_count().saturating_add(1);

@@ -88,8 +88,8 @@ impl PodSummary {
         self.failure_record = snapshot.failure_record.with_finished_pods(&succeeded, &failed);
     }
 
-    /// Finds the completed and the failed indexes. An index is never both: the stored status takes precedence over new results,
-    /// and a new success over a new failure.
+    /// Sets the index sets. No index is both completed and failed, because the stored status takes precedence over new results,
+    /// and a new success takes precedence over a new failure.
     fn take_stock_of_indexes(&mut self, job: &Job) {
         let completions = job.index_count();
         let stored_completed = CompletionIndexSet::parse(&job.status.completed_indexes, completions);

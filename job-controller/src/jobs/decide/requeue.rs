@@ -17,13 +17,13 @@ pub fn decide_requeue(
     writes: &PodWrites,
     untracked: usize,
 ) -> Requeue {
-    // If this sync has reached its limit of UIDs or Pods, the next sync starts at once.
+    // If this sync has reached its limit of UIDs or Pods, the next sync starts without delay.
     if tracked.is_uid_list_full || has_reached_pod_limit(snapshot, &plan.scaling_decision, writes) {
         return Requeue::After(Duration::ZERO);
     }
     if writes.conflict_count > 0 {
-        // After a conflict in a sync that made progress, the next sync starts at once and waits until the cache shows the
-        // changed Pods. Without progress, the next sync may meet the same conflict again, so the back-off applies.
+        // After a conflict in a sync that changed a Pod, the next sync starts without delay, and waits until the cache shows
+        // the changed Pods. If no Pod was changed, the same conflict may occur again, so the back-off applies.
         let has_progressed = writes.created_pod_count + writes.deleted_pod_count + untracked > 0;
         return if has_progressed { Requeue::After(Duration::ZERO) } else { Requeue::Conflict };
     }
@@ -31,7 +31,7 @@ pub fn decide_requeue(
     plan.requeue_after.map_or(Requeue::AfterPlannedDelay, Requeue::After)
 }
 
-/// Whether the sync has stopped at the limit `max_pods_per_sync`, after all its requests succeeded.
+/// Whether the sync has created or deleted `max_pods_per_sync` Pods, so that the next sync may have to continue.
 fn has_reached_pod_limit(snapshot: &Snapshot, manage: &ScalingDecision, writes: &PodWrites) -> bool {
     let most = snapshot.decision_settings.max_pods_per_sync;
     match manage {

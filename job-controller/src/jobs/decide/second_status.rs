@@ -66,7 +66,7 @@ pub fn decide_second_status(
     }
 }
 
-/// Returns the status of a Job that ended before it was started; the time of the end becomes the start time.
+/// Returns the status with the time of the Job's end as its start time, for a Job that finished before it was started.
 ///
 /// Early patch releases of Kubernetes 1.32 and 1.33 require a start time even for a suspended Job that wanted no Pods
 /// (kubernetes/kubernetes#132144).
@@ -75,7 +75,7 @@ fn status_started_at_end(status: &JobStatus) -> JobStatus {
     JobStatus { start_time, ..status.clone() }
 }
 
-/// Adds the end of the Job to the status, if all Pods are counted and none is terminating. Returns whether the end was added.
+/// Adds the end of the Job to the status, if all Pods are counted and no Pod is terminating. Returns true if it adds the end.
 ///
 /// Servers require a start time. If a Job has none, the time of the end becomes its start time, except for a suspended Job that
 /// wants no Pods. The completion time is never before the start time, even if the clocks of two controllers differ. Upstream:

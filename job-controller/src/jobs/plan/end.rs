@@ -16,7 +16,7 @@ pub enum JobResult {
 /// The decision that a Job ends, with the reason and message for its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd {
-    /// Success or failure; determines the types of the conditions.
+    /// The success or failure of the Job, which determines the types of the conditions.
     pub job_result: JobResult,
     /// The reason of the condition, as upstream writes it.
     pub reason: Text,
@@ -35,7 +35,7 @@ impl JobEnd {
         Self::new(JobResult::Failure, reason, message)
     }
 
-    /// Returns the end of a Job with enough succeeded Pods.
+    /// Returns the success of a Job with `spec.completions` succeeded Pods or indexes.
     pub fn completions_reached() -> Self {
         Self::new(JobResult::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }

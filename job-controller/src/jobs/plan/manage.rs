@@ -7,20 +7,20 @@ use super::{ControlledPod, PodSummary, PodWrites};
 /// The decision of one sync about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum ScalingDecision {
-    /// The number of Pods is as wanted.
+    /// No Pod is missing, and no Pod is to be deleted.
     NoChange,
     /// Pods may be neither created nor deleted now, for this reason.
     NotAllowed(String),
-    /// The Job is terminating: the garbage collector deletes its Pods.
+    /// The Job is terminating, so the garbage collector deletes its Pods.
     JobTerminating,
-    /// The Job fails: all active Pods are deleted, and count as failed.
+    /// The Job fails, so all active Pods are deleted and count as failed.
     DeleteAsFailed(Vec<PodToDelete>),
-    /// The Job has succeeded: all active Pods are deleted and do not count.
+    /// The Job has succeeded, so all active Pods are deleted and do not count.
     ///
     /// The Pods lose their finalizers before they are deleted. If this process crashes between the two requests, the next
     /// leader does not count the Pods as failed. Upstream deletes the Pods first.
     DeleteUncounted(Vec<PodToDelete>),
-    /// The Job is suspended: all active Pods are deleted and do not count.
+    /// The Job is suspended, so all active Pods are deleted and do not count.
     DeleteSuspended(Vec<PodToDelete>),
     /// The Job has too many Pods, or Pods with an invalid or duplicate index. These Pods are deleted and do not count.
     ScaleDown(Vec<PodToDelete>),
@@ -35,7 +35,7 @@ pub enum ScalingDecision {
     },
     /// Pods are missing, and no index is left for them, because some indexes have failed permanently.
     NoIndexLeft {
-        /// The wanted number of active Pods minus the existing number.
+        /// The wanted number of active Pods minus the number of active Pods.
         missing_pods: usize,
     },
     /// Pods are missing, and the back-off after a failure has not ended yet.
@@ -76,11 +76,11 @@ pub enum DeletionReason {
 pub struct NewPod {
     /// The completion index; `None` for a Job that is not indexed.
     pub completion_index: Option<u32>,
-    /// Earlier failures of the index; `None` without `spec.backoffLimitPerIndex`.
+    /// The counts of failures of the index before this Pod; `None` without `spec.backoffLimitPerIndex`.
     pub index_failure_counts: Option<IndexFailureCounts>,
 }
 
-/// The counts of earlier failures of an index, which a new Pod carries in annotations.
+/// The counts of failures of an index before its new Pod, which this Pod carries in annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexFailureCounts {
     /// Failures that count towards `spec.backoffLimitPerIndex`.
@@ -90,13 +90,13 @@ pub struct IndexFailureCounts {
 }
 
 impl ScalingDecision {
-    /// Whether the sync brings the number of Pods to the wanted number. False if the Job ends or is terminating, or if changes
-    /// are not allowed.
+    /// Whether the sync brings the number of Pods to the wanted number. False if the Job ends or is terminating, or if
+    /// Pods may be neither created nor deleted now.
     pub fn adjusts_pod_count(&self) -> bool {
         !matches!(self, Self::DeleteAsFailed(_) | Self::DeleteUncounted(_) | Self::NotAllowed(_) | Self::JobTerminating)
     }
 
-    /// Whether a Pod to delete loses its finalizer before the deletion, so that the Pod is not counted.
+    /// Whether `victim` carries the finalizer, and this decision deletes Pods without counting them.
     pub fn removes_finalizer_before_deletion(&self, victim: &ControlledPod) -> bool {
         victim.has_tracking_finalizer
             && matches!(self, Self::DeleteUncounted(_) | Self::DeleteSuspended(_) | Self::ScaleDown(_))

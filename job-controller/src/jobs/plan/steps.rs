@@ -1,4 +1,4 @@
-//! The values that one step of a sync passes to the next; [`crate::jobs::decide`] lists the steps.
+//! The values that a step of a sync passes to the next step. [`crate::jobs::decide`] lists the steps.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct CountsAfterScaling {
     pub ready_pod_count: usize,
     /// The number of terminating Pods that have not finished.
     pub terminating_pod_count: usize,
-    /// The end that the status may announce, because no Pod is active any more; `None` if the Job does not end yet.
+    /// The end of the Job, if the status may announce it because no Pod is active any more; `None` otherwise.
     pub end_to_write: Option<JobEnd>,
 }
 
@@ -38,7 +38,7 @@ pub struct CountsAfterScaling {
 pub struct FirstStatusWrite {
     /// The status that lists newly finished Pods.
     pub status: JobStatus,
-    /// Whether the new status differs from the stored one, so that it must be written.
+    /// Whether `status` differs from the stored status, so that the write is necessary.
     pub is_status_changed: bool,
     /// The Pods that lose their finalizers after the write, as positions in [`PodSummary::pods`](super::PodSummary::pods).
     pub positions_to_remove_finalizer_from: Vec<usize>,
@@ -59,9 +59,9 @@ pub struct SecondStatusWrite {
     pub status: JobStatus,
     /// The reason to write the status; `None` if the status has not changed.
     pub write_reason: Option<String>,
-    /// The end that the status contains; `None` if the Job does not end yet.
+    /// The end of the Job, if the status has the condition `Complete` or `Failed` for this end; `None` otherwise.
     pub job_end: Option<JobEnd>,
-    /// A copy of the status with a start time, for servers that require one; `None` if the status has a start time, or no end.
+    /// A copy of the status with a start time, for servers that require it; `None` if `status` has a start time or no end.
     pub status_with_start_time: Option<JobStatus>,
     /// Whether the Job ends successfully with more succeeded Pods than `spec.completions`.
     pub has_too_many_successes: bool,

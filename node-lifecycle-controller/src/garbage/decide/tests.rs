@@ -36,7 +36,7 @@ fn ended() -> Vec<Arc<CachedPod>> {
     ]
 }
 
-/// Returns the snapshot of a pass with these ended Pods and this threshold, and no other Pods to remove.
+/// Returns the snapshot of a pass with these finished Pods and this threshold, and no other Pods to remove.
 fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     let ended_count = pods.len();
     pods.sort_by(compare_removal_order);

@@ -23,13 +23,13 @@ pub(crate) enum Snapshot {
 /// A node that a pass examines.
 #[derive(Clone, Debug)]
 pub(crate) struct ExaminedNode {
-    /// Newest known state of the node.
+    /// The state of the node that was received last, from a watch or in an answer of the server.
     pub(crate) node: Arc<Node>,
     /// Start of the grace period: the time of the last heartbeat, or a later restart of the grace period.
     pub(crate) grace_period_start: Instant,
     /// Earliest time of the next write of the node's conditions; `None` if the server did not deny the last write.
     pub(crate) condition_write_denied_until: Option<Instant>,
-    /// Whether the node already waits for a taint.
+    /// Whether an earlier pass decided that the node waits for a `NoExecute` taint.
     pub(crate) is_waiting_for_taint: bool,
     /// Whether the condition `Ready` decides how the node counts for its zone; false for an excluded node and after a failed
     /// write.
@@ -137,7 +137,7 @@ pub(crate) struct TaintingSnapshot {
     pub(crate) total_node_count: usize,
     /// Number of nodes with a `NoExecute` taint of this program.
     pub(crate) tainted_node_count: usize,
-    /// Alarm and upper limit for the share of tainted nodes.
+    /// The shares of tainted nodes that raise the alarm and that prevent further taints.
     pub(crate) share_limits: TaintShareLimits,
     /// Whether the alarm was raised and the share of tainted nodes still exceeds `--node-taint-alarm-share`.
     pub(crate) is_taint_alarm_active: bool,

@@ -18,12 +18,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether taints or labels need a change.
+    /// Whether the sync writes the node; false if neither taints nor labels change.
     pub(crate) fn has_changes(&self) -> bool {
         !self.taint_change.is_empty() || !self.labels_to_set.is_empty()
     }
 
-    /// Returns one line for each change.
+    /// Returns one line for each taint to add or remove and each label to set.
     pub(crate) fn change_lines(&self) -> Vec<String> {
         let labels = self.labels_to_set.iter().map(|(key, value)| format!("set label {key} to {value}"));
         self.taint_change.description_lines().chain(labels).collect()

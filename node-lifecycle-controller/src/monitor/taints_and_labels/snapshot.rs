@@ -34,7 +34,7 @@ pub(crate) struct NodeFacts {
 /// Everything that one sync of a node reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// Newest known state of the node.
+    /// The state of the node in the cache or in a later answer of the server.
     pub(crate) node: Arc<Node>,
     pub(crate) node_facts: NodeFacts,
 }

@@ -41,8 +41,8 @@ fn a_delayed_creation_is_explained_and_keeps_the_failure_condition() {
     assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
 }
 
-/// Returns the chosen Pods with their reasons. `nodes` has one letter for each Pod; `counts` has the number of Pods of the same
-/// owner for each node; `left` is the number of Pods to keep.
+/// Returns the chosen Pods with their reasons. `nodes` has one letter for each Pod; `counts` has the count of Pods of the same
+/// owner for each node; `left` is the count of Pods to keep.
 fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> Vec<String> {
     let found = nodes.chars().enumerate().map(|(at, node)| {
         let pod = pod_builder(&format!("{node}{at}")).node(&node.to_string());

@@ -164,7 +164,7 @@ async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
 /// A TCP proxy that forwards bytes. A silenced connection remains open but forwards nothing.
 struct Proxy {
     address: SocketAddr,
-    /// Number of silenced connections: the first ones that the proxy accepted.
+    /// Count of the silenced connections, which are the first connections that the proxy accepted.
     silent_below: tokio::sync::watch::Sender<usize>,
     accepted: Arc<AtomicUsize>,
     accepting: tokio::task::JoinHandle<()>,
@@ -181,7 +181,7 @@ impl Proxy {
         format!("https://{}", self.address).parse().unwrap()
     }
 
-    /// Silences all connections that exist now. Later connections are forwarded.
+    /// Silences all connections accepted so far. The bytes of later connections are forwarded.
     fn silence(&self) {
         self.silent_below.send_replace(self.accepted.load(Ordering::Relaxed));
     }

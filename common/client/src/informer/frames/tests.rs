@@ -1,4 +1,4 @@
-//! Tests that malformed input from servers and tenants causes no panic, and makes no other object unreadable.
+//! Tests that malformed input from servers and tenants causes no panic, and does not affect the decoding of other objects.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Reads full sets of objects: as a streaming list if the server supports it, otherwise in pages.
+//! Reads all objects of a resource: as a streaming list if the server supports it, otherwise as a list in pages.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 impl<S: Sink> Reflector<S> {
-    /// Reads a full set of objects. A streaming list then continues as a watch until the watch ends.
+    /// Reads a list. A streaming list then continues as a watch until the watch ends.
     pub(super) async fn read_full_set(&mut self) -> Result<(), RoundEnd> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().monotonic_now());
@@ -27,14 +27,14 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// Reads a full set as a streaming list, and then follows the same stream as a watch.
+    /// Reads all objects from a stream, and then follows the same stream as a watch.
     async fn read_streaming_list(&mut self, wanted: u64) -> Result<(), RoundEnd> {
         let known = self.sink.version();
         let mut query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.watch_seconds()
         );
-        // Unless a refresh is requested, a set that is at least as new as the known version suffices.
+        // Unless a refresh is requested, a list that is at least as new as the cache suffices.
         if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
             let _ = write!(query, "&resourceVersion={known}");
             self.asked = None;
@@ -86,7 +86,7 @@ impl<S: Sink> Reflector<S> {
                     self.complete(set, version, wanted);
                     break;
                 }
-                // Before the end of the set, a correct server sends only its objects. Other events make the set unreliable.
+                // Before the end of the list, a correct server sends only its objects. Other events make the list unreliable.
                 DecodedEvent::Put { .. } | DecodedEvent::Foreign { .. } | DecodedEvent::DeletedObject(_) => {
                     return relist("an unexpected event before the end of the first set");
                 }
@@ -108,7 +108,7 @@ impl<S: Sink> Reflector<S> {
         self.follow(lines).await
     }
 
-    /// Reads a full set page by page, with all pages at the same version.
+    /// Reads a list page by page, with all pages at the same version.
     async fn read_list_in_pages(&mut self, wanted: u64) -> Result<(), RoundEnd> {
         let origin = self.origin();
         let mut set = self.sink.begin_set();
@@ -123,7 +123,7 @@ impl<S: Sink> Reflector<S> {
             query.push_str(&self.selectors());
             let (format, body) = match self.list(&query).await {
                 Ok(answer) => answer,
-                // The server no longer keeps the version of the first page, so the whole set is read in one page.
+                // The server no longer keeps the version of the first page, so the whole list is read in one page.
                 Err(e) if e.is_version_expired() && !token.is_empty() => {
                     (set, objects, bytes) = (self.sink.begin_set(), 0, 0);
                     let query = self.selectors();

@@ -220,7 +220,7 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
     filter.wait(1).await;
     assert_eq!(filter.seen(), ["-b 11", "~a 20"]);
     assert_eq!((filter.cached(), filter.informer.version()), (Some(20), ResourceVersion::parse("33")));
-    // The third full set lacks the object `a`, too, like the second one.
+    // The third list lacks the object `a`, as the second list did.
     filter.finds(34, &[unlabelled("a", 20)]);
     filter.wait(1).await;
     let third = filter.script.stream();

@@ -80,7 +80,7 @@ async fn no_revision_is_stored_for_an_owner_that_does_not_exist() {
     }
 }
 
-/// Gives the revision `web-1` the number 3, and then deletes it.
+/// Gives the revision `web-1` the serial number 3, and then deletes the revision.
 async fn renumber(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
     let renumbered = RevisionChange::renumber(owner(), &revision, 3, io).await;

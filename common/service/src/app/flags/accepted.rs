@@ -30,13 +30,13 @@ use ValueSyntax::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, 
 
 /// All accepted flags, with upstream's defaults. [`flags_without_effect`] leaves out the flags that a program has itself.
 const ACCEPTED: &[(&str, ValueSyntax)] = &[
-    // No effect: each controller is a process with its own credentials.
+    // No effect, because each controller is a process with its own credentials.
     ("use-service-account-credentials", Switch(false)),
     ("emulated-version", Versions),
     ("min-compatibility-version", Versions),
     ("enable-leader-migration", Switch(false)),
     ("leader-migration-config", Text),
-    // No effect: the headers of a front proxy do not authenticate a caller here.
+    // No effect, because the headers of a front proxy do not authenticate a caller here.
     ("authentication-skip-lookup", Switch(false)),
     ("authentication-tolerate-lookup-failure", Switch(false)),
     ("requestheader-client-ca-file", Text),
@@ -45,7 +45,7 @@ const ACCEPTED: &[(&str, ValueSyntax)] = &[
     ("requestheader-group-headers", Text),
     ("requestheader-extra-headers-prefix", Text),
     ("requestheader-uid-headers", Text),
-    // No effect: `SO_REUSEADDR` is always set, as Go sets it on Linux.
+    // No effect, because `SO_REUSEADDR` is always set, as Go sets it on Linux.
     ("permit-address-sharing", Switch(false)),
     ("profiling", Switch(true)),
     ("contention-profiling", Switch(false)),
@@ -54,7 +54,7 @@ const ACCEPTED: &[(&str, ValueSyntax)] = &[
     ("log-text-info-buffer-size", Size),
     ("log-json-split-stream", Switch(false)),
     ("log-json-info-buffer-size", Size),
-    // No effect: these services have no hidden metrics.
+    // No effect, because these services have no hidden metrics.
     ("show-hidden-metrics-for-version", PreviousVersion),
     // Flags that other services of this project use.
     ("concurrent-deployment-syncs", Count("5")),

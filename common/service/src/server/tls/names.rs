@@ -52,7 +52,6 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// Whether a certificate is valid for a server name.
 fn is_valid_for(certified: &CertifiedKey, name: &str) -> bool {
     let Ok(name) = ServerName::try_from(name) else { return false };
     let certificate = certified.end_entity_cert().and_then(ParsedCertificate::try_from);

@@ -155,7 +155,7 @@ fn written(base: &Slice, draft: &SliceDraft, plan: &Plan) -> Slice {
 struct World {
     snapshot: Snapshot,
     made: usize,
-    /// The number of syncs that considered only changes; `wholes` counts the syncs that considered everything.
+    /// The number of syncs that compared only changes; `wholes` counts the syncs that compared everything.
     parts: usize,
     wholes: usize,
 }

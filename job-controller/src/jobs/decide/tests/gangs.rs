@@ -36,7 +36,7 @@ fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
     Arc::new(serde_json::from_str(&json.to_string()).unwrap())
 }
 
-/// Builds an Indexed Job that was never started and runs its three Pods at once, so that it can be a gang.
+/// Builds an Indexed Job that was never started and runs its three Pods at the same time, so that they can be a gang.
 fn candidate() -> JobBuilder {
     job("j").indexed(3, 3).status_field("startTime", json!(null))
 }

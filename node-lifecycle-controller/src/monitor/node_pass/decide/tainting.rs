@@ -1,7 +1,7 @@
 //! The decision which waiting nodes get a `NoExecute` taint now: one after the other in each zone, at the rate of the zone.
 //!
 //! Upstream has no limit for the share of tainted nodes. Here an alarm is raised before a large share of all nodes is tainted,
-//! and operators may set an upper limit.
+//! and operators may set a maximum for this share.
 //!
 //! Upstream: `pkg/controller/nodelifecycle`, `doNoExecuteTaintingPass`.
 
@@ -86,7 +86,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
         plan.alarm_message =
             Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
-    // If the upper limit prevents the taints of a zone, the zone sets no pause: every pass over nodes enqueues a tainting pass.
+    // A zone without taints due to `--node-taint-max-share` sets no pause, because a health pass enqueues a tainting pass.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));
     plan.next_pass_after = if plan.next_pass_after.is_some() { Some(Duration::from_millis(1)) } else { until };
     plan
