@@ -7,18 +7,18 @@ use common::{
     meta::Meta,
     object::EncodedObject,
     pods::Pod,
-    wire::{Envelope, List, WatchEvent},
+    wire::{EncodedList, Envelope, WatchEvent},
 };
 
 /// Reads `bytes` as an envelope, an event of a watch, a list and an object. Must not panic for any input.
 pub(crate) fn decode_in_every_form(bytes: &[u8]) {
-    if let Ok(envelope) = Envelope::read(bytes) {
+    if let Ok(envelope) = Envelope::decode(bytes) {
         object(envelope.object);
     }
-    if let Ok(event) = WatchEvent::read(bytes) {
+    if let Ok(event) = WatchEvent::decode(bytes) {
         object(event.object.object);
     }
-    if let Ok(mut list) = List::read(bytes) {
+    if let Ok(mut list) = EncodedList::read(bytes) {
         while let Ok(Some(item)) = list.next_item() {
             object(item);
         }
@@ -37,7 +37,7 @@ fn object(message: &[u8]) {
     }
     if let (Ok(head), Ok(meta)) = (&head, &meta) {
         assert_eq!((head.name(), head.namespace()), (&*meta.name, meta.namespace.as_str()));
-        assert_eq!(head.version(), meta.resource_version);
+        assert_eq!(head.resource_version(), meta.resource_version);
         assert_eq!(head.controller_kind(), meta.controller().map(|owner| owner.kind.as_str()));
     }
 }

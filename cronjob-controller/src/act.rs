@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     decide::{decide, runs::run_of_existing_job},
     objects::{CRON_JOBS, CronJob, CronJobStatus, JOBS, Job, JobReference},
-    plan::{Action, DeletionReason, Event, LiveRead, Plan},
+    plan::{Action, DeletionReason, LiveRead, Plan, PlannedEvent},
     snapshot::Snapshot,
 };
 
@@ -73,7 +73,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                 }
                 LiveRead::Job(name) => {
                     let found = read_job(&snapshot, name, question.reason_text(), io).await?;
-                    snapshot.to_mut().live_jobs.insert(name.clone(), found);
+                    snapshot.to_mut().jobs_read_live.insert(name.clone(), found);
                 }
             }
         }
@@ -98,7 +98,7 @@ async fn read_cron_job(
     io: Io<'_>,
 ) -> Result<Option<Arc<CronJob>>, SyncError> {
     let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
-    let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).with_reason(why)).await {
+    let live = match io.send_and_decode::<CronJob>(Request::get(CRON_JOBS, namespace, name).with_reason(why)).await {
         Ok(Some(live)) => live,
         // A forecast (a sync that sends nothing) assumes that the CronJob is as in the cache.
         Ok(None) => return Ok(Some(Arc::clone(cached))),
@@ -122,7 +122,7 @@ async fn read_job(
     why: &'static str,
     io: Io<'_>,
 ) -> Result<Option<Arc<Job>>, SyncError> {
-    match io.send_and_read::<Job>(get_job(snapshot, name).with_reason(why)).await {
+    match io.send_and_decode::<Job>(get_job(snapshot, name).with_reason(why)).await {
         Ok(Some(job)) => {
             io.explain_deviation(format!("Job {name} exists, and the cache does not hold it"));
             Ok(Some(Arc::new(job)))
@@ -156,14 +156,14 @@ async fn take_actions(
                 };
                 let verb = Verb::Delete(Some("Background"), None);
                 let request = Request { verb, ..Request::delete(JOBS, &job) };
-                match io.send(request.with_version(*version).with_reason(reason.as_str())).await {
-                    Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
+                match io.send(request.with_precondition_version(*version).with_reason(reason.as_str())).await {
+                    Ok(_) => emit(io, PlannedEvent::normal("SuccessfulDelete", format!("Deleted job {name}"))),
                     Err(refusal) if refusal.error.is_not_found() => {}
                     Err(refusal) => {
                         // A conflict means that the Job has changed, or that a new Job has the name. The watch soon shows the
                         // change, so no Event is recorded.
                         if !refusal.error.is_conflict() {
-                            emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
+                            emit(io, PlannedEvent::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
                         }
                         if *reason == DeletionReason::ReplacedByNextRun {
                             return Err(SyncError::from_refusal(
@@ -208,12 +208,12 @@ async fn create_job(
             if let Some(time) = created.creation_timestamp {
                 io.apply_memory_note(CronJobNote::JobCreated(time.duration_since(scheduled)));
             }
-            emit(io, Event::normal("SuccessfulCreate", format!("Created job {name}")));
+            emit(io, PlannedEvent::normal("SuccessfulCreate", format!("Created job {name}")));
             record.add_run(&created, scheduled);
             Ok(())
         }
         Err(refusal) if refusal.class == RefusalClass::NameTaken => {
-            let existing = io.send_and_read::<Job>(get_job(snapshot, name).with_reason("its name is taken")).await;
+            let existing = io.send_and_decode::<Job>(get_job(snapshot, name).with_reason("its name is taken")).await;
             let existing =
                 existing.map_err(|refusal| SyncError::from_refusal(&format!("cannot read Job {name}"), &refusal))?;
             let with_run = existing.and_then(|job| Some((run_of_existing_job(snapshot, &job, scheduled)?, job)));
@@ -229,7 +229,7 @@ async fn create_job(
         Err(refusal) => {
             let failed = SyncError::from_refusal(&format!("cannot create Job {name}"), &refusal);
             if refusal.class == RefusalClass::NamespaceTerminating {
-                return Err(failed.with_retry(RetryPolicy::NextEvent));
+                return Err(failed.with_retry_policy(RetryPolicy::NextEvent));
             }
             emit(io, failed_create_event(&refusal.error));
             Err(failed)
@@ -258,10 +258,10 @@ fn get_job(snapshot: &Snapshot, name: &str) -> Request {
     Request::get(JOBS, &snapshot.cron_job.metadata.namespace, &Arc::from(name))
 }
 
-fn failed_create_event(why: &dyn fmt::Display) -> Event {
-    Event::warning("FailedCreate", format!("Error creating job: {why}"))
+fn failed_create_event(why: &dyn fmt::Display) -> PlannedEvent {
+    PlannedEvent::warning("FailedCreate", format!("Error creating job: {why}"))
 }
 
-fn emit(io: Io<'_>, Event { kind, reason, message }: Event) {
+fn emit(io: Io<'_>, PlannedEvent { kind, reason, message }: PlannedEvent) {
     io.record_event(kind, reason, message);
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::meta::Uid;
 
-pub use create::{parse_changed_schedule, parse_effective_schedule};
+pub use create::{parse_schedule_ignoring_unknown_time_zone, parse_schedule_with_time_zone};
 
 use crate::{plan::Plan, snapshot::Snapshot};
 
@@ -23,9 +23,9 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let status = &snapshot.cron_job.status;
     let active: BTreeSet<&Uid> = status.active.iter().map(|reference| &reference.uid).collect();
     let mut plan = Plan { status: status.clone(), ..Plan::default() };
-    let surplus = history::surplus_finished_jobs(snapshot);
+    let surplus = history::finished_jobs_beyond_history_limits(snapshot);
     for job in &surplus {
-        plan.actions.push(history::plan_history_deletion(job, active.contains(&job.metadata.uid)));
+        plan.actions.push(history::plan_finished_job_deletion(job, active.contains(&job.metadata.uid)));
     }
     let surplus: BTreeSet<&Uid> = surplus.iter().map(|job| &job.metadata.uid).collect();
     let is_complete = record::plan_status(&mut plan, snapshot, &active, &surplus);
@@ -40,7 +40,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     }
     plan.is_status_changed = plan.status != *status;
     if !is_complete {
-        plan.waiting.push("not all active Jobs have been looked up yet".to_owned());
+        plan.reasons_for_no_job.push("not all active Jobs have been looked up yet".to_owned());
         plan.requeue_after = Some(LOOKUP_PAUSE);
     } else if !snapshot.cron_job.metadata.is_deleting() {
         create::plan_due_job(&mut plan, snapshot);

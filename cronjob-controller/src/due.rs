@@ -15,7 +15,7 @@ const MANY: i64 = 100;
 /// The schedule has no next firing, or two firings in the same second. The message is that of upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
-pub struct ScheduleNeverFires;
+pub struct InvalidFiringInterval;
 
 /// The time at which the search for the next run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum RunSearchStart {
 
 impl RunSearchStart {
     /// Returns the time of the creation or of the last run.
-    pub fn time(self) -> Timestamp {
+    pub fn start_time(self) -> Timestamp {
         match self {
             Self::Creation(time) | Self::LastRun(time) => time,
         }
@@ -57,18 +57,18 @@ pub fn find_due_run(
     anchor: RunSearchStart,
     deadline: Option<SignedDuration>,
     now: Timestamp,
-) -> Result<DueRun, ScheduleNeverFires> {
-    let start = anchor.time();
+) -> Result<DueRun, InvalidFiringInterval> {
+    let start = anchor.start_time();
     let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok()).map_or(start, |from| from.max(start));
     // An interval always counts from the last run, regardless of the deadline.
     let from = if matches!(schedule, Schedule::Interval(_)) { start } else { earliest };
-    let first = schedule.next_firing_after(from).ok_or(ScheduleNeverFires)?;
+    let first = schedule.next_firing_after(from).ok_or(InvalidFiringInterval)?;
     if now < first {
         return Ok(DueRun { scheduled_time: None, has_many_missed_runs: false });
     }
     let gap = schedule.next_firing_after(first).map_or(0, |second| second.duration_since(first).as_secs());
     if gap < 1 {
-        return Err(ScheduleNeverFires);
+        return Err(InvalidFiringInterval);
     }
     let run = schedule.latest_firing(from, now).filter(|run| *run > earliest && !anchor.is_in_minute_of(*run));
     let missed = run.map_or(0, |run| run.duration_since(first.max(earliest)).as_secs() / gap + 1);
@@ -76,8 +76,8 @@ pub fn find_due_run(
 }
 
 /// Returns the first firing after `now` that has another Job name than the last run.
-pub fn next_firing(schedule: &Schedule, anchor: RunSearchStart, now: Timestamp) -> Option<Timestamp> {
-    match (schedule.latest_firing(anchor.time(), now), anchor) {
+pub fn next_firing_with_new_job_name(schedule: &Schedule, anchor: RunSearchStart, now: Timestamp) -> Option<Timestamp> {
+    match (schedule.latest_firing(anchor.start_time(), now), anchor) {
         (Some(latest), _) => schedule.next_firing_in_later_minute(latest),
         (None, RunSearchStart::LastRun(last)) => schedule.next_firing_in_later_minute(last),
         (None, RunSearchStart::Creation(created)) => schedule.next_firing_after(created),
@@ -236,7 +236,9 @@ mod tests {
                 "{text} at {now}"
             );
             // The last column includes the 100 ms that upstream adds to each delay.
-            let delay = next_firing(&schedule, RunSearchStart::LastRun(from), now).unwrap().duration_since(now);
+            let delay = next_firing_with_new_job_name(&schedule, RunSearchStart::LastRun(from), now)
+                .unwrap()
+                .duration_since(now);
             assert!((delay.as_secs_f64() + 0.1 - wait).abs() < 1e-6, "{text} at {now}: {delay:?}, not {wait}");
         }
     }
@@ -266,9 +268,13 @@ mod tests {
             ("@every 61s", RunSearchStart::LastRun(second(55)), 116),
         ] {
             let schedule = Schedule::parse(text).unwrap();
-            for now in anchor.time().as_second()..second(next).as_second() {
+            for now in anchor.start_time().as_second()..second(next).as_second() {
                 let now = Timestamp::from_second(now).unwrap();
-                assert_eq!(next_firing(&schedule, anchor, now), Some(second(next)), "{text} after {anchor:?} at {now}");
+                assert_eq!(
+                    next_firing_with_new_job_name(&schedule, anchor, now),
+                    Some(second(next)),
+                    "{text} after {anchor:?} at {now}"
+                );
                 let found = find_due_run(&schedule, anchor, None, now).unwrap();
                 assert_eq!(found.scheduled_time, None, "{text} after {anchor:?} at {now}");
             }
@@ -288,7 +294,7 @@ mod tests {
             let (from, now) = (at("2026-03-01T00:00:00Z"), at("2026-03-02T00:00:00Z"));
             assert_eq!(
                 find_due_run(&schedule, RunSearchStart::Creation(from), None, now),
-                Err(ScheduleNeverFires),
+                Err(InvalidFiringInterval),
                 "{text}"
             );
         }

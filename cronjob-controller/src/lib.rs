@@ -56,7 +56,7 @@ use common::{
     app::ProgramDefinition,
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, Informer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -133,7 +133,7 @@ impl CronJobController {
         });
         let crons = context.start_informer(crons, handler_from_method(&watch, EventHandlers::on_cron_job_event));
         let jobs = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_job_event));
-        Self { crons, jobs, ledger, creation_skew: metrics::register_creation_skew(&context.metrics) }
+        Self { crons, jobs, ledger, creation_skew: metrics::register_job_creation_skew(&context.metrics) }
     }
 }
 
@@ -155,9 +155,9 @@ impl Controller for CronJobController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let meta = &snapshot.cron_job.metadata;
-        (ObjectRef::new(CRON_JOBS, meta), meta.uid.clone())
+        (InvolvedObject::new(CRON_JOBS, meta), meta.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: CronJobNote) {

@@ -3,7 +3,7 @@
 use common::metrics::{Histogram, Metrics, Stability, exponential_buckets};
 
 /// Registers the histogram of the delay from a scheduled time to the creation of the Job, in seconds.
-pub(crate) fn register_creation_skew(metrics: &Metrics) -> Histogram {
+pub(crate) fn register_job_creation_skew(metrics: &Metrics) -> Histogram {
     let skew = metrics.histogram(
         "cronjob_controller_job_creation_skew_duration_seconds",
         Stability::Stable,

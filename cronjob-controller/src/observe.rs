@@ -22,7 +22,7 @@ impl CronJobController {
         };
         let uid = &cron.metadata.uid;
         let caches: [&dyn LedgerCache; 2] = [&**self.jobs.store(), &**self.crons.store()];
-        if let Some(behind) = self.ledger.unseen_write(uid, &caches, HashSet::default) {
+        if let Some(behind) = self.ledger.first_unseen_write(uid, &caches, HashSet::default) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
         let ours = |owner: &common::meta::OwnerRef| refs::resolve_owner(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
@@ -37,7 +37,7 @@ impl CronJobController {
             owner,
             was_cron_job_read_live: false,
             jobs,
-            live_jobs: BTreeMap::new(),
+            jobs_read_live: BTreeMap::new(),
             now,
         }))
     }

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use common::{
-    controller::Explain,
+    controller::ExplainPlan,
     events::EventType,
     intern::Text,
     meta::{ResourceVersion, Uid},
@@ -20,7 +20,7 @@ const MAX_MESSAGE: usize = 1024;
 
 /// An Event about the CronJob, for [`Action::RecordEvent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct PlannedEvent {
     /// `Warning` if a user has to act, else `Normal`.
     pub kind: EventType,
     /// Reason in one `CamelCase` word, for programs.
@@ -29,7 +29,7 @@ pub struct Event {
     pub message: String,
 }
 
-impl Event {
+impl PlannedEvent {
     /// Returns an Event of type `Normal`, which needs no reaction of a user.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason, message.into())
@@ -71,7 +71,7 @@ pub enum DeletionReason {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Records an Event about the CronJob.
-    RecordEvent(Event),
+    RecordEvent(PlannedEvent),
     /// Deletes a Job and removes it from `status.active`.
     DeleteJob {
         /// Name of the Job, which is in the namespace of the CronJob.
@@ -83,7 +83,7 @@ pub enum Action {
         /// Reason for the deletion. With [`DeletionReason::ReplacedByNextRun`], a failure ends the sync before later steps.
         reason: DeletionReason,
         /// Event to record if the deletion fails, which reports that the Job finished; `None` for other Jobs.
-        event_if_refused: Option<Event>,
+        event_if_refused: Option<PlannedEvent>,
     },
     /// Creates a Job and adds it to `status.active`. Always the last action.
     CreateJob {
@@ -112,7 +112,7 @@ pub struct Plan {
     /// Sentence about the count of active Jobs, for `/debug/explain`.
     pub active_job_summary: String,
     /// Reasons why no Job is created, as sentences for `/debug/explain`.
-    pub waiting: Vec<String>,
+    pub reasons_for_no_job: Vec<String>,
 }
 
 impl LiveRead {
@@ -148,7 +148,7 @@ impl Plan {
     /// Describes the differences between the status to write and the stored status, in the words of the Events.
     pub fn describe_status_changes(&self) -> String {
         let mut changes = self.actions.iter().filter_map(|step| match step {
-            Action::RecordEvent(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {
+            Action::RecordEvent(PlannedEvent { reason: "SawCompletedJob" | "MissingJob", message, .. }) => {
                 Some(message.as_str())
             }
             _ => None,
@@ -161,7 +161,7 @@ impl Plan {
     }
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         match &self.live_reads[..] {
             [] => self.active_job_summary.clone(),
@@ -174,11 +174,11 @@ impl Explain for Plan {
 
     fn wait_reasons(&self) -> Vec<String> {
         let warnings = self.actions.iter().filter_map(|step| match step {
-            Action::RecordEvent(Event { kind: EventType::Warning, message, .. }) => Some(message),
+            Action::RecordEvent(PlannedEvent { kind: EventType::Warning, message, .. }) => Some(message),
             _ => None,
         });
-        let news = warnings.filter(|message| !self.waiting.contains(message));
-        self.waiting.iter().chain(news).cloned().collect()
+        let news = warnings.filter(|message| !self.reasons_for_no_job.contains(message));
+        self.reasons_for_no_job.iter().chain(news).cloned().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

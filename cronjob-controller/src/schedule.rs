@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::zone::unix_second;
+use self::zone::to_unix_second;
 pub use self::{
     error::ParseError,
     fields::CronFields,
@@ -47,7 +47,7 @@ pub enum Schedule {
 impl Schedule {
     /// Returns the first firing after `after`; `None` without a firing within five years.
     pub fn next_firing_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let after = unix_second(after);
+        let after = to_unix_second(after);
         let next = match self {
             Self::Cron { fields, zone } => next::next_firing_second(fields, zone, after)?,
             Self::Interval(interval) => after.checked_add(seconds(*interval))?,
@@ -60,7 +60,7 @@ impl Schedule {
     /// The name of a Job is derived from the minute, so only the first of two firings in a minute can get a Job.
     pub fn next_firing_in_later_minute(&self, firing: Timestamp) -> Option<Timestamp> {
         let Self::Interval(interval) = self else { return self.next_firing_after(firing) };
-        let (firing, interval) = (unix_second(firing), seconds(*interval));
+        let (firing, interval) = (to_unix_second(firing), seconds(*interval));
         let rest_of_minute = 60 - firing.rem_euclid(60);
         let steps = rest_of_minute.saturating_add(interval - 1) / interval;
         Timestamp::from_second(firing.checked_add(steps.max(1).checked_mul(interval)?)?).ok()
@@ -73,12 +73,12 @@ impl Schedule {
     pub fn latest_firing(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let first = self.next_firing_after(after).filter(|first| *first <= now)?;
         if let Self::Interval(interval) = self {
-            let (first, now, interval) = (first.as_second(), unix_second(now), seconds(*interval));
+            let (first, now, interval) = (first.as_second(), to_unix_second(now), seconds(*interval));
             return Timestamp::from_second(first + (now - first) / interval * interval).ok();
         }
         // Invariant: of the firings up to `now`, at least one lies after `early`, and none lies after `late`.
-        let mut early = unix_second(after);
-        let mut late = unix_second(now);
+        let mut early = to_unix_second(after);
+        let mut late = to_unix_second(now);
         let mut latest = first;
         while late - early > 1 {
             let middle = early + (late - early) / 2;

@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub jobs: Vec<Arc<Job>>,
     /// Results of the live reads of Jobs that `status.active` lists and the cache does not hold. The key is the name of the
     /// Job; the value is `None` if no such Job exists.
-    pub live_jobs: BTreeMap<Text, Option<Arc<Job>>>,
+    pub jobs_read_live: BTreeMap<Text, Option<Arc<Job>>>,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
 }

@@ -6,7 +6,7 @@ use common::{
     clock::Clock,
     consistency::Ledger,
     controller::priority_of_origin,
-    events::{ObjectRef, Recorder},
+    events::{EventRecorder, InvolvedObject},
     meta::{Meta, NamespacedName},
     owners::controlling_owner,
     queue::{Priority, Queue},
@@ -14,8 +14,8 @@ use common::{
 };
 
 use crate::{
-    decide::{parse_changed_schedule, runs},
-    due::{RunSearchStart, next_firing},
+    decide::{parse_schedule_ignoring_unknown_time_zone, runs},
+    due::{RunSearchStart, next_firing_with_new_job_name},
     objects::{CRON_JOBS, CronJob, Job},
     plan,
 };
@@ -26,7 +26,7 @@ pub(crate) struct EventHandlers {
     pub(crate) cron_jobs: Arc<Store<CronJob>>,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Clock,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: EventRecorder,
 }
 
 impl EventHandlers {
@@ -45,18 +45,18 @@ impl EventHandlers {
 
     fn on_schedule(&self, cron: &CronJob) {
         let now = self.clock.now();
-        match parse_changed_schedule(&cron.spec) {
+        match parse_schedule_ignoring_unknown_time_zone(&cron.spec) {
             Ok(schedule) => {
                 let anchor = runs::run_search_start(cron).unwrap_or(RunSearchStart::Creation(now));
-                let next = next_firing(&schedule, anchor, now);
+                let next = next_firing_with_new_job_name(&schedule, anchor, now);
                 let delay = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok()).unwrap_or_default();
                 self.queue.add_after(cron.metadata.key(), delay);
             }
             Err(_) => {
                 let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
-                let event = plan::Event::warning("UnParseableCronJobSchedule", message);
-                let object = ObjectRef::new(CRON_JOBS, &cron.metadata);
-                self.recorder.event(&object, event.kind, event.reason, event.message);
+                let event = plan::PlannedEvent::warning("UnParseableCronJobSchedule", message);
+                let object = InvolvedObject::new(CRON_JOBS, &cron.metadata);
+                self.recorder.record_event(&object, event.kind, event.reason, event.message);
             }
         }
     }

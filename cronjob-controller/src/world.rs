@@ -17,7 +17,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Timestamp {
 }
 
 /// Returns the snapshot at 00:07:30 of a CronJob that was created at 00:02 and runs every five minutes. `spec` adds fields.
-pub(crate) fn snapshot_with(spec: Value, status: Value, jobs: &[Value]) -> Snapshot {
+pub(crate) fn cron_job_snapshot(spec: Value, status: Value, jobs: &[Value]) -> Snapshot {
     let mut cron = json!({"metadata": {"name": "tick", "namespace": "shop", "uid": "U", "creationTimestamp": "2026-03-01T00:02:00Z"},
         "spec": {"schedule": "*/5 * * * *", "timeZone": "UTC",
             "jobTemplate": {"spec": {"template": {"unheard": {"of": [1.50]}}}}}, "status": status});
@@ -31,7 +31,7 @@ pub(crate) fn snapshot_with(spec: Value, status: Value, jobs: &[Value]) -> Snaps
         cron_job: Arc::new(cron),
         was_cron_job_read_live: false,
         jobs,
-        live_jobs: BTreeMap::new(),
+        jobs_read_live: BTreeMap::new(),
         now: parse_timestamp("2026-03-01T00:07:30Z"),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn job_of_run(scheduled: &str, start: Option<u32>, end: Option<&str>)
 }
 
 /// Returns a Job as `kubectl create job --from=cronjob/tick <name>` creates it, with the `annotations` of the template.
-pub(crate) fn manual_job(name: &str, annotations: Value, end: Option<&str>) -> Value {
+pub(crate) fn manually_created_job(name: &str, annotations: Value, end: Option<&str>) -> Value {
     let mut job = job_json(name, Some(1), end);
     job["metadata"]["annotations"] = annotations;
     job["metadata"]["annotations"]["cronjob.kubernetes.io/instantiate"] = json!("manual");

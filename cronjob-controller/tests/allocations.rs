@@ -61,7 +61,7 @@ fn snapshot(cron: &Value, jobs: &[Value]) -> Snapshot {
         cron_job: Arc::new(cron),
         was_cron_job_read_live: true,
         jobs,
-        live_jobs: BTreeMap::new(),
+        jobs_read_live: BTreeMap::new(),
         now: "2026-03-01T00:05:00.5Z".parse().unwrap(),
     }
 }

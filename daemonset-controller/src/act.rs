@@ -15,7 +15,7 @@ use common::{
 use serde_json::json;
 
 pub(crate) use self::note::Note;
-use self::{note::Io, refusals::failure_of_status_write};
+use self::{note::Io, refusals::sync_error_from_status_refusal};
 use crate::{
     objects::DAEMON_SETS,
     plan::{Plan, SelectorProblem, SyncScope},
@@ -24,7 +24,7 @@ use crate::{
 
 /// Sends the requests of a plan. Returns the time of the next sync of the DaemonSet.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    match (&plan.selector_problem, plan.scope) {
+    match (&plan.selector_problem, plan.sync_scope) {
         (Some(problem @ SelectorProblem::EmptySelector), _) => {
             io.record_event(EventType::Warning, "SelectingAll", problem.to_string());
             Ok(Requeue::AfterPlannedDelay)
@@ -43,16 +43,16 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // The first change that the server has denied. The sync continues without the change, and returns this failure at its end.
     let mut denied: Option<SyncError> = None;
-    if !revisions::claim(snapshot, &mut denied, io).await? {
+    if !revisions::adopt_release_and_label(snapshot, &mut denied, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
     }
     let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
-    revisions::delete_duplicates(snapshot, &relabelled.kept_hashes, &mut denied, io).await?;
+    revisions::delete_duplicates(snapshot, &relabelled.hashes_still_on_pods, &mut denied, io).await?;
     if !revisions::write_current_revision(snapshot, io).await? {
         return Ok(Requeue::AfterPlannedDelay);
     }
-    let adopted = pods::claim(snapshot, plan, &mut denied, io).await?;
-    if plan.scope == SyncScope::ClaimsOnly {
+    let adopted = pods::adopt_and_release(snapshot, plan, &mut denied, io).await?;
+    if plan.sync_scope == SyncScope::ClaimsOnly {
         return denied.map_or_else(|| Ok(requeue_for_remaining_work(adopted + relabelled.relabelled_pod_count)), Err);
     }
 
@@ -76,7 +76,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resul
     Ok(match (plan.deferred_node_counts.total(), plan.deferred_adoption_count) {
         // A creation without an answer is checked again when it can no longer take effect. The back-off of the key is kept.
         (0, 0) => snapshot
-            .nodes_with_unanswered_creation
+            .nodes_with_unanswered_pod_creation
             .values()
             .min()
             .map_or(Requeue::AfterPlannedDelay, |left| Requeue::AfterPartialWork(*left)),
@@ -96,7 +96,7 @@ async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), SyncError> {
     }
     let body = io.encode_body(|| json!({"status": plan.status}));
     match io.send(Request::patch_status(DAEMON_SETS, &plan.set.metadata, body)).await {
-        Err(refusal) if !refusal.error.is_not_found() => Err(failure_of_status_write(&plan.set, &refusal)),
+        Err(refusal) if !refusal.error.is_not_found() => Err(sync_error_from_status_refusal(&plan.set, &refusal)),
         _ => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`node_contribution`](contribution::node_contribution) handles one node, and is called only for
+//! The decision has two parts. [`compute_node_contribution`](contribution::compute_node_contribution) handles one node, and is called only for
 //! changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
 
 pub mod contribution;
@@ -40,12 +40,12 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
         set: Arc::clone(&snapshot.set),
         selector_problem: selector_problem(snapshot),
-        scope,
+        sync_scope: scope,
         revision_hash: snapshot.revisions.current_hash.clone(),
         orphans_to_adopt: adopt,
         deferred_adoption_count: orphans,
-        creations: Vec::new(),
-        deletions: Vec::new(),
+        pod_creations: Vec::new(),
+        pod_deletions: Vec::new(),
         deferred_node_counts: DeferredNodeCounts::default(),
         status: snapshot.set.status.clone(),
         revisions_to_delete: Vec::new(),
@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     if plan.selector_problem.is_some() {
         return plan;
     }
-    match plan.scope {
+    match plan.sync_scope {
         SyncScope::Nothing => {
             plan.waiting_reasons
                 .push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
@@ -77,14 +77,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             manage_pods(snapshot, &mut plan);
             let old = &snapshot.revisions.earlier_revisions;
             plan.revisions_to_delete = revisions::surplus_revisions(old, snapshot.set.revision_history_limit, |hash| {
-                snapshot.earlier_hashes_in_use.contains(hash)
+                snapshot.earlier_revision_hashes_on_pods.contains(hash)
             });
             let refused = &snapshot.denied_revision_changes.object_names;
             plan.revisions_to_delete.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));
             plan.status = status::compute_status(&snapshot.set, &snapshot.actionable_nodes.node_counts, true);
         }
     }
-    if plan.scope != SyncScope::Nothing {
+    if plan.sync_scope != SyncScope::Nothing {
         for name in &snapshot.denied_revision_changes.object_names {
             plan.waiting_reasons.push(|| format!("revision {name} stays as it is: the server refused to change it"));
         }
@@ -100,7 +100,7 @@ fn selector_problem(snapshot: &Snapshot) -> Option<SelectorProblem> {
     if snapshot.set.selector.is_empty() {
         return Some(SelectorProblem::EmptySelector);
     }
-    snapshot.set.selector.problem().cloned().map(SelectorProblem::InvalidSelector)
+    snapshot.set.selector.validation_error().cloned().map(SelectorProblem::InvalidSelector)
 }
 
 fn sync_scope(snapshot: &Snapshot) -> SyncScope {
@@ -121,41 +121,50 @@ fn sync_scope(snapshot: &Snapshot) -> SyncScope {
 
 /// Adds creations and deletions as upstream's `manage`; if there are none, those of the rolling update as `rollingUpdate`.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
-    let (nodes, held_back) = (&snapshot.actionable_nodes, &snapshot.nodes_with_delayed_creation);
+    let (nodes, held_back) = (&snapshot.actionable_nodes, &snapshot.nodes_with_delayed_pod_creation);
     for node in nodes.nodes_needing_pod.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
-        let create = manage::actions_on_node(&node.as_node_view(), &nodes.criteria, snapshot.now).creation_reason;
-        plan.creations.extend(create.map(|lack| PodCreation { node_name: node.name.clone(), creation_reason: lack }));
+        let create =
+            manage::decide_actions_on_node(&node.as_node_view(), &nodes.pod_criteria, snapshot.now).creation_reason;
+        plan.pod_creations
+            .extend(create.map(|lack| PodCreation { node_name: node.name.clone(), creation_reason: lack }));
     }
     for node in &nodes.nodes_with_pods_to_delete.nodes {
-        let delete = manage::actions_on_node(&node.as_node_view(), &nodes.criteria, snapshot.now).pods_to_delete;
+        let delete =
+            manage::decide_actions_on_node(&node.as_node_view(), &nodes.pod_criteria, snapshot.now).pods_to_delete;
         let deletion = |(pod, why): (&_, _)| PodDeletion {
             pod: Arc::clone(pod),
             node_name: node.name.clone(),
             deletion_reason: why,
         };
-        plan.deletions.extend(delete.into_iter().map(deletion));
+        plan.pod_deletions.extend(delete.into_iter().map(deletion));
     }
     plan.deferred_node_counts = DeferredNodeCounts {
         creation_node_count: nodes.nodes_needing_pod.unlisted_count(),
         deletion_node_count: nodes.nodes_with_pods_to_delete.unlisted_count(),
     };
-    if plan.creations.is_empty() && plan.deletions.is_empty() {
+    if plan.pod_creations.is_empty() && plan.pod_deletions.is_empty() {
         rolling::decide_rolling_update(snapshot, plan);
     }
-    nodes.refused_node_cursors.creation_cursor.sort_after_cursor(&mut plan.creations, |creation| &creation.node_name);
-    nodes.refused_node_cursors.deletion_cursor.sort_after_cursor(&mut plan.deletions, |deletion| &deletion.node_name);
+    nodes
+        .refused_node_cursors
+        .creation_cursor
+        .sort_after_cursor(&mut plan.pod_creations, |creation| &creation.node_name);
+    nodes
+        .refused_node_cursors
+        .deletion_cursor
+        .sort_after_cursor(&mut plan.pod_deletions, |deletion| &deletion.node_name);
     let burst = snapshot.decision_settings.burst_replicas;
-    plan.deferred_node_counts.creation_node_count += plan.creations.len().saturating_sub(burst);
-    plan.deferred_node_counts.deletion_node_count += plan.deletions.len().saturating_sub(burst);
-    plan.creations.truncate(burst);
-    plan.deletions.truncate(burst);
-    if snapshot.is_namespace_terminating && !plan.creations.is_empty() {
+    plan.deferred_node_counts.creation_node_count += plan.pod_creations.len().saturating_sub(burst);
+    plan.deferred_node_counts.deletion_node_count += plan.pod_deletions.len().saturating_sub(burst);
+    plan.pod_creations.truncate(burst);
+    plan.pod_deletions.truncate(burst);
+    if snapshot.is_namespace_terminating && !plan.pod_creations.is_empty() {
         // The server refuses all new Pods of the terminating namespace, so later syncs must not create these Pods either.
-        plan.creations.clear();
+        plan.pod_creations.clear();
         plan.deferred_node_counts.creation_node_count = 0;
         plan.waiting_reasons.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
-    if plan.creations.is_empty() {
+    if plan.pod_creations.is_empty() {
         // All creations that are left are for nodes that wait for an adoption or for the timeout of a lost answer.
         plan.deferred_node_counts.creation_node_count = 0;
     }
@@ -169,7 +178,7 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Returns the nodes that get no Pod now, because a creation for the node got no answer and may still take effect, or because
 /// an orphan on the node is to be adopted first.
-pub(crate) fn nodes_with_delayed_creation<'a>(
+pub(crate) fn nodes_with_delayed_pod_creation<'a>(
     lost_creates: &BTreeMap<Text, Duration>,
     orphans: impl Iterator<Item = &'a SharedPod>,
 ) -> BTreeSet<Text> {
@@ -180,7 +189,7 @@ fn explain_delayed_creations(snapshot: &Snapshot, plan: &mut Plan) {
     if !snapshot.orphans_to_adopt.is_empty() {
         plan.waiting_reasons.push(|| format!("{} Pods are adopted by the next sync", snapshot.orphans_to_adopt.len()));
     }
-    for node in snapshot.nodes_with_unanswered_creation.keys() {
+    for node in snapshot.nodes_with_unanswered_pod_creation.keys() {
         plan.waiting_reasons
             .push(|| format!("node {node}: a request to create a Pod was not answered, and may have created one"));
     }
@@ -188,7 +197,7 @@ fn explain_delayed_creations(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Returns the time after which the decision may change without an event; `None` if only an event can change it.
 fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
-    match (plan.scope, &snapshot.stale_cache) {
+    match (plan.sync_scope, &snapshot.stale_cache) {
         (SyncScope::Nothing, _) => None,
         (SyncScope::StatusOnly, Some(blocked)) => Some(blocked.max_wait),
         _ => {
@@ -196,7 +205,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
                 .actionable_nodes
                 .next_change_at
                 .and_then(|due| due.duration_since(snapshot.now).try_into().ok());
-            let lost = snapshot.nodes_with_unanswered_creation.values().min().copied();
+            let lost = snapshot.nodes_with_unanswered_pod_creation.values().min().copied();
             let refused =
                 snapshot.denied_revision_changes.retry_after.into_iter().chain(snapshot.denied_pod_changes.retry_after);
             due.into_iter().chain(next_failed_pod_deletion(snapshot, plan)).chain(lost).chain(refused).min()
@@ -207,7 +216,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
 /// Returns the time after which a failed Pod is deleted again, in case the deletion of this sync has no effect.
 fn next_failed_pod_deletion(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
     let failed: BTreeSet<_> = plan
-        .deletions
+        .pod_deletions
         .iter()
         .filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
         .map(|deletion| &deletion.node_name)

@@ -107,7 +107,7 @@ impl FailedPodBackoff {
     }
 
     /// Records the deletion of a failed Pod on the node, which begins the next delay.
-    pub(crate) fn record_deletion(&mut self, node: &Text, bounds: BackoffBounds, now: Timestamp) {
+    pub(crate) fn record_failed_pod_deletion(&mut self, node: &Text, bounds: BackoffBounds, now: Timestamp) {
         let delay = self.next_delay(node, bounds, now);
         self.nodes.insert(node.clone(), Entry { delay, since: now });
     }
@@ -131,7 +131,7 @@ mod tests {
         let (mut failed, node, mut time) = (FailedPodBackoff::default(), Text::new("n"), now());
         assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, time), None);
         for delay in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
-            failed.record_deletion(&node, BOUNDS, time);
+            failed.record_failed_pod_deletion(&node, BOUNDS, time);
             let until = time + seconds(delay);
             assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
             assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, until), None);
@@ -145,8 +145,8 @@ mod tests {
     fn the_back_off_restarts_after_half_an_hour_without_failures_and_with_a_new_generation() {
         let (mut failed, node) = (FailedPodBackoff::default(), Text::new("n"));
         let twice = |failed: &mut FailedPodBackoff| {
-            failed.record_deletion(&node, BOUNDS, now());
-            failed.record_deletion(&node, BOUNDS, now());
+            failed.record_failed_pod_deletion(&node, BOUNDS, now());
+            failed.record_failed_pod_deletion(&node, BOUNDS, now());
         };
         twice(&mut failed);
         assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, now()), Some(now() + seconds(2)));
@@ -154,7 +154,7 @@ mod tests {
         assert!(failed.remove_expired_delays(0, BOUNDS, later).is_empty(), "the delay has already ended");
         assert!(failed.nodes.is_empty());
         twice(&mut failed);
-        failed.record_deletion(&node, BOUNDS, later);
+        failed.record_failed_pod_deletion(&node, BOUNDS, later);
         assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, later), Some(later + seconds(1)));
         assert!(failed.remove_expired_delays(0, BOUNDS, later).is_empty());
         assert_eq!(*failed.remove_expired_delays(7, BOUNDS, later), *std::slice::from_ref(&node));
@@ -166,7 +166,7 @@ mod tests {
     fn a_clock_that_is_set_back_ends_the_delay() {
         let (mut failed, node) = (FailedPodBackoff::default(), Text::new("n"));
         failed.remove_expired_delays(0, BOUNDS, now());
-        failed.record_deletion(&node, BOUNDS, now());
+        failed.record_failed_pod_deletion(&node, BOUNDS, now());
         assert_eq!(failed.deletion_delayed_until(&node, BOUNDS, now() - seconds(7200)), None);
         assert_eq!(failed.remove_expired_delays(0, BOUNDS, now() - seconds(7200)), [node]);
     }

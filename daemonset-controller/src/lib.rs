@@ -89,7 +89,7 @@ use common::{
     app::ProgramDefinition,
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, Informer, LabelFilterSink, SinkInformer, StoreAndHandlers, handler_from_method},
     intern::Text,
     io::{Io, Requeue, SyncError},
@@ -225,7 +225,7 @@ impl DaemonSetController {
         let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<DaemonSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
-            queue: queue.clone(),
+            set_queue: queue.clone(),
             node_update_queue: node_updates,
             set_store: Arc::clone(&store),
             ledger: ledger.clone(),
@@ -285,14 +285,14 @@ impl DaemonSetController {
         let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
         let until = self.context.clock.monotonic_now() + self.ledger.unanswered_creation_timeout();
         self.change_record(snapshot, |record| {
-            record.unanswered_creations.record_unanswered_creation(node, known, until);
+            record.unanswered_pod_creations.record_unanswered_creation(node, known, until);
         });
     }
 }
 
 fn read_decision_settings(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
-        burst_replicas: settings.tuned_size(&BURST_REPLICAS),
+        burst_replicas: settings.tuned_nonzero_count(&BURST_REPLICAS),
         allows_comparison_operators: settings.is_feature_gate_on(&TAINT_TOLERATION_COMPARISON_OPERATORS),
     }
 }
@@ -317,8 +317,8 @@ impl Controller for DaemonSetController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
@@ -335,7 +335,7 @@ impl Controller for DaemonSetController {
                 let now = self.context.clock.monotonic_now();
                 self.change_record(snapshot, |record| record.denied_revision_changes.record_denial(&revision, now));
             }
-            Note::PodStoredWithoutLabel(pod) => self.pods.add_hidden_object(*pod),
+            Note::PodStoredWithoutLabel(pod) => self.pods.add_object_hidden_from_watch(*pod),
             Note::PodChangeDenied(pod) => {
                 let now = self.context.clock.monotonic_now();
                 self.change_record(snapshot, |record| record.denied_pod_changes.record_denial(&pod, now));
@@ -344,7 +344,7 @@ impl Controller for DaemonSetController {
                 self.change_record(snapshot, |record| record.taken_revision_name_and_hash = taken);
             }
             Note::NamespaceTerminates => self.sets_in_terminating_namespaces.insert(owner),
-            Note::CreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
+            Note::PodCreationAnswerLost(node) => self.record_unanswered_creation(snapshot, &node),
             Note::PodCreationRefused(node) => {
                 self.change_record(snapshot, |record| {
                     record.refused_node_cursors.creation_cursor = NodeCursor(Some(node));
@@ -355,7 +355,7 @@ impl Controller for DaemonSetController {
                     record.refused_node_cursors.deletion_cursor = NodeCursor(Some(node));
                 });
             }
-            Note::DeletionAnswerLost(pod) => {
+            Note::PodDeletionAnswerLost(pod) => {
                 let pod = pod.meta();
                 self.ledger.record_deletion(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
             }
@@ -364,16 +364,23 @@ impl Controller for DaemonSetController {
 
     /// Begins or extends the back-off of nodes with failed Pods. Also decides whether the next sync may adopt Pods.
     fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
-        let failed: Vec<_> =
-            plan.deletions.iter().filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed).collect();
+        let failed: Vec<_> = plan
+            .pod_deletions
+            .iter()
+            .filter(|deletion| deletion.deletion_reason == DeletionReason::PodFailed)
+            .collect();
         let turn = if plan.orphans_to_adopt.is_empty() { FirstTask::AdoptOrphans } else { FirstTask::ManagePods };
-        if (failed.is_empty() && turn == snapshot.first_task) || !plan.writes_claims() {
+        if (failed.is_empty() && turn == snapshot.first_task) || !plan.claims_objects() {
             return;
         }
         self.change_record(snapshot, |record| {
             record.first_task_of_next_sync = turn;
             for deletion in failed {
-                record.failed_pod_backoff.record_deletion(&deletion.node_name, self.failed_pods, snapshot.now);
+                record.failed_pod_backoff.record_failed_pod_deletion(
+                    &deletion.node_name,
+                    self.failed_pods,
+                    snapshot.now,
+                );
                 if let Some(roster) = &mut record.node_index {
                     roster.mark_contribution_undecided(&deletion.node_name);
                 }
@@ -388,7 +395,7 @@ impl Controller for DaemonSetController {
         for pod in
             snapshot.pods_to_release.iter().chain(&snapshot.pods_without_hash_label).chain(&snapshot.orphans_to_adopt)
         {
-            self.pods.reread_if_hidden(pod.meta());
+            self.pods.reread_if_hidden_from_watch(pod.meta());
         }
         self.watch.forget_set_if_deleted(&snapshot.set.metadata.key(), &snapshot.owner.uid);
     }

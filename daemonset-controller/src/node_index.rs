@@ -20,10 +20,10 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 pub(crate) use self::undecided::ChangeNumber;
-use self::{hashes::PodHashes, totals::NodeIndexTotals, undecided::NodesWithUndecidedEligibility};
+use self::{hashes::PodRevisionHashes, totals::NodeIndexTotals, undecided::NodesWithUndecidedEligibility};
 use crate::{
     decide::{
-        contribution::{NodeContribution, node_contribution},
+        contribution::{NodeContribution, compute_node_contribution},
         rolling::{RollingUpdateLimits, max_deletions_on_ineligible_nodes, pod_criteria},
     },
     objects::{DaemonSet, ParsedPodTemplate, SharedPod},
@@ -39,7 +39,7 @@ const MAX_EXPLAINED_NODES: usize = 3;
 /// The delays of the deletion of failed Pods, by node.
 pub(crate) trait FailedPodDelays {
     /// Returns the time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp>;
+    fn failed_pod_deletion_delayed_until(&self, node: &Text) -> Option<Timestamp>;
     /// Returns the delay that would follow if a failed Pod on the node were deleted now.
     fn next_failed_pod_delay(&self, node: &Text) -> Duration;
 }
@@ -56,14 +56,14 @@ pub(crate) struct NodeIndex {
     /// Pods that the selector does not match, by Pod name.
     unselected: BTreeMap<Arc<str>, SharedPod>,
     /// The hashes in the labels of the Pods that the selector matches.
-    pub(crate) pod_hashes: PodHashes,
+    pub(crate) pod_revision_hashes: PodRevisionHashes,
     /// Nodes with an outdated eligibility, which must be decided again.
     pub(crate) nodes_with_undecided_eligibility: NodesWithUndecidedEligibility,
     /// Nodes with an outdated contribution to the counts, which must be decided again.
     changed: BTreeSet<Text>,
     /// The sums of the decided contributions of all nodes.
     totals: NodeIndexTotals,
-    /// Number of decided contributions since the last call of [`take_decision_count`](Self::take_decision_count).
+    /// Number of decided contributions since the last call of [`take_node_decision_count`](Self::take_node_decision_count).
     decided: u64,
 }
 
@@ -118,7 +118,7 @@ impl NodeIndex {
             nodes: BTreeMap::new(),
             untargeted: BTreeMap::new(),
             unselected: BTreeMap::new(),
-            pod_hashes: PodHashes::default(),
+            pod_revision_hashes: PodRevisionHashes::default(),
             nodes_with_undecided_eligibility: NodesWithUndecidedEligibility::default(),
             changed: BTreeSet::new(),
             totals: NodeIndexTotals::default(),
@@ -184,7 +184,7 @@ impl NodeIndex {
                 self.changed.insert(target.clone());
             }
         }
-        self.pod_hashes.add(pod);
+        self.pod_revision_hashes.add(pod);
     }
 
     /// Removes a Pod. `pod` must be the version of the Pod that was inserted, because its labels and node determine its list.
@@ -199,7 +199,7 @@ impl NodeIndex {
             PodLocation::Node(target) => self.nodes.get_mut(target).is_some_and(|node| node.remove(pod)),
         };
         if is_removed {
-            self.pod_hashes.remove(pod);
+            self.pod_revision_hashes.remove(pod);
             self.changed.insert(pod.target_node().clone());
         }
     }
@@ -244,12 +244,12 @@ impl NodeIndex {
     }
 
     /// Whether a node has a Pod with a uid that is not in `known`; false for a node that is not in the index.
-    pub(crate) fn has_other_pod_on(&self, node: &Text, known: &[Uid]) -> bool {
+    pub(crate) fn has_pods_besides(&self, node: &Text, known: &[Uid]) -> bool {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
     /// Counts those of the `nodes` that do not need a first Pod. A Pod that is created on such a node is a second Pod.
-    pub(crate) fn count_nodes_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
+    pub(crate) fn count_nodes_not_needing_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
         nodes.filter(|node| !self.totals.node_lists.nodes_needing_pod.contains(*node)).count()
     }
 
@@ -264,8 +264,8 @@ impl NodeIndex {
     }
 
     /// Returns the Pods with one of these hashes in their labels.
-    pub(crate) fn pods_with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<SharedPod> {
-        if !hashes.iter().any(|hash| self.pod_hashes.contains_hash(hash)) {
+    pub(crate) fn pods_with_revision_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<SharedPod> {
+        if !hashes.iter().any(|hash| self.pod_revision_hashes.contains_hash(hash)) {
             return Vec::new();
         }
         let placed = self.nodes.values().flat_map(|node| &node.pods);
@@ -273,7 +273,7 @@ impl NodeIndex {
     }
 
     /// Returns the number of decided contributions since the last call.
-    pub(crate) fn take_decision_count(&mut self) -> u64 {
+    pub(crate) fn take_node_decision_count(&mut self) -> u64 {
         std::mem::take(&mut self.decided)
     }
 
@@ -311,10 +311,13 @@ impl NodeIndex {
                 self.nodes.remove(&name);
                 continue;
             }
-            let failed_until = around.failed_pods_delayed_until(&name);
-            let view =
-                NodeView { eligibility: node.eligibility, pods: &node.pods, failed_pods_delayed_until: failed_until };
-            node.standing = node_contribution(&view, &self.criteria, now);
+            let failed_until = around.failed_pod_deletion_delayed_until(&name);
+            let view = NodeView {
+                eligibility: node.eligibility,
+                pods: &node.pods,
+                failed_pod_deletion_delayed_until: failed_until,
+            };
+            node.standing = compute_node_contribution(&view, &self.criteria, now);
             self.totals.add_contribution(&name, &node.standing);
             self.decided += 1;
         }
@@ -350,7 +353,7 @@ impl NodeIndex {
         let room = RollingUpdateLimits::new(set, tally.desired)
             .map_or(0, |limits| limits.remaining_replacement_count(tally, replacement));
         ActionableNodes {
-            criteria: self.criteria.clone(),
+            pod_criteria: self.criteria.clone(),
             node_counts: *tally,
             refused_node_cursors: cursors.clone(),
             nodes_needing_pod: take_without(&lists.nodes_needing_pod, held_back, burst, create),
@@ -385,7 +388,7 @@ impl NodeIndex {
             name: name.clone(),
             eligibility: node.eligibility,
             pods: node.pods.to_vec(),
-            failed_pods_delayed_until: around.failed_pods_delayed_until(name),
+            failed_pod_deletion_delayed_until: around.failed_pod_deletion_delayed_until(name),
             next_failed_pod_delay: around.next_failed_pod_delay(name),
         })
     }

@@ -28,7 +28,7 @@ pub(crate) struct DaemonSetRecord {
     pub(crate) uid: Uid,
     pub(crate) node_index: Option<NodeIndex>,
     pub(crate) failed_pod_backoff: FailedPodBackoff,
-    pub(crate) unanswered_creations: UnansweredPodCreations,
+    pub(crate) unanswered_pod_creations: UnansweredPodCreations,
     pub(crate) refused_node_cursors: RefusedNodeCursors,
     /// The `metadata.generation` of the DaemonSet for which the cursors of refused nodes were recorded.
     pub(crate) cursors_generation: i64,
@@ -43,26 +43,26 @@ pub(crate) struct DaemonSetRecord {
 
 /// The record of one DaemonSet behind a lock. A thread that takes this lock and the lock of [`NodeIndexes::change`] takes the
 /// lock of [`NodeIndexes::change`] first.
-pub(crate) type SharedRecord = Arc<Mutex<DaemonSetRecord>>;
+pub(crate) type SharedDaemonSetRecord = Arc<Mutex<DaemonSetRecord>>;
 
 /// The records of all DaemonSets that have been synced.
 #[derive(Default)]
 pub(crate) struct NodeIndexes {
     /// The uids are outside the locks of the records, so that a lookup never waits for the lock of a record.
-    records: Mutex<HashMap<NamespacedName, (Uid, SharedRecord)>>,
+    records: Mutex<HashMap<NamespacedName, (Uid, SharedDaemonSetRecord)>>,
     /// Locked for writing while the cache of Pods and the node indexes change together, and for reading by syncs.
     change: RwLock<()>,
 }
 
 /// The delays of the deletion of one DaemonSet's failed Pods, as they are at the time `now` of a sync.
-pub(crate) struct FailedPodDelaysAt<'a> {
+pub(crate) struct FailedPodDelaysAtSync<'a> {
     pub(crate) failed_pod_backoff: &'a FailedPodBackoff,
     pub(crate) backoff_bounds: BackoffBounds,
     pub(crate) now: Timestamp,
 }
 
-impl FailedPodDelays for FailedPodDelaysAt<'_> {
-    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
+impl FailedPodDelays for FailedPodDelaysAtSync<'_> {
+    fn failed_pod_deletion_delayed_until(&self, node: &Text) -> Option<Timestamp> {
         self.failed_pod_backoff.deletion_delayed_until(node, self.backoff_bounds, self.now)
     }
 
@@ -77,7 +77,7 @@ impl DaemonSetRecord {
             uid: uid.clone(),
             node_index: None,
             failed_pod_backoff: FailedPodBackoff::default(),
-            unanswered_creations: UnansweredPodCreations::default(),
+            unanswered_pod_creations: UnansweredPodCreations::default(),
             refused_node_cursors: RefusedNodeCursors::default(),
             cursors_generation: 0,
             first_task_of_next_sync: FirstTask::default(),
@@ -90,7 +90,7 @@ impl DaemonSetRecord {
 
 impl NodeIndexes {
     /// Calls `change`, which changes the cache of Pods and the node indexes, under the write lock. Syncs do not read meanwhile.
-    pub(crate) fn change_pods<R>(&self, change: impl FnOnce() -> R) -> R {
+    pub(crate) fn with_locked_pods<R>(&self, change: impl FnOnce() -> R) -> R {
         let _change = self.change.write();
         change()
     }
@@ -99,12 +99,12 @@ impl NodeIndexes {
     /// dropped.
     ///
     /// If the cache shows the writes of this process, the node indexes show them as well while the guard exists.
-    pub(crate) fn lock_against_changes(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn lock_against_pod_changes(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
     /// Returns the record of the DaemonSet. Creates a new record if no record has this uid.
-    pub(crate) fn get_or_create_record(&self, key: &NamespacedName, uid: &Uid) -> SharedRecord {
+    pub(crate) fn get_or_create_record(&self, key: &NamespacedName, uid: &Uid) -> SharedDaemonSetRecord {
         let mut records = self.records.lock();
         let new = || (uid.clone(), Arc::new(Mutex::new(DaemonSetRecord::new(uid))));
         let known = records.entry(key.clone()).or_insert_with(new);
@@ -133,14 +133,14 @@ impl NodeIndexes {
         }
     }
 
-    fn all_records(&self) -> Vec<(NamespacedName, SharedRecord)> {
+    fn all_records(&self) -> Vec<(NamespacedName, SharedDaemonSetRecord)> {
         self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
     }
 
     /// Drops the node indexes of a namespace with a Pod that cannot be decoded. Returns the keys of the namespace's DaemonSets.
     ///
     /// The caller must enqueue these keys, because changes of nodes do not reach a DaemonSet without a node index.
-    pub(crate) fn drop_node_indexes(&self, namespace: &str) -> Vec<NamespacedName> {
+    pub(crate) fn drop_node_indexes_in_namespace(&self, namespace: &str) -> Vec<NamespacedName> {
         let of_namespace = self.all_records().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
         of_namespace.filter(|(_, record)| record.lock().node_index.take().is_some()).map(|(key, _)| key).collect()
     }

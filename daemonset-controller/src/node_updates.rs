@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -51,8 +51,8 @@ impl Controller for NodeUpdateLoop {
     }
 
     /// Returns an empty object, because this loop records no Events and sends no writes.
-    fn synced_object(_: &Vec<NodeChangeForSet>) -> (ObjectRef, Uid) {
-        (ObjectRef::default(), Uid::default())
+    fn synced_object(_: &Vec<NodeChangeForSet>) -> (InvolvedObject, Uid) {
+        (InvolvedObject::default(), Uid::default())
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

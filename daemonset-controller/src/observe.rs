@@ -17,9 +17,9 @@ use parking_lot::MutexGuard;
 
 use crate::{
     DaemonSetController,
-    decide::{eligibility::decide_eligibility, nodes_with_delayed_creation, revisions},
+    decide::{eligibility::decide_eligibility, nodes_with_delayed_pod_creation, revisions},
     node_index::{ChangeNumber, NodeIndex},
-    node_indexes::{DaemonSetRecord, FailedPodDelaysAt, SharedRecord},
+    node_indexes::{DaemonSetRecord, FailedPodDelaysAtSync, SharedDaemonSetRecord},
     objects::{DAEMON_SETS, DaemonSet, NodePlacement, ParsedPodTemplate, SharedPod, SharedRevision},
     snapshot::{
         Snapshot, StaleCache,
@@ -42,7 +42,7 @@ impl DaemonSetController {
             let known = self.sets.store().with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
             // While this guard exists, the node indexes (nodes and Pods of each DaemonSet) have all Pods of the cache.
             let behind = {
-                let _unchanged = self.node_indexes.lock_against_changes();
+                let _unchanged = self.node_indexes.lock_against_pod_changes();
                 known.as_ref().and_then(|uid| self.unobserved_write(uid))
             };
             let blocked = match behind {
@@ -87,24 +87,24 @@ impl DaemonSetController {
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut candidates = self.revisions.store().list_by_index(ByController, &own)?;
-        candidates.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
+        candidates.extend(self.revisions.store().list_decoded_by_index(OrphansByNamespace, &orphan));
         // With an invalid selector, no revision is claimed, and the plan has a `selector_problem`.
         let record = self.node_indexes.get_or_create_record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.monotonic_now();
         let (refused, refused_revisions) =
             record.lock().denied_revision_changes.objects_in_back_off(&candidates, instant);
         let is_refused = |revision: &SharedRevision| refused.contains(&revision.meta.uid);
-        let mut claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
-        claims.adopt.retain(|revision| !is_refused(revision));
-        claims.release.retain(|revision| !is_refused(revision));
+        let mut claims = refs::claim_dependents(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
+        claims.to_adopt.retain(|revision| !is_refused(revision));
+        claims.to_release.retain(|revision| !is_refused(revision));
         let mut revisions = revisions::choose_current_revision(&set, &template, claims);
-        revisions.drop_refused_changes(is_refused);
+        revisions.drop_denied_changes(is_refused);
         // Orphans are read before the node index, so that a Pod that is adopted in between is found at least once.
         let orphans = self.adoptable_orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.ensure_node_index(&record, &set, &template, &own)?;
         let placement = &template.placement;
-        let eligibility = |node: &Text| self.eligibility_on_node(placement, node);
+        let eligibility = |node: &Text| self.decide_eligibility_on_node(placement, node);
         let mut guard = match decide_changed_nodes(
             &record,
             placement.node_count_within_comparisons(MAX_COMPARISONS_PER_SYNC),
@@ -120,7 +120,7 @@ impl DaemonSetController {
             node_index: roster,
             failed_pod_backoff: failed,
             refused_node_cursors: cursors,
-            unanswered_creations: lost_creates,
+            unanswered_pod_creations: lost_creates,
             cursors_generation: generation,
             first_task_of_next_sync: turn,
             taken_revision_name_and_hash: taken,
@@ -135,7 +135,7 @@ impl DaemonSetController {
             // The server may accept the Pods of the new generation, so the order of nodes begins with the first node again.
             (*generation, *cursors) = (set.metadata.generation, RefusedNodeCursors::default());
         }
-        if let (CurrentRevision::Create { hash, .. }, Some((name, stored))) = (&revisions.current, taken)
+        if let (CurrentRevision::Create { hash, .. }, Some((name, stored))) = (&revisions.current_revision, taken)
             && *name == revisions::revision_name(&set, hash)
         {
             revisions.current_hash = stored.clone();
@@ -144,15 +144,15 @@ impl DaemonSetController {
         for node in &failed.remove_expired_delays(set.status.observed_generation, self.failed_pods, now) {
             roster.mark_contribution_undecided(node);
         }
-        let around = FailedPodDelaysAt { failed_pod_backoff: failed, backoff_bounds: self.failed_pods, now };
+        let around = FailedPodDelaysAtSync { failed_pod_backoff: failed, backoff_bounds: self.failed_pods, now };
         roster.update(&set, &revisions.current_hash, &revisions.duplicate_hashes, now, &around);
-        self.metrics.add_node_decisions(roster.take_decision_count());
-        let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
-        let lost_creates = lost_creates.nodes_with_pending_creation(instant, appeared);
+        self.metrics.add_node_decisions(roster.take_node_decision_count());
+        let appeared = |node: &Text, known: &[Uid]| roster.has_pods_besides(node, known);
+        let lost_creates = lost_creates.nodes_with_unanswered_pod_creation(instant, appeared);
         let turn = *turn;
         let release = if owner.is_deleting { Vec::new() } else { roster.unselected_pods() };
-        let relabel = roster.pods_with_hashes(&revisions.duplicate_hashes);
-        let unlabelled = roster.pod_hashes.pods_without_hash_label();
+        let relabel = roster.pods_with_revision_hashes(&revisions.duplicate_hashes);
+        let unlabelled = roster.pod_revision_hashes.pods_without_hash_label();
         let changed: Vec<SharedPod> =
             release.iter().chain(&relabel).chain(&unlabelled).chain(&orphans).cloned().collect();
         let (unchanged, refused_pods) = refused_pods.objects_in_back_off(&changed, instant);
@@ -161,9 +161,9 @@ impl DaemonSetController {
         revisions.keep_duplicates_with_hashes(
             &relabel.iter().filter(|pod| is_refused(pod)).map(|pod| pod.revision_hash()).collect(),
         );
-        let live_hashes = earlier_hashes_in_use(roster, &revisions);
-        let held_back = nodes_with_delayed_creation(&lost_creates, orphans.iter());
-        let unseen_second_pods = roster.count_nodes_with_pod(lost_creates.keys());
+        let live_hashes = earlier_revision_hashes_on_pods(roster, &revisions);
+        let held_back = nodes_with_delayed_pod_creation(&lost_creates, orphans.iter());
+        let unseen_second_pods = roster.count_nodes_not_needing_pod(lost_creates.keys());
         let nodes = roster.actionable_nodes(&set, limits.burst_replicas, cursors, &held_back, &around);
         drop(guard);
         Ok(Observation::Ready(Snapshot {
@@ -174,12 +174,12 @@ impl DaemonSetController {
             pods_to_relabel: without_refused(&relabel),
             pods_without_hash_label: without_refused(&unlabelled),
             denied_pod_changes: refused_pods,
-            nodes_with_delayed_creation: held_back,
+            nodes_with_delayed_pod_creation: held_back,
             possible_second_pod_count: unseen_second_pods,
-            earlier_hashes_in_use: live_hashes,
+            earlier_revision_hashes_on_pods: live_hashes,
             actionable_nodes: nodes,
             is_namespace_terminating: self.sets_in_terminating_namespaces.contains(&owner.uid),
-            nodes_with_unanswered_creation: lost_creates,
+            nodes_with_unanswered_pod_creation: lost_creates,
             revisions,
             template,
             owner,
@@ -193,7 +193,7 @@ impl DaemonSetController {
     /// Ensures that `record` has a node index (the nodes and Pods of the DaemonSet) for the present selector and template.
     fn ensure_node_index(
         &self,
-        record: &SharedRecord,
+        record: &SharedDaemonSetRecord,
         set: &DaemonSet,
         template: &Arc<ParsedPodTemplate>,
         own: &IndexValue,
@@ -203,7 +203,7 @@ impl DaemonSetController {
             return Ok(());
         }
         // The guard ensures that no event is lost between the read of the cache and the creation of the node index.
-        let _unchanged = self.node_indexes.lock_against_changes();
+        let _unchanged = self.node_indexes.lock_against_pod_changes();
         let pods: Vec<SharedPod> = self.pod_store.list_by_index(ByController, own)?;
         let mut record = record.lock();
         let nodes = self.node_names().into_iter();
@@ -218,15 +218,15 @@ impl DaemonSetController {
         }
         let selects = |meta: &Meta| !meta.is_deleting() && set.selector.matches(&meta.labels);
         // An orphan that cannot be decoded is not adopted, and does not prevent the adoption of other orphans.
-        let orphans = self.pod_store.select_by_index(OrphansByNamespace, orphan, selects);
+        let orphans = self.pod_store.list_by_index_and_metadata(OrphansByNamespace, orphan, selects);
         orphans.unwrap_or_else(|_| {
-            let all = self.pod_store.list_readable_by_index(OrphansByNamespace, orphan);
+            let all = self.pod_store.list_decoded_by_index(OrphansByNamespace, orphan);
             all.into_iter().filter(|pod| selects(pod.meta())).collect()
         })
     }
 
     /// Decides whether Pods with this placement may run on the node with this name.
-    pub(crate) fn eligibility_on_node(&self, placement: &NodePlacement, node: &str) -> Eligibility {
+    pub(crate) fn decide_eligibility_on_node(&self, placement: &NodePlacement, node: &str) -> Eligibility {
         match self.nodes.store().get("", node) {
             Ok(Some(node)) => decide_eligibility(placement, &node, self.limits.allows_comparison_operators),
             Ok(None) => Eligibility::NodeDeleted,
@@ -236,21 +236,21 @@ impl DaemonSetController {
     }
 
     fn node_names(&self) -> Vec<Text> {
-        self.nodes.store().all_readable().iter().map(|node| node.name()).collect()
+        self.nodes.store().all_decoded().iter().map(|node| node.name()).collect()
     }
 
     /// Returns a write of this process that the caches do not show yet, and the longest time to wait for it.
     fn unobserved_write(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let caches: [&dyn LedgerCache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
         // The ledger has no creations with lost answers, because the controller records them by node.
-        self.ledger.unseen_write(uid, &caches, HashSet::default)
+        self.ledger.first_unseen_write(uid, &caches, HashSet::default)
     }
 }
 
 /// Decides the eligibility of at most `at_most` changed nodes, without holding a lock. Returns the locked record if no changed
 /// node is left, and otherwise the number of undecided nodes.
 fn decide_changed_nodes(
-    record: &SharedRecord,
+    record: &SharedDaemonSetRecord,
     mut at_most: usize,
     eligibility: impl Fn(&Text) -> Eligibility,
 ) -> Result<MutexGuard<'_, DaemonSetRecord>, usize> {
@@ -280,12 +280,12 @@ fn decide_changed_nodes(
 }
 
 /// Returns the hashes of those earlier revisions that Pods still have.
-fn earlier_hashes_in_use(roster: &NodeIndex, revisions: &Revisions) -> BTreeSet<Text> {
+fn earlier_revision_hashes_on_pods(roster: &NodeIndex, revisions: &Revisions) -> BTreeSet<Text> {
     let hashes = revisions
         .earlier_revisions
         .iter()
         .map(revision_hash_or_name)
-        .filter(|hash| roster.pod_hashes.contains_hash(hash));
+        .filter(|hash| roster.pod_revision_hashes.contains_hash(hash));
     hashes.map(Text::new).collect()
 }
 
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     /// The record of a DaemonSet without Pods and with `nodes` nodes, all with an undecided eligibility.
-    fn undecided(rosters: &NodeIndexes, nodes: usize) -> SharedRecord {
+    fn undecided(rosters: &NodeIndexes, nodes: usize) -> SharedDaemonSetRecord {
         let world = set_without_pods(0);
         let set: Arc<DaemonSet> = decode_trimmed(&world.set);
         let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());

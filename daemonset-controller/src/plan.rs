@@ -19,7 +19,7 @@ pub struct Plan {
     /// The reason why no Pods of the DaemonSet are managed; `None` if its selector is valid and not empty.
     pub selector_problem: Option<SelectorProblem>,
     /// The kinds of work that this sync does.
-    pub scope: SyncScope,
+    pub sync_scope: SyncScope,
     /// The hash of the current revision, which new Pods get as a label.
     pub revision_hash: Text,
     /// The orphans that this sync adopts; always empty if the scope is not `ClaimsOnly`.
@@ -27,9 +27,9 @@ pub struct Plan {
     /// Number of orphans that this sync leaves to the next sync.
     pub deferred_adoption_count: usize,
     /// The Pods to create in this sync, at most `burst-replicas`.
-    pub creations: Vec<PodCreation>,
+    pub pod_creations: Vec<PodCreation>,
     /// The Pods to delete in this sync, at most `burst-replicas`.
-    pub deletions: Vec<PodDeletion>,
+    pub pod_deletions: Vec<PodDeletion>,
     /// Numbers of nodes on which later syncs create or delete Pods, because this sync has reached `burst-replicas`.
     pub deferred_node_counts: DeferredNodeCounts,
     /// The status to write after the work on Pods.
@@ -151,7 +151,7 @@ pub enum DeletionReason {
     /// The Pod is not bound, and the node to which it is pinned does not exist.
     NodeDeleted,
     /// The Pod is outdated and not needed, because its replacement is available, or because it is not ready or not available.
-    Replaced,
+    OutdatedAndUnneeded,
     /// The Pod is outdated and not available. It is deleted regardless of `maxUnavailable`.
     OutdatedAndUnavailable,
     /// The Pod is outdated and available. The number of such deletions is limited by `maxUnavailable`.
@@ -166,7 +166,7 @@ impl fmt::Display for DeletionReason {
             Self::SurplusPod => "its node has another Pod",
             Self::NodeNotEligible => "no Pod should run on its node",
             Self::NodeDeleted => "its node does not exist",
-            Self::Replaced => "another Pod takes its place",
+            Self::OutdatedAndUnneeded => "another Pod takes its place",
             Self::OutdatedAndUnavailable => "it is outdated and not available",
             Self::Outdated => "it is outdated",
         })
@@ -176,12 +176,12 @@ impl fmt::Display for DeletionReason {
 impl Plan {
     /// Whether the scope includes the status, and the new status differs from the stored one.
     pub fn writes_status(&self) -> bool {
-        matches!(self.scope, SyncScope::StatusOnly | SyncScope::Everything)
+        matches!(self.sync_scope, SyncScope::StatusOnly | SyncScope::Everything)
             && self.status.must_replace(&self.set.status)
     }
 
     /// Whether the sync writes revisions and claims Pods.
-    pub fn writes_claims(&self) -> bool {
-        matches!(self.scope, SyncScope::ClaimsOnly | SyncScope::Everything)
+    pub fn claims_objects(&self) -> bool {
+        matches!(self.sync_scope, SyncScope::ClaimsOnly | SyncScope::Everything)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     informer::{ObjectHead, Sink, StoreAndHandlers, StoreSink},
     meta::{Meta, ResourceVersion},
-    store::{ChangeOrigin, Entry, Store},
+    store::{CacheEntry, ChangeOrigin, Store},
 };
 
 use crate::{node_indexes::NodeIndexes, objects::CachedPod};
@@ -18,30 +18,30 @@ pub(crate) struct PodCache {
 
 impl Sink for PodCache {
     type Object = CachedPod;
-    type Set = Vec<Entry<CachedPod>>;
+    type Set = Vec<CacheEntry<CachedPod>>;
 
     fn begin_set(&self) -> Self::Set {
         self.store_sink.begin_set()
     }
 
-    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<CachedPod>, origin: ChangeOrigin) {
+    fn add_to_set(&self, set: &mut Self::Set, entry: CacheEntry<CachedPod>, origin: ChangeOrigin) {
         self.store_sink.add_to_set(set, entry, origin);
     }
 
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
-        self.node_indexes.change_pods(|| self.store_sink.complete_set(set, version, origin));
+        self.node_indexes.with_locked_pods(|| self.store_sink.complete_set(set, version, origin));
     }
 
-    fn put_object(&self, entry: Entry<CachedPod>) {
-        self.node_indexes.change_pods(|| self.store_sink.put_object(entry));
+    fn put_object(&self, entry: CacheEntry<CachedPod>) {
+        self.node_indexes.with_locked_pods(|| self.store_sink.put_object(entry));
     }
 
     fn handle_foreign(&self, head: &ObjectHead<'_>) {
-        self.node_indexes.change_pods(|| self.store_sink.handle_foreign(head));
+        self.node_indexes.with_locked_pods(|| self.store_sink.handle_foreign(head));
     }
 
     fn remove_deleted(&self, last: &Meta) {
-        self.node_indexes.change_pods(|| self.store_sink.remove_deleted(last));
+        self.node_indexes.with_locked_pods(|| self.store_sink.remove_deleted(last));
     }
 
     fn raise_version(&self, version: ResourceVersion) {
@@ -57,7 +57,7 @@ impl Sink for PodCache {
     }
 
     fn replay(&self) {
-        self.node_indexes.change_pods(|| self.store_sink.replay());
+        self.node_indexes.with_locked_pods(|| self.store_sink.replay());
     }
 }
 
@@ -66,7 +66,7 @@ impl StoreSink for PodCache {
         self.store_sink.store()
     }
 
-    fn put_read_object(&self, entry: Entry<CachedPod>) {
-        self.node_indexes.change_pods(|| self.store_sink.put_read_object(entry));
+    fn put_read_object(&self, entry: CacheEntry<CachedPod>) {
+        self.node_indexes.with_locked_pods(|| self.store_sink.put_read_object(entry));
     }
 }

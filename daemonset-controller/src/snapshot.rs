@@ -43,15 +43,15 @@ pub struct Snapshot {
     /// empty value, because the revision of these Pods is unknown.
     pub pods_without_hash_label: Vec<SharedPod>,
     /// The hashes of those earlier revisions that Pods still have. Such revisions are not deleted.
-    pub earlier_hashes_in_use: BTreeSet<Text>,
+    pub earlier_revision_hashes_on_pods: BTreeSet<Text>,
     /// The counts of the nodes, and the nodes on which this sync can act.
     pub actionable_nodes: ActionableNodes,
     /// Nodes for which a creation got no answer, each with the time until the creation can no longer take effect.
-    pub nodes_with_unanswered_creation: BTreeMap<Text, Duration>,
+    pub nodes_with_unanswered_pod_creation: BTreeMap<Text, Duration>,
     /// Number of nodes with an unanswered creation that need no first Pod. There, the creation counts as a second Pod.
     pub possible_second_pod_count: usize,
     /// Nodes that get no Pod now, because a creation got no answer or an orphan on the node is to be adopted first.
-    pub nodes_with_delayed_creation: BTreeSet<Text>,
+    pub nodes_with_delayed_pod_creation: BTreeSet<Text>,
     /// The write of this process that the caches do not show, so no Pods are created or deleted; `None` without such a write.
     pub stale_cache: Option<StaleCache>,
     /// Whether the namespace of the DaemonSet is terminating. If so, the server refuses every new Pod.

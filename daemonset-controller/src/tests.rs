@@ -37,15 +37,15 @@ async fn controller_with(
     let context = LoopContext {
         api: api("daemon-set-controller"),
         clock: clock.clone(),
-        gate: gate.clone(),
+        write_gate: gate.clone(),
         settings: Arc::new(settings),
-        recorder: events.recorder_for(events::ReportingLoop {
+        recorder: events.recorder_for_loop(events::ReportingLoop {
             component: DAEMON_SET_LOOP.event_component,
             client_name: DAEMON_SET_LOOP.user_agent_suffix,
         }),
         metrics,
         write_sampler: None,
-        request_account_observer: None,
+        sync_callbacks: None,
         shared_values: SharedValues::default(),
     };
     let queue = context.new_queue("daemonset", BackoffSettings::default());
@@ -114,7 +114,7 @@ async fn entries_of_deleted_nodes_are_removed() {
         controller.node_indexes.with_record(&NamespacedName::new(NS, "agent"), &uid, |record| work(record));
     };
     with(&mut |record| {
-        record.failed_pod_backoff.record_deletion(&Text::new("node-9"), controller.failed_pods, clock.now());
+        record.failed_pod_backoff.record_failed_pod_deletion(&Text::new("node-9"), controller.failed_pods, clock.now());
     });
     for n in 0..20 {
         let name = format!("node-{n}");
@@ -149,7 +149,8 @@ async fn tolerations_compare_numbers_only_with_the_gate() {
         clock.sleep(Duration::from_secs(5)).await;
         let less = json!({"key": "load", "operator": "Lt", "value": "50", "effect": "NoSchedule"});
         let placement = NodePlacement::new(&json!({"tolerations": [less]})).unwrap();
-        let runs = ["node-0", "node-1"].map(|node| controller.eligibility_on_node(&placement, node).should_run());
+        let runs =
+            ["node-0", "node-1"].map(|node| controller.decide_eligibility_on_node(&placement, node).should_run());
         assert_eq!(runs, [gate, false], "gate {gate}");
     }
 }

@@ -29,7 +29,7 @@ impl UnansweredPodCreations {
 
     /// Returns the nodes with a creation that may still take effect, each with the remaining time. `appeared` returns whether a
     /// node has a Pod with a uid that is not in the given list.
-    pub(crate) fn nodes_with_pending_creation(
+    pub(crate) fn nodes_with_unanswered_pod_creation(
         &mut self,
         now: Instant,
         appeared: impl Fn(&Text, &[Uid]) -> bool,

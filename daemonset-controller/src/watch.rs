@@ -8,7 +8,7 @@ use common::{
     intern::Text,
     meta::{Meta, NamespacedName, OwnerRef, Uid},
     object::Object,
-    owners::{adopters_of, controlling_owner},
+    owners::{controlling_owner, find_potential_adopters},
     parsed::ParseCache,
     queue::{Priority, Queue},
     revision::CONTROLLER_REVISIONS,
@@ -25,7 +25,7 @@ use crate::{
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct EventHandlers {
-    pub(crate) queue: Queue<NamespacedName>,
+    pub(crate) set_queue: Queue<NamespacedName>,
     pub(crate) node_update_queue: Queue<NamespacedName>,
     pub(crate) set_store: Arc<Store<DaemonSet>>,
     pub(crate) ledger: Ledger,
@@ -38,7 +38,7 @@ impl EventHandlers {
     /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
         self.forget_set_if_deleted(&event.meta().key(), &event.meta().uid);
-        self.queue.add(event.meta().key(), priority_of_origin(origin));
+        self.set_queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.
@@ -83,8 +83,8 @@ impl EventHandlers {
             CacheEvent::Updated { old, new } => self.node_indexes.record_pod_change(Some(old), Some(new)),
             CacheEvent::Deleted(pod) => self.node_indexes.record_pod_change(Some(pod), None),
             CacheEvent::Unreadable(pod) => {
-                for set in self.node_indexes.drop_node_indexes(&pod.meta.namespace) {
-                    self.queue.add(set, Priority::Normal);
+                for set in self.node_indexes.drop_node_indexes_in_namespace(&pod.meta.namespace) {
+                    self.set_queue.add(set, Priority::Normal);
                 }
             }
         }
@@ -97,7 +97,7 @@ impl EventHandlers {
     /// Enqueues the DaemonSet of a revision, as for Pods. The creation of a revision with a controller enqueues the DaemonSet
     /// only if its next sync waits to see a revision that this process wrote.
     pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, origin: ChangeOrigin) {
-        let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
+        let is_expected = |owner: &OwnerRef| self.ledger.may_have_unseen_write(&owner.uid, CONTROLLER_REVISIONS);
         let is_unexpected = match event {
             CacheEvent::Added(revision) if !revision.meta.is_deleting() => {
                 revision.meta.controller().is_some_and(|owner| !is_expected(owner))
@@ -134,13 +134,13 @@ impl EventHandlers {
 
     fn add_owner(&self, child: &Meta) {
         if let Some(set) = controlling_owner(&self.set_store, child) {
-            self.queue.add(set.metadata.key(), Priority::Normal);
+            self.set_queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, child: &Meta) {
-        for set in adopters_of(&self.set_store, child, |set| set.selector.matches_orphan(&child.labels)) {
-            self.queue.add(set.metadata.key(), Priority::Normal);
+        for set in find_potential_adopters(&self.set_store, child, |set| set.selector.matches_orphan(&child.labels)) {
+            self.set_queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 }

@@ -193,7 +193,7 @@ impl NodeIndexInputs<'_> {
 }
 
 impl FailedPodDelays for NodeIndexInputs<'_> {
-    fn failed_pods_delayed_until(&self, node: &Text) -> Option<Timestamp> {
+    fn failed_pod_deletion_delayed_until(&self, node: &Text) -> Option<Timestamp> {
         self.world.failed_pod_delays.get(node).copied()
     }
 
@@ -308,7 +308,7 @@ impl SnapshotBuilder {
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
         let candidates: Vec<SharedRevision> = self.revisions.iter().map(decode_trimmed).collect();
-        let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
+        let claims = refs::claim_dependents(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         let revisions = revisions::choose_current_revision(&set, &template, claims);
         let pods: Vec<SharedPod> = self.pods.iter().map(decode_trimmed).collect();
         let orphans = pods.into_iter().filter(|pod| pod.meta().controller().is_none());
@@ -318,16 +318,16 @@ impl SnapshotBuilder {
             .earlier_revisions
             .iter()
             .map(revision_hash_or_name)
-            .filter(|hash| roster.pod_hashes.contains_hash(hash));
+            .filter(|hash| roster.pod_revision_hashes.contains_hash(hash));
         let adopt: Vec<SharedPod> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
-        let held_back = decide::nodes_with_delayed_creation(&self.unanswered_creations, adopt.iter());
+        let held_back = decide::nodes_with_delayed_pod_creation(&self.unanswered_creations, adopt.iter());
         Snapshot {
             orphans_to_adopt: adopt,
-            possible_second_pod_count: roster.count_nodes_with_pod(self.unanswered_creations.keys()),
+            possible_second_pod_count: roster.count_nodes_not_needing_pod(self.unanswered_creations.keys()),
             pods_to_release: roster.unselected_pods(),
-            pods_to_relabel: roster.pods_with_hashes(&revisions.duplicate_hashes),
-            pods_without_hash_label: roster.pod_hashes.pods_without_hash_label(),
-            earlier_hashes_in_use: live.map(Text::new).collect(),
+            pods_to_relabel: roster.pods_with_revision_hashes(&revisions.duplicate_hashes),
+            pods_without_hash_label: roster.pod_revision_hashes.pods_without_hash_label(),
+            earlier_revision_hashes_on_pods: live.map(Text::new).collect(),
             actionable_nodes: roster.actionable_nodes(
                 &set,
                 self.decision_settings.burst_replicas,
@@ -335,12 +335,12 @@ impl SnapshotBuilder {
                 &held_back,
                 &around,
             ),
-            nodes_with_delayed_creation: held_back,
+            nodes_with_delayed_pod_creation: held_back,
             stale_cache: self.stale_cache.clone(),
             first_task: self.first_task,
             denied_revision_changes: DeniedChanges::default(),
             denied_pod_changes: DeniedChanges::default(),
-            nodes_with_unanswered_creation: self.unanswered_creations.clone(),
+            nodes_with_unanswered_pod_creation: self.unanswered_creations.clone(),
             is_namespace_terminating: false,
             decision_settings: self.decision_settings,
             now: self.now,
@@ -364,8 +364,8 @@ impl SnapshotBuilder {
     /// Returns the creations and deletions of the plan: `+n1` creates a Pod for node `n1`, `-p1` deletes Pod `p1`.
     pub(crate) fn pod_actions(&self) -> Vec<String> {
         let plan = self.plan();
-        let creates = plan.creations.iter().map(|creation| format!("+{}", creation.node_name));
-        let deletes = plan.deletions.iter().map(|deletion| format!("-{}", deletion.pod.meta().name));
+        let creates = plan.pod_creations.iter().map(|creation| format!("+{}", creation.node_name));
+        let deletes = plan.pod_deletions.iter().map(|deletion| format!("-{}", deletion.pod.meta().name));
         creates.chain(deletes).collect()
     }
 

@@ -20,7 +20,7 @@ use common::{
 use daemonset_controller::{
     DaemonSetController,
     decide::{
-        contribution::{RolloutRole, node_contribution},
+        contribution::{RolloutRole, compute_node_contribution},
         decide, revisions,
         rolling::{RollingUpdateLimits as Update, max_deletions_on_ineligible_nodes, pod_criteria},
     },
@@ -126,17 +126,17 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Action
         blocking_nodes: NodeList::default(),
         pods_without_node_count: 0,
         next_change_at: None,
-        criteria,
+        pod_criteria: criteria,
     };
     for (n, (eligibility, pods)) in pods.iter().enumerate() {
-        let view = NodeView { eligibility: *eligibility, pods, failed_pods_delayed_until: None };
-        let standing = node_contribution(&view, &nodes.criteria, now());
+        let view = NodeView { eligibility: *eligibility, pods, failed_pod_deletion_delayed_until: None };
+        let standing = compute_node_contribution(&view, &nodes.pod_criteria, now());
         nodes.node_counts += standing.node_counts;
         let node = NodePods {
             name: Text::new(&format!("n{n}")),
             eligibility: *eligibility,
             pods: pods.clone(),
-            failed_pods_delayed_until: None,
+            failed_pod_deletion_delayed_until: None,
             next_failed_pod_delay: Duration::MAX,
         };
         let add = |listed: &mut NodeList| {
@@ -210,7 +210,7 @@ proptest! {
         let template = Arc::new(ParsedPodTemplate::new(&set.template).unwrap());
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let none = Vec::<Arc<ControllerRevision>>::new();
-        let claims = refs::claim(&owner, &set.selector, none, |_| true).unwrap();
+        let claims = refs::claim_dependents(&owner, &set.selector, none, |_| true).unwrap();
         let nodes = nodes(&set, &pods);
         let snapshot = Snapshot {
             revisions: revisions::choose_current_revision(&set, &template, claims),
@@ -222,10 +222,10 @@ proptest! {
             pods_to_release: Vec::new(),
             pods_to_relabel: Vec::new(),
             pods_without_hash_label: Vec::new(),
-            earlier_hashes_in_use: BTreeSet::new(),
+            earlier_revision_hashes_on_pods: BTreeSet::new(),
             stale_cache: None,
-            nodes_with_unanswered_creation: lost_creates.clone(),
-            nodes_with_delayed_creation: lost_creates.keys().cloned().collect(),
+            nodes_with_unanswered_pod_creation: lost_creates.clone(),
+            nodes_with_delayed_pod_creation: lost_creates.keys().cloned().collect(),
             possible_second_pod_count: lost_creates.keys().filter(|name| !nodes.nodes_needing_pod.nodes.iter().any(|node| node.name == **name)).count(),
             is_namespace_terminating: false,
             decision_settings: DecisionSettings { burst_replicas: burst, allows_comparison_operators: true },
@@ -239,27 +239,27 @@ proptest! {
             let explanation = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
-        prop_assert!(plan.creations.len() <= burst && plan.deletions.len() <= burst);
+        prop_assert!(plan.pod_creations.len() <= burst && plan.pod_deletions.len() <= burst);
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 60, "{explanation:#?}");
         prop_assert!(plan.status.observed_generation == i64::MAX);
-        let criteria = &snapshot.actionable_nodes.criteria;
+        let criteria = &snapshot.actionable_nodes.pod_criteria;
         let node = |name: &Text| -> &(Eligibility, Vec<Arc<CachedPod>>) {
             &pods[name.trim_start_matches('n').parse::<usize>().unwrap()]
         };
         // No Pod is created on an ineligible node, and no node gets two new Pods.
-        for (at, creation) in plan.creations.iter().enumerate() {
+        for (at, creation) in plan.pod_creations.iter().enumerate() {
             prop_assert!(node(&creation.node_name).0.should_run());
-            prop_assert!(plan.creations[..at].iter().all(|other| other.node_name != creation.node_name));
+            prop_assert!(plan.pod_creations[..at].iter().all(|other| other.node_name != creation.node_name));
             prop_assert!(!lost_creates.contains_key(&creation.node_name));
         }
         // No Pod is deleted twice, and no terminating Pod is deleted.
-        for (at, deletion) in plan.deletions.iter().enumerate() {
+        for (at, deletion) in plan.pod_deletions.iter().enumerate() {
             prop_assert!(!deletion.pod.meta().is_deleting());
-            prop_assert!(plan.deletions[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
+            prop_assert!(plan.pod_deletions[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
         }
         // The number of desired nodes that lose an available Pod is within the limit of the rolling update.
         if let Ok(limits) = Update::new(&set, snapshot.actionable_nodes.node_counts.desired) {
-            let lost = plan.deletions.iter().filter(|deletion| {
+            let lost = plan.pod_deletions.iter().filter(|deletion| {
                 let (eligibility, pods) = node(&deletion.node_name);
                 let stays = |pod: &&Arc<CachedPod>| {
                     pod.meta().uid != deletion.pod.meta().uid && !pod.meta().is_deleting() && criteria.is_available(pod, now())
@@ -277,13 +277,13 @@ proptest! {
             };
             prop_assert!(lost.count() <= room);
             // A creation with a lost answer counts against `maxSurge` if its node has an available Pod.
-            let surge = plan.creations.iter().filter(|creation| creation.creation_reason == CreationReason::Outdated).count();
+            let surge = plan.pod_creations.iter().filter(|creation| creation.creation_reason == CreationReason::Outdated).count();
             let has_available_pod = |name: &&Text| {
                 node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
             };
             let unseen = lost_creates.keys().filter(has_available_pod).count();
             prop_assert!(surge == 0 || surge + unseen <= usize::try_from(limits.max_surge).unwrap_or(0));
-            let sunset = plan.deletions.iter().filter(|deletion| {
+            let sunset = plan.pod_deletions.iter().filter(|deletion| {
                 deletion.deletion_reason == DeletionReason::NodeNotEligible && node(&deletion.node_name).0 == Eligibility::KeepsPods
             });
             prop_assert!(sunset.count() <= max_deletions_on_ineligible_nodes(&snapshot.actionable_nodes.node_counts));

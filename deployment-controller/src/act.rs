@@ -15,14 +15,14 @@ use common::{
     io::{self, Answer, AnswerMetadata, ObjectRole, Refusal, RefusalClass, Request, Requeue, RetryPolicy, SyncError},
     map::HashMap,
     meta::{Meta, ResourceVersion, Uid},
-    refs::Claims,
+    refs::DependentClaims,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION, ROLLBACK_TO, ReplicaSet},
-    plan::{Action, OnFailure, Plan, ReplicaSetChange, ReplicaSetRef, Step},
+    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ROLLBACK_TO_ANNOTATION, ReplicaSet},
+    plan::{Action, OnFailure, Plan, ReplicaSetChange, ReplicaSetNameAndUid, Step},
     snapshot::Snapshot,
 };
 
@@ -91,8 +91,12 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     while let Some(step) = steps.get(at) {
         at += 1;
         match (last_failed, step.on_failure) {
-            (Some(OnFailure::SkipSame), OnFailure::SkipSame) => continue,
-            (Some(OnFailure::ContinueWithSame), other) if other != OnFailure::ContinueWithSame => break,
+            (Some(OnFailure::SkipStepsWithSameOnFailure), OnFailure::SkipStepsWithSameOnFailure) => continue,
+            (Some(OnFailure::RunOnlyStepsWithSameOnFailure), other)
+                if other != OnFailure::RunOnlyStepsWithSameOnFailure =>
+            {
+                break;
+            }
             _ => {}
         }
         match rollout.run_step(step).await {
@@ -108,7 +112,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                     failures.push(failed);
                     break;
                 }
-                OnFailure::ContinueWithSame | OnFailure::SkipSame => {
+                OnFailure::RunOnlyStepsWithSameOnFailure | OnFailure::SkipStepsWithSameOnFailure => {
                     failures.push(failed);
                     last_failed = Some(step.on_failure);
                 }
@@ -166,7 +170,7 @@ fn index_sets_by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a st
     if plan.steps.is_empty() {
         return HashMap::default();
     }
-    let Claims { keep, adopt, release } = &snapshot.claims;
+    let DependentClaims { to_keep: keep, to_adopt: adopt, to_release: release } = &snapshot.claims;
     let entry = |known: &'a Arc<ReplicaSet>| {
         #[cfg(test)]
         tests::count_indexed_replica_set();
@@ -181,7 +185,7 @@ impl<'a> PlanRun<'a> {
         match &step.action {
             Action::Adopt(set) => {
                 self.check_may_adopt().await?;
-                let body = io.encode_body(|| owner.adopt_patch(&set.uid, &[]));
+                let body = io.encode_body(|| owner.adoption_patch(&set.uid, &[]));
                 match self.patch_set(step, &set.name, &set.uid, body).await {
                     Ok(_) => {}
                     Err(refusal) if refusal.error.is_not_found() => {
@@ -217,7 +221,7 @@ impl<'a> PlanRun<'a> {
                 let answer = self.patch_set(step, set, &self.created.uid, io.encode_body(|| set_patch(change))).await;
                 answer.map_err(|refusal| self.refused(step, &refusal))?;
             }
-            Action::DeleteReplicaSet(ReplicaSetRef { name, uid }) => {
+            Action::DeleteReplicaSet(ReplicaSetNameAndUid { name, uid }) => {
                 // The version in the snapshot is a precondition, so that a ReplicaSet that has got new Pods is not deleted.
                 let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
                 match self.send(step, request).await {
@@ -231,7 +235,7 @@ impl<'a> PlanRun<'a> {
                 self.version = self.roll_back(step, set).await?.version;
             }
             Action::ClearRollback => {
-                let body = io.encode_body(|| json!({"metadata": {"annotations": {ROLLBACK_TO: null}}}));
+                let body = io.encode_body(|| json!({"metadata": {"annotations": {ROLLBACK_TO_ANNOTATION: null}}}));
                 let request = Request::patch(DEPLOYMENTS, self.meta(), PatchFormat::Merge, body)
                     .with_role(ObjectRole::SyncedObject);
                 let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
@@ -280,7 +284,7 @@ impl<'a> PlanRun<'a> {
         let request = Request::patch_status(DEPLOYMENTS, self.meta(), body)
             .into_strategic_patch()
             .with_reason(step.detailed_reason());
-        match self.io.send_and_read::<StoredDeployment>(request).await {
+        match self.io.send_and_decode::<StoredDeployment>(request).await {
             Ok(stored) => {
                 self.status.clone_from(status);
                 if let Some(StoredDeployment { metadata, status: stored }) = stored {
@@ -337,7 +341,7 @@ impl<'a> PlanRun<'a> {
     fn failed(&self, step: &Step, refusal: &Refusal) -> SyncError {
         let failed = SyncError::from_refusal(&format!("cannot {}", step.action.describe(&self.meta().name)), refusal);
         if refusal.class == RefusalClass::NamespaceTerminating {
-            failed.with_retry(RetryPolicy::NextEvent)
+            failed.with_retry_policy(RetryPolicy::NextEvent)
         } else {
             failed
         }
@@ -400,7 +404,7 @@ fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let mut patch = json!({"status": status});
     patch["status"]["conditions"] = json!(ConditionListPatch(&status.conditions));
     if let Some(revision) = revision {
-        patch["metadata"]["annotations"] = json!({REVISION: revision});
+        patch["metadata"]["annotations"] = json!({REVISION_ANNOTATION: revision});
     }
     patch
 }
@@ -427,14 +431,16 @@ mod tests {
         const SETS: usize = 300;
         let mut world = DeploymentBuilder::new(3);
         for number in 0..SETS {
-            world = world.with_set(&format!("old-{number}"), 0, 0).with_annotation(REVISION, &number.to_string());
+            world = world
+                .with_set(&format!("old-{number}"), 0, 0)
+                .with_annotation(REVISION_ANNOTATION, &number.to_string());
         }
         world = world
             .with_set("new", 3, 3)
-            .with_annotation(REVISION, "999")
+            .with_annotation(REVISION_ANNOTATION, "999")
             .with_current_template("new")
             .with_complete_status();
-        (world.annotations, world.spec["revisionHistoryLimit"]) = (json!({REVISION: "999"}), json!(0));
+        (world.annotations, world.spec["revisionHistoryLimit"]) = (json!({REVISION_ANNOTATION: "999"}), json!(0));
         assert_eq!(world.plan().deleted_sets().len(), SETS);
         VISITS.set(0);
         assert!(world.explain().actions.len() > 1);
@@ -445,9 +451,9 @@ mod tests {
     #[test]
     fn a_forecast_names_requests_with_their_numbers_and_reasons() {
         let actions = |world: &DeploymentBuilder| world.explain().actions;
-        let mut world = DeploymentBuilder::new(3).with_set("a", 0, 0).with_annotation(REVISION, "1");
-        world = world.with_set("b", 3, 3).with_annotation(REVISION, "2").with_current_template("b");
-        world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});
+        let mut world = DeploymentBuilder::new(3).with_set("a", 0, 0).with_annotation(REVISION_ANNOTATION, "1");
+        world = world.with_set("b", 3, 3).with_annotation(REVISION_ANNOTATION, "2").with_current_template("b");
+        world.annotations = json!({REVISION_ANNOTATION: "2", ROLLBACK_TO_ANNOTATION: "1"});
         let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback was requested";
         assert_eq!(actions(&world).last().unwrap(), rollback);
         let world = DeploymentBuilder::new(3);

@@ -27,7 +27,7 @@ use common::io::Requeue;
 
 use crate::{
     objects::{ReplicaSet, StrategyType},
-    plan::{Action, Event, OnFailure, Plan, PodCounts, ReplicaSetRef, Step, WaitReason},
+    plan::{Action, Event, OnFailure, Plan, PodCounts, ReplicaSetNameAndUid, Step, WaitReason},
     snapshot::Snapshot,
 };
 
@@ -44,12 +44,12 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan_steps(&mut draft);
     let situation = waiting::pod_counts(&draft);
     let waiting = waiting::wait_reasons(&draft);
-    draft.finish(situation, waiting)
+    draft.into_plan(situation, waiting)
 }
 
 fn plan_steps(draft: &mut PlanDraft<'_>) {
     plan_claims(draft);
-    if !draft.snapshot.claims.adopt.is_empty() {
+    if !draft.snapshot.claims.to_adopt.is_empty() {
         // The next sync processes the adopted ReplicaSets, after the cache shows the adoption.
         return draft.set_requeue(Requeue::After(Duration::ZERO));
     }
@@ -65,7 +65,7 @@ fn plan_steps(draft: &mut PlanDraft<'_>) {
     if let Some(revision) = rollback::requested_rollback_revision(draft.snapshot) {
         return rollback::plan_rollback(draft, revision);
     }
-    if scale::is_scaling_event(draft) {
+    if scale::has_desired_size_changed(draft) {
         return scale_only(draft);
     }
     match draft.spec().strategy.kind.clone() {
@@ -95,7 +95,7 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         let mut status = Box::new(deployment.status.clone());
         status.observed_generation = deployment.metadata.generation;
         let write = Action::WriteStatus { status, revision: None };
-        steps.push(Step::new(write, "this generation was observed").on_failure(OnFailure::Ignore));
+        steps.push(Step::new(write, "this generation was observed").with_on_failure(OnFailure::Ignore));
     }
     let waiting = vec![WaitReason::EmptySelector];
     Plan {
@@ -112,14 +112,17 @@ fn plan_claims(draft: &mut PlanDraft<'_>) {
     let claims = &draft.snapshot.claims;
     let adopt = |set: &Arc<ReplicaSet>| {
         Step::new(
-            Action::Adopt(ReplicaSetRef::from_meta(&set.metadata)),
+            Action::Adopt(ReplicaSetNameAndUid::from_meta(&set.metadata)),
             "it has no controller and matches the selector",
         )
     };
     let release = |set: &Arc<ReplicaSet>| {
-        Step::new(Action::Release(ReplicaSetRef::from_meta(&set.metadata)), "it does not match the selector any more")
+        Step::new(
+            Action::Release(ReplicaSetNameAndUid::from_meta(&set.metadata)),
+            "it does not match the selector any more",
+        )
     };
-    for step in claims.adopt.iter().map(adopt).chain(claims.release.iter().map(release)) {
-        draft.push_step(step.on_failure(OnFailure::ContinueWithSame));
+    for step in claims.to_adopt.iter().map(adopt).chain(claims.to_release.iter().map(release)) {
+        draft.push_step(step.with_on_failure(OnFailure::RunOnlyStepsWithSameOnFailure));
     }
 }

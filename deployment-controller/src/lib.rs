@@ -64,7 +64,7 @@ use common::{
     clock::Instant,
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, Informer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -166,8 +166,10 @@ impl DeploymentController {
             refused_releases: Mutex::default(),
         });
         Self {
-            deployments: context.start_informer(deployments, handler_from_method(&watch, EventHandlers::on_deployment)),
-            sets: context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_replica_set)),
+            deployments: context
+                .start_informer(deployments, handler_from_method(&watch, EventHandlers::on_deployment_event)),
+            sets: context
+                .start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_replica_set_event)),
             // No periodic resync for Pods, because each Pod that finishes or is deleted enqueues its Deployment.
             pods: PodInformers::new(context.api.clone(), context.short_lived_cache_config(), queue.clone()),
             terminating_dropped: Mutex::new(None),
@@ -214,9 +216,9 @@ impl Controller for DeploymentController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let meta = &snapshot.deployment.metadata;
-        (ObjectRef::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
+        (InvolvedObject::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: DeploymentNote) {

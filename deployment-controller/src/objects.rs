@@ -28,15 +28,15 @@ pub const REPLICA_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", is_namespaced: true };
 
 /// Annotation with the revision of a ReplicaSet; on a Deployment, the revision of its new ReplicaSet.
-pub const REVISION: &str = "deployment.kubernetes.io/revision";
+pub const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 /// Annotation with the revisions that a ReplicaSet had before its current one: oldest first, joined by commas.
-pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+pub const REVISION_HISTORY_ANNOTATION: &str = "deployment.kubernetes.io/revision-history";
 /// Annotation with `spec.replicas` of the Deployment at the last change of a ReplicaSet's size.
-pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+pub const DESIRED_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation with `spec.replicas` plus maxSurge of the Deployment at the last change of a ReplicaSet's size.
-pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+pub const MAX_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/max-replicas";
 /// Annotation that requests a rollback to a revision; 0 means the revision before the newest.
-pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+pub const ROLLBACK_TO_ANNOTATION: &str = "deprecated.deployment.rollback.to";
 /// Annotation in which `kubectl apply` stores the last applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The value of `progressDeadlineSeconds` or `revisionHistoryLimit` that means "no limit".
@@ -46,7 +46,15 @@ const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
 /// Whether an annotation is excluded from copying between a Deployment and its ReplicaSets, in both directions.
 pub fn is_never_copied_annotation(key: &str) -> bool {
-    matches!(key, REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO | LAST_APPLIED)
+    matches!(
+        key,
+        REVISION_ANNOTATION
+            | REVISION_HISTORY_ANNOTATION
+            | DESIRED_REPLICAS_ANNOTATION
+            | MAX_REPLICAS_ANNOTATION
+            | ROLLBACK_TO_ANNOTATION
+            | LAST_APPLIED
+    )
 }
 
 /// Projection of an `apps/v1` Deployment.
@@ -83,7 +91,7 @@ pub struct DeploymentSpec {
     /// Seconds that a Pod must be ready to count as available.
     #[serde(deserialize_with = "null_as_default")]
     pub min_ready_seconds: i32,
-    /// Number of old ReplicaSets to keep; see [`Self::history_limit`].
+    /// Number of old ReplicaSets to keep; see [`Self::effective_revision_history_limit`].
     pub revision_history_limit: Option<i32>,
     /// Whether rollouts are suspended; scaling continues.
     #[serde(deserialize_with = "null_as_default")]
@@ -115,7 +123,7 @@ impl DeploymentSpec {
     }
 
     /// Returns `revisionHistoryLimit`; `None` if it is absent or [`UNLIMITED`].
-    pub fn history_limit(&self) -> Option<i32> {
+    pub fn effective_revision_history_limit(&self) -> Option<i32> {
         self.revision_history_limit.filter(|limit| *limit != UNLIMITED)
     }
 }
@@ -295,7 +303,7 @@ pub struct TemplateDigest {
 
 impl From<Template> for TemplateDigest {
     fn from(template: Template) -> Self {
-        Self { digest: template.meaning_digest(), problem: template.problem().map(Box::from) }
+        Self { digest: template.meaning_digest(), problem: template.validation_error().map(Box::from) }
     }
 }
 
@@ -438,7 +446,7 @@ mod tests {
         let spec: DeploymentSpec = serde_json::from_value(json!({"template": {},
             "revisionHistoryLimit": 2_147_483_647, "progressDeadlineSeconds": 2_147_483_647}))
         .unwrap();
-        assert_eq!((spec.effective_progress_deadline_seconds(), spec.history_limit()), (None, None));
+        assert_eq!((spec.effective_progress_deadline_seconds(), spec.effective_revision_history_limit()), (None, None));
     }
 
     /// DEPLOYMENT-67.

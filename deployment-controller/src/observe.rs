@@ -9,7 +9,7 @@ use common::{
     io::SyncError,
     map::HashSet,
     meta::{NamespacedName, Uid},
-    refs::{self, Claims, Owner},
+    refs::{self, DependentClaims, Owner},
     runtime::LoopContext,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
@@ -19,7 +19,7 @@ use crate::{
     DeploymentController,
     limits::RolloutLimits,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
-    snapshot::{Snapshot, sort_by_creation},
+    snapshot::{Snapshot, sort_by_creation_time},
     watch::RefusedRelease,
 };
 
@@ -40,7 +40,7 @@ impl DeploymentController {
         let limits = check_deployment(&deployment)?;
         let uid = &deployment.metadata.uid;
         let caches: [&dyn LedgerCache; 2] = [&**self.sets.store(), &**self.deployments.store()];
-        if let Some(behind) = self.watch.ledger.unseen_write(uid, &caches, HashSet::default) {
+        if let Some(behind) = self.watch.ledger.first_unseen_write(uid, &caches, HashSet::default) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
         let owned = self.sets.store().list_by_index(ByController, &IndexValue::for_controller(&deployment.metadata))?;
@@ -49,21 +49,21 @@ impl DeploymentController {
         }
         // A malformed orphan is skipped, because it would otherwise stop every Deployment of its namespace.
         let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
-        let orphans = self.sets.store().list_readable_by_index(OrphansByNamespace, &namespace);
+        let orphans = self.sets.store().list_decoded_by_index(OrphansByNamespace, &namespace);
         let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
         let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
         let selector = &deployment.spec.selector.compiled;
-        let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)
+        let mut claims = refs::claim_dependents(&owner, selector, owned.into_iter().chain(orphans), |_| true)
             .map_err(|error| invalid(format!("spec.{error}")))?;
         let release_again = self.keep_refused(&mut claims, now);
-        sort_by_creation(&mut claims.keep);
-        let running_pods = if waits_for_pods(&deployment, &claims.keep) {
-            let pods = self.pods.informer_of(&deployment, &claims.keep);
+        sort_by_creation_time(&mut claims.to_keep);
+        let running_pods = if waits_for_pods(&deployment, &claims.to_keep) {
+            let pods = self.pods.get_or_start_informer(&deployment, &claims.to_keep);
             if !pods.is_synced() {
                 let why = "the Pods, which the strategy Recreate needs, have not been read yet";
                 return Ok(Observation::waiting_because(why, POD_RECHECK));
             }
-            running_pods(&pods, &claims.keep)?
+            running_pods(&pods, &claims.to_keep)?
         } else {
             self.pods.stop_informer(key);
             BTreeMap::new()
@@ -76,7 +76,7 @@ impl DeploymentController {
             claims,
             release_retry_after: release_again,
             unfinished_pod_counts: running_pods,
-            limits,
+            rollout_limits: limits,
             now,
             terminating_replicas_support: terminating_replicas,
             are_predecessor_sets_cached: shows_predecessors_sets,
@@ -87,21 +87,21 @@ impl DeploymentController {
 impl DeploymentController {
     /// Moves ReplicaSets from `release` back to `keep` if the server refused the release of their current version. Returns the
     /// time until the next attempt.
-    fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
+    fn keep_refused(&self, claims: &mut DependentClaims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
         let refused = self.watch.refused_releases.lock();
         let left = |set: &Arc<ReplicaSet>| {
             let known = refused.get(&set.metadata.uid)?;
             let left = RELEASE_RETRY_PERIOD.saturating_sub(now.duration_since(known.refused_at).unsigned_abs());
             (known.replica_set_version == set.metadata.resource_version && !left.is_zero()).then_some(left)
         };
-        let again = claims.release.iter().filter_map(left).min();
-        claims.keep.extend(claims.release.extract_if(.., |set| left(set).is_some()));
+        let again = claims.to_release.iter().filter_map(left).min();
+        claims.to_keep.extend(claims.to_release.extract_if(.., |set| left(set).is_some()));
         again
     }
 
     /// Whether the cache shows every ReplicaSet that earlier leaders may have created for the Deployment.
     fn has_all_predecessor_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
-        let LoopContext { clock, gate, .. } = &self.context;
+        let LoopContext { clock, write_gate: gate, .. } = &self.context;
         let led =
             gate.open_since().map_or(Duration::ZERO, |since| clock.monotonic_now().saturating_duration_since(since));
         let since = now.saturating_sub(led).and_then(|since| since.saturating_add(CLOCK_SKEW));
@@ -111,7 +111,7 @@ impl DeploymentController {
     }
 
     pub(crate) fn record_refused_release(&self, snapshot: &Snapshot, uid: &Uid) {
-        let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
+        let Some(set) = snapshot.claims.to_release.iter().find(|set| set.metadata.uid == *uid) else { return };
         let refused = RefusedRelease { replica_set_version: set.metadata.resource_version, refused_at: snapshot.now };
         self.watch.refused_releases.lock().insert(uid.clone(), refused);
     }
@@ -150,7 +150,7 @@ fn check_deployment(deployment: &Deployment) -> Result<RolloutLimits, SyncError>
         return Err(invalid("spec.selector is missing"));
     }
     spec.selector.compiled.validate().map_err(|error| invalid(format!("spec.{error}")))?;
-    if let Some(problem) = spec.template.problem() {
+    if let Some(problem) = spec.template.validation_error() {
         return Err(invalid(format!("spec.template: {problem}")));
     }
     for (field, value) in [

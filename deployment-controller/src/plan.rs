@@ -5,7 +5,7 @@ mod why;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    controller::Explain,
+    controller::ExplainPlan,
     events::EventType,
     io::Requeue,
     meta::{Meta, Uid},
@@ -52,14 +52,14 @@ pub struct ReplicaSetChange {
 
 /// Identifies an existing ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaSetRef {
+pub struct ReplicaSetNameAndUid {
     /// `metadata.name` of the ReplicaSet.
     pub name: Arc<str>,
     /// `metadata.uid` of the ReplicaSet.
     pub uid: Uid,
 }
 
-impl ReplicaSetRef {
+impl ReplicaSetNameAndUid {
     /// Copies name and UID from the metadata of a ReplicaSet.
     pub fn from_meta(meta: &Meta) -> Self {
         Self { name: Arc::clone(&meta.name), uid: meta.uid.clone() }
@@ -70,9 +70,9 @@ impl ReplicaSetRef {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Makes the Deployment the controller of an orphan. The first adoption of a sync reads the Deployment from the API server.
-    Adopt(ReplicaSetRef),
+    Adopt(ReplicaSetNameAndUid),
     /// Removes the owner reference to the Deployment from a ReplicaSet.
-    Release(ReplicaSetRef),
+    Release(ReplicaSetNameAndUid),
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
         /// `metadata.name` of the ReplicaSet to create.
@@ -88,7 +88,7 @@ pub enum Action {
         change: ReplicaSetChange,
     },
     /// Deletes an old ReplicaSet beyond `spec.revisionHistoryLimit`.
-    DeleteReplicaSet(ReplicaSetRef),
+    DeleteReplicaSet(ReplicaSetNameAndUid),
     /// Writes the status of the Deployment, and its revision annotation in the same request.
     WriteStatus {
         /// The whole new status.
@@ -97,7 +97,7 @@ pub enum Action {
         revision: Option<String>,
     },
     /// Copies the template and annotations of a ReplicaSet into the Deployment, and removes the rollback annotation.
-    RollBack(ReplicaSetRef),
+    RollBack(ReplicaSetNameAndUid),
     /// Removes a rollback annotation that cannot be fulfilled.
     ClearRollback,
     /// Sends no request; the step only records its Event.
@@ -110,9 +110,9 @@ pub enum OnFailure {
     /// The sync ends with the error of this step.
     EndSync,
     /// Later steps with the same `OnFailure` still run; then the sync ends with all errors.
-    ContinueWithSame,
+    RunOnlyStepsWithSameOnFailure,
     /// Later steps with the same `OnFailure` are skipped, the other steps run, and the sync ends with the error.
-    SkipSame,
+    SkipStepsWithSameOnFailure,
     /// The error is logged and the sync continues, because the write is optional.
     Ignore,
 }
@@ -144,7 +144,7 @@ impl Step {
 
     /// Replaces the consequence of a failure.
     #[must_use]
-    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+    pub fn with_on_failure(self, on_failure: OnFailure) -> Self {
         Self { on_failure, ..self }
     }
 
@@ -209,9 +209,9 @@ impl Action {
             Self::ChangeReplicaSet { set, change } if change.size_before_and_after.is_none() => {
                 format!("update ReplicaSet {set}")
             }
-            Self::Adopt(ReplicaSetRef { name: set, .. })
-            | Self::Release(ReplicaSetRef { name: set, .. })
-            | Self::DeleteReplicaSet(ReplicaSetRef { name: set, .. })
+            Self::Adopt(ReplicaSetNameAndUid { name: set, .. })
+            | Self::Release(ReplicaSetNameAndUid { name: set, .. })
+            | Self::DeleteReplicaSet(ReplicaSetNameAndUid { name: set, .. })
             | Self::CreateReplicaSet { set, .. }
             | Self::ChangeReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
             Self::RollBack(_) => format!("{doing} Deployment {deployment}"),
@@ -235,7 +235,7 @@ pub struct Plan {
     pub reasons_to_wait: Vec<WaitReason>,
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         self.pod_counts.to_string()
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     meta::Uid,
-    refs::{Claims, Owner},
+    refs::{DependentClaims, Owner},
 };
 use jiff::Timestamp;
 
@@ -32,13 +32,13 @@ pub struct Snapshot {
     /// The owner reference and deletion state of the Deployment.
     pub owner: Owner,
     /// The ReplicaSets to keep, to adopt and to release; the kept ones are sorted by creation time and then by name.
-    pub claims: Claims<Arc<ReplicaSet>>,
+    pub claims: DependentClaims<Arc<ReplicaSet>>,
     /// Time until the next attempt of refused releases; `None` if no release was refused.
     pub release_retry_after: Option<Duration>,
     /// Number of unfinished Pods of each ReplicaSet; filled only while `Recreate` waits for old Pods.
     pub unfinished_pod_counts: BTreeMap<Uid, usize>,
     /// The desired number of Pods, maxSurge and maxUnavailable.
-    pub limits: RolloutLimits,
+    pub rollout_limits: RolloutLimits,
     /// Wall-clock time of the sync.
     pub now: Timestamp,
     /// How the status reports terminating Pods.
@@ -48,7 +48,7 @@ pub struct Snapshot {
 }
 
 /// Sorts ReplicaSets by creation time, and by name within the same second.
-pub fn sort_by_creation(sets: &mut [Arc<ReplicaSet>]) {
+pub fn sort_by_creation_time(sets: &mut [Arc<ReplicaSet>]) {
     sets.sort_by(|a, b| {
         let (a, b) = (&a.metadata, &b.metadata);
         (a.creation_timestamp, &a.name).cmp(&(b.creation_timestamp, &b.name))

@@ -9,7 +9,7 @@ use common::{
     informer::{Informer, InformerConfig},
     map::{HashMap, HashSet},
     meta::{Meta, NamespacedName, ResourceVersion, Uid},
-    owners::{adopters_of, controlling_owner},
+    owners::{controlling_owner, find_potential_adopters},
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
 };
@@ -41,11 +41,11 @@ pub(crate) struct RefusedRelease {
 
 impl EventHandlers {
     /// Enqueues the Deployment of the event, and forgets a deleted Deployment.
-    pub(crate) fn on_deployment(&self, event: &CacheEvent<Deployment>, origin: ChangeOrigin) {
+    pub(crate) fn on_deployment_event(&self, event: &CacheEvent<Deployment>, origin: ChangeOrigin) {
         if let CacheEvent::Deleted(deployment) = event {
             // The memory of this Deployment must not apply to a later Deployment with the same name.
             self.forget_deployment(&deployment.metadata.uid);
-            self.queue.reset_failures(&deployment.metadata.key());
+            self.queue.reset_failure_count(&deployment.metadata.key());
         }
         self.queue.add(event.meta().key(), priority_of_origin(origin));
     }
@@ -57,7 +57,7 @@ impl EventHandlers {
     }
 
     /// Enqueues the Deployment that owns, or owned, a ReplicaSet; for an orphan, every Deployment that may adopt it.
-    pub(crate) fn on_replica_set(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
+    pub(crate) fn on_replica_set_event(&self, event: &CacheEvent<ReplicaSet>, origin: ChangeOrigin) {
         let priority = priority_of_origin(origin);
         match event {
             CacheEvent::Deleted(set) => {
@@ -105,7 +105,7 @@ impl EventHandlers {
             return self.add_owner(set, priority);
         }
         let selects = |deployment: &Deployment| deployment.spec.selector.compiled.matches_orphan(&set.labels);
-        for deployment in adopters_of(&self.deployments, set, selects) {
+        for deployment in find_potential_adopters(&self.deployments, set, selects) {
             self.queue.add(deployment.metadata.key(), priority);
         }
     }
@@ -135,7 +135,11 @@ impl PodInformers {
 
     /// Returns the informer of the Pods of a Deployment's ReplicaSets. The first call starts the informer. The first complete
     /// list and the end of each Pod enqueue the Deployment.
-    pub(crate) fn informer_of(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Arc<Informer<Pod>> {
+    pub(crate) fn get_or_start_informer(
+        &self,
+        deployment: &Deployment,
+        sets: &[Arc<ReplicaSet>],
+    ) -> Arc<Informer<Pod>> {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
         let mut selector = deployment.spec.selector.compiled.to_string();
         if sets.iter().any(|set| *set.spec.selector != *selector) {
@@ -158,7 +162,7 @@ impl PodInformers {
             }
         });
         let pods = Arc::new(Informer::start(self.api.clone(), config, vec![on_pod]));
-        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.wait_for_first_set());
+        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.wait_for_first_list());
         tokio::spawn(async move {
             if filled.await {
                 queue.add(of, Priority::Normal);

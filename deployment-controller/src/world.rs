@@ -17,9 +17,9 @@ use crate::{
     DeploymentController,
     decide::{conditions, decide, scale},
     limits::RolloutLimits,
-    objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
+    objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION_ANNOTATION, ReplicaSet},
     plan::{Action, Plan, ReplicaSetChange},
-    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation},
+    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation_time},
 };
 
 /// A Deployment `web` with maxSurge and maxUnavailable 25%, and its ReplicaSets.
@@ -72,7 +72,7 @@ impl DeploymentBuilder {
         let mut template = self.spec["template"].clone();
         template["metadata"]["annotations"]["set"] = json!(name);
         let mut annotations = json!(scale::size_annotations(self.limits()));
-        annotations[REVISION] = json!((self.made + 1).to_string());
+        annotations[REVISION_ANNOTATION] = json!((self.made + 1).to_string());
         self.push(name, size, &template, &annotations);
         let status = json!({"replicas": size, "readyReplicas": available, "availableReplicas": available,
             "observedGeneration": 1, "terminatingReplicas": 0});
@@ -107,7 +107,7 @@ impl DeploymentBuilder {
         let set = self.get(name);
         set["spec"]["template"] = template;
         if !last {
-            set["metadata"]["annotations"][REVISION] = json!(newest);
+            set["metadata"]["annotations"][REVISION_ANNOTATION] = json!(newest);
         }
         self
     }
@@ -178,15 +178,15 @@ impl DeploymentBuilder {
         deployment.drop_unneeded_fields();
         if self.annotations.is_null() {
             let newest = sets.iter().find(|set| set.spec.template.is_digest_of(&deployment.spec.template));
-            let revision = newest.and_then(|set| set.metadata.annotations.get(REVISION));
+            let revision = newest.and_then(|set| set.metadata.annotations.get(REVISION_ANNOTATION));
             deployment.metadata.annotations =
-                common::meta::Annotations::from_pairs(revision.map(|revision| (REVISION, revision)));
+                common::meta::Annotations::from_pairs(revision.map(|revision| (REVISION_ANNOTATION, revision)));
         }
         let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
-        let mut claims = refs::claim(&owner, &deployment.spec.selector.compiled, sets, |_| true).unwrap();
-        sort_by_creation(&mut claims.keep);
+        let mut claims = refs::claim_dependents(&owner, &deployment.spec.selector.compiled, sets, |_| true).unwrap();
+        sort_by_creation_time(&mut claims.to_keep);
         Snapshot {
-            limits: self.limits(),
+            rollout_limits: self.limits(),
             deployment: Arc::new(deployment),
             owner,
             claims,
@@ -214,7 +214,7 @@ impl DeploymentBuilder {
                 Action::WriteStatus { status, revision } => {
                     self.status = json!(status);
                     if let (Some(revision), Value::Object(annotations)) = (revision, &mut self.annotations) {
-                        annotations.insert(REVISION.to_owned(), json!(revision));
+                        annotations.insert(REVISION_ANNOTATION.to_owned(), json!(revision));
                     }
                 }
                 Action::OnlyRecordEvent => {}

@@ -21,10 +21,11 @@ use deployment_controller::{
     decide::decide,
     limits::RolloutLimits,
     objects::{
-        DEPLOYMENTS, DESIRED_REPLICAS, Deployment, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO, ReplicaSet,
+        DEPLOYMENTS, DESIRED_REPLICAS_ANNOTATION, Deployment, MAX_REPLICAS_ANNOTATION, REVISION_ANNOTATION,
+        REVISION_HISTORY_ANNOTATION, ROLLBACK_TO_ANNOTATION, ReplicaSet,
     },
     plan::Action,
-    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation},
+    snapshot::{Snapshot, TerminatingReplicasSupport, sort_by_creation_time},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -71,7 +72,12 @@ fn any_size() -> impl Strategy<Value = i64> {
 /// Returns a ReplicaSet with extreme numbers.
 fn any_set() -> impl Strategy<Value = Value> {
     let annotations = prop::collection::btree_map(
-        prop::sample::select(vec![REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS]),
+        prop::sample::select(vec![
+            REVISION_ANNOTATION,
+            REVISION_HISTORY_ANNOTATION,
+            DESIRED_REPLICAS_ANNOTATION,
+            MAX_REPLICAS_ANNOTATION,
+        ]),
         any_text(),
         0..4,
     );
@@ -110,7 +116,7 @@ fn any_deployment() -> impl Strategy<Value = Value> {
     (replicas, (kind, limit(), limit()), (seconds(), seconds()), history, any::<[bool; 2]>(), (any_text(), any_text()), note, counts)
         .prop_map(|(replicas, (kind, surge, unavailable), (deadline, ready), history, [paused, deleting], (rollback, revision), note, (updated, available))| {
             let mut annotations = json!({"note": "n".repeat(note)});
-            for (key, text) in [(ROLLBACK_TO, rollback), (REVISION, revision)] {
+            for (key, text) in [(ROLLBACK_TO_ANNOTATION, rollback), (REVISION_ANNOTATION, revision)] {
                 if let Some(text) = text {
                     annotations[key] = json!(text);
                 }
@@ -145,16 +151,16 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
     });
     let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
     let mut claims =
-        refs::claim(&owner, &deployment.spec.selector.compiled, sets.collect::<Vec<_>>(), |_| true).ok()?;
-    sort_by_creation(&mut claims.keep);
-    let running_pods = claims.keep.iter().map(|set| (set.metadata.uid.clone(), usize::MAX / 4)).collect();
+        refs::claim_dependents(&owner, &deployment.spec.selector.compiled, sets.collect::<Vec<_>>(), |_| true).ok()?;
+    sort_by_creation_time(&mut claims.to_keep);
+    let running_pods = claims.to_keep.iter().map(|set| (set.metadata.uid.clone(), usize::MAX / 4)).collect();
     Some(Snapshot {
         deployment: Arc::new(deployment),
         owner,
         claims,
         release_retry_after: None,
         unfinished_pod_counts: running_pods,
-        limits,
+        rollout_limits: limits,
         now: "2026-11-22T09:00:00Z".parse().unwrap(),
         terminating_replicas_support: TerminatingReplicasSupport::Reported,
         are_predecessor_sets_cached: true,
@@ -177,7 +183,7 @@ proptest! {
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());
         prop_assert!(explanation.waiting.len() <= 2 * sets.len() + 4, "{explanation:#?}");
-        let most = snapshot.limits.max_pods();
+        let most = snapshot.rollout_limits.max_pods();
         for step in &plan.steps {
             match &step.action {
                 Action::CreateReplicaSet { body, .. } => {
@@ -199,7 +205,7 @@ fn memory_grows_in_proportion_to_the_number_of_old_sets() {
     let _alone = ALONE.lock();
     let set = |number: usize| {
         json!({"metadata": {"namespace": "shop", "resourceVersion": "1", "generation": 1, "labels": {"app": "web"},
-            "annotations": {REVISION: number.to_string()}, "ownerReferences": [{"apiVersion": "apps/v1",
+            "annotations": {REVISION_ANNOTATION: number.to_string()}, "ownerReferences": [{"apiVersion": "apps/v1",
                 "kind": "Deployment", "name": "web", "uid": "D", "controller": true}]},
             "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "web", "image": format!("web:{number}")}]}}},
             "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1}})
@@ -340,7 +346,7 @@ async fn add_hostile(world: &World) {
             let template = json!({"metadata": {"labels": labels},
                 "spec": {"containers": [{"name": "c", "image": format!("old:{number}")}]}});
             let metadata = json!({"name": format!("{name}-h{number}"), "namespace": FEW_PODS, "labels": labels,
-                "annotations": {REVISION: number.to_string()}, "ownerReferences": [owner]});
+                "annotations": {REVISION_ANNOTATION: number.to_string()}, "ownerReferences": [owner]});
             let spec = json!({"replicas": size, "selector": {"matchLabels": labels}, "template": template});
             world
                 .create_object(

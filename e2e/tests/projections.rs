@@ -93,10 +93,10 @@ fn each_projection_names_only_what_the_api_declares() {
         looked.at::<CachedSet<kind::ReplicationControllers>, core::ReplicationController>();
     }
     {
-        use statefulset_controller::objects::{CachedClaim, CachedPod, ControllerRevision, StatefulSet};
+        use statefulset_controller::objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet};
         looked.at::<CachedPod, core::Pod>();
-        looked.at::<CachedClaim, core::PersistentVolumeClaim>();
-        looked.at::<ControllerRevision, apps::ControllerRevision>();
+        looked.at::<CachedVolumeClaim, core::PersistentVolumeClaim>();
+        looked.at::<CachedRevision, apps::ControllerRevision>();
         looked.at::<StatefulSet, apps::StatefulSet>();
     }
     // The garbage collector reads metadata of whatever there is, and nothing else.

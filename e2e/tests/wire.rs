@@ -8,11 +8,11 @@ use std::fmt::Debug;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
-    api::Format,
+    api::WireFormat,
     head::ObjectHead,
     meta::Meta,
     object::{EncodedObject, Object},
-    wire::{Envelope, List, WatchEvent},
+    wire::{EncodedList, Envelope, WatchEvent},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn recorded() -> Vec<Recorded> {
 fn objects(plural: &str) -> Vec<(String, Vec<u8>)> {
     let list =
         recorded().into_iter().find(|list| list.what == "list" && list.path.ends_with(&format!("/{plural}"))).unwrap();
-    let mut messages = List::read(&list.protobuf).unwrap();
+    let mut messages = EncodedList::read(&list.protobuf).unwrap();
     let items = list.json["items"].as_array().unwrap();
     let pairs: Vec<_> =
         items.iter().map(|item| (as_sent(item), messages.next_item().unwrap().unwrap().to_vec())).collect();
@@ -102,15 +102,15 @@ fn each_projection_reads_the_same_of_both_formats() {
     same::<node_lifecycle_controller::objects::Node>();
     same::<replicaset_controller::pod_cache::CachedPod>();
     same::<statefulset_controller::objects::CachedPod>();
-    same::<statefulset_controller::objects::CachedClaim>();
-    same::<statefulset_controller::objects::ControllerRevision>();
+    same::<statefulset_controller::objects::CachedVolumeClaim>();
+    same::<statefulset_controller::objects::CachedRevision>();
 }
 
 /// COMMON-8.
 #[test]
 fn metadata_of_any_kind_read_the_same() {
     for list in recorded().iter().filter(|list| matches!(&*list.what, "list" | "metadata")) {
-        let mut messages = List::read(&list.protobuf).unwrap();
+        let mut messages = EncodedList::read(&list.protobuf).unwrap();
         assert_eq!(messages.kind, list.json["kind"]);
         for item in list.json["items"].as_array().unwrap() {
             let json = item.to_string();
@@ -142,7 +142,7 @@ fn watches_bring_the_same_events() {
         let lines = watch.json.as_array().unwrap();
         assert_eq!(frames.len(), lines.len());
         for (frame, line) in frames.iter().zip(lines) {
-            let event = WatchEvent::read(frame).unwrap();
+            let event = WatchEvent::decode(frame).unwrap();
             let json = line["object"].to_string();
             assert_eq!(
                 (event.event_type, event.object.kind),
@@ -161,11 +161,11 @@ fn failures_are_envelopes_of_a_status() {
     let failures: Vec<_> = recorded().into_iter().filter(|answer| answer.what == "status").collect();
     assert!(!failures.is_empty());
     for failure in failures {
-        assert_eq!(Envelope::read(&failure.protobuf).unwrap().kind, "Status");
+        assert_eq!(Envelope::decode(&failure.protobuf).unwrap().kind, "Status");
     }
     let expired = recorded().into_iter().find(|watch| watch.path == "expired").unwrap();
     let [frame] = &*frames(&expired.protobuf) else { panic!("one event") };
-    let event = WatchEvent::read(frame).unwrap();
+    let event = WatchEvent::decode(frame).unwrap();
     assert_eq!((event.event_type, event.object.api_version, event.object.kind), ("ERROR", "v1", "Status"));
 }
 
@@ -196,7 +196,7 @@ fn agree<K: Object>(object: &Value) {
         object["status"] = json!({});
     }
     let frame = sandbox::protobuf::write_event("ADDED", &object).unwrap();
-    let message = WatchEvent::read(&frame).unwrap().object.object;
+    let message = WatchEvent::decode(&frame).unwrap().object.object;
     // Servers write metadata after kind and version.
     let json = format!(
         r#"{{"kind":"{kind}","metadata":{},"status":{},"data":{}}}"#,
@@ -230,14 +230,14 @@ proptest! {
         agree::<job_controller::objects::CachedPod>(&object);
         agree::<replicaset_controller::pod_cache::CachedPod>(&object);
         agree::<statefulset_controller::objects::CachedPod>(&object);
-        agree::<statefulset_controller::objects::ControllerRevision>(&object);
+        agree::<statefulset_controller::objects::CachedRevision>(&object);
     }
 }
 
 /// Reads bytes as whatever they may be.
 fn read_anyhow<K: Object>(bytes: &[u8]) {
     let _ = EncodedObject::Protobuf(bytes).decode::<K>();
-    if let Ok(event) = WatchEvent::read(bytes) {
+    if let Ok(event) = WatchEvent::decode(bytes) {
         let _ = EncodedObject::Protobuf(event.object.object).decode::<K>();
         let _ = EncodedObject::Protobuf(event.object.object).head_if_filtered_out::<K>();
     }
@@ -262,15 +262,15 @@ proptest! {
             read_anyhow::<job_controller::objects::CachedPod>(&message);
             read_anyhow::<node_lifecycle_controller::objects::Lease>(&message);
             read_anyhow::<node_lifecycle_controller::objects::Node>(&message);
-            read_anyhow::<statefulset_controller::objects::CachedClaim>(&message);
-            read_anyhow::<statefulset_controller::objects::ControllerRevision>(&message);
+            read_anyhow::<statefulset_controller::objects::CachedVolumeClaim>(&message);
+            read_anyhow::<statefulset_controller::objects::CachedRevision>(&message);
         }
     }
 }
 
 #[test]
 fn the_media_types_are_those_that_the_server_names() {
-    assert_eq!(Format::parse("application/vnd.kubernetes.protobuf"), Some(Format::Protobuf));
-    assert_eq!(Format::parse("application/json"), Some(Format::Json));
-    assert_eq!(Format::parse("text/plain"), None);
+    assert_eq!(WireFormat::from_media_type("application/vnd.kubernetes.protobuf"), Some(WireFormat::Protobuf));
+    assert_eq!(WireFormat::from_media_type("application/json"), Some(WireFormat::Json));
+    assert_eq!(WireFormat::from_media_type("text/plain"), None);
 }

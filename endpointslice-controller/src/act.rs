@@ -21,13 +21,13 @@ use crate::{
 #[derive(Debug)]
 pub enum WriteProgress {
     /// The request is about to be sent. Watch events of the write may arrive before the answer.
-    Begin,
+    Started,
     /// The server refused the request, or its answer was lost.
-    Fail,
+    Failed,
     /// The slice was created or updated: the operation as a metric label, the UID of the slice, and its new version.
-    Put(&'static str, Uid, ResourceVersion),
+    Written(&'static str, Uid, ResourceVersion),
     /// The slice with this UID was deleted.
-    Delete(Uid),
+    Deleted(Uid),
     /// The server answered that the slice to delete does not exist.
     AlreadyDeleted,
 }
@@ -106,17 +106,17 @@ impl<'a, N: MemoryNote + From<WriteProgress>> SliceWriter<'a, N> {
 
     /// Sends a write, and applies a note before the request and another after the answer. Deleting a missing slice succeeds.
     async fn send(&self, request: Request, write: SliceWrite<'_>) -> Result<(), Refusal> {
-        self.io.apply_memory_note(WriteProgress::Begin.into());
+        self.io.apply_memory_note(WriteProgress::Started.into());
         let (note, result) = match (self.io.send(request).await, write) {
             (Ok(answer), SliceWrite::Put(draft)) => {
                 let operation = if draft.existing_slice.is_some() { "update" } else { "create" };
-                (WriteProgress::Put(operation, answer.metadata.uid, answer.metadata.version), Ok(()))
+                (WriteProgress::Written(operation, answer.metadata.uid, answer.metadata.version), Ok(()))
             }
-            (Ok(_), SliceWrite::Delete(slice)) => (WriteProgress::Delete(slice.metadata.uid.clone()), Ok(())),
+            (Ok(_), SliceWrite::Delete(slice)) => (WriteProgress::Deleted(slice.metadata.uid.clone()), Ok(())),
             (Err(refusal), SliceWrite::Delete(_)) if refusal.error.is_not_found() => {
                 (WriteProgress::AlreadyDeleted, Ok(()))
             }
-            (Err(refusal), _) => (WriteProgress::Fail, Err(refusal)),
+            (Err(refusal), _) => (WriteProgress::Failed, Err(refusal)),
         };
         self.io.apply_memory_note(note.into());
         result

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use crate::objects::Pod;
 
 /// The Pods of a Service or of a label set, sorted by name.
-pub type Pods = NameSortedList<Arc<Pod>>;
+pub type NameSortedPods = NameSortedList<Arc<Pod>>;
 
 /// The maximal number of elements in one part of a list; a change of a shared list copies one part.
 const MAX_PART_LEN: usize = 64;
@@ -67,7 +67,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
     }
 
     /// Inserts an element, or replaces the element with the same name.
-    pub fn put(&mut self, entry: T) {
+    pub fn insert_or_replace(&mut self, entry: T) {
         let at = self.part_of(entry.name());
         // A name that sorts after all existing names goes into the last part if that part has room.
         let last = self.parts.len().saturating_sub(1);
@@ -144,7 +144,11 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
 
     /// Returns the elements that differ between two lists, sorted by name, as pairs of the old and the new element. Pairs of
     /// elements for which `is_same` returns true are skipped.
-    pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<EntryDifference<'a, T>> {
+    pub fn entry_differences<'a>(
+        old: &'a Self,
+        new: &'a Self,
+        is_same: fn(&T, &T) -> bool,
+    ) -> Vec<EntryDifference<'a, T>> {
         let mut out = Vec::new();
         let (mut before, mut after) = (Cursor::new(old), Cursor::new(new));
         loop {

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{Meta, NamespacedName, Uid},
@@ -54,7 +54,10 @@ pub const UPDATES_BATCH_PERIOD: Tunable = Tunable::of_duration(
 /// The definition of the Endpoints loop, which owns the field `subsets` of Endpoints.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
     .with_user_agent_and_component("endpoint-controller", decide::ENDPOINT_CONTROLLER_NAME)
-    .with_owned_writes(&[OwnedWrites { field_text: "f:subsets", ..OwnedWrites::of_object("", "endpoints") }]);
+    .with_owned_writes(&[OwnedWrites {
+        required_fields_v1_text: "f:subsets",
+        ..OwnedWrites::of_object("", "endpoints")
+    }]);
 
 fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let queue = context.new_queue("endpoint", BackoffSettings::default());
@@ -80,9 +83,9 @@ impl EndpointsController {
             memories: ServiceMemories::default(),
             waiting_keys: WaitingKeys::default(),
             ledger: context.new_ledger(),
-            cache: Arc::clone(endpoints.store()),
+            endpoints_store: Arc::clone(endpoints.store()),
         });
-        members.services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
+        members.service_informer.add_handler(handler_from_method(&watch, EventHandlers::on_service));
         members.add_queue_for_affected_services(queue, context.settings.tuned_duration(&UPDATES_BATCH_PERIOD));
         endpoints.add_handler(handler_from_method(&watch, EventHandlers::on_endpoints));
         Self { service_pod_index: members, endpoints, watch }
@@ -107,7 +110,7 @@ impl Controller for EndpointsController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 
@@ -116,10 +119,10 @@ impl Controller for EndpointsController {
         match note {
             Note::ReplaceMemory(memory) => {
                 let is_there = |meta: &Meta| meta.uid == memory.uid;
-                if self.service_pod_index.services.store().with_metadata(&key.namespace, &key.name, is_there)
+                if self.service_pod_index.service_informer.store().with_metadata(&key.namespace, &key.name, is_there)
                     == Some(true)
                 {
-                    self.watch.memories.remember(key, memory);
+                    self.watch.memories.store_memory(key, memory);
                 }
             }
             // The cache may still show the state before the write, so that a sync finds nothing to do. If the write took
@@ -140,7 +143,7 @@ impl Controller for EndpointsController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let SharedServicePodIndex { services, pods, .. } = &*self.service_pod_index;
+        let SharedServicePodIndex { service_informer: services, pod_informer: pods, .. } = &*self.service_pod_index;
         vec![services.informer(), pods.informer(), self.endpoints.informer()]
     }
 

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     objects::{AddressType, Endpoints, Service},
     pods_in_slices::PodsInSlices,
-    zones::EndpointsPerZone,
+    zones::EndpointCountsByZone,
 };
 
 /// For each address type, the number of endpoints with a hint for each zone.
-pub type HintCounts = BTreeMap<AddressType, EndpointsPerZone>;
+pub type HintCounts = BTreeMap<AddressType, EndpointCountsByZone>;
 
 /// The data about one Service that a loop keeps from a sync to the next.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ pub struct SyncedServiceState {
     /// The creation timestamp of the Service.
     pub service_creation_time: Timestamp,
     /// Selected Pods, sorted by name; a cheap copy of the list in the index of Pods.
-    pub pods: Pods,
+    pub pods: NameSortedPods,
 }
 
 /// The memories of all Services by namespace and name; lost when the process ends.
@@ -67,17 +67,17 @@ pub(crate) struct ServiceMemories(Mutex<HashMap<NamespacedName, ServiceMemory>>)
 
 impl ServiceMemories {
     /// Returns the memory of a Service; an empty memory if none is stored, or if the stored one is of another UID.
-    pub(crate) fn memory_of(&self, key: &NamespacedName, uid: &Uid) -> ServiceMemory {
+    pub(crate) fn memory_of_service(&self, key: &NamespacedName, uid: &Uid) -> ServiceMemory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
         known.unwrap_or_else(|| ServiceMemory { uid: uid.clone(), ..ServiceMemory::default() })
     }
 
-    pub(crate) fn remember(&self, key: &NamespacedName, memory: ServiceMemory) {
+    pub(crate) fn store_memory(&self, key: &NamespacedName, memory: ServiceMemory) {
         self.0.lock().insert(key.clone(), memory);
     }
 
     /// Removes the memory of the Service with this UID. Does not remove the memory of a newer Service with the same name.
-    pub(crate) fn forget(&self, key: &NamespacedName, uid: &Uid) {
+    pub(crate) fn drop_memory(&self, key: &NamespacedName, uid: &Uid) {
         let mut memories = self.0.lock();
         if memories.get(key).is_some_and(|memory| memory.uid == *uid) {
             memories.remove(key);

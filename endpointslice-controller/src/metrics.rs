@@ -35,7 +35,7 @@ impl EndpointAndSliceGauges {
     }
 
     /// Sets the counts with which one Service contributes to the totals, in place of the counts of its previous sync.
-    pub(crate) fn set_contribution(&self, key: &NamespacedName, counts: impl IntoIterator<Item = SyncCounts>) {
+    pub(crate) fn set_counts_of_service(&self, key: &NamespacedName, counts: impl IntoIterator<Item = SyncCounts>) {
         let mut sum = SyncCounts::default();
         for one in counts {
             sum.wanted_endpoint_count += one.wanted_endpoint_count;
@@ -47,7 +47,7 @@ impl EndpointAndSliceGauges {
     }
 
     /// Subtracts the counts of one Service from the totals; does nothing if the Service has not contributed.
-    pub(crate) fn remove_contribution(&self, key: &NamespacedName) {
+    pub(crate) fn remove_counts_of_service(&self, key: &NamespacedName) {
         let old = self.known.lock().remove(key);
         self.replace_contribution(old.unwrap_or_default(), SyncCounts::default());
     }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -69,7 +69,7 @@ pub const ENDPOINT_SLICE_MIRRORING_LOOP: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
         .with_user_agent_and_component("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
         .with_owned_writes(&[OwnedWrites {
-            label: Some((MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)),
+            required_label: Some((MANAGED_BY_LABEL, MANAGED_BY_MIRRORING)),
             ..OWNED_SLICE_WRITES
         }]);
 
@@ -100,13 +100,13 @@ impl MirroringController {
         let delay = context.settings.tuned_duration(&UPDATES_BATCH_PERIOD);
         let watch = Arc::new(EventHandlers {
             ledger: context.new_ledger(),
-            cache: Arc::clone(slices.store()),
+            slice_store: Arc::clone(slices.store()),
             slice_handlers: SliceEventHandlers::new(queue, MANAGED_BY_MIRRORING, delay, &metrics.slice_changes),
         });
         services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
         endpoints.add_handler(handler_from_method(&watch, EventHandlers::on_endpoints));
         slices.add_handler(handler_from_method(&watch, EventHandlers::on_slice));
-        let max_endpoints_per_subset = context.settings.tuned_size(&MAX_ENDPOINTS_PER_SUBSET);
+        let max_endpoints_per_subset = context.settings.tuned_nonzero_count(&MAX_ENDPOINTS_PER_SUBSET);
         Self { services, endpoints, slices, watch, metrics, max_endpoints_per_subset }
     }
 }
@@ -129,7 +129,7 @@ impl Controller for MirroringController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         (endpoints_object_ref(&snapshot.key, snapshot.endpoints.as_deref()), ledger_owner(&snapshot.key))
     }
 

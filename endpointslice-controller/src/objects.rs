@@ -23,8 +23,10 @@ pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The key of the label that names the manager of a slice.
 pub const MANAGED_BY_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 /// The writes that only one manager should make. A second manager that sets the field `endpoints` of slices is reported.
-pub(crate) const OWNED_SLICE_WRITES: OwnedWrites =
-    OwnedWrites { field_text: "f:endpoints", ..OwnedWrites::of_object("discovery.k8s.io", "endpointslices") };
+pub(crate) const OWNED_SLICE_WRITES: OwnedWrites = OwnedWrites {
+    required_fields_v1_text: "f:endpoints",
+    ..OwnedWrites::of_object("discovery.k8s.io", "endpointslices")
+};
 /// The key of the label that marks slices and Endpoints of headless Services.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 /// The key of the annotation with the time of the change that caused the last write.

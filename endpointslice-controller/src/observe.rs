@@ -6,7 +6,7 @@ use common::{
     consistency::{Ledger, LedgerCache},
     controller::Observation,
     meta::{NamespacedName, Uid},
-    object::UnreadableObject,
+    object::CachedObjectError,
     store::Store,
 };
 
@@ -17,9 +17,9 @@ pub(crate) fn slices_of_service(
     store: &Store<Slice>,
     key: &NamespacedName,
     managed_by: &str,
-) -> Result<Vec<Arc<Slice>>, UnreadableObject> {
+) -> Result<Vec<Arc<Slice>>, CachedObjectError> {
     let mut slices =
-        store.select_by_index(SlicesByService, &service_index_value(&key.namespace, &key.name), |meta| {
+        store.list_by_index_and_metadata(SlicesByService, &service_index_value(&key.namespace, &key.name), |meta| {
             !meta.is_deleting()
         })?;
     slices.retain(|slice| slice.is_managed_by(managed_by));
@@ -35,7 +35,7 @@ pub(crate) fn ledger_owner(key: &NamespacedName) -> Uid {
 /// Removes the ledger's record of `owner` if the cache shows all recorded writes. Each sync does the same; this function is for
 /// an `owner` that may have no further sync.
 pub(crate) fn drop_satisfied_ledger_record(ledger: &Ledger, owner: &Uid, cache: &dyn LedgerCache) {
-    let _ = ledger.unseen_write(owner, &[cache], Default::default);
+    let _ = ledger.first_unseen_write(owner, &[cache], Default::default);
 }
 
 /// Delays the sync by 10 ms, because the event handler of Services has not updated the index of Pods yet.

@@ -17,7 +17,7 @@ pub(crate) enum RecordedWrite {
 
 /// The writer that caused an event of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventAuthor {
+pub(crate) enum ChangeAuthor {
     /// This process: the event needs no sync.
     ThisProcess,
     /// Another writer: the Service of the slice must be synced.
@@ -80,27 +80,27 @@ impl OwnWrites {
     }
 
     /// Returns the writer that added or changed a slice.
-    pub(crate) fn author_of_change(&self, service: &NamespacedName, slice: &Meta) -> EventAuthor {
+    pub(crate) fn author_of_change(&self, service: &NamespacedName, slice: &Meta) -> ChangeAuthor {
         let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
+        let Some(slices) = all.get_mut(service) else { return ChangeAuthor::AnotherWriter };
         let version = slice.resource_version;
         if slices
             .last
             .get(&slice.uid)
             .is_some_and(|last| matches!(last, RecordedWrite::NewVersion(last) if version <= *last))
         {
-            return EventAuthor::ThisProcess;
+            return ChangeAuthor::ThisProcess;
         }
         slices.record_early_event(&slice.uid, RecordedWrite::NewVersion(version))
     }
 
     /// Returns the writer that deleted a slice.
-    pub(crate) fn author_of_deletion(&self, service: &NamespacedName, slice: &Meta) -> EventAuthor {
+    pub(crate) fn author_of_deletion(&self, service: &NamespacedName, slice: &Meta) -> ChangeAuthor {
         let mut all = self.0.lock();
-        let Some(slices) = all.get_mut(service) else { return EventAuthor::AnotherWriter };
+        let Some(slices) = all.get_mut(service) else { return ChangeAuthor::AnotherWriter };
         let last = slices.last.remove(&slice.uid);
         let author = if last == Some(RecordedWrite::Deletion) {
-            EventAuthor::ThisProcess
+            ChangeAuthor::ThisProcess
         } else {
             slices.record_early_event(&slice.uid, RecordedWrite::Deletion)
         };
@@ -117,12 +117,12 @@ impl OwnWrites {
 }
 
 impl ServiceWrites {
-    fn record_early_event(&mut self, slice: &Uid, event: RecordedWrite) -> EventAuthor {
+    fn record_early_event(&mut self, slice: &Uid, event: RecordedWrite) -> ChangeAuthor {
         if !self.is_sending {
-            return EventAuthor::AnotherWriter;
+            return ChangeAuthor::AnotherWriter;
         }
         self.early.insert(slice.clone(), event);
-        EventAuthor::Undecided
+        ChangeAuthor::Undecided
     }
 }
 

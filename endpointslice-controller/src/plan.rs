@@ -85,7 +85,7 @@ pub struct SliceWrites {
     /// One message for each Pod that is omitted because its Node is not in the cache.
     pub omitted_pod_messages: Vec<String>,
     /// Counts of endpoints and slices deferred to the next sync by [`crate::slices::snapshot::Snapshot::max_new_slice_ports`].
-    pub deferred_counts: DeferredCounts,
+    pub deferred_write_counts: DeferredWriteCounts,
     /// Events to emit after the writes.
     pub events: Vec<PlannedEvent>,
     /// Counts of endpoints and slices, for metrics and explanations.
@@ -94,7 +94,7 @@ pub struct SliceWrites {
 
 /// Counts of endpoints and slices that a sync defers to the next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeferredCounts {
+pub struct DeferredWriteCounts {
     /// The count of endpoints that still need a new slice.
     pub endpoint_count: usize,
     /// The count of slices that keep their endpoints, because these endpoints are in no new slice yet.

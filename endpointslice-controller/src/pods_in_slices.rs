@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    by_name::{NameSortedList, NamedEntry, Pods},
+    by_name::{NameSortedList, NameSortedPods, NamedEntry},
     decide::ports::NamedPortNumbers,
     objects::{AddressType, Pod, Service, Slice},
     zones::ZonesByNode,
@@ -15,7 +15,7 @@ pub struct PodsInSlices {
     pub(crate) service: Arc<Service>,
     pub(crate) zones_by_node: Arc<ZonesByNode>,
     pub(crate) max_endpoints_per_slice: usize,
-    pub(crate) pods: Pods,
+    pub(crate) pods: NameSortedPods,
     pub(crate) by_address_type: BTreeMap<AddressType, AddressTypePodsInSlices>,
 }
 

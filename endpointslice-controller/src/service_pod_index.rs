@@ -22,11 +22,11 @@ use common::{
     intern::{Labels, Text},
     map::{HashMap, HashSet},
     meta::NamespacedName,
-    object::{MalformedObject, Object as _, UnreadableObject},
+    object::{CachedObjectError, MalformedObject, Object as _},
 };
 
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     objects::{Pod, Service},
 };
 
@@ -74,14 +74,14 @@ struct IndexedService {
     selector: Labels,
     label: Label,
     sets: BTreeSet<LabelSetId>,
-    pods: Pods,
+    pods: NameSortedPods,
 }
 
 /// Pods with the same labels, and the Services that select them.
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
-    pods: Pods,
+    pods: NameSortedPods,
     services: BTreeSet<Arc<str>>,
 }
 
@@ -95,7 +95,7 @@ impl ServicePodIndex {
     }
 
     /// Adds a Service, or finds the Pods again if the selector of a Service in the index has changed.
-    pub fn put_service(&mut self, service: &Service) {
+    pub fn add_or_replace_service(&mut self, service: &Service) {
         let meta = &service.metadata;
         let selector = if service.has_applicable_selector() { service.spec.selector.clone() } else { Labels::empty() };
         let known = self.namespaces.get(&meta.namespace).and_then(|namespace| namespace.services.get(&meta.name));
@@ -120,7 +120,7 @@ impl ServicePodIndex {
 
     /// Adds the Pod `new`, or replaces the Pod `old` with the same name. Returns the Services that selected the old Pod, and
     /// the Services that select the new Pod.
-    pub fn put_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
+    pub fn add_or_replace_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
         let Self { namespaces, next_set, work } = self;
         let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
         let labels = &new.metadata.labels;
@@ -143,7 +143,7 @@ impl ServicePodIndex {
 
     /// Stores a Pod that cannot be decoded except for its metadata, or removes the Pod if `is_gone` is true. Returns the
     /// Services that selected the Pod before, and the Services that select the Pod now.
-    pub fn apply_unreadable_pod_event(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
+    pub fn apply_malformed_pod_event(&mut self, pod: &Arc<MalformedObject>, is_gone: bool) -> ServiceNames {
         let meta = &pod.meta;
         let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
         let mut services = namespace.find_and_remove_pod(&meta.name, &mut self.work);
@@ -168,13 +168,13 @@ impl ServicePodIndex {
         namespace: &Text,
         name: &str,
         selector: &Labels,
-    ) -> Result<Option<Pods>, UnreadableObject> {
+    ) -> Result<Option<NameSortedPods>, CachedObjectError> {
         let Some(namespace) = self.namespaces.get(namespace) else { return Ok(None) };
         let known = namespace.services.get(name).filter(|known| known.selector == *selector);
         let Some(known) = known else { return Ok(None) };
         if let Some(pod) = namespace.unreadable.values().find(|pod| pod.meta.labels.contains_all(selector)) {
             let (resource, key, error) = (Pod::RESOURCE, pod.meta.key().to_string(), pod.error.clone());
-            return Err(UnreadableObject { resource, key, error });
+            return Err(CachedObjectError { resource, key, error });
         }
         Ok(Some(known.pods.clone()))
     }
@@ -224,9 +224,9 @@ impl Namespace {
                 set.services.insert(Arc::clone(name));
             }
         }
-        let lists: Vec<&Pods> = sets.iter().filter_map(|set| Some(&self.sets.get(set)?.pods)).collect();
+        let lists: Vec<&NameSortedPods> = sets.iter().filter_map(|set| Some(&self.sets.get(set)?.pods)).collect();
         let pods = match lists.as_slice() {
-            [only] => Pods::clone(only),
+            [only] => NameSortedPods::clone(only),
             lists => lists.iter().flat_map(|pods| pods.iter()).cloned().collect(),
         };
         self.filed_under.entry(label.clone()).or_default().insert(Arc::clone(name));
@@ -263,11 +263,11 @@ impl Namespace {
             }
         };
         let Some(set) = self.sets.get_mut(&set) else { return ServiceNames::new() };
-        set.pods.put(Arc::clone(pod));
+        set.pods.insert_or_replace(Arc::clone(pod));
         for name in &set.services {
             if let Some(service) = self.services.get_mut(name) {
                 work.pod_list_change_count += 1;
-                service.pods.put(Arc::clone(pod));
+                service.pods.insert_or_replace(Arc::clone(pod));
             }
         }
         set.services.clone()
@@ -289,7 +289,7 @@ impl Namespace {
             }
         }
         self.set_of.insert(labels.clone(), id);
-        self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Pods::default(), services });
+        self.sets.insert(id, LabelSet { labels: labels.clone(), pods: NameSortedPods::default(), services });
     }
 
     fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut IndexOperationCounts) -> ServiceNames {

@@ -7,7 +7,7 @@ use common::{
     intern::Text,
     map::HashSet,
     meta::NamespacedName,
-    object::UnreadableObject,
+    object::CachedObjectError,
     queue::Queue,
     runtime::LoopContext,
     store::{CacheEvent, ChangeOrigin, Store},
@@ -15,15 +15,15 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     objects::{Pod, Service},
     service_pod_index::{ServiceNames, ServicePodIndex},
 };
 
 /// The index of the Pods that each Service selects, with the informers that fill it.
 pub(crate) struct SharedServicePodIndex {
-    pub(crate) services: Arc<SharedInformer<Service>>,
-    pub(crate) pods: Arc<SharedInformer<Pod>>,
+    pub(crate) service_informer: Arc<SharedInformer<Service>>,
+    pub(crate) pod_informer: Arc<SharedInformer<Pod>>,
     index: Arc<Mutex<ServicePodIndex>>,
     queues: Arc<Mutex<Queues>>,
 }
@@ -56,7 +56,7 @@ impl SharedServicePodIndex {
                 }
             }
         }));
-        Self { services, pods, index, queues }
+        Self { service_informer: services, pod_informer: pods, index, queues }
     }
 
     /// Adds a queue to which every later change of a Pod adds the affected Services, with the debounce period `batch`.
@@ -70,9 +70,9 @@ impl SharedServicePodIndex {
     }
 
     /// Returns the Pods of a Service, sorted by name; `None` until the index has processed the selector of this Service.
-    pub(crate) fn pods_of_service(&self, service: &Service) -> Result<Option<Pods>, UnreadableObject> {
+    pub(crate) fn pods_of_service(&self, service: &Service) -> Result<Option<NameSortedPods>, CachedObjectError> {
         if !service.has_applicable_selector() {
-            return Ok(Some(Pods::default()));
+            return Ok(Some(NameSortedPods::default()));
         }
         let meta = &service.metadata;
         self.index.lock().selected_pods(&meta.namespace, &meta.name, &service.spec.selector)
@@ -81,7 +81,7 @@ impl SharedServicePodIndex {
 
 fn on_service(index: &mut ServicePodIndex, event: &CacheEvent<Service>) {
     match event {
-        CacheEvent::Added(service) | CacheEvent::Updated { new: service, .. } => index.put_service(service),
+        CacheEvent::Added(service) | CacheEvent::Updated { new: service, .. } => index.add_or_replace_service(service),
         CacheEvent::Deleted(service) => index.remove_service(&service.metadata.namespace, &service.metadata.name),
         CacheEvent::Unreadable(service) => index.remove_service(&service.meta.namespace, &service.meta.name),
     }
@@ -92,14 +92,14 @@ fn on_service(index: &mut ServicePodIndex, event: &CacheEvent<Service>) {
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
 fn on_pod(index: &mut ServicePodIndex, store: &Store<Pod>, event: &CacheEvent<Pod>) -> BTreeSet<NamespacedName> {
     let names = match event {
-        CacheEvent::Added(pod) => index.put_pod(None, pod).1,
+        CacheEvent::Added(pod) => index.add_or_replace_pod(None, pod).1,
         CacheEvent::Deleted(pod) => index.remove_pod(pod),
         CacheEvent::Unreadable(pod) => {
             let is_gone = matches!(store.get(&pod.meta.namespace, &pod.meta.name), Ok(None));
-            index.apply_unreadable_pod_event(pod, is_gone)
+            index.apply_malformed_pod_event(pod, is_gone)
         }
         CacheEvent::Updated { old, new } => {
-            let (before, after) = index.put_pod(Some(old), new);
+            let (before, after) = index.add_or_replace_pod(Some(old), new);
             affected_services(old, new, before, &after)
         }
     };

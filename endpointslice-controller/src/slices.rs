@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -77,7 +77,7 @@ const BACKOFF: BackoffSettings = BackoffSettings {
 pub const ENDPOINT_SLICE_LOOP: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
     .with_user_agent_and_component("endpointslice-controller", "endpoint-slice-controller")
     .with_owned_writes(&[OwnedWrites {
-        label: Some((MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER)),
+        required_label: Some((MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER)),
         ..OWNED_SLICE_WRITES
     }]);
 
@@ -121,7 +121,7 @@ impl SliceController {
             ),
             metrics,
         });
-        members.services.add_handler(handler_from_method(&watch, EventHandlers::on_service));
+        members.service_informer.add_handler(handler_from_method(&watch, EventHandlers::on_service));
         members.add_queue_for_affected_services(queue, batch);
         nodes.add_handler(handler_from_method(&watch, |watch: &EventHandlers, event, origin| {
             watch.topology.on_node(event, origin);
@@ -133,7 +133,7 @@ impl SliceController {
         recheck.spawn({
             let (clock, watch, members) = (context.clock.clone(), Arc::clone(&watch), Arc::clone(&members));
             async move {
-                watch.topology.recheck_after_node_changes(&clock, || watch.enqueue_after_node_changes(&members)).await;
+                watch.topology.run_after_node_changes(&clock, || watch.enqueue_after_node_changes(&members)).await;
             }
         });
         Self {
@@ -141,8 +141,8 @@ impl SliceController {
             nodes,
             slices,
             watch,
-            max_endpoints_per_slice: settings.tuned_size(&MAX_ENDPOINTS_PER_SLICE),
-            min_pods_of_packing: settings.tuned_size(&MIN_PODS_TO_RECORD_SLICES),
+            max_endpoints_per_slice: settings.tuned_nonzero_count(&MAX_ENDPOINTS_PER_SLICE),
+            min_pods_of_packing: settings.tuned_nonzero_count(&MIN_PODS_TO_RECORD_SLICES),
             _recheck: recheck,
         }
     }
@@ -166,9 +166,9 @@ impl Controller for SliceController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let service = &snapshot.service.metadata;
-        (ObjectRef::new(SERVICES, service), service.uid.clone())
+        (InvolvedObject::new(SERVICES, service), service.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
@@ -176,15 +176,15 @@ impl Controller for SliceController {
         let key = service.key();
         match note {
             Note::ReplaceMemory(memory, totals) => {
-                if self.members.services.store().contains_object(service) {
-                    self.watch.memories.remember(&key, memory);
+                if self.members.service_informer.store().contains_object(service) {
+                    self.watch.memories.store_memory(&key, memory);
                     if let Some(totals) = totals {
                         self.watch.metrics.record_sync_counts(&key, &totals);
                     }
                 }
             }
             Note::Write(note) => self.watch.slice_handlers.record_write_progress(&key, &note),
-            Note::AddressTypeWritten(spread, writes) => self.watch.metrics.record_write_count(spread, writes),
+            Note::AddressTypeWritten(spread, writes) => self.watch.metrics.record_slice_write_count(spread, writes),
             Note::SyncEnded(false) => drop(self.watch.metrics.succeeded_syncs.inc()),
             Note::SyncEnded(true) => drop(self.watch.metrics.failed_syncs.inc()),
         }
@@ -193,13 +193,13 @@ impl Controller for SliceController {
     /// Removes the state of a deleted Service again, because the sync can record an answer after the delete event has arrived.
     fn after_sync(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
-        let (key, services) = (service.key(), self.members.services.store());
+        let (key, services) = (service.key(), self.members.service_informer.store());
         self.watch.slice_handlers.end_sync(&key);
         if services.contains_object(service) {
             return;
         }
         self.watch.ledger.forget_owner(&service.uid);
-        self.watch.memories.forget(&key, &service.uid);
+        self.watch.memories.drop_memory(&key, &service.uid);
         // If a new Service has the same name, the state under this key belongs to the new Service.
         if services.with_metadata(&key.namespace, &key.name, |_| ()).is_none() {
             self.watch.slice_handlers.own_writes.forget_service(&key);
@@ -212,7 +212,7 @@ impl Controller for SliceController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let SharedServicePodIndex { services, pods, .. } = &*self.members;
+        let SharedServicePodIndex { service_informer: services, pod_informer: pods, .. } = &*self.members;
         vec![services.informer(), pods.informer(), self.nodes.informer(), self.slices.informer()]
     }
 

@@ -85,7 +85,7 @@ impl NodeTopology {
             }
             CacheEvent::Deleted(node) => state.forget(&node.metadata.name),
             CacheEvent::Unreadable(node) => {
-                if self.nodes.get_readable("", &node.meta.name).is_none() {
+                if self.nodes.get_decoded("", &node.meta.name).is_none() {
                     state.forget(&node.meta.name);
                 }
             }
@@ -110,7 +110,7 @@ impl NodeTopology {
     }
 
     /// Calls `recheck` one second after a change of Nodes, once for all changes within that second. Never returns.
-    pub(crate) async fn recheck_after_node_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
+    pub(crate) async fn run_after_node_changes(&self, clock: &Clock, mut recheck: impl FnMut()) {
         let mut checked = 0;
         loop {
             self.changed.notified().await;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::{
     act::WriteProgress,
     objects::{SERVICE_NAME_LABEL, Slice},
-    own_writes::{EventAuthor, OwnWrites, RecordedWrite},
+    own_writes::{ChangeAuthor, OwnWrites, RecordedWrite},
 };
 
 /// Keys that are enqueued again when the next event of their slices or Endpoints arrives, because a sync needs a newer cache.
@@ -49,7 +49,7 @@ pub(crate) struct SliceEventHandlers {
 }
 
 /// Returns the key of a slice's Service, from the label [`SERVICE_NAME_LABEL`]; `None` if the label is missing or empty.
-pub(crate) fn service_key(slice: &Meta) -> Option<NamespacedName> {
+pub(crate) fn service_key_of_slice(slice: &Meta) -> Option<NamespacedName> {
     let name = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(NamespacedName { namespace: slice.namespace.clone(), name: Arc::from(name) })
 }
@@ -95,12 +95,12 @@ impl SliceEventHandlers {
         }
     }
 
-    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &NamespacedName, &Meta) -> EventAuthor) {
-        let Some(key) = service_key(slice) else { return };
+    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &NamespacedName, &Meta) -> ChangeAuthor) {
+        let Some(key) = service_key_of_slice(slice) else { return };
         match author_of(&self.own_writes, &key, slice) {
-            EventAuthor::ThisProcess => drop(self.wake(&key)),
-            EventAuthor::AnotherWriter => self.enqueue(slice),
-            EventAuthor::Undecided => {}
+            ChangeAuthor::ThisProcess => drop(self.wake(&key)),
+            ChangeAuthor::AnotherWriter => self.enqueue(slice),
+            ChangeAuthor::Undecided => {}
         }
     }
 
@@ -114,7 +114,7 @@ impl SliceEventHandlers {
     }
 
     fn enqueue(&self, slice: &Meta) {
-        let Some(key) = service_key(slice) else { return };
+        let Some(key) = service_key_of_slice(slice) else { return };
         if !self.wake(&key) {
             self.queue.add_debounced(key, self.debounce_period);
         }
@@ -123,12 +123,12 @@ impl SliceEventHandlers {
     /// Records the progress of a write for a Service.
     pub(crate) fn record_write_progress(&self, key: &NamespacedName, note: &WriteProgress) {
         let (operation, wrote) = match note {
-            WriteProgress::Begin => return self.own_writes.begin_request(key),
-            WriteProgress::Fail => (None, None),
-            WriteProgress::Put(operation, uid, version) => {
+            WriteProgress::Started => return self.own_writes.begin_request(key),
+            WriteProgress::Failed => (None, None),
+            WriteProgress::Written(operation, uid, version) => {
                 (Some(*operation), Some((uid, RecordedWrite::NewVersion(*version))))
             }
-            WriteProgress::Delete(uid) => (Some("delete"), Some((uid, RecordedWrite::Deletion))),
+            WriteProgress::Deleted(uid) => (Some("delete"), Some((uid, RecordedWrite::Deletion))),
             WriteProgress::AlreadyDeleted => (Some("delete"), None),
         };
         self.finish_request(key, wrote);

@@ -17,7 +17,7 @@ pub type ZonesByNode = HashMap<Text, Text>;
 pub struct ZoneCpuShares(pub(crate) BTreeMap<Text, f64>);
 
 /// The number of endpoints hinted to each zone.
-pub type EndpointsPerZone = BTreeMap<Text, usize>;
+pub type EndpointCountsByZone = BTreeMap<Text, usize>;
 
 /// The CPU of each zone, updated with each change of a Node.
 #[derive(Clone, Debug, Default)]
@@ -67,16 +67,15 @@ impl ZoneCapacity {
 }
 
 /// Whether hints are outdated: a zone has fewer endpoints than its minimum, or the shares of the zones are unknown.
-pub fn has_overloaded_zone(ratios: Option<&ZoneCpuShares>, given: &EndpointsPerZone) -> bool {
+pub fn has_overloaded_zone(ratios: Option<&ZoneCpuShares>, given: &EndpointCountsByZone) -> bool {
     let Some(ratios) = ratios else { return true };
     let total: usize = given.values().sum();
-    ratios
-        .0
-        .iter()
-        .any(|(zone, share)| given.get(zone).is_none_or(|count| *count < min_endpoints_for_share(total as f64 * share)))
+    ratios.0.iter().any(|(zone, share)| {
+        given.get(zone).is_none_or(|count| *count < min_endpoint_count_for_share(total as f64 * share))
+    })
 }
 
 /// Returns the minimal number of endpoints for a zone with this share of all endpoints.
-pub(crate) fn min_endpoints_for_share(share: f64) -> usize {
+pub(crate) fn min_endpoint_count_for_share(share: f64) -> usize {
     (share * (1.0 / OVERLOAD_THRESHOLD)).ceil() as usize
 }

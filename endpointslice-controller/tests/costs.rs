@@ -8,7 +8,7 @@ use std::{alloc::System, sync::Arc};
 use cap::Cap;
 use common::controller::Decision;
 use endpointslice_controller::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     endpoints::{self, EndpointsController, snapshot::ServiceWithPods as OfService},
     memory::{InSyncVersions, ServiceMemory},
     objects::{Endpoints, Pod, Service, Slice},
@@ -53,7 +53,7 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn pods_of(index: &ServicePodIndex, service: &Service) -> Pods {
+fn pods_of(index: &ServicePodIndex, service: &Service) -> NameSortedPods {
     index.selected_pods(&"ns".into(), "web", &service.spec.selector).unwrap().unwrap()
 }
 
@@ -71,10 +71,10 @@ impl World {
     fn new(pods: usize) -> Self {
         let service = Arc::new(service());
         let mut index = ServicePodIndex::default();
-        index.put_service(&service);
+        index.add_or_replace_service(&service);
         let pods: Vec<Arc<Pod>> = (0..pods).map(|n| pod(n, true)).collect();
         for pod in &pods {
-            let _ = index.put_pod(None, pod);
+            let _ = index.add_or_replace_pod(None, pod);
         }
         let mut zones = ZonesByNode::default();
         zones.extend((0..50).map(|n| (format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into())));
@@ -90,11 +90,11 @@ impl World {
             (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
             Arc::new(slice)
         };
-        world.slices = first.writes[0].slices_to_create.iter().enumerate().map(made).collect();
+        world.slices = first.slice_writes[0].slices_to_create.iter().enumerate().map(made).collect();
         assert_eq!(world.slices.len(), world.pods.len() / 100);
         world.memory = first.memory;
         let settled = decide(&world.snapshot());
-        assert!(settled.writes.iter().all(SliceWrites::is_empty));
+        assert!(settled.slice_writes.iter().all(SliceWrites::is_empty));
         world.memory = settled.memory;
         world
     }
@@ -119,19 +119,19 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let mut world = World::new(pods);
     let unchanged = world.snapshot();
     let (for_nothing, plan) = allocated(|| decide(&unchanged));
-    assert!(plan.writes.iter().all(SliceWrites::is_empty));
+    assert!(plan.slice_writes.iter().all(SliceWrites::is_empty));
     let changed = pod(234, false);
     let before = Arc::clone(&world.pods[234]);
-    let (for_event, concerned) = allocated(|| world.index.put_pod(Some(&before), &changed));
+    let (for_event, concerned) = allocated(|| world.index.add_or_replace_pod(Some(&before), &changed));
     assert_eq!(concerned.1.len(), 1);
     let (for_list, _) = allocated(|| pods_of(&world.index, &world.service));
     let one = world.snapshot();
     let (for_one, plan) = allocated(|| decide(&one));
     assert_eq!(
         (
-            plan.writes[0].slices_to_create.len(),
-            plan.writes[0].slices_to_update.len(),
-            plan.writes[0].slices_to_delete.len()
+            plan.slice_writes[0].slices_to_create.len(),
+            plan.slice_writes[0].slices_to_update.len(),
+            plan.slice_writes[0].slices_to_delete.len()
         ),
         (0, 1, 0)
     );
@@ -163,8 +163,8 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
 
 fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
-    let pods: Pods = (0..1_000).map(|n| pod(n, true)).collect();
-    let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
+    let pods: NameSortedPods = (0..1_000).map(|n| pod(n, true)).collect();
+    let snapshot = |pods: &NameSortedPods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
         key: service.metadata.key(),
         service_with_pods: Some(OfService {
             service: Arc::clone(&service),
@@ -199,7 +199,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
     // With a different list of Pods, or a different version of an object, the sync compares all endpoints.
-    let others: Pods = pods.iter().cloned().collect();
+    let others: NameSortedPods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
         endpoints::plan::Plan::WriteIfNeeded(_)

@@ -7,7 +7,7 @@ use std::{
 
 use common::{
     controller::priority_of_origin,
-    events::{EventType, Recorder},
+    events::{EventRecorder, EventType},
     queue::{Priority, Queue},
     store::ChangeOrigin,
 };
@@ -18,7 +18,7 @@ use crate::{
     key::ObjectKey,
     metrics::ControllerMetrics,
     parked::{ParkedObjects, QueueId, WaitCondition},
-    place::object_ref,
+    place::event_reference,
 };
 
 /// The graph and the queues, shared by the monitors and the workers. The lock on the graph is never held across an `await`.
@@ -30,7 +30,7 @@ pub(crate) struct CollectorState {
     /// True until this process leads. A standby drops the work that follows from changes, because it has no workers, and the
     /// keys of deleted objects would remain in its queues. Written only under the lock of `graph`.
     is_standby: AtomicBool,
-    recorder: Recorder,
+    recorder: EventRecorder,
     metrics: ControllerMetrics,
 }
 
@@ -38,7 +38,7 @@ impl CollectorState {
     pub(crate) fn new(
         delete: Queue<ObjectKey>,
         orphan: Queue<ObjectKey>,
-        recorder: Recorder,
+        recorder: EventRecorder,
         metrics: ControllerMetrics,
         stands_by: bool,
     ) -> Self {
@@ -75,7 +75,7 @@ impl CollectorState {
 
     /// Enqueues the parked objects that wait for `awaited`. Called when this wait condition has become true.
     pub(crate) fn enqueue_parked_objects(&self, awaited: &WaitCondition) {
-        for (queue, key) in self.parked_objects.take_waiting_for(awaited) {
+        for (queue, key) in self.parked_objects.take_objects_waiting_for(awaited) {
             match queue {
                 QueueId::Delete => self.delete_queue.add(key, Priority::Low),
                 QueueId::Orphan => self.orphan_queue.add(key, Priority::Low),
@@ -91,14 +91,14 @@ impl CollectorState {
     /// Changes the graph, and enqueues the resulting work. A standby drops the work.
     pub(crate) fn apply_change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
         let mut work = Vec::new();
-        self.metrics.graph_changes.count_added_key();
-        self.metrics.graph_changes.record_queue_time(Duration::ZERO);
+        self.metrics.graph_change_metrics.count_added_key();
+        self.metrics.graph_change_metrics.record_queue_time(Duration::ZERO);
         let stands_by = {
             let mut graph = self.graph.lock();
             change(&mut graph, &mut work);
             self.is_standby.load(Ordering::Acquire)
         };
-        self.metrics.graph_changes.record_work_time(Duration::ZERO);
+        self.metrics.graph_change_metrics.record_work_time(Duration::ZERO);
         if !stands_by {
             self.enqueue_work(work, priority);
         }
@@ -110,14 +110,14 @@ impl CollectorState {
                 Work::CheckOwners(uid) => self.delete_queue.add(ObjectKey(uid), priority),
                 Work::CheckOwnersAfterBackoff(uid) => self.delete_queue.add_rate_limited(ObjectKey(uid)),
                 Work::Orphan(uid) => self.orphan_queue.add(ObjectKey(uid), priority),
-                Work::ResetBackoff(uid) => self.delete_queue.reset_failures(&ObjectKey(uid)),
+                Work::ResetBackoff(uid) => self.delete_queue.reset_failure_count(&ObjectKey(uid)),
                 Work::CrossNamespaceReference(found) => self.report_wrong_namespace(&found),
             }
         }
     }
 
     fn report_wrong_namespace(&self, found: &CrossNamespaceReference) {
-        let object = object_ref(&found.dependent, &found.kind);
-        self.recorder.event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
+        let object = event_reference(&found.dependent, &found.dependent_kind);
+        self.recorder.record_event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::{OwnerRef, Uid},
@@ -16,7 +16,7 @@ use crate::{
     collection::CollectorState, graph::Identity, key::ObjectKey, monitors::Monitors, parked::QueueId,
     place::event_reference_and_uid,
 };
-use act::{CurrentOwners, Note};
+use act::{Note, ReobservedOwners};
 use plan::Plan;
 use snapshot::Snapshot;
 
@@ -41,7 +41,7 @@ impl Controller for Collector {
 
     fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let view = self.collector_state.graph.lock().node_view(&key.0);
-        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view, now))))
+        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.take_snapshot(view, now))))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
@@ -52,12 +52,12 @@ impl Controller for Collector {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        event_reference_and_uid(&snapshot.node)
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        event_reference_and_uid(&snapshot.graph_node)
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
-        let identity = &snapshot.node.identity;
+        let identity = &snapshot.graph_node.identity;
         let key = || ObjectKey(identity.uid.clone());
         match note {
             Note::Unparked => self.collector_state.parked_objects.unpark(QueueId::Delete, &key()),
@@ -67,13 +67,13 @@ impl Controller for Collector {
             }
             Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
                 let mut graph = self.collector_state.graph.lock();
-                let kind = graph.kind_id(&api_version, &kind);
+                let kind = graph.intern_kind(&api_version, &kind);
                 graph.remember_absent_object(Identity { kind, namespace, name: name.as_str().into(), uid });
             }
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<CurrentOwners> {
+    fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<ReobservedOwners> {
         Some(self.observe_again(snapshot, references))
     }
 

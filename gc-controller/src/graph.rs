@@ -3,7 +3,7 @@
 //! - Each object has one node. A node is *virtual* while no active monitor has seen its object, for example if only owner
 //!   references name the object.
 //! - Changes arrive through [`Graph::apply_object`], [`Graph::apply_deletion`] and [`Graph::apply_absence`], and lists of all
-//!   objects of a monitor through [`Graph::begin_full_set`] and the methods that take its result. Each method reports the
+//!   objects of a monitor through [`Graph::begin_list`] and the methods that take its result. Each method reports the
 //!   resulting [`Work`], sends no requests, and depends only on the graph.
 //! - The graph is the only cache of the objects that monitors have seen. Nodes are small: kinds, namespaces and lists of owners
 //!   are shared, and a single dependent is stored inline.
@@ -37,13 +37,13 @@ use smallvec::SmallVec;
 
 use absent::AbsentObjects;
 use kinds::KindTable;
-use slab::{NodeId, Slab};
+use slab::{GraphNodeId, Slab};
 use source::ActiveMonitors;
 
 pub use kinds::{Kind, KindId};
-pub use node::{Identity, Node};
-pub use source::{FullSet, MonitorId};
-pub use view::{Dependent, NodeView, OwnerState};
+pub use node::{GraphNode, Identity};
+pub use source::{ListedObjects, MonitorId};
+pub use view::{Dependent, GraphNodeView, OwnerState};
 
 /// The finalizer of an object in foreground deletion.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
@@ -74,7 +74,7 @@ pub struct CrossNamespaceReference {
     /// The object with the reference.
     pub dependent: Identity,
     /// Group, version and kind of the dependent.
-    pub kind: Kind,
+    pub dependent_kind: Kind,
     /// The reference in the dependent.
     pub reference: OwnerRef,
 }
@@ -98,14 +98,14 @@ pub struct Graph {
     sources: ActiveMonitors,
     /// Further monitors of objects that several monitors see, for example of objects that are served in two groups. The monitor
     /// that the object belongs to is not listed.
-    others: HashMap<NodeId, SmallVec<[MonitorId; 1]>>,
+    others: HashMap<GraphNodeId, SmallVec<[MonitorId; 1]>>,
     absent: AbsentObjects,
 }
 
 impl Graph {
     /// Returns the id of a kind. The id is valid while a node, a reference or a monitor in the graph uses the kind.
-    pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
-        self.kinds.id_of(&api_version.into(), &kind.into())
+    pub fn intern_kind(&mut self, api_version: &str, kind: &str) -> KindId {
+        self.kinds.intern(&api_version.into(), &kind.into())
     }
 
     /// Returns the kind with this id; an empty kind if the id is not in use.
@@ -115,14 +115,14 @@ impl Graph {
 
     /// Registers a new monitor for objects of this kind.
     pub fn add_monitor(&mut self, api_version: &str, kind: &str) -> MonitorId {
-        let kind = self.kind_id(api_version, kind);
+        let kind = self.intern_kind(api_version, kind);
         self.kinds.add_use(kind);
         self.sources.add(kind)
     }
 
     /// Returns the number of objects that belong to this monitor. An object that several monitors see belongs to one of them.
     pub fn object_count(&self, source: MonitorId) -> usize {
-        self.sources.get(source.number).map_or(0, |census| census.object_count as usize)
+        self.sources.get(source.serial_number).map_or(0, |census| census.object_count as usize)
     }
 
     /// Returns the number of nodes, including virtual nodes.
@@ -141,7 +141,7 @@ impl Graph {
     }
 
     /// Returns the node with this UID, which may be virtual.
-    pub fn node(&self, uid: &Uid) -> Option<&Node> {
+    pub fn node(&self, uid: &Uid) -> Option<&GraphNode> {
         self.nodes.find(uid).map(|id| self.nodes.get(id))
     }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use common::{
     informer::{ObjectHead, Sink},
     meta::{Meta, ResourceVersion},
-    store::{ChangeOrigin, Entry},
+    store::{CacheEntry, ChangeOrigin},
 };
 use parking_lot::Mutex;
 
 use crate::{
     collection::CollectorState,
-    graph::{FullSet, MonitorId},
+    graph::{ListedObjects, MonitorId},
     objects::PartialObject,
 };
 
@@ -39,22 +39,22 @@ impl GraphSink {
 /// Each object of a list is applied when it is read, because its metadata is valid even if the rest of the list never arrives.
 impl Sink for GraphSink {
     type Object = PartialObject;
-    type Set = FullSet;
+    type Set = ListedObjects;
 
-    fn begin_set(&self) -> FullSet {
-        self.collection.graph.lock().begin_full_set(self.source)
+    fn begin_set(&self) -> ListedObjects {
+        self.collection.graph.lock().begin_list(self.source)
     }
 
-    fn add_to_set(&self, seen: &mut FullSet, entry: Entry<PartialObject>, origin: ChangeOrigin) {
-        self.collection.apply_monitor_change(origin, |graph, out| graph.include_in_full_set(seen, entry.meta(), out));
+    fn add_to_set(&self, seen: &mut ListedObjects, entry: CacheEntry<PartialObject>, origin: ChangeOrigin) {
+        self.collection.apply_monitor_change(origin, |graph, out| graph.apply_listed_object(seen, entry.meta(), out));
     }
 
-    fn complete_set(&self, seen: FullSet, version: ResourceVersion, origin: ChangeOrigin) {
-        self.collection.apply_monitor_change(origin, |graph, out| graph.complete_full_set(&seen, out));
+    fn complete_set(&self, seen: ListedObjects, version: ResourceVersion, origin: ChangeOrigin) {
+        self.collection.apply_monitor_change(origin, |graph, out| graph.complete_list(&seen, out));
         *self.version.lock() = version;
     }
 
-    fn put_object(&self, entry: Entry<PartialObject>) {
+    fn put_object(&self, entry: CacheEntry<PartialObject>) {
         self.collection
             .apply_monitor_change(ChangeOrigin::Watch, |graph, out| graph.apply_object(self.source, entry.meta(), out));
         self.advance_version(entry.meta().resource_version);
@@ -62,7 +62,7 @@ impl Sink for GraphSink {
 
     /// Only advances the version. The graph needs every object, so no object is foreign (skipped by the informer).
     fn handle_foreign(&self, head: &ObjectHead<'_>) {
-        self.advance_version(head.version());
+        self.advance_version(head.resource_version());
     }
 
     fn remove_deleted(&self, last: &Meta) {

@@ -145,7 +145,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let collection = Arc::new(collection);
     let mut tasks = JoinSet::new();
     tasks.spawn({
-        let (gate, collection) = (context.gate.clone(), Arc::clone(&collection));
+        let (gate, collection) = (context.write_gate.clone(), Arc::clone(&collection));
         async move {
             gate.wait_until_open().await;
             collection.take_over().await;
@@ -155,7 +155,7 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let (api, reading) = (context.api.clone(), context.short_lived_cache_config());
     let monitors = Monitors::start(api, reading, Arc::clone(&collection), metrics, period, &mut tasks);
     let probed = Arc::downgrade(&monitors);
-    context.metrics.before_scrape(move || {
+    context.metrics.run_before_each_scrape(move || {
         if let Some(monitors) = probed.upgrade() {
             monitors.update_gauges();
         }

@@ -8,7 +8,7 @@ pub struct ControllerMetrics {
     /// Number of failed runs of discovery, plus the number of timeouts of initial lists.
     pub resource_sync_errors: Counter,
     /// Counts changes of the graph. The metric has the name of upstream's queue for such changes.
-    pub graph_changes: QueueMetrics,
+    pub graph_change_metrics: QueueMetrics,
     /// 1 for each resource with a failing watch, 0 for each other watched resource.
     pub failing_resources: Gauges,
     /// Number of nodes in the graph, including virtual nodes, which no active monitor has seen.
@@ -31,7 +31,7 @@ impl ControllerMetrics {
         );
         Self {
             resource_sync_errors: sync_errors.with_label_values(&[]),
-            graph_changes: metrics.queue_metrics("garbage_collector_graph_changes"),
+            graph_change_metrics: metrics.queue_metrics("garbage_collector_graph_changes"),
             failing_resources: gauge("nonet_gc_resource_failing", fails, &["group", "resource"]),
             graph_nodes: gauge("nonet_gc_graph_nodes", "Objects in the graph of owners", &[]).with_label_values(&[]),
             parked_objects: gauge("nonet_gc_objects_parked", waits, &[]).with_label_values(&[]),

@@ -221,7 +221,7 @@ impl Monitors {
                 tracing::debug!(%resource, version = resource.version, "Started watching a resource");
                 changed = true;
                 let monitor = self.monitor(resource);
-                firsts.push(Box::pin(monitor.informer.wait_for_first_set()));
+                firsts.push(Box::pin(monitor.informer.wait_for_first_list()));
                 monitor
             });
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::Uid,
@@ -42,7 +42,7 @@ impl Controller for Orphaner {
 
     fn observe(&self, key: &ObjectKey, _: Timestamp) -> Result<Observation<Snapshot>, SyncError> {
         let view = self.collector_state.graph.lock().node_view(&key.0);
-        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.snapshot(view))))
+        Ok(view.map_or(Observation::Gone, |view| Observation::Ready(self.take_snapshot(view))))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
@@ -53,12 +53,12 @@ impl Controller for Orphaner {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        event_reference_and_uid(&snapshot.node)
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        event_reference_and_uid(&snapshot.graph_node)
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
-        let key = ObjectKey(snapshot.node.identity.uid.clone());
+        let key = ObjectKey(snapshot.graph_node.identity.uid.clone());
         match note {
             Note::Unparked => self.collector_state.parked_objects.unpark(QueueId::Orphan, &key),
             Note::Parked => self.monitors.park(QueueId::Orphan, key, WaitCondition::EverythingListed),
@@ -66,7 +66,7 @@ impl Controller for Orphaner {
     }
 
     fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<DependentWithResource>> {
-        Some(self.dependents(&snapshot.node.identity.uid))
+        Some(self.dependents(&snapshot.graph_node.identity.uid))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

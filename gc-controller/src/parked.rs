@@ -111,7 +111,7 @@ impl ParkedObjects {
     }
 
     /// Removes and returns the objects that wait for this condition.
-    pub(crate) fn take_waiting_for(&self, awaited: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
+    pub(crate) fn take_objects_waiting_for(&self, awaited: &WaitCondition) -> BTreeSet<(QueueId, ObjectKey)> {
         let mut state = self.state.lock();
         let all = state.keys_by_condition.remove(awaited).unwrap_or_default();
         for who in &all {

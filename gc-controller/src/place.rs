@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{
     api,
-    events::{EventType, ObjectRef},
+    events::{EventType, InvolvedObject},
     intern::Text,
     io::{Io, MemoryNote, Precondition, Refusal, Request, RequestBody, SyncError},
     meta::{Meta, ResourceVersion, Uid},
@@ -14,7 +14,7 @@ use common::{
 };
 
 use crate::{
-    graph::{Identity, Kind, NodeView},
+    graph::{GraphNodeView, Identity, Kind},
     objects::PartialObject,
 };
 
@@ -24,13 +24,13 @@ pub(crate) const MAX_WRITE_ATTEMPTS: u32 = 4;
 pub(crate) const REFERENCE_CHANGE_ACTIVITY: &str = "changing the owner references of";
 
 /// Returns the reference for Events about the object of a sync, and the UID of the object.
-pub(crate) fn event_reference_and_uid(view: &NodeView) -> (ObjectRef, Uid) {
-    (object_ref(&view.identity, &view.kind), view.identity.uid.clone())
+pub(crate) fn event_reference_and_uid(view: &GraphNodeView) -> (InvolvedObject, Uid) {
+    (event_reference(&view.identity, &view.kind), view.identity.uid.clone())
 }
 
 /// Returns the reference for Events about an object.
-pub(crate) fn object_ref(identity: &Identity, kind: &Kind) -> ObjectRef {
-    ObjectRef {
+pub(crate) fn event_reference(identity: &Identity, kind: &Kind) -> InvolvedObject {
+    InvolvedObject {
         api_version: kind.api_version.clone(),
         kind: kind.kind.clone(),
         namespace: identity.namespace.clone(),
@@ -79,7 +79,7 @@ impl ObjectLocation {
             return Ok(LiveReadResult::Absent);
         }
         let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
-        match io.send_and_read::<PartialObject>(request.with_reason(why)).await {
+        match io.send_and_decode::<PartialObject>(request.with_reason(why)).await {
             Ok(None) => Ok(LiveReadResult::AsExpected),
             Ok(Some(PartialObject { metadata })) if metadata.uid == self.uid => Ok(LiveReadResult::Existing(metadata)),
             Ok(Some(_)) => {
@@ -87,12 +87,12 @@ impl ObjectLocation {
                 Ok(LiveReadResult::Absent)
             }
             Err(refusal) if is_object_absent(&refusal) => Ok(LiveReadResult::Absent),
-            Err(refusal) => Err(self.refused_error("reading", &refusal)),
+            Err(refusal) => Err(self.refusal_error("reading", &refusal)),
         }
     }
 
     /// Builds a PATCH request for the object. Without a precondition, the patch applies to any version of the object.
-    pub(crate) fn patch(
+    pub(crate) fn build_patch_request(
         &self,
         kind: api::PatchFormat,
         precondition: Option<Precondition>,
@@ -114,7 +114,7 @@ impl ObjectLocation {
     }
 
     /// Returns the error for a refused request. `doing` is the activity in the message, such as `reading`.
-    pub(crate) fn refused_error(&self, doing: &str, refusal: &Refusal) -> SyncError {
+    pub(crate) fn refusal_error(&self, doing: &str, refusal: &Refusal) -> SyncError {
         SyncError::from_refusal(&format!("{doing} {}", self.describe()), refusal)
     }
 

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    collector::snapshot::{KindState, Owner, Snapshot},
-    graph::{Graph, Identity, MonitorId, Node, NodeView, OwnerState, Work},
+    collector::snapshot::{KindState, OwnerWithState, Snapshot},
+    graph::{Graph, GraphNode, GraphNodeView, Identity, MonitorId, OwnerState, Work},
 };
 
 /// Resource of ConfigMaps, the default kind of test objects.
@@ -126,14 +126,14 @@ impl World {
     }
 
     /// Reads these objects as a list of this kind. Completes the list if `complete` is true. Returns the resulting work.
-    pub(crate) fn read_full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
+    pub(crate) fn read_list(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
         let source = self.monitor(kind);
-        let mut seen = self.graph.begin_full_set(source);
+        let mut seen = self.graph.begin_list(source);
         for meta in set {
-            self.graph.include_in_full_set(&mut seen, meta, &mut self.work);
+            self.graph.apply_listed_object(&mut seen, meta, &mut self.work);
         }
         if complete {
-            self.graph.complete_full_set(&seen, &mut self.work);
+            self.graph.complete_list(&seen, &mut self.work);
         }
         self.take_work()
     }
@@ -146,7 +146,7 @@ impl World {
 
     pub(crate) fn identity(&mut self, kind: &str, namespace: &str, name: &str, uid: &str) -> Identity {
         Identity {
-            kind: self.graph.kind_id("v1", kind),
+            kind: self.graph.intern_kind("v1", kind),
             namespace: namespace.into(),
             name: name.into(),
             uid: Uid::new(uid),
@@ -179,12 +179,12 @@ impl World {
     }
 
     pub(crate) fn is_virtual(&self, uid: &str) -> bool {
-        self.graph.node(&Uid::new(uid)).is_some_and(Node::is_virtual)
+        self.graph.node(&Uid::new(uid)).is_some_and(GraphNode::is_virtual)
     }
 }
 
 /// Returns the view of ConfigMap `c` from a graph of these objects.
-pub(crate) fn node_view_of_c(things: &[TestObject]) -> NodeView {
+pub(crate) fn node_view_of_c(things: &[TestObject]) -> GraphNodeView {
     let mut world = World::default();
     for thing in things {
         world.write_and_observe(thing);
@@ -193,16 +193,21 @@ pub(crate) fn node_view_of_c(things: &[TestObject]) -> NodeView {
 }
 
 /// Returns the first owner in `view`, with this state of its kind and this state in the graph.
-pub(crate) fn first_owner(view: &NodeView, kind: KindState, state: OwnerState) -> Owner {
-    Owner { reference: view.owners[0].clone(), kind_state: kind, resource: Some(CONFIG_MAPS), state }
+pub(crate) fn first_owner(view: &GraphNodeView, kind: KindState, state: OwnerState) -> OwnerWithState {
+    OwnerWithState {
+        reference: view.owner_references[0].clone(),
+        kind_state: kind,
+        resource: Some(CONFIG_MAPS),
+        state_in_graph: state,
+    }
 }
 
 /// Returns a snapshot in which the object has these owners and all monitors are synced.
-pub(crate) fn synced_snapshot(view: NodeView, owners: Vec<Owner>) -> Snapshot {
+pub(crate) fn synced_snapshot(view: GraphNodeView, owners: Vec<OwnerWithState>) -> Snapshot {
     let now = Timestamp::UNIX_EPOCH;
     Snapshot {
         now,
-        node: view,
+        graph_node: view,
         resource: Some(CONFIG_MAPS),
         is_kind_unsynced: false,
         owners,

@@ -17,7 +17,7 @@ use gc_controller::{
         Collector,
         decide::{CollectionDecision, OwnerLookupResult, decide, decide_by_owners},
         plan::{Plan, PropagationPolicy},
-        snapshot::{KindState, Owner, Snapshot},
+        snapshot::{KindState, OwnerWithState, Snapshot},
     },
     graph::{Graph, MonitorId, OwnerState, Work},
 };
@@ -72,15 +72,22 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
 /// Returns the snapshot of object `c`. The kinds of all owners are assumed to be served and synced.
 fn snapshot(graph: &mut Graph) -> Snapshot {
     let mut view = graph.node_view(&Uid::new("c")).unwrap();
-    let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
+    let owner = |(reference, state): (OwnerRef, &OwnerState)| OwnerWithState {
         reference,
         kind_state: KindState::Synced,
         resource: Some(MAPS),
-        state: *state,
+        state_in_graph: *state,
     };
-    let owners = std::mem::take(&mut view.owners).into_iter().zip(&view.owner_states).map(owner).collect();
+    let owners = std::mem::take(&mut view.owner_references).into_iter().zip(&view.owner_states).map(owner).collect();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    Snapshot { now, node: view, resource: Some(MAPS), is_kind_unsynced: false, owners, unsynced_resources: Vec::new() }
+    Snapshot {
+        now,
+        graph_node: view,
+        resource: Some(MAPS),
+        is_kind_unsynced: false,
+        owners,
+        unsynced_resources: Vec::new(),
+    }
 }
 
 /// Applies these states of one object in order, and decides after each. Returns for each state the number of enqueued keys and

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     map::HashSet,
@@ -104,8 +104,8 @@ impl JobController {
 
 fn limits(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
-        max_uncounted_pods: settings.tuned_size(&MAX_UNCOUNTED_PODS),
-        max_pods_per_sync: settings.tuned_size(&MAX_PODS_PER_SYNC),
+        max_uncounted_pods: settings.tuned_nonzero_count(&MAX_UNCOUNTED_PODS),
+        max_pods_per_sync: settings.tuned_nonzero_count(&MAX_PODS_PER_SYNC),
         pod_failure_backoff: settings.tuned_duration(&POD_FAILURE_BACKOFF),
         pod_failure_backoff_max: settings.tuned_duration(&POD_FAILURE_BACKOFF_MAX),
         sync_batch_period: settings.tuned_duration(&JOB_SYNC_BATCH_PERIOD),
@@ -133,9 +133,9 @@ impl Controller for JobController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let Snapshot { job, owner, .. } = snapshot;
-        (ObjectRef::new(JOBS, &job.metadata), owner.uid.clone())
+        (InvolvedObject::new(JOBS, &job.metadata), owner.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
@@ -152,13 +152,13 @@ impl Controller for JobController {
             Note::PodRefusedInTerminatingNamespace => {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
-                memory.update_job(uid, |remembered| {
+                memory.update_job_memory(uid, |remembered| {
                     remembered.namespace_termination_seen_at = Some(self.context.clock.monotonic_now());
                 });
             }
             Note::StatusWritten(statuses) => metrics.record_counted_pods(job, &statuses[0], &statuses[1]),
             Note::FailureRecordChanged(record) => {
-                memory.update_job(uid, |remembered| remembered.failure_record = Some(record));
+                memory.update_job_memory(uid, |remembered| remembered.failure_record = Some(record));
             }
             Note::PolicyActionsTaken(actions) => {
                 for (action, pods) in actions {
@@ -168,7 +168,7 @@ impl Controller for JobController {
             Note::RemovingFinalizers(pods) => memory.record_finalizer_removal(uid, pods),
             Note::FinalizersNotRemoved(pods) => memory.revert_finalizer_removal(uid, &pods),
             Note::JobFinished(end) => {
-                memory.update_job(uid, |remembered| remembered.has_written_job_end = true);
+                memory.update_job_memory(uid, |remembered| remembered.has_written_job_end = true);
                 metrics.record_finished_job(job, &end);
             }
             Note::SyncFinished { is_ok, action, elapsed: took } => metrics.record_sync(job, is_ok, action, took),
@@ -184,10 +184,10 @@ impl Controller for JobController {
         let owner = &snapshot.owner;
         self.record_awaited_write(&owner.namespace, &owner.uid);
         if plan.sync_plan.is_ok() {
-            self.memory.store_pod_observations(
+            self.memory.store_per_pod_memory(
                 &owner.uid,
                 &snapshot.pod_uids_with_removed_finalizer,
-                &snapshot.pod_ends_first_seen_at,
+                &snapshot.pod_finish_first_seen_at,
             );
         }
     }

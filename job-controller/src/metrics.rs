@@ -185,7 +185,7 @@ impl JobMetrics {
 
     /// Counts a Pod that becomes or ceases to be a finished Pod with the finalizer. The flags say whether it was such a Pod
     /// before an event, and whether it is such a Pod after the event.
-    pub fn record_tracked_terminated_pod_change(&self, before: bool, after: bool) {
+    pub fn record_finished_tracked_pod_change(&self, before: bool, after: bool) {
         if after && !before {
             self.tracking_added.inc();
         } else if before && !after {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::Uid,
@@ -46,13 +46,13 @@ impl Controller for OrphanController {
         act::act(plan, io).await
     }
 
-    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(_: &Snapshot) -> (InvolvedObject, Uid) {
         // No object is needed, because this loop emits no Events about a Job, and records no writes for it.
-        (ObjectRef::default(), Uid::default())
+        (InvolvedObject::default(), Uid::default())
     }
 
     fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
-        if let Some(job) = &snapshot.ended_job_uid {
+        if let Some(job) = &snapshot.finished_or_deleted_job_uid {
             self.0.memory.forget_job(job);
             self.0.ledger.forget_owner(job);
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use common::{
     conditions::seconds,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, SharedInformer},
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -70,8 +70,8 @@ impl Controller for TtlController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::new(JOBS, &snapshot.job.metadata), snapshot.job.metadata.uid.clone())
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::new(JOBS, &snapshot.job.metadata), snapshot.job.metadata.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {

@@ -254,7 +254,7 @@ impl SyncFixture {
             pod_uids_with_removed_finalizer: Arc::new(
                 self.pod_uids_with_removed_finalizer.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>(),
             ),
-            pod_ends_first_seen_at: Arc::default(),
+            pod_finish_first_seen_at: Arc::default(),
             failure_record: self.failure_record,
             scheduling_objects: None,
             is_namespace_terminating: self.is_namespace_terminating,
@@ -275,14 +275,14 @@ impl SyncFixture {
     }
     /// Returns condition type, reason and message of the Job's end; `None` if the Job does not end.
     pub(crate) fn job_end_text(&self) -> Option<String> {
-        let end = self.plan().counts_after_scaling.end_to_write?;
+        let end = self.plan().pod_counts_after_scaling.job_end_to_write?;
         Some(format!("{} {}: {}", end.interim_condition_type(), end.reason, end.message))
     }
     /// Returns the names of counted Pods that lose their finalizer.
     pub(crate) fn counted_pod_names_losing_finalizer(&self) -> Vec<String> {
         let plan = self.plan();
         plan.first_status_write
-            .positions_to_remove_finalizer_from
+            .pod_positions_to_remove_finalizer_from
             .iter()
             .map(|at| plan.pod_summary.pods[*at].pod.meta().name.to_string())
             .collect()
@@ -332,10 +332,10 @@ impl SyncFixture {
                 let index = |pod: &NewPod| {
                     let index = pod.completion_index.unwrap();
                     match pod.index_failure_counts {
-                        Some(f) if f.ignored_failures > 0 => {
-                            format!("{index}/{}+{}", f.counted_failures, f.ignored_failures)
+                        Some(f) if f.ignored_failure_count > 0 => {
+                            format!("{index}/{}+{}", f.failure_count, f.ignored_failure_count)
                         }
-                        Some(f) => format!("{index}/{}", f.counted_failures),
+                        Some(f) => format!("{index}/{}", f.failure_count),
                         None => index.to_string(),
                     }
                 };

@@ -7,7 +7,7 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::controller::Decision;
-use common::refs::{Claims, Owner};
+use common::refs::{DependentClaims, Owner};
 use jiff::Timestamp;
 use job_controller::{
     jobs::{
@@ -167,10 +167,10 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
         pods.iter().map(|pod| Arc::new(serde_json::from_str(&pod.to_string()).unwrap())).collect();
     Snapshot {
         owner,
-        pod_claims: Claims { keep, ..Claims::default() },
+        pod_claims: DependentClaims { to_keep: keep, ..DependentClaims::default() },
         unselected_pods: Vec::new(),
         pod_uids_with_removed_finalizer: Arc::default(),
-        pod_ends_first_seen_at: Arc::default(),
+        pod_finish_first_seen_at: Arc::default(),
         failure_record: FailureRecord { failure_count_since_success: u32::MAX, last_failure_at: Some(Timestamp::MAX) },
         scheduling_objects: None,
         is_namespace_terminating: false,

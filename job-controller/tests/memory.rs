@@ -95,8 +95,9 @@ fn jobs_are_small() {
         serde_json::from_str::<Job>(&json.to_string()).unwrap()
     };
     let store = Store::<Job>::default();
-    store.replace_for_tests(vec![jobs(0)], ResourceVersion::parse("1"));
-    let Some((_, all)) = cost(|| store.replace_for_tests((0..JOBS).map(jobs).collect(), ResourceVersion::parse("2")))
+    store.replace_objects_for_tests(vec![jobs(0)], ResourceVersion::parse("1"));
+    let Some((_, all)) =
+        cost(|| store.replace_objects_for_tests((0..JOBS).map(jobs).collect(), ResourceVersion::parse("2")))
     else {
         return;
     };
@@ -108,9 +109,12 @@ fn pods_are_small() {
     let template = template();
     let store = Store::<CachedPod>::default();
     // A first Pod causes the allocations that happen only once, so that they are not measured.
-    store.replace_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
+    store.replace_objects_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
     let Some((_, all)) = cost(|| {
-        store.replace_for_tests((0..PODS).map(|at| pod(&template, at)).collect(), ResourceVersion::parse("200000"))
+        store.replace_objects_for_tests(
+            (0..PODS).map(|at| pod(&template, at)).collect(),
+            ResourceVersion::parse("200000"),
+        )
     }) else {
         return;
     };

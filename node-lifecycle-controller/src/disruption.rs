@@ -127,7 +127,7 @@ pub(crate) struct ZoneStatus {
 /// excluded by a label.
 ///
 /// `was_total` is true if the last pass found every zone fully disrupted.
-pub(crate) fn zone_transitions(
+pub(crate) fn zone_changes_and_cluster_disruption(
     zones: &BTreeMap<Text, ZoneStatus>,
     was_total: bool,
     limits: &ZoneSettings,
@@ -192,9 +192,9 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// Runs `zone_transitions`, and formats each change as `zone state rate`.
+    /// Runs `zone_changes_and_cluster_disruption`, and formats each change as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, ClusterDisruption) {
-        let (changes, disruption) = zone_transitions(&zones(list), was_total, &ZONE_SETTINGS);
+        let (changes, disruption) = zone_changes_and_cluster_disruption(&zones(list), was_total, &ZONE_SETTINGS);
         let one = |(name, change): (&Text, &ZoneChange)| format!("{name} {:?} {}", change.state, change.tainting_rate);
         (changes.iter().map(one).collect(), disruption)
     }

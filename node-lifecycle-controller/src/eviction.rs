@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -126,9 +126,9 @@ impl Controller for TaintEvictionController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let key = &snapshot.key;
-        (ObjectRef::without_version(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
+        (InvolvedObject::without_version(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
     }
 
     fn record_plan(&self, snapshot: &Snapshot, plan: &Plan) {
@@ -146,9 +146,9 @@ impl Controller for TaintEvictionController {
                 self.deletions_total.inc();
                 let latency = self.context.clock.monotonic_now().saturating_duration_since(since);
                 self.deletion_latency.observe(latency.as_secs_f64());
-                self.timers.remove_for_pod(key, pod);
+                self.timers.remove_timer_of_pod(key, pod);
             }
-            EvictionNote::PodGone => self.timers.remove_for_pod(key, pod),
+            EvictionNote::PodGone => self.timers.remove_timer_of_pod(key, pod),
             EvictionNote::NodeReadStarted(node) => {
                 self.node_reads.lock().begin_read(node, key.clone(), self.context.clock.monotonic_now());
             }
@@ -173,6 +173,6 @@ impl Controller for TaintEvictionController {
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         // The loop starts before the cache of Leases is filled, because most taints do not depend on Leases.
-        vec![self.caches.nodes.informer(), self.caches.pods.informer()]
+        vec![self.caches.node_informer.informer(), self.caches.pod_informer.informer()]
     }
 }

@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::Uid,
@@ -32,8 +32,8 @@ use parking_lot::Mutex;
 
 use crate::{caches::Caches, objects::CachedPod};
 
-use act::{NextEndedPodsQuery, PodGcNote};
-use ended::EndedPods;
+use act::{NextFinishedPodsQuery, PodGcNote};
+use ended::FinishedPods;
 use pass::PassKey;
 use plan::Plan;
 use quarantine::NodeQuarantine;
@@ -82,7 +82,7 @@ struct PodGarbageCollector {
     force_deletions_total: Counters,
     force_deletion_errors_total: Counters,
     caches: Arc<Caches>,
-    ended_pods: Arc<Mutex<EndedPods>>,
+    ended_pods: Arc<Mutex<FinishedPods>>,
     /// The missing nodes after the last pass, each with the start of its quarantine.
     quarantine: Mutex<NodeQuarantine>,
     settings: PodGcSettings,
@@ -108,11 +108,11 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
         context: context.clone(),
         force_deletions_total: deleted,
         force_deletion_errors_total: failed,
-        ended_pods: EndedPods::follow_informer(&caches.pods),
+        ended_pods: FinishedPods::follow_informer(&caches.pod_informer),
         caches,
         quarantine: Mutex::default(),
         settings: PodGcSettings {
-            terminated_pod_threshold: context.settings.tuned_integer(&TERMINATED_POD_GC_THRESHOLD),
+            finished_pod_threshold: context.settings.tuned_integer(&TERMINATED_POD_GC_THRESHOLD),
             pass_period: context.settings.tuned_duration(&POD_GC_PERIOD).max(MIN_PASS_PERIOD),
             quarantine_period: context.settings.tuned_duration(&POD_GC_NODE_QUARANTINE),
         },
@@ -143,8 +143,8 @@ impl Controller for PodGarbageCollector {
         act::act(plan, io).await
     }
 
-    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::default(), Uid::default())
+    fn synced_object(_: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::default(), Uid::default())
     }
 
     fn record_plan(&self, _: &Snapshot, plan: &Plan) {
@@ -157,7 +157,7 @@ impl Controller for PodGarbageCollector {
                 let (pod, reason) = (pod.meta.key(), reason.as_str());
                 tracing::info!(logger = "podgc", %pod, reason, "PodGC is force deleting Pod");
             }
-            PodGcNote::RemovalEnded(pod, reason, error) => {
+            PodGcNote::RemovalFinished(pod, reason, error) => {
                 let labels = [pod.meta.namespace.as_str(), reason.as_str()];
                 if let Some(error) = error {
                     self.force_deletion_errors_total.with_label_values(&labels).inc();
@@ -174,12 +174,12 @@ impl Controller for PodGarbageCollector {
     fn observe_again(
         &self,
         _: &Snapshot,
-        NextEndedPodsQuery(last, count): NextEndedPodsQuery,
+        NextFinishedPodsQuery(last, count): NextFinishedPodsQuery,
     ) -> Option<Vec<Arc<CachedPod>>> {
         Some(self.ended_pods.lock().pods_after(count, Some(&last)))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![self.caches.nodes.informer(), self.caches.pods.informer()]
+        vec![self.caches.node_informer.informer(), self.caches.pod_informer.informer()]
     }
 }

@@ -33,7 +33,7 @@ const MAX_SUSPENSION: Duration = Duration::from_secs(1);
 /// The watch of Leases and the records of all nodes, shared by the node monitor and the taint eviction.
 pub(crate) struct Heartbeats {
     pub(crate) node_records: Arc<Mutex<NodeRecords>>,
-    pub(crate) leases: SharedInformer<Lease>,
+    pub(crate) lease_informer: SharedInformer<Lease>,
     caches: Arc<Caches>,
     clock: Clock,
     grace_periods: GracePeriods,
@@ -72,19 +72,19 @@ impl Heartbeats {
         let leases: SharedInformer<Lease> = SharedInformer::start(context.api.clone(), of_leases);
         let clock = context.clock.clone();
         let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
-        caches.nodes.add_handler(Box::new(move |event, origin| {
+        caches.node_informer.add_handler(Box::new(move |event, origin| {
             let renewal =
-                |name: &NodeName| known.get_readable(NODE_LEASE_NAMESPACE, name).map(|lease| lease.renew_time());
+                |name: &NodeName| known.get_decoded(NODE_LEASE_NAMESPACE, name).map(|lease| lease.renew_time());
             on_node(&mut records.lock(), event, origin, renewal, time.monotonic_now());
         }));
         let (records, time) = (Arc::clone(&fleet), clock.clone());
         leases.add_handler(Box::new(move |event, origin| {
             on_lease(&mut records.lock(), event, origin, time.monotonic_now());
         }));
-        let suspended = Mutex::new(clock.total_suspension());
+        let suspended = Mutex::new(clock.total_suspended_time());
         Self {
             node_records: fleet,
-            leases,
+            lease_informer: leases,
             caches,
             clock,
             grace_periods: grace,
@@ -98,7 +98,7 @@ impl Heartbeats {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));
         }
-        let watches: [&dyn AnyInformer; 2] = [self.caches.nodes.informer(), self.leases.informer()];
+        let watches: [&dyn AnyInformer; 2] = [self.caches.node_informer.informer(), self.lease_informer.informer()];
         watches.into_iter().find_map(|watch| {
             let state = watch.informer_status();
             state.failing_since?;
@@ -108,15 +108,15 @@ impl Heartbeats {
     }
 
     fn suspended_for(&self) -> Option<Duration> {
-        let suspended = self.clock.total_suspension().saturating_sub(*self.suspended_at_check.lock());
+        let suspended = self.clock.total_suspended_time().saturating_sub(*self.suspended_at_check.lock());
         (suspended > MAX_SUSPENSION).then_some(suspended)
     }
 
     /// Records whether a pass found a suspension or a failing watch. All grace periods restart after such a problem.
     pub(crate) fn record_contact_problem(&self, is_there: bool) {
-        *self.suspended_at_check.lock() = self.clock.total_suspension();
+        *self.suspended_at_check.lock() = self.clock.total_suspended_time();
         if is_there {
-            self.node_records.lock().server_contact.interrupt();
+            self.node_records.lock().server_contact.record_interruption();
         }
     }
 

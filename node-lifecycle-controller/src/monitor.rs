@@ -42,7 +42,7 @@ use crate::{caches::Caches, flags, heartbeats::Heartbeats};
 use memory::NodeMonitor;
 use metrics::MonitorMetrics;
 use node_pass::{NodePassController, PassKind, snapshot::TaintShareLimits};
-use nodes::MAX_CONCURRENT_NODES;
+use nodes::MAX_NODES_WITH_CONCURRENT_REQUESTS;
 use outage::MonitorOutage;
 use readiness::PodReadinessController;
 use running::MonitorLoops;
@@ -105,7 +105,13 @@ fn start(context: LoopContext) -> Arc<dyn RunningLoop> {
     let of_pods = PodReadinessController(monitor);
     Arc::new(MonitorLoops {
         node_passes: Loop::start(name, context.clone(), Arc::new(of_rounds), rounds, 2),
-        node_taints_and_labels: Loop::start(name, context.clone(), Arc::new(of_nodes), nodes, MAX_CONCURRENT_NODES),
+        node_taints_and_labels: Loop::start(
+            name,
+            context.clone(),
+            Arc::new(of_nodes),
+            nodes,
+            MAX_NODES_WITH_CONCURRENT_REQUESTS,
+        ),
         pod_readiness: Loop::start(name, context, Arc::new(of_pods), pods, POD_WORKERS),
     })
 }

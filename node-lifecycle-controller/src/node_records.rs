@@ -13,13 +13,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{clock::Instant, intern::Text, map::HashMap};
 
 use crate::{
-    disruption::{ClusterDisruption, ZoneSettings, zone_transitions},
+    disruption::{ClusterDisruption, ZoneSettings, zone_changes_and_cluster_disruption},
     monitor::{
         node_pass::{
             plan::health::{self, Action, NodeDecision},
             snapshot::{ExaminedNode, HealthSnapshot, NodesToReport, ZoneWithWaitingNodes},
         },
-        taints_and_labels::snapshot::{ChangeFailure, NodeFacts},
+        taints_and_labels::snapshot::{NodeChangeFailure, NodeFacts},
     },
     objects::{Node, NodeName, NodeReadyStatus, RenewTime},
     server_contact::ServerContact,
@@ -73,7 +73,7 @@ impl NodeRecords {
             Some(known) if !is_of_set && known.node.metadata.resource_version > meta.resource_version => return,
             Some(known) => {
                 let mut record = known.clone();
-                if record.record_state(node, now) == Some(NodeReadyStatus::True) {
+                if record.record_node_state(node, now) == Some(NodeReadyStatus::True) {
                     self.nodes_to_report.nodes_set_unknown.push((Arc::clone(&meta.name), meta.uid.clone()));
                 }
                 record
@@ -91,7 +91,7 @@ impl NodeRecords {
     /// Replaces the record of a node, and updates the zones and the set of tainted nodes.
     fn store_record(&mut self, mut record: NodeRecord, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
-        self.zones.add_node(&record.zone_key, record.zone_counter(), now);
+        self.zones.add_node(&record.zone_key, record.zone_node_counter(), now);
         if let Some(old) = self.records.remove(&name) {
             // A waiting node loses its place in the queue of its zone if it moves to another zone or no longer needs its taint.
             let needs = TaintCause::for_node(&record.node)
@@ -99,7 +99,7 @@ impl NodeRecords {
             if old.zone_key != record.zone_key || !needs {
                 self.zones.remove_waiting_node(&old.zone_key, &name, record.waiting_for_taint_since.take());
             }
-            self.zones.remove_node(&old.zone_key, old.zone_counter());
+            self.zones.remove_node(&old.zone_key, old.zone_node_counter());
         }
         if taints::has_monitor_taint(&record.node) {
             self.tainted_nodes.insert(Arc::clone(&name));
@@ -113,10 +113,10 @@ impl NodeRecords {
     pub(crate) fn remove_node(&mut self, name: &NodeName) {
         let Some(mut record) = self.records.remove(name) else { return };
         self.zones.remove_waiting_node(&record.zone_key, name, record.waiting_for_taint_since);
-        self.zones.remove_node(&record.zone_key, record.zone_counter());
+        self.zones.remove_node(&record.zone_key, record.zone_node_counter());
         self.tainted_nodes.remove(name);
         self.schedule.remove_changed_node(name);
-        self.schedule.set_deadline(name, &mut record.examination_deadline, None);
+        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, None);
         self.nodes_to_report.added_nodes.remove(name);
         if record.is_addition_reported {
             self.nodes_to_report.removed_nodes.push((Arc::clone(name), record.node.metadata.uid.clone()));
@@ -143,9 +143,9 @@ impl NodeRecords {
     /// Changes the record of a node, and updates the counters of its zone.
     fn update_record(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
         let Some(record) = self.records.get_mut(name) else { return };
-        let before = record.zone_counter();
+        let before = record.zone_node_counter();
         change(record);
-        self.zones.move_node_count(&record.zone_key, before, record.zone_counter());
+        self.zones.move_node_count(&record.zone_key, before, record.zone_node_counter());
     }
 
     /// Adds a node to the next pass, even if its deadline has not passed; ignores a node without a record.
@@ -178,17 +178,17 @@ impl NodeRecords {
     }
 
     /// Records that the conditions of a node without heartbeats were set to `Unknown`.
-    pub(crate) fn record_conditions_written(&mut self, name: &str) {
-        self.update_record(name, |record| record.condition_writes.record_success());
+    pub(crate) fn record_successful_condition_write(&mut self, name: &str) {
+        self.update_record(name, |record| record.condition_writes.record_successful_write());
     }
 
     /// Records the result of a change of a node: the failure, or `None` after a success.
-    pub(crate) fn record_node_change_result(&mut self, name: &str, failure: Option<ChangeFailure>) {
+    pub(crate) fn record_node_change_result(&mut self, name: &str, failure: Option<NodeChangeFailure>) {
         self.update_record(name, |record| record.last_change_failure = failure.map(Arc::new));
     }
 
     /// Returns at most `most` nodes with a failed last change, sorted by name.
-    pub(crate) fn nodes_with_failed_change(&self, most: usize) -> Vec<(NodeName, Arc<ChangeFailure>)> {
+    pub(crate) fn nodes_with_failed_change(&self, most: usize) -> Vec<(NodeName, Arc<NodeChangeFailure>)> {
         let failure = |(name, record): (&NodeName, &NodeRecord)| {
             Some((Arc::clone(name), Arc::clone(record.last_change_failure.as_ref()?)))
         };
@@ -219,22 +219,22 @@ impl NodeRecords {
 
     /// Returns the snapshot of a pass without changing the records. `trouble` is the error of a watch; `period` is the pause
     /// between two passes.
-    pub(crate) fn pass_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
+    pub(crate) fn health_snapshot(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
         let examined = self.schedule.due_nodes(now).into_iter().filter_map(|name| self.records.get(name));
         let examined = examined.map(|record| ExaminedNode {
             node: Arc::clone(&record.node),
             // The first pass that examines a node counts as a heartbeat, as in upstream.
             grace_period_start: if record.is_addition_reported { record.grace_period_start() } else { now },
-            condition_write_denied_until: record.condition_writes.next_attempt_at(),
+            condition_write_denied_until: record.condition_writes.next_write_attempt_at(),
             is_waiting_for_taint: record.waiting_for_taint_since.is_some(),
             is_counted_by_ready_condition: !record.node.is_excluded_from_zone_state()
-                && !record.condition_writes.has_failed_since_heartbeat,
+                && !record.condition_writes.has_failed_write_since_heartbeat,
         });
         HealthSnapshot {
             now,
             server_contact: self.server_contact,
             watch_error: trouble,
-            grace_period_restart: self.grace_period_restart,
+            grace_periods_restarted_at: self.grace_period_restart,
             grace_periods: self.grace_periods,
             examined_nodes: examined.collect(),
             zones: self.zones.zone_statuses(),
@@ -246,7 +246,7 @@ impl NodeRecords {
     }
 
     /// Applies the plan of a pass to the records, the schedule and the zones.
-    pub(crate) fn apply_pass(&mut self, plan: &health::Plan, now: Instant) {
+    pub(crate) fn apply_health_plan(&mut self, plan: &health::Plan, now: Instant) {
         // Only the reports of this pass are removed: nodes may have been added and removed since its snapshot.
         self.nodes_to_report.remove_reported(&plan.nodes_to_report);
         for (name, uid) in &plan.nodes_to_report.added_nodes {
@@ -255,7 +255,7 @@ impl NodeRecords {
                 record.last_heartbeat = now;
             }
         }
-        self.zones.apply_changes(&plan.zone_changes, now);
+        self.zones.apply_zone_changes(&plan.zone_changes, now);
         for judged in &plan.node_decisions {
             self.apply_node_decision(judged, now);
         }
@@ -277,7 +277,7 @@ impl NodeRecords {
         let name = &node.metadata.name;
         // A node that has changed since the snapshot of this pass is examined again by the next pass.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        self.schedule.set_deadline(name, &mut record.examination_deadline, *due);
+        self.schedule.set_examination_deadline(name, &mut record.examination_deadline, *due);
         match action {
             // Every pass examines the node until the action has taken effect.
             Some(Action::SetConditionsUnknown(_) | Action::RemoveNoExecute | Action::ReplaceNoExecute(_)) => {
@@ -287,7 +287,9 @@ impl NodeRecords {
                 record.waiting_for_taint_since = Some(now);
                 self.zones.add_waiting_node(&record.zone_key, name, now);
             }
-            None if record.waiting_for_taint_since.is_none() && !record.condition_writes.has_failed_since_heartbeat => {
+            None if record.waiting_for_taint_since.is_none()
+                && !record.condition_writes.has_failed_write_since_heartbeat =>
+            {
                 record.last_change_failure = None;
             }
             None => {}
@@ -322,7 +324,7 @@ impl NodeRecords {
 
     fn remaining_grace_period_since(&self, record: &NodeRecord, heard: Instant, now: Instant) -> Option<Duration> {
         let from =
-            self.server_contact.contact_since(now).into_iter().chain(self.grace_period_restart).max().unwrap_or(now);
+            self.server_contact.contact_start(now).into_iter().chain(self.grace_period_restart).max().unwrap_or(now);
         let at = self.grace_periods.grace_period_end(&record.node, heard, from);
         (at >= now).then(|| at - now)
     }
@@ -357,7 +359,7 @@ impl NodeRecords {
     /// start.
     pub(crate) fn time_until_taint_confirmation(&self, name: &str, now: Instant) -> Option<Duration> {
         // While no event arrives, no taint can be confirmed, because events must first arrive for a whole grace period.
-        let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_since(now)) else {
+        let (Some(record), Some(since)) = (self.records.get(name), self.server_contact.contact_start(now)) else {
             return Some(self.grace_periods.node_monitor_grace_period);
         };
         match record.node.ready_status() {
@@ -380,11 +382,14 @@ impl NodeRecords {
 
     /// Whether a node may be tainted now. The node, its zone and the other zones may have changed since the node was chosen.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
-        let Some(record) = self.records.get(name).filter(|_| self.server_contact.contact_since(now).is_some()) else {
+        let Some(record) = self.records.get(name).filter(|_| self.server_contact.contact_start(now).is_some()) else {
             return false;
         };
-        let (changes, disruption) =
-            zone_transitions(&self.zones.zone_statuses(), self.was_total_disruption, &self.zones.settings);
+        let (changes, disruption) = zone_changes_and_cluster_disruption(
+            &self.zones.zone_statuses(),
+            self.was_total_disruption,
+            &self.zones.settings,
+        );
         let rate = changes.get(&record.zone_key).map(|change| change.tainting_rate);
         let rate = rate.or_else(|| Some(self.zones.get(&record.zone_key)?.limiter.rate())).unwrap_or_default();
         let is_cause =

@@ -53,12 +53,12 @@ impl ServerContact {
     }
 
     /// Records that heartbeats may have been missed, so all events and answers before this call no longer count.
-    pub(crate) fn interrupt(&mut self) {
+    pub(crate) fn record_interruption(&mut self) {
         self.uninterrupted_since = None;
     }
 
     /// Returns the time since when this process can receive heartbeats; `None` if it may miss heartbeats at `now`.
-    pub(crate) fn contact_since(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn contact_start(&self, now: Instant) -> Option<Instant> {
         let last = self.last_contact?;
         self.uninterrupted_since.filter(|_| now.saturating_duration_since(last) <= self.max_contact_gap)
     }
@@ -76,7 +76,7 @@ impl ServerContact {
 
     /// Returns the age of the last event or answer, zero before the first one; `None` if this process can receive heartbeats.
     pub(crate) fn time_without_contact(&self, now: Instant) -> Option<Duration> {
-        match self.contact_since(now) {
+        match self.contact_start(now) {
             Some(_) => None,
             None => Some(self.last_contact.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))),
         }
@@ -99,14 +99,14 @@ mod tests {
     fn evidence_without_a_gap_is_one_live_view() {
         let (mut sight, at) = sight();
         assert_eq!(
-            (sight.contact_since(at(0)), sight.has_recent_contact(at(0))),
+            (sight.contact_start(at(0)), sight.has_recent_contact(at(0))),
             (None, false),
             "a new process is blind"
         );
         for second in [0, 10, 30, 50] {
             sight.record_contact(at(second));
         }
-        assert_eq!((sight.contact_since(at(70)), sight.was_interrupted()), (Some(at(0)), false));
+        assert_eq!((sight.contact_start(at(70)), sight.was_interrupted()), (Some(at(0)), false));
         assert_eq!(sight.time_without_contact(at(70)), None);
         assert_eq!(sight.time_without_contact(at(71)), Some(Duration::from_secs(21)));
         assert!(sight.has_recent_contact(at(62)) && !sight.has_recent_contact(at(63)));
@@ -118,12 +118,12 @@ mod tests {
         let (mut sight, at) = sight();
         sight.record_contact(at(0));
         sight.record_contact(at(21));
-        assert_eq!(sight.contact_since(at(21)), Some(at(21)));
+        assert_eq!(sight.contact_start(at(21)), Some(at(21)));
         assert!(sight.was_interrupted());
-        sight.interrupt();
-        assert_eq!((sight.contact_since(at(22)), sight.has_recent_contact(at(22))), (None, false));
+        sight.record_interruption();
+        assert_eq!((sight.contact_start(at(22)), sight.has_recent_contact(at(22))), (None, false));
         sight.record_contact(at(23));
-        assert_eq!(sight.contact_since(at(24)), Some(at(23)));
+        assert_eq!(sight.contact_start(at(24)), Some(at(23)));
     }
 
     #[test]

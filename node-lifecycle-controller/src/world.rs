@@ -108,7 +108,7 @@ pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot
         now,
         server_contact: sight,
         watch_error: None,
-        grace_period_restart: None,
+        grace_periods_restarted_at: None,
         grace_periods: GRACE_PERIODS,
         examined_nodes: vec![ExaminedNode {
             node,
@@ -126,7 +126,7 @@ pub(crate) fn health_snapshot(node: Arc<Node>, heard_ago: u64) -> HealthSnapshot
 }
 
 /// Returns a zone in which `count` nodes wait for a taint, `{name}-0` first.
-pub(crate) fn waiting_zone(name: &str, count: usize, limiter: TaintRateLimiter) -> ZoneWithWaitingNodes {
+pub(crate) fn zone_with_waiting_nodes(name: &str, count: usize, limiter: TaintRateLimiter) -> ZoneWithWaitingNodes {
     let node = node(&format!("{name}-0"), json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     ZoneWithWaitingNodes {
         zone_key: Text::new(name),
@@ -156,14 +156,14 @@ pub(crate) fn tainting_snapshot(now: Instant, zones: Vec<ZoneWithWaitingNodes>) 
 pub(crate) fn garbage_snapshot() -> garbage::Snapshot {
     let (period, quarantine_period) = (Duration::from_secs(20), Duration::from_secs(40));
     garbage::Snapshot {
-        ended_pods_to_remove: Vec::new(),
-        ended_pod_count: 0,
+        finished_pods_to_remove: Vec::new(),
+        finished_pod_count: 0,
         terminating_pods_of_out_of_service_nodes: Vec::new(),
         terminating_pods_without_node: Vec::new(),
-        missing_nodes: BTreeSet::new(),
+        names_of_missing_nodes: BTreeSet::new(),
         pods_of_nodes_after_quarantine: BTreeMap::new(),
         quarantine: NodeQuarantine::default(),
-        settings: garbage::PodGcSettings { terminated_pod_threshold: 0, pass_period: period, quarantine_period },
+        settings: garbage::PodGcSettings { finished_pod_threshold: 0, pass_period: period, quarantine_period },
         now: start_time(),
     }
 }
@@ -240,7 +240,7 @@ impl NodeRecordsFixture {
         self.node_records.record_node(&ready_node(name, name, self.version, change), None, false, self.now);
     }
 
-    pub(crate) fn set_ready(&mut self, name: &str, status: &str, reason: &str) {
+    pub(crate) fn set_ready_condition(&mut self, name: &str, status: &str, reason: &str) {
         self.update_node(name, |node| {
             node["status"]["conditions"][0]["status"] = json!(status);
             node["status"]["conditions"][0]["reason"] = json!(reason);
@@ -262,18 +262,18 @@ impl NodeRecordsFixture {
 
     /// Returns the nodes that the next pass reports.
     pub(crate) fn next_nodes_to_report(&self) -> NodesToReport {
-        self.node_records.pass_snapshot(self.now, None, PASS_PERIOD).nodes_to_report
+        self.node_records.health_snapshot(self.now, None, PASS_PERIOD).nodes_to_report
     }
 
     /// Returns the plan of the next pass.
     pub(crate) fn next_plan(&self) -> Plan {
-        health::decide(&self.node_records.pass_snapshot(self.now, None, PASS_PERIOD))
+        health::decide(&self.node_records.health_snapshot(self.now, None, PASS_PERIOD))
     }
 
     /// Runs a pass, and returns the examined nodes with their actions.
     pub(crate) fn run_pass(&mut self) -> Vec<String> {
         let plan = self.next_plan();
-        self.node_records.apply_pass(&plan, self.now);
+        self.node_records.apply_health_plan(&plan, self.now);
         let line = |judged: &NodeDecision| {
             let action = judged.action.as_ref().map_or("nothing", |action| match action {
                 Action::SetConditionsUnknown(_) => "lapse",

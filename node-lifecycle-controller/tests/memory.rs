@@ -64,7 +64,7 @@ fn a_cached_pod_costs_less_than_its_budget() {
 
     let before = ALLOCATOR.allocated();
     let store = Store::default();
-    drop(store.replace_for_tests((0..PODS).map(pod).collect(), ResourceVersion::parse("1")));
+    drop(store.replace_objects_for_tests((0..PODS).map(pod).collect(), ResourceVersion::parse("1")));
     let cached = (ALLOCATOR.allocated() - before) / PODS;
     println!("{cached} bytes per Pod with its places in the cache and in the indexes");
     assert_eq!(store.len(), PODS);

@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     io::{
-        self, Claim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, Requeue, SyncError, create_pod,
+        self, ChildClaim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, Requeue, SyncError, create_pod,
         delete_pod,
     },
     meta::{Meta, ResourceVersion, Uid},
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::{
     decide::{manage, status, timer},
     objects::Status,
-    plan::{FailedOperation, Plan, PodChanges, PodChangesOutcome, PodDeletion},
+    plan::{FailedPodOperation, Plan, PodChanges, PodChangesOutcome, PodDeletion},
     snapshot::{SharedPod, Snapshot},
 };
 
@@ -48,18 +48,19 @@ const MAX_WATCH_LAG: Duration = Duration::from_millis(100);
 
 /// Sends the requests of a plan, and returns the time of the next sync of the set.
 pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    if let Some(problem) = plan.set.selector.problem() {
+    if let Some(problem) = plan.set.selector.validation_error() {
         io.apply_memory_note(ReplicaSetNote::InvalidSelector(problem.to_string()));
         return Ok(Requeue::AfterPlannedDelay);
     }
 
-    let mut claim = Claim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &plan.pods_to_release).send(io).await;
-    claim.record_denied_event(io);
+    let mut claim =
+        ChildClaim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &plan.pods_to_release).send(io).await;
+    claim.record_event_if_denied(io);
     if claim.has_only_conflicts() {
         return Ok(Requeue::Conflict);
     }
-    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
-    let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
+    claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+    let claimed: Vec<&SharedPod> = snapshot.claims.to_keep.iter().chain(claim.adopted_children()).collect();
 
     // The plan assumes that every adoption succeeds. Otherwise the count of Pods to create or delete is decided again.
     let manage = if claim.has_adopted_all() {
@@ -102,12 +103,12 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 /// The result of creating or deleting Pods, and the failure that the sync returns; `None` if no request failed.
 type ManageOutcome = (PodChangesOutcome, Option<SyncError>);
 
-fn failed_outcome(reason: FailedOperation, failed: SyncError) -> ManageOutcome {
+fn failed_outcome(reason: FailedPodOperation, failed: SyncError) -> ManageOutcome {
     (PodChangesOutcome::RequestFailed { reason, message: failed.to_string() }, Some(failed))
 }
 
 fn creation_impossible(problem: &str) -> ManageOutcome {
-    failed_outcome(FailedOperation::Create, SyncError::new("template", format!("unable to create pods, {problem}")))
+    failed_outcome(FailedPodOperation::Create, SyncError::new("template", format!("unable to create pods, {problem}")))
 }
 
 /// Creates Pods in batches of 1, 2, 4, ... Pods. If the server refuses all Pods, the sync sends only one request.
@@ -115,10 +116,10 @@ async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'
     let owner = &snapshot.owner;
     let Some(template) = &snapshot.set.template else { return creation_impossible("no template") };
     io.apply_memory_note(ReplicaSetNote::CreatingPods);
-    let body = io.encode_body(|| body::new_pod_body(&owner.name, template, owner.controller_ref()));
+    let body = io.encode_body(|| body::new_pod_body(&owner.name, template, owner.controller_reference()));
     let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
     let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} Pods are missing").into() };
-    let request = request.with_generate_name(body::generate_name(&owner.name)).with_reason(why);
+    let request = request.with_generate_name(body::pod_name_prefix(&owner.name)).with_reason(why);
     let created =
         io.run_group(GroupConcurrency::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
 
@@ -129,7 +130,7 @@ async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'
         io.apply_memory_note(ReplicaSetNote::NamespaceIsTerminating);
     }
     match others.first() {
-        Some(refusal) => failed_outcome(FailedOperation::Create, SyncError::from_refusal("", refusal)),
+        Some(refusal) => failed_outcome(FailedPodOperation::Create, SyncError::from_refusal("", refusal)),
         None => (PodChangesOutcome::Done, None),
     }
 }
@@ -147,7 +148,7 @@ async fn delete_pods(victims: &[PodDeletion], age_ratios: &[u64], io: Io<'_>) ->
         refusals.partition(|refusal| refusal.class == RefusalClass::VersionConflict);
     match others.first() {
         Some(refusal) => {
-            failed_outcome(FailedOperation::Delete, SyncError::from_refusal("unable to delete pods", refusal))
+            failed_outcome(FailedPodOperation::Delete, SyncError::from_refusal("unable to delete pods", refusal))
         }
         None if !changed.is_empty() => (PodChangesOutcome::PodsHaveChanged, None),
         None => (PodChangesOutcome::Done, None),
@@ -185,7 +186,7 @@ async fn write_status(
     if !limits.is_status_worth_writing(status, &snapshot.set.status) {
         return Ok(StatusWriteOutcome::Done);
     }
-    let first = io.send_and_read::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
+    let first = io.send_and_decode::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
     if !matches!(first, Err(Refusal { class: RefusalClass::VersionConflict, .. })) {
         return process_status_answer(status, first, io);
     }
@@ -196,7 +197,8 @@ async fn write_status(
         }
     }
     let request = Request::get(owner.resource, &owner.namespace, &known.name);
-    let live = match io.send_and_read::<StoredSet>(request.with_reason("another writer has changed its status")).await {
+    let live = match io.send_and_decode::<StoredSet>(request.with_reason("another writer has changed its status")).await
+    {
         Ok(Some(live)) => live,
         answer => return process_status_answer(status, answer, io),
     };
@@ -205,7 +207,7 @@ async fn write_status(
         return Ok(StatusWriteOutcome::Done);
     }
     let second =
-        io.send_and_read::<StoredSet>(status_request(snapshot, status, live.metadata.resource_version, io)).await;
+        io.send_and_decode::<StoredSet>(status_request(snapshot, status, live.metadata.resource_version, io)).await;
     process_status_answer(status, second, io)
 }
 
@@ -219,7 +221,7 @@ fn status_request(snapshot: &Snapshot, status: &Status, version: ResourceVersion
     };
     Request::patch_status(owner.resource, known, body)
         .into_strategic_patch()
-        .with_version(Some(version))
+        .with_precondition_version(Some(version))
         .with_role(role)
 }
 

@@ -22,18 +22,18 @@ const MAX_NAMED_PODS: usize = 3;
 /// creations or deletions. Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
-    let claimed: Vec<&SharedPod> = claims.keep.iter().chain(&claims.adopt).collect();
+    let claimed: Vec<&SharedPod> = claims.to_keep.iter().chain(&claims.to_adopt).collect();
     let manage = manage::decide_pod_changes(snapshot, &claimed);
-    let expected = if manage.is_change_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
+    let expected = if manage.is_pod_change_allowed() { PodChangesOutcome::Done } else { PodChangesOutcome::NotAllowed };
     let status = status::compute_status(snapshot, &claimed, &expected, snapshot.now);
     let available_in = timer::time_until_next_available(snapshot, &claimed, &status, snapshot.now, snapshot.now);
     Plan {
         set: Arc::clone(&snapshot.set),
-        orphans_to_adopt: claims.adopt.clone(),
-        pods_to_release: claims.release.clone(),
+        orphans_to_adopt: claims.to_adopt.clone(),
+        pods_to_release: claims.to_release.clone(),
         requeue_after: timer::requeue_after(snapshot, &manage, available_in),
         pod_changes: manage,
-        first_unready_pods: claims.keep.iter().filter(|pod| !pod.is_ready()).take(MAX_NAMED_PODS).cloned().collect(),
+        first_unready_pods: claims.to_keep.iter().filter(|pod| !pod.is_ready()).take(MAX_NAMED_PODS).cloned().collect(),
         time_until_next_available: available_in,
         expected_outcome: expected,
         status,

@@ -75,7 +75,7 @@ use common::{
     clock::Instant,
     consistency::Ledger,
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::{AnyInformer, Informer, SharedInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     map::HashSet,
@@ -254,7 +254,7 @@ impl<K: SetKind> ReplicaController<K> {
             set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             sets_in_terminating_namespaces: refused.clone(),
-            debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
+            min_debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),
             failed_pod_backoffs: backoff.clone(),
         });
         let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set_event));
@@ -291,7 +291,7 @@ impl<K: SetKind> ReplicaController<K> {
 
 fn decision_settings<K: SetKind>(settings: &OperatorSettings) -> DecisionSettings {
     DecisionSettings {
-        burst_replicas: settings.tuned_size(&BURST_REPLICAS),
+        burst_replicas: settings.tuned_nonzero_count(&BURST_REPLICAS),
         uses_deletion_cost: settings.is_feature_gate_on(&POD_DELETION_COST),
         counts_terminating_pods: K::COUNTS_TERMINATING_PODS
             && settings.is_feature_gate_on(&DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS),
@@ -328,8 +328,8 @@ impl<K: SetKind> Controller for ReplicaController<K> {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: ReplicaSetNote) {
@@ -339,7 +339,7 @@ impl<K: SetKind> Controller for ReplicaController<K> {
                 let key = snapshot.set.metadata.key();
                 tracing::error!(logger = K::QUEUE_NAME, key = %key, err = %problem, "Error converting pod selector");
             }
-            (ReplicaSetNote::CreatingPods, Some(backoff)) => backoff.record_creation(set),
+            (ReplicaSetNote::CreatingPods, Some(backoff)) => backoff.record_pod_creation(set),
             (ReplicaSetNote::CreatingPods, None) => {}
             (ReplicaSetNote::NamespaceIsTerminating, _) => {
                 let key = snapshot.set.metadata.key();
@@ -347,7 +347,7 @@ impl<K: SetKind> Controller for ReplicaController<K> {
                 self.sets_in_terminating_namespaces.insert(set);
             }
             (ReplicaSetNote::DeletingPods(pods, age_ratios), backoff) => {
-                self.metrics.record_age_ratios(&age_ratios);
+                self.metrics.record_deletion_age_ratios(&age_ratios);
                 if let Some(backoff) = backoff {
                     backoff.record_deleted_pods(set, &pods);
                 }

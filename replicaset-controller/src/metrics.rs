@@ -22,7 +22,7 @@ impl ControllerMetrics {
     }
 
     /// Records the ages of Pods chosen for deletion, as multiples of the youngest Pod's age.
-    pub fn record_age_ratios(&self, age_ratios: &[u64]) {
+    pub fn record_deletion_age_ratios(&self, age_ratios: &[u64]) {
         for ratio in age_ratios {
             self.age_ratio.observe(*ratio as f64);
         }

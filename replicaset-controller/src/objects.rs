@@ -128,7 +128,7 @@ impl SetJson {
             return Err("spec.selector selects every Pod".to_owned());
         }
         let template = spec.template.map(Template::new).unwrap_or_default();
-        if let Some(problem) = template.problem() {
+        if let Some(problem) = template.validation_error() {
             return Err(format!("spec.template: {problem}"));
         }
         metadata.annotations = common::meta::Annotations::default();
@@ -230,7 +230,7 @@ mod tests {
         for selector in [json!(null), json!({}), json!({"app": 1})] {
             object["spec"]["selector"] = selector.clone();
             let read = read::<ReplicationControllers>(&object);
-            assert!(read.is_err() || read.unwrap().selector.problem().is_some(), "{selector}");
+            assert!(read.is_err() || read.unwrap().selector.validation_error().is_some(), "{selector}");
         }
     }
 
@@ -263,7 +263,7 @@ mod tests {
     fn a_set_with_an_invalid_selector_is_still_decoded() {
         let mut object = web();
         object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
-        assert!(read::<ReplicaSets>(&object).unwrap().selector.problem().is_some());
+        assert!(read::<ReplicaSets>(&object).unwrap().selector.validation_error().is_some());
     }
 
     /// REPLICASET-34.

@@ -8,7 +8,7 @@ use common::{
     intern::Text,
     io::SyncError,
     meta::{NamespacedName, Uid},
-    refs::{self, Claims, Owner},
+    refs::{self, DependentClaims, Owner},
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -55,11 +55,12 @@ impl<K: SetKind> ReplicaController<K> {
         let terminating = terminating.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
         let active = owned.into_iter().chain(orphans).filter(|pod| pod.is_active());
         // A malformed selector claims nothing, and the plan reports it.
-        let claims: Claims<SharedPod> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
-        let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
+        let claims: DependentClaims<SharedPod> =
+            refs::claim_dependents(&owner, &set.selector, active, |_| true).unwrap_or_default();
+        let ranked = set.replicas > 0 && claims.to_keep.len() + claims.to_adopt.len() > set.replicas;
         let colocated = if ranked { self.count_colocated_pods(&set, &claims) } else { BTreeMap::new() };
         let terminating_namespace = self.sets_in_terminating_namespaces.contains(uid);
-        let failing = self.backoff.as_ref().and_then(|backoff| backoff.current_backoff(uid));
+        let failing = self.backoff.as_ref().and_then(|backoff| backoff.backoff_of_set(uid));
         let limits =
             DecisionSettings { drops_terminating_replicas: self.drops_terminating_replicas(&set), ..self.limits };
         Ok(Observation::Ready(Snapshot {
@@ -79,7 +80,7 @@ impl<K: SetKind> ReplicaController<K> {
     /// Returns the writes of this process that the caches do not show yet, and how long to wait for them.
     fn unobserved_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let caches: [&dyn LedgerCache; 2] = [&**self.pods.store(), &**self.sets.store()];
-        self.ledger.unseen_write(uid, &caches, || {
+        self.ledger.first_unseen_write(uid, &caches, || {
             self.owned_pods(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect()
         })
     }
@@ -87,13 +88,13 @@ impl<K: SetKind> ReplicaController<K> {
     /// Returns the Pods that a set controls, whether its selector matches them or not.
     pub(crate) fn owned_pods(&self, namespace: &Text, uid: &Uid) -> Vec<SharedPod> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        self.pods.store().list_readable_by_index(ByController, &owner)
+        self.pods.store().list_decoded_by_index(ByController, &owner)
     }
 
     /// Returns the Pods without a controller in the set's namespace. Malformed Pods are left out, as they cannot be adopted.
     fn adoptable_orphans(&self, set: &ReplicaSet) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
-        self.pods.store().list_readable_by_index(OrphansByNamespace, &namespace)
+        self.pods.store().list_decoded_by_index(OrphansByNamespace, &namespace)
     }
 
     /// Counts, by node, the active Pods of all sets with the same owner, and the orphans that these sets select.
@@ -101,21 +102,21 @@ impl<K: SetKind> ReplicaController<K> {
     /// If the set has no owner, or its kind has no siblings, the result is empty; with `--tune rank-by-own-pods`, it counts the
     /// claimed Pods. Upstream scans all Pods of the namespace, and so also counts Pods of other owners that one of these sets
     /// selects; this function reads only indexes. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
-    fn count_colocated_pods(&self, set: &ReplicaSet, claims: &Claims<SharedPod>) -> BTreeMap<Text, usize> {
+    fn count_colocated_pods(&self, set: &ReplicaSet, claims: &DependentClaims<SharedPod>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
         let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {
             if self.ranks_by_own_pods {
                 claims
-                    .keep
+                    .to_keep
                     .iter()
-                    .chain(&claims.adopt)
+                    .chain(&claims.to_adopt)
                     .for_each(|pod| *count.entry(pod.node_name.clone()).or_insert(0) += 1);
             }
             return count;
         };
         let namespace = &set.metadata.namespace;
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: owner.uid.clone() };
-        let siblings = self.sets.store().list_readable_by_index(ByController, &owner);
+        let siblings = self.sets.store().list_decoded_by_index(ByController, &owner);
         let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.replica_set()).collect();
         let owned = siblings.iter().flat_map(|sibling| self.owned_pods(namespace, &sibling.metadata.uid));
         for pod in owned.chain(self.adoptable_orphans(set)) {

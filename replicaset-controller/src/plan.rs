@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{conditions, controller::Explain, pods::Phase};
+use common::{conditions, controller::ExplainPlan, pods::Phase};
 
 use crate::{
     objects::{ReplicaSet, Status},
@@ -47,7 +47,7 @@ pub enum PodChangesOutcome {
     /// A request failed.
     RequestFailed {
         /// The failed operation, which is the reason in the condition `ReplicaFailure`.
-        reason: FailedOperation,
+        reason: FailedPodOperation,
         /// Message of the error, for the condition `ReplicaFailure`.
         message: String,
     },
@@ -55,14 +55,14 @@ pub enum PodChangesOutcome {
 
 /// A kind of request for Pods that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailedOperation {
+pub enum FailedPodOperation {
     /// The creation of a Pod; the reason in the condition is `FailedCreate`.
     Create,
     /// The deletion of a Pod; the reason in the condition is `FailedDelete`.
     Delete,
 }
 
-impl FailedOperation {
+impl FailedPodOperation {
     /// Returns the reason in the condition `ReplicaFailure`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -103,12 +103,12 @@ pub enum PodChanges {
 
 impl PodChanges {
     /// Whether Pods may be created or deleted now.
-    pub fn is_change_allowed(&self) -> bool {
+    pub fn is_pod_change_allowed(&self) -> bool {
         !matches!(self, Self::NotAllowed(_) | Self::DelayedAfterFailures(_))
     }
 
     /// True only for `Create` and `Delete`.
-    pub fn changes_pods(&self) -> bool {
+    pub fn creates_or_deletes_pods(&self) -> bool {
         matches!(self, Self::Create { .. } | Self::Delete { .. })
     }
 }
@@ -155,7 +155,7 @@ impl fmt::Display for DeletionReason {
     }
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         let s = &self.status;
         let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));
@@ -167,7 +167,7 @@ impl Explain for Plan {
 
     fn wait_reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
-        if let Some(problem) = self.set.selector.problem() {
+        if let Some(problem) = self.set.selector.validation_error() {
             return vec![problem.to_string()];
         }
         match &self.pod_changes {

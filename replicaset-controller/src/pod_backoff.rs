@@ -116,7 +116,7 @@ impl FailedPodBackoffs {
     }
 
     /// Records that Pods are about to be created for a set. The cache must show all Pods that were created for the set before.
-    pub(crate) fn record_creation(&self, set: &Uid) {
+    pub(crate) fn record_pod_creation(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {
             series.has_created_pods = true;
         }
@@ -128,7 +128,7 @@ impl FailedPodBackoffs {
     }
 
     /// Returns the back-off of a set; `None` if Pods may be created now.
-    pub(crate) fn current_backoff(&self, set: &Uid) -> Option<FailedPodBackoff> {
+    pub(crate) fn backoff_of_set(&self, set: &Uid) -> Option<FailedPodBackoff> {
         let now = self.clock.monotonic_now();
         let sets = self.sets.lock();
         let series = sets.get(set)?;
@@ -154,7 +154,7 @@ mod tests {
     impl World {
         /// Records one sync that creates these Pods, and the events of all of these Pods.
         fn create(&self, pods: &[&str]) {
-            self.backoff.record_creation(&self.set);
+            self.backoff.record_pod_creation(&self.set);
             for pod in pods {
                 self.backoff.record_new_pod(&self.set, &Uid::new(pod));
             }
@@ -169,7 +169,7 @@ mod tests {
         /// Returns the count of failed Pods, and the remaining delay of the next Pod in milliseconds.
         fn wait(&self) -> Option<(usize, u64)> {
             self.backoff
-                .current_backoff(&self.set)
+                .backoff_of_set(&self.set)
                 .map(|failing| (failing.failed_pod_count, u64::try_from(failing.remaining_delay.as_millis()).unwrap()))
         }
 

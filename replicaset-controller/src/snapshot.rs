@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{intern::Text, refs::Claims, refs::Owner};
+use common::{intern::Text, refs::DependentClaims, refs::Owner};
 use jiff::Timestamp;
 
 use crate::{
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// The owner reference and deletion state of the set.
     pub owner: Owner,
     /// The active Pods to keep, to adopt and to release.
-    pub claims: Claims<SharedPod>,
+    pub claims: DependentClaims<SharedPod>,
     /// Count of terminating Pods that the set controls and selects.
     pub terminating_pod_count: usize,
     /// Whether the namespace is terminating, so that the server refuses every Pod.

@@ -6,7 +6,7 @@ use common::{
     consistency::Ledger,
     controller::{debounce_for_pods, priority_of_origin},
     meta::{Meta, NamespacedName, Uid},
-    owners::{adopters_of, controlling_owner},
+    owners::{controlling_owner, find_potential_adopters},
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
     terminating_namespaces::OwnersInTerminatingNamespaces,
@@ -26,7 +26,7 @@ pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Minimum debounce of changes that do not affect the count of active Pods; see [`debounce_for_pods`] for large sets.
-    pub(crate) debounce_period: Duration,
+    pub(crate) min_debounce_period: Duration,
     /// The back-off of sets with failing Pods; `None` unless `--tune failed-pod-backoff` is on.
     pub(crate) failed_pod_backoffs: Option<FailedPodBackoffs>,
 }
@@ -41,9 +41,10 @@ impl<K: SetKind> EventHandlers<K> {
             CacheEvent::Updated { old, new } => {
                 let (old, new) = (old.replica_set(), new.replica_set());
                 if new.metadata.is_status_change_of(&old.metadata) {
-                    return self
-                        .queue
-                        .add_debounced(new.metadata.key(), debounce_for_pods(self.debounce_period, pod_count(new)));
+                    return self.queue.add_debounced(
+                        new.metadata.key(),
+                        debounce_for_pods(self.min_debounce_period, pod_count(new)),
+                    );
                 }
             }
             _ => {}
@@ -122,7 +123,7 @@ impl<K: SetKind> EventHandlers<K> {
                 if !ripens && !counts {
                     return self.queue.add_debounced(
                         set.metadata.key(),
-                        debounce_for_pods(self.debounce_period, pod_count(set)).max(self.debounce_period),
+                        debounce_for_pods(self.min_debounce_period, pod_count(set)).max(self.min_debounce_period),
                     );
                 }
                 self.queue.add(set.metadata.key(), Priority::Normal);
@@ -147,12 +148,14 @@ impl<K: SetKind> EventHandlers<K> {
         let set = set.replica_set();
         // The disappearance of a terminating Pod is not urgent, because the set was synced when the termination began.
         let delay =
-            if pod.is_active() { Duration::ZERO } else { debounce_for_pods(self.debounce_period, pod_count(set)) };
+            if pod.is_active() { Duration::ZERO } else { debounce_for_pods(self.min_debounce_period, pod_count(set)) };
         self.queue.add_debounced(set.metadata.key(), delay);
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in adopters_of(&self.set_store, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels)) {
+        for set in
+            find_potential_adopters(&self.set_store, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels))
+        {
             self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }

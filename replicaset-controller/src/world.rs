@@ -83,7 +83,7 @@ impl PodBuilder {
     pub(crate) fn labels(self, labels: Value) -> Self {
         self.set("metadata", "labels", labels)
     }
-    pub(crate) fn orphan(self) -> Self {
+    pub(crate) fn into_orphan(self) -> Self {
         self.set("metadata", "ownerReferences", json!([]))
     }
     pub(crate) fn owner(mut self, kind: &str, name: &str, uid: &str) -> Self {
@@ -159,7 +159,7 @@ impl SnapshotBuilder {
         self.set["status"] = status;
         self
     }
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn build_snapshot(&self) -> Snapshot {
         let set = decode_set(&self.set);
         let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
         let all: Vec<SharedPod> = self.pods.iter().map(|pod| Arc::new(pod.build())).collect();
@@ -169,7 +169,7 @@ impl SnapshotBuilder {
         let terminating = terminating.count();
         let active = all.into_iter().filter(|pod| pod.is_active());
         Snapshot {
-            claims: refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default(),
+            claims: refs::claim_dependents(&owner, &set.selector, active, |_| true).unwrap_or_default(),
             terminating_pod_count: terminating,
             colocated_pod_counts_by_node: self.colocated_pod_counts_by_node.clone(),
             is_namespace_terminating: self.is_namespace_terminating,

@@ -109,7 +109,7 @@ fn snapshot(set: &CachedSet<ReplicaSets>, pods: &[Value]) -> Snapshot {
     let pods = pods.iter().map(|pod| -> SharedPod { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
     let pods: Vec<SharedPod> = pods.filter(|pod| pod.is_active()).collect();
     assert!(pods.iter().all(|pod| !pod.meta().name.is_empty()));
-    let claims = refs::claim(&owner, &set.selector, pods, |_| true).unwrap_or_default();
+    let claims = refs::claim_dependents(&owner, &set.selector, pods, |_| true).unwrap_or_default();
     let limits = DecisionSettings {
         burst_replicas: BURST,
         uses_deletion_cost: true,

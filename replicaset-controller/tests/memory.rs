@@ -70,9 +70,9 @@ fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();
     let store = Store::<CachedPod>::default();
     // The first Pod causes the allocations that a process makes only once.
-    store.replace_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
+    store.replace_objects_for_tests(vec![pod(&template, 0)], ResourceVersion::parse("1"));
     let Some(before) = resident() else { return };
-    store.replace_for_tests((0..PODS).map(|at| pod(&template, at)).collect(), ResourceVersion::parse("200000"));
+    store.replace_objects_for_tests((0..PODS).map(|at| pod(&template, at)).collect(), ResourceVersion::parse("200000"));
     let after = resident().unwrap();
     assert_eq!(store.len(), PODS);
     let each = after.saturating_sub(before) / PODS as u64;

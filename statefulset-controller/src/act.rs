@@ -11,7 +11,7 @@ use std::{borrow::Cow, time::Duration};
 use common::{
     events::EventType,
     io::{
-        Claim, GroupConcurrency, RefusalClass, Request, Requeue, RevisionChange, RevisionChangeError,
+        ChildClaim, GroupConcurrency, RefusalClass, Request, Requeue, RevisionChange, RevisionChangeError,
         RevisionStoreOutcome, RevisionStoreRequest, SyncError, delete_revision,
     },
     pods::PODS,
@@ -19,7 +19,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use self::note::{NamesakeLookup, Note};
+pub(crate) use self::note::{NamesakeState, Note};
 use self::{
     note::Io,
     request::{request_failure, write_role},
@@ -46,16 +46,18 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     }
     for mismatch in &plan.mismatches_to_report {
         io.record_event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
-        io.apply_memory_note(Note::MismatchReported(mismatch.difference(), io.now()));
+        io.apply_memory_note(Note::MismatchReported(mismatch.describe_difference(), io.now()));
     }
 
     adopt_revisions(snapshot, io).await?;
     let Snapshot { set, owner, pods, .. } = snapshot;
-    let mut claim =
-        Claim::new(owner, PODS, &pods.adopt, &pods.release).with_adoption_labels(missing_labels).send(io).await;
-    claim.record_denied_event(io);
-    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
-    for labelled in claim.adopted().filter(|pod| pod.lacks_name_label()) {
+    let mut claim = ChildClaim::new(owner, PODS, &pods.to_adopt, &pods.to_release)
+        .with_adoption_labels(missing_labels)
+        .send(io)
+        .await;
+    claim.record_event_if_denied(io);
+    claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+    for labelled in claim.adopted_children().filter(|pod| pod.lacks_name_label()) {
         let (pod, set) = (&labelled.meta().name, &set.metadata.name);
         io.record_event(
             EventType::Normal,
@@ -63,13 +65,14 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
             format!("Update Pod {pod} in StatefulSet {set} successful"),
         );
     }
-    let claimed: Vec<SharedPod> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
+    let claimed: Vec<SharedPod> = pods.to_keep.iter().chain(claim.adopted_children()).cloned().collect();
 
     let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else {
         return Ok(Requeue::AfterPlannedDelay);
     };
     // The plan assumes that every adoption succeeds and that the new revision gets its planned name.
-    let reconcile = if claim.has_adopted_all() && revisions.update.name == plan.revisions.update.name {
+    let reconcile = if claim.has_adopted_all() && revisions.update_revision.name == plan.revisions.update_revision.name
+    {
         Cow::Borrowed(&plan.pod_plan)
     } else {
         Cow::Owned(decide::plan_pod_work(snapshot, &claimed, &revisions))
@@ -79,9 +82,9 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     if let Some(unavailable) = reconcile.unavailable_pods {
         io.apply_memory_note(Note::RolloutProgress(unavailable));
     }
-    io.apply_memory_note(Note::AwaitedClaims(reconcile.claims_to_await.clone()));
+    io.apply_memory_note(Note::AwaitedClaims(reconcile.volume_claims_to_await.clone()));
     let status =
-        status::complete_rollout(set, &status::with_lowered_current_replicas(&reconcile.counted_status, lowered));
+        status::complete_rollout(set, &status::with_lowered_current_replicas(&reconcile.status_before_work, lowered));
     let status_written = write_status(snapshot, &status, io).await;
     let forgotten = forget_revisions(snapshot, &revisions, &claimed, io).await;
     worked.and(status_written).and(forgotten)?;
@@ -96,10 +99,11 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 
 async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncError> {
     const DOING: &str = "can't adopt ControllerRevisions";
-    let mut claim = Claim::new(&snapshot.owner, CONTROLLER_REVISIONS, &snapshot.revisions.adopt, &[]).send(io).await;
-    claim.record_denied_event(io);
-    claim.take_result().map_err(|failed| failed.with_context(DOING))?;
-    match claim.missing_orphan() {
+    let mut claim =
+        ChildClaim::new(&snapshot.owner, CONTROLLER_REVISIONS, &snapshot.revisions.to_adopt, &[]).send(io).await;
+    claim.record_event_if_denied(io);
+    claim.take_claim_result().map_err(|failed| failed.with_context(DOING))?;
+    match claim.first_missing_orphan() {
         // The plan relies on a revision that no longer exists. The next sync decides without this revision.
         Some(gone) => Err(SyncError::new("gone", format!("{DOING}: {} is gone", gone.meta.name))),
         None => Ok(()),
@@ -124,7 +128,10 @@ async fn write_revision<'p>(
         RevisionWrite::Renumber { revision, number } => (&revision.meta, *number),
     };
     let name = &revision.name;
-    match io.unless_shutting_down(RevisionChange::renumber(&snapshot.owner, revision, number, io)).await {
+    match io
+        .await_unless_shutting_down(RevisionChange::set_revision_number(&snapshot.owner, revision, number, io))
+        .await
+    {
         None => Ok(None),
         Some(Ok(())) => Ok(Some(Cow::Borrowed(planned))),
         Some(Err(RevisionChangeError::RevisionLost)) => {
@@ -148,16 +155,16 @@ async fn store_revision<'p>(
     let mut collisions = planned.collision_count;
     loop {
         let name = revisions::revision_name(set, &revisions::template_hash(template, collisions));
-        let body = body::revision(snapshot, number, planned.collision_count, &name)
+        let body = body::build_revision(snapshot, number, planned.collision_count, &name)
             .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
         let why = format!("the template is new, its revision is number {number}");
         let store = RevisionStoreRequest::new(owner, &name, template.revision_data(), why);
         let was_stored_before = set.status.observed_generation == set.metadata.generation;
-        let store = if was_stored_before { store.if_owner_exists() } else { store };
-        match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
+        let store = if was_stored_before { store.only_if_owner_exists() } else { store };
+        match io.await_unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
             // An existing revision may have other labels. They do not matter, because Pods only name their revision.
             Some(Ok(RevisionStoreOutcome::Created | RevisionStoreOutcome::AlreadyExists(_))) => {
-                let is_as_planned = *planned.update.name == *name;
+                let is_as_planned = *planned.update_revision.name == *name;
                 let created = || Cow::Owned(revisions::with_created_revision(planned, template, &name, collisions));
                 return Ok(Some(if is_as_planned { Cow::Borrowed(planned) } else { created() }));
             }

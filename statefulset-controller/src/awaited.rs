@@ -18,7 +18,7 @@ pub(crate) struct AwaitedWrites(Mutex<BTreeMap<NamespacedName, (Resource, Resour
 
 impl AwaitedWrites {
     /// Records the write that a set waits for; `None` if the set waits for no write.
-    pub(crate) fn record(&self, set: &NamespacedName, write: Option<(Resource, ResourceVersion)>) {
+    pub(crate) fn record_awaited_write(&self, set: &NamespacedName, write: Option<(Resource, ResourceVersion)>) {
         let mut awaited = self.0.lock();
         match write {
             Some(write) => awaited.insert(set.clone(), write),
@@ -28,7 +28,7 @@ impl AwaitedWrites {
     }
 
     /// Removes and returns the sets that wait for this or an earlier version in the resource and namespace of `object`.
-    pub(crate) fn take_reached_sets(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
+    pub(crate) fn take_sets_waiting_for_version(&self, resource: Resource, object: &Meta) -> Vec<NamespacedName> {
         let mut awaited = self.0.lock();
         let is_reached = |set: &NamespacedName, (of, version): &(Resource, ResourceVersion)| {
             *of == resource && *version <= object.resource_version && set.namespace == object.namespace
@@ -47,7 +47,7 @@ impl AwaitedWrites {
 /// A claim is listed while a set waits for it. The next sync of the set replaces the claims of the set, and the deletion of
 /// the set or of the claim removes them.
 #[derive(Debug, Default)]
-pub(crate) struct AwaitedClaims(Mutex<AwaitedIndexes>);
+pub(crate) struct AwaitedVolumeClaims(Mutex<AwaitedIndexes>);
 
 #[derive(Debug, Default)]
 struct AwaitedIndexes {
@@ -55,7 +55,7 @@ struct AwaitedIndexes {
     claims_by_set: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
 
-impl AwaitedClaims {
+impl AwaitedVolumeClaims {
     /// Replaces the claims that a set waits for.
     pub(crate) fn replace_claims_of_set(&self, set: &NamespacedName, claims: Vec<NamespacedName>) {
         let mut directions = self.0.lock();
@@ -103,7 +103,7 @@ impl AwaitedIndexes {
 }
 
 #[cfg(test)]
-impl AwaitedClaims {
+impl AwaitedVolumeClaims {
     pub(crate) fn len(&self) -> usize {
         let directions = self.0.lock();
         directions.sets_by_claim.len() + directions.claims_by_set.len()
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn entries_of_deleted_sets_and_claims_are_removed() {
-        let awaited = AwaitedClaims::default();
+        let awaited = AwaitedVolumeClaims::default();
         awaited.replace_claims_of_set(&key("web"), vec![key("data-web-0"), key("data-web-1")]);
         assert_eq!(awaited.len(), 3);
         awaited.replace_claims_of_set(&key("web"), vec![key("data-web-1")]);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_claim_may_be_awaited_by_several_sets() {
-        let awaited = AwaitedClaims::default();
+        let awaited = AwaitedVolumeClaims::default();
         // Template `a-b` of set `c` and template `a` of set `b-c` give their claims the same name.
         awaited.replace_claims_of_set(&key("c"), vec![key("a-b-c-0")]);
         awaited.replace_claims_of_set(&key("b-c"), vec![key("a-b-c-0")]);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::{
     objects::StatefulSet,
-    plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::ClaimMismatches, revisions::Revisions},
+    plan::{Plan, PodPlan, UnavailablePods, UnmanagedReason, mismatch::VolumeClaimMismatches, revisions::Revisions},
     snapshot::{SharedPod, Snapshot},
 };
 use situation::PodsByOrdinal;
@@ -25,26 +25,26 @@ use situation::PodsByOrdinal;
 /// The greatest number of claims that the Pods of a set may have together.
 ///
 /// Every sync compares each claim with its Pod, and a cluster has at most 150,000 Pods.
-pub const MAX_CLAIMS_OF_A_SET: usize = 200_000;
+pub const MAX_VOLUME_CLAIMS_PER_SET: usize = 200_000;
 
 /// Decides the plan of one sync. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let set = &snapshot.set;
     let revisions = revisions::choose_revisions(snapshot, revisions::sorted_revisions(snapshot));
-    let claimed: Vec<SharedPod> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
+    let claimed: Vec<SharedPod> = snapshot.pods.to_keep.iter().chain(&snapshot.pods.to_adopt).cloned().collect();
     let mut plan = Plan {
         set: Arc::clone(set),
         unmanaged_reason: unmanaged_reason(set, claimed.len()),
         pod_plan: PodPlan::default(),
         status: set.status.clone(),
-        claim_mismatches: ClaimMismatches::default(),
+        volume_claim_mismatches: VolumeClaimMismatches::default(),
         mismatches_to_report: Vec::new(),
         time_to_next_availability: None,
         revisions,
     };
     if plan.unmanaged_reason.is_none() && !snapshot.owner.is_deleting {
-        plan.claim_mismatches = mismatch::find_mismatches(snapshot);
-        plan.mismatches_to_report = mismatch::unreported_mismatches(&plan.claim_mismatches, snapshot);
+        plan.volume_claim_mismatches = mismatch::find_mismatches(snapshot);
+        plan.mismatches_to_report = mismatch::unreported_mismatches(&plan.volume_claim_mismatches, snapshot);
     }
     if plan.unmanaged_reason.is_none() {
         plan.pod_plan = plan_pod_work(snapshot, &claimed, &plan.revisions);
@@ -52,7 +52,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         let lowered = work.filter(|work| work.lowers_current_replicas()).count() as i32;
         plan.status = status::complete_rollout(
             set,
-            &status::with_lowered_current_replicas(&plan.pod_plan.counted_status, lowered),
+            &status::with_lowered_current_replicas(&plan.pod_plan.status_before_work, lowered),
         );
         plan.time_to_next_availability =
             status::time_to_next_availability(set, &claimed, &plan.status, snapshot.now, snapshot.now);
@@ -62,10 +62,11 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 
 /// Returns the reason why a set with this number of Pods is not managed; `None` if the set is managed.
 pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReason> {
-    let templates = set.claim_templates.len();
-    let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
-    let claims = too_many.then_some(UnmanagedReason::TooManyClaims { pods, templates, limit: MAX_CLAIMS_OF_A_SET });
-    set.selector.problem().cloned().map(UnmanagedReason::from).or(claims)
+    let templates = set.volume_claim_templates.len();
+    let too_many = pods.saturating_mul(templates) > MAX_VOLUME_CLAIMS_PER_SET;
+    let claims =
+        too_many.then_some(UnmanagedReason::TooManyClaims { pods, templates, limit: MAX_VOLUME_CLAIMS_PER_SET });
+    set.selector.validation_error().cloned().map(UnmanagedReason::from).or(claims)
 }
 
 /// Decides the work on Pods.
@@ -75,15 +76,16 @@ pub fn unmanaged_reason(set: &StatefulSet, pods: usize) -> Option<UnmanagedReaso
 /// previous step is complete. Upstream: `updateStatefulSet`.
 pub fn plan_pod_work(snapshot: &Snapshot, claimed: &[SharedPod], revisions: &Revisions) -> PodPlan {
     let situation = PodsByOrdinal::new(snapshot, claimed, revisions);
-    let mut plan = PodPlan { counted_status: status::count_pods(&situation), ..PodPlan::default() };
+    let mut plan = PodPlan { status_before_work: status::count_pods(&situation), ..PodPlan::default() };
     if snapshot.features.is_max_unavailable_enabled {
-        plan.unavailable_pods = Some(UnavailablePods { limit: rolling::max_unavailable(&snapshot.set), count: None });
+        plan.unavailable_pods =
+            Some(UnavailablePods { max_unavailable: rolling::max_unavailable(&snapshot.set), count: None });
     }
     if snapshot.owner.is_deleting {
         plan.waiting_reasons.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
-    scaling::label_pods(&situation, &mut plan);
+    scaling::plan_pod_labels(&situation, &mut plan);
     if scaling::plan_pods_in_range(&situation, &mut plan).is_break() {
         return plan;
     }

@@ -48,7 +48,7 @@
 //!   label is restored before any other work; upstream waits until the Pod is ready. The patch that adopts a Pod also adds a
 //!   missing label. An orphan without the label is adopted when the set needs its name; upstream adopts the orphan at once,
 //!   even if its ordinal is out of range. The labels of an orphan that the set released before are read once a minute.
-//! - A `ClaimMismatch` Event reports, once an hour, a claim that falls short of its template. The claim is still used.
+//! - A `VolumeClaimMismatch` Event reports, once an hour, a claim that falls short of its template. The claim is still used.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the
 //!   limit.
 //!
@@ -77,13 +77,13 @@ use common::{
     app::ProgramDefinition,
     consistency::{Ledger, UnseenWrite},
     controller::{Controller, Loop, Observation},
-    events::ObjectRef,
-    informer::{AnyInformer, FilteredInformer, Informer, handler_from_method},
+    events::InvolvedObject,
+    informer::{AnyInformer, Informer, LabelFilteredInformer, handler_from_method},
     io::{Io, Requeue, SyncError},
     meta::{Meta, NamespacedName, Uid},
     parsed::ParseCache,
     queue::{BackoffSettings, Priority, Queue},
-    revision::template::PodTemplate,
+    revision::template::PodTemplateWithRevisionData,
     runtime::{LoopContext, LoopDefinition, RunningLoop},
     second_writer::OwnedWrites,
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, OperatorSettings, Tunable, WorkersFlag},
@@ -92,10 +92,10 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    act::{NamesakeLookup, Note},
-    awaited::{AwaitedClaims, AwaitedWrites},
+    act::{NamesakeState, Note},
+    awaited::{AwaitedVolumeClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CachedClaim, CachedPod, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
+    objects::{CachedPod, CachedRevision, CachedVolumeClaim, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
     plan::{Plan, UnmanagedReason},
     reports::ReportTimes,
     snapshot::{FeatureSettings, Snapshot},
@@ -165,14 +165,14 @@ pub struct StatefulSetController {
     queue: Queue<NamespacedName>,
     watch: Arc<EventHandlers>,
     sets: Informer<StatefulSet>,
-    pods: FilteredInformer<CachedPod>,
-    claims: Informer<CachedClaim>,
-    revisions: Informer<ControllerRevision>,
+    pods: LabelFilteredInformer<CachedPod>,
+    claims: Informer<CachedVolumeClaim>,
+    revisions: Informer<CachedRevision>,
     ledger: Ledger,
-    awaited: Arc<AwaitedClaims>,
+    awaited: Arc<AwaitedVolumeClaims>,
     awaited_writes: Arc<AwaitedWrites>,
     reports: Arc<ReportTimes>,
-    templates: Arc<ParseCache<PodTemplate>>,
+    templates: Arc<ParseCache<PodTemplateWithRevisionData>>,
     metrics: ControllerMetrics,
     limits: FeatureSettings,
 }
@@ -190,7 +190,7 @@ impl StatefulSetController {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
         let metrics = ControllerMetrics::new(&context.metrics);
-        let (awaited, awaited_writes): (Arc<AwaitedClaims>, Arc<AwaitedWrites>) = Default::default();
+        let (awaited, awaited_writes): (Arc<AwaitedVolumeClaims>, Arc<AwaitedWrites>) = Default::default();
         let reports: Arc<ReportTimes> = Arc::default();
         let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<StatefulSet>> = Arc::default();
@@ -199,14 +199,15 @@ impl StatefulSetController {
             set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             metrics: metrics.clone(),
-            awaited_claims: Arc::clone(&awaited),
+            awaited_volume_claims: Arc::clone(&awaited),
             awaited_writes: Arc::clone(&awaited_writes),
             report_times: Arc::clone(&reports),
             template_cache: Arc::clone(&templates),
         });
         let sets = context.start_informer(store, handler_from_method(&watch, EventHandlers::on_set));
         let pods = context.start_filtered_informer(POD_NAME_LABEL, handler_from_method(&watch, EventHandlers::on_pod));
-        let claims = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_claim));
+        let claims =
+            context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_volume_claim));
         let revisions = context.start_informer(Arc::default(), handler_from_method(&watch, EventHandlers::on_revision));
         let limits = limits(&settings);
         Self {
@@ -256,7 +257,7 @@ impl StatefulSetController {
         loop {
             let known = behind();
             let awaited = write(&known);
-            self.awaited_writes.record(set, awaited);
+            self.awaited_writes.record_awaited_write(set, awaited);
             if known.is_none() {
                 return self.queue.add(set.clone(), Priority::Normal);
             }
@@ -297,8 +298,8 @@ impl Controller for StatefulSetController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: Note) {
@@ -316,33 +317,33 @@ impl Controller for StatefulSetController {
             Note::MismatchReported(difference, at) => {
                 self.reports.add_mismatch_report(&snapshot.owner.uid, difference, at);
             }
-            Note::HiddenPod(pod) => self.pods.add_hidden_object(*pod),
+            Note::HiddenPod(pod) => self.pods.add_object_hidden_from_watch(*pod),
             Note::NameTaken { pod, at, is_reported: examined } => {
                 self.reports.add_refused_creation(&snapshot.owner.uid, pod, at, examined);
             }
         }
     }
 
-    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<NamesakeLookup> {
-        let cached = self.pods.store().get_readable(&snapshot.owner.namespace, &pod);
-        Some(NamesakeLookup {
+    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<NamesakeState> {
+        let cached = self.pods.store().get_decoded(&snapshot.owner.namespace, &pod);
+        Some(NamesakeState {
             cached_pod: cached,
             refused_creations: self.reports.refused_creations(&snapshot.owner.uid, &pod),
         })
     }
 
     fn record_plan(&self, snapshot: &Snapshot, _: &Plan) {
-        self.awaited_writes.record(&snapshot.set.metadata.key(), None);
+        self.awaited_writes.record_awaited_write(&snapshot.set.metadata.key(), None);
         self.reports
-            .remove_refused_creations(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
+            .remove_refused_creations(&snapshot.owner.uid, snapshot.pods.to_keep.iter().map(|pod| &*pod.meta().name));
     }
 
     /// Reads released Pods and Pods without the watched label again, because the watch does not show the sync's writes to them.
     ///
     /// If the set was deleted during the sync, also removes the set from the memory of the controller.
     fn after_sync(&self, snapshot: &Snapshot) {
-        for pod in snapshot.pods.release.iter().chain(snapshot.pods_without_name_label()) {
-            self.pods.reread_if_hidden(pod.meta());
+        for pod in snapshot.pods.to_release.iter().chain(snapshot.pods_without_name_label()) {
+            self.pods.reread_if_hidden_from_watch(pod.meta());
         }
         if !self.sets.store().contains_object(&snapshot.set.metadata) {
             self.watch.forget_set(&snapshot.set);

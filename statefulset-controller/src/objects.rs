@@ -12,16 +12,16 @@ use common::{
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS, NumberEncoding, RevisionData, RevisionWithData},
     store::{ByController, OrphansByNamespace},
-    template::defaults::apply_defaults,
+    template::defaults::apply_pod_template_defaults,
     wire::{MessageSchema, messages},
 };
 use serde::{Deserialize, Deserializer};
 
-pub use claim::{CachedClaim, ClaimSpec};
-pub use pod::{CachedPod, has_leading_zero, ordinal_of};
+pub use claim::{CachedVolumeClaim, VolumeClaimSpec};
+pub use pod::{CachedPod, has_leading_zero, parse_ordinal};
 pub use set::{
-    ClaimRetention, ClaimRetentionPolicy, ClaimTemplate, PodManagementPolicy, RollingUpdate, StatefulSet, Status,
-    UpdateStrategy,
+    PodManagementPolicy, RollingUpdate, StatefulSet, Status, UpdateStrategy, VolumeClaimRetention,
+    VolumeClaimRetentionPolicy, VolumeClaimTemplate,
 };
 
 /// The resource that this controller syncs.
@@ -47,44 +47,44 @@ pub const REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// A cached revision that a StatefulSet controls, or an orphan.
 #[derive(Debug)]
-pub struct ControllerRevision {
+pub struct CachedRevision {
     revision: revision::ControllerRevision,
     /// Digest of the data after API defaults are applied to the template; `None` if the data contain no template.
     defaulted: Option<u128>,
 }
 
-impl ControllerRevision {
+impl CachedRevision {
     /// Returns whether the revision equals `data` after API defaults are applied to the stored template.
     pub fn equals_with_defaults(&self, data: &RevisionData) -> bool {
         self.defaulted == Some(data.digest())
     }
 }
 
-impl<'de> Deserialize<'de> for ControllerRevision {
+impl<'de> Deserialize<'de> for CachedRevision {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (revision, template) = RevisionWithData::deserialize(deserializer)?.into_revision_and_template();
         let defaulted = template.and_then(|mut template| {
-            apply_defaults(&mut template);
+            apply_pod_template_defaults(&mut template);
             Some(RevisionData::from_value(template, NumberEncoding::Doubles)?.digest())
         });
         Ok(Self { revision, defaulted })
     }
 }
 
-impl Deref for ControllerRevision {
+impl Deref for CachedRevision {
     type Target = revision::ControllerRevision;
     fn deref(&self) -> &revision::ControllerRevision {
         &self.revision
     }
 }
 
-impl AsRef<revision::ControllerRevision> for ControllerRevision {
+impl AsRef<revision::ControllerRevision> for CachedRevision {
     fn as_ref(&self) -> &revision::ControllerRevision {
         &self.revision
     }
 }
 
-impl Object for ControllerRevision {
+impl Object for CachedRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::CONTROLLER_REVISION);

@@ -12,9 +12,9 @@ use common::{
     io::SyncError,
     map::HashSet,
     meta::{NamespacedName, Uid},
-    object::UnreadableObject,
+    object::CachedObjectError,
     refs::{self, Owner},
-    revision::{NumberEncoding, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplateWithRevisionData},
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use crate::{
     StatefulSetController,
     decide::{self, retention, situation::missing_ordinals},
-    objects::{STATEFUL_SETS, StatefulSet, ordinal_of},
-    snapshot::{SharedClaim, SharedPod, Snapshot},
+    objects::{STATEFUL_SETS, StatefulSet, parse_ordinal},
+    snapshot::{SharedPod, SharedVolumeClaim, Snapshot},
 };
 
 impl StatefulSetController {
@@ -48,14 +48,14 @@ impl StatefulSetController {
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be decoded are skipped, because only decoded objects may be adopted.
         let mut revisions = self.revisions.store().list_by_index(ByController, &own)?;
-        revisions.extend(self.revisions.store().list_readable_by_index(OrphansByNamespace, &orphan));
+        revisions.extend(self.revisions.store().list_decoded_by_index(OrphansByNamespace, &orphan));
         let mut pods: Vec<SharedPod> = self.pods.store().list_by_index(ByController, &own)?;
-        pods.extend(self.pods.store().list_readable_by_index(OrphansByNamespace, &orphan));
-        let is_member = |pod: &SharedPod| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
+        pods.extend(self.pods.store().list_decoded_by_index(OrphansByNamespace, &orphan));
+        let is_member = |pod: &SharedPod| parse_ordinal(&set.metadata.name, &pod.meta().name).is_some();
         // With a malformed selector, nothing is claimed, and the plan reports the selector.
-        let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
-        let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
-        let claimed: Vec<&SharedPod> = pods.keep.iter().chain(&pods.adopt).collect();
+        let revisions = refs::claim_dependents(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
+        let pods = refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap_or_default();
+        let claimed: Vec<&SharedPod> = pods.to_keep.iter().chain(&pods.to_adopt).collect();
         // The claims of a set that is not managed are not read.
         let claims = match decide::unmanaged_reason(&set, claimed.len()) {
             None => self.claims_of(&set, &claimed)?,
@@ -63,7 +63,9 @@ impl StatefulSetController {
         };
         let template = self
             .templates
-            .get_or_parse(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), NumberEncoding::Doubles))
+            .get_or_parse(&owner.uid, &set.template, |raw| {
+                PodTemplateWithRevisionData::new(raw.clone(), NumberEncoding::Doubles)
+            })
             .map_err(|error| SyncError::new("template", format!("cannot make {error}")))?;
         let reported = self.reports.reported_mismatches(&owner.uid);
         Ok(Snapshot {
@@ -84,19 +86,23 @@ impl StatefulSetController {
         &self,
         set: &StatefulSet,
         pods: &[&SharedPod],
-    ) -> Result<BTreeMap<String, SharedClaim>, UnreadableObject> {
+    ) -> Result<BTreeMap<String, SharedVolumeClaim>, CachedObjectError> {
         let mut claims = BTreeMap::new();
-        if set.claim_templates.is_empty() {
+        if set.volume_claim_templates.is_empty() {
             return Ok(claims);
         }
         let present: BTreeSet<i32> = pods.iter().filter_map(|pod| pod.ordinal()).collect();
         // Adds the claims of an ordinal, and returns whether one of them belongs to an earlier Pod of the same name.
-        let mut add = |ordinal: i32| -> Result<bool, UnreadableObject> {
+        let mut add = |ordinal: i32| -> Result<bool, CachedObjectError> {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
-            for template in &set.claim_templates {
-                let name = set.claim_name(template, ordinal);
+            for template in &set.volume_claim_templates {
+                let name = set.volume_claim_name(template, ordinal);
                 if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
-                    stale |= retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &pod);
+                    stale |= retention::is_volume_claim_stale(
+                        set.volume_claim_retention_policy,
+                        &claim.metadata.owners,
+                        &pod,
+                    );
                     claims.insert(name, claim);
                 }
             }
@@ -123,7 +129,7 @@ impl StatefulSetController {
     pub(crate) fn unseen_write_and_timeout(&self, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let caches: [&dyn LedgerCache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
-        self.ledger.unseen_write(uid, &caches, HashSet::default)
+        self.ledger.first_unseen_write(uid, &caches, HashSet::default)
     }
 }
 

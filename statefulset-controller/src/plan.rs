@@ -10,9 +10,9 @@ use common::{explain::BoundedLines, io::GroupConcurrency, meta::OwnerRef, select
 
 use crate::{
     objects::{StatefulSet, Status},
-    snapshot::{SharedClaim, SharedPod},
+    snapshot::{SharedPod, SharedVolumeClaim},
 };
-use mismatch::{ClaimMismatch, ClaimMismatches};
+use mismatch::{VolumeClaimMismatch, VolumeClaimMismatches};
 use revisions::{RevisionRole, Revisions};
 
 /// The decisions of one sync, before its first request.
@@ -29,9 +29,9 @@ pub struct Plan {
     /// The status to write if the work on Pods also succeeds.
     pub status: Status,
     /// The claims of Pods in range that do not satisfy their templates.
-    pub claim_mismatches: ClaimMismatches,
+    pub volume_claim_mismatches: VolumeClaimMismatches,
     /// The mismatches that this sync reports in Events.
-    pub mismatches_to_report: Vec<ClaimMismatch>,
+    pub mismatches_to_report: Vec<VolumeClaimMismatch>,
     /// Time until the next ready Pod becomes available; `None` if no ready Pod is unavailable.
     pub time_to_next_availability: Option<Duration>,
 }
@@ -60,13 +60,13 @@ pub struct PodPlan {
     /// Phases in their order. After a failed phase, the remaining phases are skipped.
     pub phases: Vec<WorkPhase>,
     /// The status before the work begins, which counts the existing Pods.
-    pub counted_status: Status,
+    pub status_before_work: Status,
     /// The number of unavailable Pods and its limit. `None` without the gate `MaxUnavailableStatefulSet`.
     pub unavailable_pods: Option<UnavailablePods>,
     /// The reasons why the set does not progress, for `/debug/explain`.
     pub waiting_reasons: BoundedLines,
     /// Names of the claims that must be deleted before Pods can be created.
-    pub claims_to_await: Vec<String>,
+    pub volume_claims_to_await: Vec<String>,
     /// Number of Pods that later syncs create or complete, because this sync has reached a limit.
     pub deferred_pod_count: i64,
 }
@@ -75,7 +75,7 @@ pub struct PodPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnavailablePods {
     /// `maxUnavailable` as a number of Pods, at least 1.
-    pub limit: i32,
+    pub max_unavailable: i32,
     /// How many Pods are unavailable; `None` if the plan ended before the rolling update.
     pub count: Option<i32>,
 }
@@ -97,7 +97,7 @@ pub enum PodWork {
         /// The ordinal in the name of the new Pod.
         ordinal: i32,
         /// The claims of the Pod that are missing or terminating.
-        claims: UnusableClaims,
+        claims: UnusableVolumeClaims,
         /// The revision that the Pod is created from.
         revision_role: RevisionRole,
     },
@@ -105,8 +105,8 @@ pub enum PodWork {
     CreateClaims {
         /// The ordinal in the name of the Pod that later syncs create.
         ordinal: i32,
-        /// The claims of the Pod. The sync creates the claims in [`UnusableClaims::missing_claims`].
-        claims: UnusableClaims,
+        /// The claims of the Pod. The sync creates the claims in [`UnusableVolumeClaims::missing_claims`].
+        claims: UnusableVolumeClaims,
     },
     /// Deletes a finished, condemned, outdated or stuck Pod.
     Delete {
@@ -127,7 +127,7 @@ pub struct PodRepair {
     /// The ordinal in the Pod's name.
     pub ordinal: i32,
     /// The Pod's claims that are missing or terminating.
-    pub unusable_claims: UnusableClaims,
+    pub unusable_volume_claims: UnusableVolumeClaims,
     /// The changes of owner references of the Pod's claims.
     pub ownership_changes: OwnershipChanges,
     /// The errors in the Pod itself; `None` if it is correct.
@@ -140,9 +140,9 @@ pub struct PodRepair {
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipChanges {
     /// The claims to patch, each with its new owner references.
-    pub new_owners_by_claim: Vec<(SharedClaim, Vec<OwnerRef>)>,
+    pub new_owners_by_volume_claim: Vec<(SharedVolumeClaim, Vec<OwnerRef>)>,
     /// Names of the claims to report because another controller manages them.
-    pub conflicting_claims: Vec<String>,
+    pub conflicting_volume_claims: Vec<String>,
 }
 
 /// The reason for a [`PodRepair`]: the state of the Pod.
@@ -169,7 +169,7 @@ pub struct PodErrors {
 
 /// The claims of a Pod that are missing or terminating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnusableClaims {
+pub struct UnusableVolumeClaims {
     /// Claims that this sync creates: index of the template, name of the claim.
     pub missing_claims: Vec<(usize, String)>,
     /// Number of further missing claims, which later syncs create.
@@ -208,7 +208,7 @@ impl fmt::Display for DeletionReason {
     }
 }
 
-impl UnusableClaims {
+impl UnusableVolumeClaims {
     /// Returns whether every claim exists and none is terminating.
     pub fn are_usable(&self) -> bool {
         self.missing_claims.is_empty() && self.terminating_claims.is_empty()

@@ -3,22 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    refs::{Claims, Owner},
-    revision::template::PodTemplate,
+    refs::{DependentClaims, Owner},
+    revision::template::PodTemplateWithRevisionData,
 };
 use jiff::Timestamp;
 
 use crate::{
-    objects::{CachedClaim, CachedPod, ControllerRevision, StatefulSet},
+    objects::{CachedPod, CachedRevision, CachedVolumeClaim, StatefulSet},
     reports::ReportedMismatches,
 };
 
 /// A Pod, shared with the cache.
 pub type SharedPod = Arc<CachedPod>;
 /// A revision, shared with the cache.
-pub type SharedRevision = Arc<ControllerRevision>;
+pub type SharedRevision = Arc<CachedRevision>;
 /// A PersistentVolumeClaim, shared with the cache.
-pub type SharedClaim = Arc<CachedClaim>;
+pub type SharedVolumeClaim = Arc<CachedVolumeClaim>;
 
 /// A set and everything that a decision about it depends on, as the caches showed it at one time.
 #[derive(Clone, Debug)]
@@ -26,16 +26,16 @@ pub struct Snapshot {
     /// The set as the cache showed it.
     pub set: Arc<StatefulSet>,
     /// The parsed `spec.template`.
-    pub template: Arc<PodTemplate>,
+    pub template: Arc<PodTemplateWithRevisionData>,
     /// The set in its role as an owner of Pods and revisions.
     pub owner: Owner,
     /// The revisions that the selector matches, to keep or to adopt: revisions of the set, and orphans.
-    pub revisions: Claims<SharedRevision>,
+    pub revisions: DependentClaims<SharedRevision>,
     /// Pods to keep, to adopt and to release.
-    pub pods: Claims<SharedPod>,
+    pub pods: DependentClaims<SharedPod>,
     /// Existing claims by name: the claims of all Pods of the set, and of the Pods that this sync may create
     /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)).
-    pub volume_claims: BTreeMap<String, SharedClaim>,
+    pub volume_claims: BTreeMap<String, SharedVolumeClaim>,
     /// The claim mismatches of the set that were reported in Events.
     pub reported_mismatches: ReportedMismatches,
     /// Feature gates and settings of `--tune`, constant while the process runs.
@@ -47,7 +47,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns the kept and adopted Pods that lack the label of their name. The watch does not show such Pods.
     pub fn pods_without_name_label(&self) -> impl Iterator<Item = &SharedPod> {
-        self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.lacks_name_label())
+        self.pods.to_keep.iter().chain(&self.pods.to_adopt).filter(|pod| pod.lacks_name_label())
     }
 }
 

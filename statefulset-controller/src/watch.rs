@@ -7,17 +7,17 @@ use common::{
     controller::priority_of_origin,
     meta::{Meta, NamespacedName},
     object::Resource,
-    owners::{adopters_of, controlling_owner},
+    owners::{controlling_owner, find_potential_adopters},
     parsed::ParseCache,
     queue::{Priority, Queue},
-    revision::{CONTROLLER_REVISIONS, template::PodTemplate},
+    revision::{CONTROLLER_REVISIONS, template::PodTemplateWithRevisionData},
     store::{CacheEvent, ChangeOrigin, Store},
 };
 
 use crate::{
-    awaited::{AwaitedClaims, AwaitedWrites},
+    awaited::{AwaitedVolumeClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CachedClaim, CachedPod, ControllerRevision, PERSISTENT_VOLUME_CLAIMS, StatefulSet},
+    objects::{CachedPod, CachedRevision, CachedVolumeClaim, PERSISTENT_VOLUME_CLAIMS, StatefulSet},
     reports::ReportTimes,
 };
 
@@ -28,10 +28,10 @@ pub(crate) struct EventHandlers {
     pub(crate) set_store: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
-    pub(crate) awaited_claims: Arc<AwaitedClaims>,
+    pub(crate) awaited_volume_claims: Arc<AwaitedVolumeClaims>,
     pub(crate) awaited_writes: Arc<AwaitedWrites>,
     pub(crate) report_times: Arc<ReportTimes>,
-    pub(crate) template_cache: Arc<ParseCache<PodTemplate>>,
+    pub(crate) template_cache: Arc<ParseCache<PodTemplateWithRevisionData>>,
 }
 
 impl EventHandlers {
@@ -49,33 +49,33 @@ impl EventHandlers {
         self.ledger.forget_owner(&meta.uid);
         self.template_cache.forget(&meta.uid);
         self.report_times.forget_set(&meta.uid);
-        let successor = self.set_store.get_readable(&meta.namespace, &meta.name);
+        let successor = self.set_store.get_decoded(&meta.namespace, &meta.name);
         if successor.as_ref().is_none_or(|successor| successor.pod_management_policy != set.pod_management_policy) {
             self.metrics.forget_set(set);
         }
         if successor.is_none() {
-            self.awaited_claims.forget_set(&meta.key());
-            self.awaited_writes.record(&meta.key(), None);
+            self.awaited_volume_claims.forget_set(&meta.key());
+            self.awaited_writes.record_awaited_write(&meta.key(), None);
         }
     }
 
     /// Enqueues the sets that wait for a claim. Upstream syncs such a set only at some other event.
-    pub(crate) fn on_claim(&self, event: &CacheEvent<CachedClaim>, _: ChangeOrigin) {
+    pub(crate) fn on_volume_claim(&self, event: &CacheEvent<CachedVolumeClaim>, _: ChangeOrigin) {
         self.add_waiting(PERSISTENT_VOLUME_CLAIMS, event.meta());
         if let CacheEvent::Deleted(claim) = event {
-            for set in self.awaited_claims.take_sets_waiting_for(&claim.metadata.key()) {
+            for set in self.awaited_volume_claims.take_sets_waiting_for(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
             }
         }
     }
 
     /// Enqueues the sets that wait until the cache shows this revision.
-    pub(crate) fn on_revision(&self, event: &CacheEvent<ControllerRevision>, _: ChangeOrigin) {
+    pub(crate) fn on_revision(&self, event: &CacheEvent<CachedRevision>, _: ChangeOrigin) {
         self.add_waiting(CONTROLLER_REVISIONS, event.meta());
     }
 
     fn add_waiting(&self, resource: Resource, object: &Meta) {
-        for set in self.awaited_writes.take_reached_sets(resource, object) {
+        for set in self.awaited_writes.take_sets_waiting_for_version(resource, object) {
             self.queue.add(set, Priority::Normal);
         }
     }
@@ -131,14 +131,14 @@ impl EventHandlers {
     /// Enqueues the set that could not create a Pod because the deleted Pod had the name. Upstream waits for the back-off.
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
-        let Some(set) = self.set_store.get_readable(&pod.namespace, name) else { return };
+        let Some(set) = self.set_store.get_decoded(&pod.namespace, name) else { return };
         if self.report_times.refused_creations(&set.metadata.uid, &pod.name).is_some() {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in adopters_of(&self.set_store, pod, |set| set.selector.matches_orphan(&pod.labels)) {
+        for set in find_potential_adopters(&self.set_store, pod, |set| set.selector.matches_orphan(&pod.labels)) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

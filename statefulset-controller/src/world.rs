@@ -6,7 +6,7 @@ use common::{
     controller::Decision,
     object::Object,
     refs::{self, Owner},
-    revision::{NumberEncoding, RevisionData, template::PodTemplate},
+    revision::{NumberEncoding, RevisionData, template::PodTemplateWithRevisionData},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     StatefulSetController,
     decide::revisions,
-    objects::{CachedClaim, STATEFUL_SETS, StatefulSet, ordinal_of},
+    objects::{CachedVolumeClaim, STATEFUL_SETS, StatefulSet, parse_ordinal},
     plan::{Plan, PodPlan, PodRepair, PodWork},
     reports::ReportedMismatches,
     snapshot::{FeatureSettings, SharedPod, SharedRevision, Snapshot},
@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) set: Value,
     pub(crate) revisions: Vec<Value>,
     pub(crate) pods: Vec<Value>,
-    pub(crate) claims: Vec<Value>,
+    pub(crate) volume_claims: Vec<Value>,
     pub(crate) reported_mismatches: ReportedMismatches,
     pub(crate) features: FeatureSettings,
 }
@@ -81,7 +81,7 @@ pub(crate) fn empty_set(replicas: i32) -> World {
         set,
         revisions: Vec::new(),
         pods: Vec::new(),
-        claims: Vec::new(),
+        volume_claims: Vec::new(),
         reported_mismatches: ReportedMismatches::default(),
         features: limits,
     }
@@ -148,7 +148,7 @@ impl PodBuilder {
         self.0["metadata"]["labels"].as_object_mut().unwrap().remove("statefulset.kubernetes.io/pod-name");
         self
     }
-    pub(crate) fn with_claim(mut self, ordinal: i32) -> Self {
+    pub(crate) fn with_volume_claim(mut self, ordinal: i32) -> Self {
         self.0["spec"]["volumes"] =
             json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{ordinal}")}}]);
         self
@@ -199,7 +199,7 @@ impl World {
         self
     }
     /// Gives each Pod an existing claim called `data`.
-    pub(crate) fn with_claims(mut self, when_deleted: &str, when_scaled: &str) -> Self {
+    pub(crate) fn with_volume_claims(mut self, when_deleted: &str, when_scaled: &str) -> Self {
         self = self.spec("volumeClaimTemplates", json!([{"metadata": {"name": "data"}, "spec": {}}])).spec(
             "persistentVolumeClaimRetentionPolicy",
             json!({"whenDeleted": when_deleted, "whenScaled": when_scaled}),
@@ -207,20 +207,21 @@ impl World {
         let pods = std::mem::take(&mut self.pods);
         for pod in pods {
             let name = pod["metadata"]["name"].as_str().unwrap();
-            let ordinal = ordinal_of("web", name).unwrap().unwrap();
-            self = self.claim(ordinal, json!([])).pod(PodBuilder(pod).with_claim(ordinal));
+            let ordinal = parse_ordinal("web", name).unwrap().unwrap();
+            self = self.volume_claim(ordinal, json!([])).pod(PodBuilder(pod).with_volume_claim(ordinal));
         }
         self
     }
-    pub(crate) fn claim(mut self, ordinal: i32, owners: Value) -> Self {
+    pub(crate) fn volume_claim(mut self, ordinal: i32, owners: Value) -> Self {
         let name = format!("data-web-{ordinal}");
-        self.claims.retain(|claim| claim["metadata"]["name"] != *name);
-        self.claims.push(json!({"metadata": {"name": name, "namespace": "shop", "uid": format!("PVC-{ordinal}"),
+        self.volume_claims.retain(|claim| claim["metadata"]["name"] != *name);
+        self.volume_claims
+            .push(json!({"metadata": {"name": name, "namespace": "shop", "uid": format!("PVC-{ordinal}"),
             "resourceVersion": "3", "ownerReferences": owners}}));
         self
     }
-    pub(crate) fn without_claim(mut self, ordinal: i32) -> Self {
-        self.claims.retain(|claim| claim["metadata"]["name"] != format!("data-web-{ordinal}"));
+    pub(crate) fn without_volume_claim(mut self, ordinal: i32) -> Self {
+        self.volume_claims.retain(|claim| claim["metadata"]["name"] != format!("data-web-{ordinal}"));
         self
     }
     pub(crate) fn being_deleted(mut self) -> Self {
@@ -238,20 +239,22 @@ impl World {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
         let pods: Vec<SharedPod> = self.pods.iter().map(read).collect();
         let revisions: Vec<SharedRevision> = self.revisions.iter().map(read).collect();
-        let is_member = |pod: &SharedPod| ordinal_of("web", &pod.meta().name).is_some();
+        let is_member = |pod: &SharedPod| parse_ordinal("web", &pod.meta().name).is_some();
         let claims: BTreeMap<_, _> = self
-            .claims
+            .volume_claims
             .iter()
-            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), read::<CachedClaim>(claim)))
+            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), read::<CachedVolumeClaim>(claim)))
             .collect();
         Snapshot {
-            revisions: refs::claim(&owner, &set.selector, revisions, |_| true).unwrap(),
-            pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
+            revisions: refs::claim_dependents(&owner, &set.selector, revisions, |_| true).unwrap(),
+            pods: refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap(),
             volume_claims: claims,
             reported_mismatches: self.reported_mismatches.clone(),
             features: self.features,
             now: sync_time(),
-            template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).unwrap()),
+            template: Arc::new(
+                PodTemplateWithRevisionData::new(set.template.clone(), NumberEncoding::Doubles).unwrap(),
+            ),
             owner,
             set,
         }
@@ -295,14 +298,14 @@ pub(crate) fn abbreviate_work(plan: &PodPlan) -> Vec<String> {
             PodWork::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
             PodWork::Repair(PodRepair {
                 pod,
-                unusable_claims: claims,
+                unusable_volume_claims: claims,
                 ownership_changes: ownership,
                 pod_errors: wrong,
                 ..
             }) => {
                 let n = number(pod);
                 out.extend((!claims.missing_claims.is_empty()).then(|| format!("pvc {n}")));
-                out.extend((!ownership.new_owners_by_claim.is_empty()).then(|| format!("own {n}")));
+                out.extend((!ownership.new_owners_by_volume_claim.is_empty()).then(|| format!("own {n}")));
                 out.extend(wrong.is_some().then(|| format!("~{n}")));
             }
         }

@@ -16,7 +16,7 @@ use common::{
     meta::NamespacedName,
     object::Object,
     refs::{self, Owner},
-    revision::{NumberEncoding, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplateWithRevisionData},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -27,10 +27,10 @@ use statefulset_controller::{
     StatefulSetController,
     decide::{
         decide,
-        scaling::MAX_CLAIM_WRITES_PER_POD,
-        situation::{MAX_CLAIM_LOOKUPS_PER_SYNC, MAX_CREATIONS_PER_SYNC, missing_ordinals},
+        scaling::MAX_VOLUME_CLAIM_WRITES_PER_POD,
+        situation::{MAX_POD_CREATIONS_PER_SYNC, MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC, missing_ordinals},
     },
-    objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
+    objects::{CachedPod, CachedRevision, STATEFUL_SETS, StatefulSet, parse_ordinal},
     plan::{Plan, PodWork},
     reports::ReportedMismatches,
     snapshot::{FeatureSettings, Snapshot},
@@ -71,11 +71,11 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: FeatureSettings) -> Op
     let owner = Owner::new(STATEFUL_SETS, &set.metadata);
     let mut pods: Vec<Arc<CachedPod>> = pods.iter().filter_map(|(n, ready)| read(&pod(*n, *ready))).collect();
     pods.dedup_by(|a, b| a.meta().name == b.meta().name);
-    let is_member = |pod: &Arc<CachedPod>| ordinal_of("web", &pod.meta().name).is_some();
+    let is_member = |pod: &Arc<CachedPod>| parse_ordinal("web", &pod.meta().name).is_some();
     Some(Snapshot {
-        template: Arc::new(PodTemplate::new(set.template.clone(), NumberEncoding::Doubles).ok()?),
-        revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
-        pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
+        template: Arc::new(PodTemplateWithRevisionData::new(set.template.clone(), NumberEncoding::Doubles).ok()?),
+        revisions: refs::claim_dependents(&owner, &set.selector, Vec::<Arc<CachedRevision>>::new(), |_| true).unwrap(),
+        pods: refs::claim_dependents(&owner, &set.selector, pods, is_member).unwrap(),
         volume_claims: BTreeMap::new(),
         reported_mismatches: ReportedMismatches::default(),
         features: limits,
@@ -140,9 +140,9 @@ fn the_memory_of_a_cached_revision_does_not_depend_on_its_data() {
         json!({"metadata": {"name": format!("r{n}"), "namespace": "shop", "uid": format!("R{n}"), "resourceVersion": "1",
             "labels": {"app": "web"}}, "revision": 1, "data": {"spec": {"template": template}}})
     };
-    let first: Arc<ControllerRevision> = read(&revision(0)).unwrap();
+    let first: Arc<CachedRevision> = read(&revision(0)).unwrap();
     let before = ALLOCATOR.allocated();
-    let cached: Vec<Arc<ControllerRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
+    let cached: Vec<Arc<CachedRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
     let taken = (ALLOCATOR.allocated() - before) / cached.len();
     assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
     assert!(!first.has_same_data_as(&cached[0]));
@@ -169,8 +169,8 @@ proptest! {
         let creates = count(&plan, |work| matches!(work, PodWork::Create { .. }));
         let prepares = count(&plan, |work| matches!(work, PodWork::CreateClaims { .. }));
         let begun = creates + prepares;
-        prop_assert!(begun <= MAX_CREATIONS_PER_SYNC);
-        prop_assert!(begun <= 1 || begun * snapshot.set.claim_templates.len() < MAX_CLAIM_LOOKUPS_PER_SYNC + snapshot.set.claim_templates.len());
+        prop_assert!(begun <= MAX_POD_CREATIONS_PER_SYNC);
+        prop_assert!(begun <= 1 || begun * snapshot.set.volume_claim_templates.len() < MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC + snapshot.set.volume_claim_templates.len());
         prop_assert!(work - begun <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
         if snapshot.set.is_ordered_ready() {
@@ -208,9 +208,11 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
 fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() {
     let _alone = ALONE.lock();
     for policy in ["OrderedReady", "Parallel"] {
-        for (templates, left) in
-            [(MAX_CLAIM_WRITES_PER_POD, 0), (MAX_CLAIM_WRITES_PER_POD + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES_PER_POD)]
-        {
+        for (templates, left) in [
+            (MAX_VOLUME_CLAIM_WRITES_PER_POD, 0),
+            (MAX_VOLUME_CLAIM_WRITES_PER_POD + 1, 1),
+            (3000, 3000 - MAX_VOLUME_CLAIM_WRITES_PER_POD),
+        ] {
             let snapshot = with_claims(0, templates, policy);
             let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
             let work: Vec<&PodWork> = plan.pod_plan.phases.iter().flat_map(|phase| &phase.work).collect();
@@ -221,7 +223,7 @@ fn a_sync_creates_a_limited_number_of_claims_and_the_pod_after_the_last_claim() 
             };
             assert_eq!(
                 (claims.missing_claims.len(), claims.deferred_claim_count, creates),
-                (MAX_CLAIM_WRITES_PER_POD, left, left == 0),
+                (MAX_VOLUME_CLAIM_WRITES_PER_POD, left, left == 0),
                 "{policy}"
             );
             assert_eq!(plan.pod_plan.deferred_pod_count, i64::from(left > 0), "the set is synced again immediately");
@@ -257,9 +259,9 @@ fn the_number_of_visited_ordinals_depends_on_existing_and_new_pods() {
     for (policy, present, stale, visited, missing) in [
         ("OrderedReady", 5, 0, 6, 1),
         ("OrderedReady", 5, 3, 6, 1),
-        ("Parallel", 5, 0, 5 + MAX_CREATIONS_PER_SYNC, MAX_CREATIONS_PER_SYNC),
+        ("Parallel", 5, 0, 5 + MAX_POD_CREATIONS_PER_SYNC, MAX_POD_CREATIONS_PER_SYNC),
         // Ordinals that wait for a claim do not prevent the creation of Pods for later ordinals.
-        ("Parallel", 5, 3, 5 + 3 + MAX_CREATIONS_PER_SYNC, 3 + MAX_CREATIONS_PER_SYNC),
+        ("Parallel", 5, 3, 5 + 3 + MAX_POD_CREATIONS_PER_SYNC, 3 + MAX_POD_CREATIONS_PER_SYNC),
     ] {
         let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
         let visits = std::cell::Cell::new(0);

@@ -27,7 +27,7 @@ use answer::Answer;
 pub use call::Call;
 pub use error::{Error, ErrorStatus, StatusCause};
 pub use metrics::RequestMetrics;
-pub use stream::{Format, WatchFrames};
+pub use stream::{WatchFrames, WireFormat};
 pub use throttle::Throttle;
 
 /// Timeout of a request other than a watch, after which its outcome is unknown. A server itself ends requests after a minute.
@@ -60,7 +60,7 @@ pub struct AttemptMeasurement<'a> {
 }
 
 /// Receives the measurements of requests and attempts, for metrics.
-pub trait RequestObserver: Send + Sync {
+pub trait RequestCallbacks: Send + Sync {
     /// Called at the end of each attempt of a request, and when a watch has been opened or refused.
     fn attempt_finished(&self, observation: AttemptMeasurement<'_>);
     /// Called at the end of each request other than a watch. `took` includes all waits and attempts. `received` is the size of
@@ -70,7 +70,7 @@ pub trait RequestObserver: Send + Sync {
     fn attempt_throttled(&self, _method: &str, _waited: Duration) {}
 }
 
-impl RequestObserver for () {
+impl RequestCallbacks for () {
     fn attempt_finished(&self, _observation: AttemptMeasurement<'_>) {}
 }
 
@@ -126,10 +126,10 @@ struct Inner {
     gate: WriteGate,
     user_agent: String,
     throttle: Option<Throttle>,
-    observer: Arc<dyn RequestObserver>,
+    observer: Arc<dyn RequestCallbacks>,
     writes: WriteLog,
     pace: Pace,
-    preferred: Format,
+    preferred: WireFormat,
 }
 
 impl Api {
@@ -144,7 +144,7 @@ impl Api {
             observer: Arc::new(()),
             writes: WriteLog::default(),
             pace: Pace::default(),
-            preferred: Format::Protobuf,
+            preferred: WireFormat::Protobuf,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -157,7 +157,7 @@ impl Api {
 
     /// Sets the observer that measures all requests. By default, requests are not measured.
     #[must_use]
-    pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
+    pub fn with_request_callbacks(self, observer: Arc<dyn RequestCallbacks>) -> Self {
         self.with(|inner| inner.observer = observer)
     }
 
@@ -175,7 +175,7 @@ impl Api {
 
     /// Sets the format that informers request for kinds that support that format.
     #[must_use]
-    pub fn with_preferred_format(self, format: Format) -> Self {
+    pub fn with_preferred_format(self, format: WireFormat) -> Self {
         self.with(|inner| inner.preferred = format)
     }
 
@@ -207,7 +207,7 @@ impl Api {
     }
 
     /// Returns the format that informers request for kinds that support that format.
-    pub fn preferred_format(&self) -> Format {
+    pub fn preferred_format(&self) -> WireFormat {
         self.inner.preferred
     }
 
@@ -258,7 +258,7 @@ impl Api {
         if response.status().is_success() {
             return WatchFrames::new(response);
         }
-        let refused = Answer::read(response, MAX_ANSWER).await?.into_result();
+        let refused = Answer::read_response(response, MAX_ANSWER).await?.into_result();
         Err(refused.err().unwrap_or_else(|| Error::OutcomeUnknown("watch: unexpected answer".to_owned())))
     }
 
@@ -296,7 +296,7 @@ impl Api {
     }
 
     /// Sends a call, as [`Api::call`] does, and returns the format of the answer with its body.
-    pub async fn call_with_format(&self, call: Call<'_>) -> Result<(Format, Bytes), Error> {
+    pub async fn call_with_format(&self, call: Call<'_>) -> Result<(WireFormat, Bytes), Error> {
         let _awaited = self.inner.pace.begin_work();
         let started = self.inner.clock.monotonic_now();
         let mut received;
@@ -320,8 +320,10 @@ impl Api {
             self.inner.observer.request_finished(call.method.as_str(), now - started, received);
         }
         match (call.write_target, &result) {
-            (Some(target), Ok((_, object))) => self.inner.writes.record_answer(target, object, now),
-            (Some(_), Err(error)) if error.write_may_have_taken_effect() => self.inner.writes.record_lost_answer(now),
+            (Some(target), Ok((_, object))) => self.inner.writes.record_write_answer(target, object, now),
+            (Some(_), Err(error)) if error.write_may_have_taken_effect() => {
+                self.inner.writes.record_lost_write_answer(now)
+            }
             _ => {}
         }
         result
@@ -333,7 +335,7 @@ impl Api {
         let gate = &self.inner.gate;
         tokio::select! {
             biased;
-            () = gate.wait_until_draining() => false,
+            () = gate.wait_until_waits_must_end() => false,
             () = gate.wait_until_closed(), if writes => false,
             () = self.inner.clock.sleep(duration) => true,
         }
@@ -359,7 +361,7 @@ impl Api {
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::from_transport)?;
             let code = response.status().as_u16();
-            Ok((code, Answer::read(response, call.max_answer_bytes).await))
+            Ok((code, Answer::read_response(response, call.max_answer_bytes).await))
         };
         let answer = tokio::select! {
             biased;

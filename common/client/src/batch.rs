@@ -6,7 +6,10 @@ use futures::{StreamExt as _, stream};
 pub const MAX_REQUESTS_IN_FLIGHT: usize = 100;
 
 /// Awaits all `calls`, at most `in_flight` of them at the same time, and returns the results in the order of the calls.
-pub async fn join_all_limited<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub async fn join_all_with_concurrency_limit<F: Future>(
+    in_flight: usize,
+    calls: impl IntoIterator<Item = F>,
+) -> Vec<F::Output> {
     // The calls are collected first, because the compiler cannot prove that a stream over the borrowing iterator is `Send`.
     let calls: Vec<F> = calls.into_iter().collect();
     stream::iter(calls).buffered(in_flight).collect().await
@@ -32,7 +35,7 @@ pub fn slow_start_batch_sizes(count: usize) -> BatchSizes {
 }
 
 /// Returns the size of a single batch with all `count` calls.
-pub fn single_batch(count: usize) -> BatchSizes {
+pub fn single_batch_size(count: usize) -> BatchSizes {
     BatchSizes { next: usize::MAX, ..slow_start_batch_sizes(count) }
 }
 
@@ -83,7 +86,7 @@ mod tests {
         let sizes = |count| slow_start_batch_sizes(count).with_max_batch_size(500).skip(8).collect::<Vec<_>>();
         assert_eq!((sizes(600), sizes(1500)), (vec![256, 89], vec![256, 500, 489]));
         assert_eq!(slow_start_batch_sizes(3).with_max_batch_size(1).collect::<Vec<_>>(), [1, 1, 1]);
-        assert_eq!((single_batch(0).next(), single_batch(700).collect::<Vec<_>>()), (None, vec![700]));
+        assert_eq!((single_batch_size(0).next(), single_batch_size(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
     /// Runs a slow start that stops after the first batch with a failure. Returns the count of calls made, the count of

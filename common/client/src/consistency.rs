@@ -238,7 +238,7 @@ impl Ledger {
     /// Records that the server no longer has the owner itself, or has another object with the owner's name.
     ///
     /// The syncs of the owner wait until the cache shows the deletion, for at most a minute.
-    pub fn record_owner_gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
+    pub fn record_missing_owner(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
         self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE);
     }
@@ -254,7 +254,7 @@ impl Ledger {
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
     ///
     /// Event handlers enqueue the owner only in this case, for example after the event of a child that this process created.
-    pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
+    pub fn may_have_unseen_write(&self, owner: &Uid, resource: Resource) -> bool {
         let records = self.records.lock();
         records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
     }
@@ -270,7 +270,7 @@ impl Ledger {
     ///
     /// Drops the record when the caches show all its writes, or after the timeout. Conflicts are reported first, because no
     /// sync may begin before they end. Written versions, unanswered creations and deletions follow.
-    pub fn unseen_write(
+    pub fn first_unseen_write(
         &self,
         owner: &Uid,
         caches: &[&dyn LedgerCache],
@@ -386,12 +386,12 @@ mod tests {
         let cache = Fake::at("5", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
         ledger.record_write(&owner, PODS, ResourceVersion::parse("9"));
-        let behind = ledger.unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
+        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
-        assert!(ledger.awaits_write(&owner, PODS) && !ledger.awaits_write(&Uid::new("other"), PODS));
+        assert!(ledger.may_have_unseen_write(&owner, PODS) && !ledger.may_have_unseen_write(&Uid::new("other"), PODS));
         *cache.version.borrow_mut() = ResourceVersion::parse("10");
-        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
-        assert!(ledger.is_empty() && !ledger.awaits_write(&owner, PODS));
+        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert!(ledger.is_empty() && !ledger.may_have_unseen_write(&owner, PODS));
     }
 
     /// COMMON-35.
@@ -402,10 +402,10 @@ mod tests {
         for pod in ["a", "b"] {
             ledger.record_deletion(&owner, PODS, "ns", pod, &Uid::new(pod));
         }
-        let behind = ledger.unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
+        let behind = ledger.first_unseen_write(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind, UnseenWrite::DeletionsNotShown { resource: PODS, count: 1 });
         ledger.cancel_deletion(&owner, &Uid::new("a"));
-        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 
     /// COMMON-36.
@@ -416,7 +416,7 @@ mod tests {
         ledger.record_creation(&owner, PODS, &Uid::new("new"), ResourceVersion::parse("10"));
         ledger.record_unanswered_creation(&owner, PODS, || cache.children());
         cache.live.borrow_mut().push(Uid::new("new"));
-        let behind = |l: &Ledger| l.unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
+        let behind = |l: &Ledger| l.first_unseen_write(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
         assert_eq!(behind(&ledger), Some(UnseenWrite::UnansweredCreations { resource: PODS, count: 1 }));
         cache.live.borrow_mut().push(Uid::new("stranger"));
         assert_eq!(behind(&ledger), None);
@@ -437,7 +437,7 @@ mod tests {
             resource_version: ResourceVersion::parse("5"),
             ..Meta::default()
         };
-        let behind = || ledger.unseen_write(&owner, &[&cache], || cache.children());
+        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
         for name in ["a", "a", "b", "gone"] {
             ledger.record_conflict(&owner, PODS, &child(name));
         }
@@ -462,8 +462,8 @@ mod tests {
         let (ledger, clock, _) = ledger();
         let cache = Fake::at("5", &["a"]);
         let owner = Uid::new("a");
-        let behind = || ledger.unseen_write(&owner, &[&cache], || cache.children());
-        ledger.record_owner_gone(&owner, PODS, &"shop".into(), &"a".into());
+        let behind = || ledger.first_unseen_write(&owner, &[&cache], || cache.children());
+        ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
         *cache.version.borrow_mut() = ResourceVersion::parse("6");
         assert_eq!(behind().unwrap().0, UnseenWrite::Conflicts { resource: PODS, count: 1 }, "every version is stale");
         let live = cache.live.take();
@@ -472,7 +472,7 @@ mod tests {
 
         // If the server's answer was wrong, the cache still shows the owner, and the wait ends after its timeout.
         *cache.live.borrow_mut() = live;
-        ledger.record_owner_gone(&owner, PODS, &"shop".into(), &"a".into());
+        ledger.record_missing_owner(&owner, PODS, &"shop".into(), &"a".into());
         assert!(behind().is_some());
         clock.sleep(GONE).await;
         assert_eq!(behind(), None);
@@ -485,9 +485,9 @@ mod tests {
         let cache = Fake::at("5", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
         clock.sleep(Duration::from_secs(299)).await;
-        assert!(ledger.unseen_write(&owner, &[&cache], || cache.children()).is_some());
+        assert!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()).is_some());
         clock.sleep(Duration::from_secs(1)).await;
-        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 
     /// COMMON-38.
@@ -496,6 +496,6 @@ mod tests {
         let (ledger, _, owner) = ledger();
         let cache = Fake::at("", &[]);
         ledger.record_write(&owner, PODS, ResourceVersion::parse("10"));
-        assert_eq!(ledger.unseen_write(&owner, &[&cache], || cache.children()), None);
+        assert_eq!(ledger.first_unseen_write(&owner, &[&cache], || cache.children()), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Events: messages to users about an object, in the form of upstream's recorder.
 //!
-//! [`Recorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The task
+//! [`EventRecorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The task
 //! aggregates, deduplicates and filters Events ([`correlate`]). The task has its own rate limit, so that Events cannot delay
 //! more important writes.
 
@@ -57,7 +57,7 @@ impl EventType {
 
 /// Reference to the object of an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectRef {
+pub struct InvolvedObject {
     /// Group and version, such as `apps/v1`.
     pub api_version: Text,
     /// Kind of the object, such as `ReplicaSet`.
@@ -72,7 +72,7 @@ pub struct ObjectRef {
     pub version: ResourceVersion,
 }
 
-impl ObjectRef {
+impl InvolvedObject {
     /// Creates a reference to an object with the version of `meta`.
     pub fn new(resource: Resource, meta: &Meta) -> Self {
         Self {
@@ -122,11 +122,11 @@ pub struct ReportingLoop {
     pub client_name: &'static str,
 }
 
-/// The content of an Event, from one call of [`Recorder::event`].
+/// The content of an Event, from one call of [`EventRecorder::event`].
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedEvent {
     pub(crate) source: ReportingLoop,
-    pub(crate) object: ObjectRef,
+    pub(crate) object: InvolvedObject,
     pub(crate) kind: EventType,
     pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
@@ -149,11 +149,11 @@ impl UniqueTimes {
 }
 
 /// Function that is called with each recorded Event: object, type, reason, message.
-type Tap = dyn Fn(&ObjectRef, EventType, &str, &str) + Send + Sync;
+type Tap = dyn Fn(&InvolvedObject, EventType, &str, &str) + Send + Sync;
 
 /// Records the Events of one loop. Cheap to clone.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     source: ReportingLoop,
     clock: Clock,
     stamp: Arc<UniqueTimes>,
@@ -161,7 +161,7 @@ pub struct Recorder {
     tap: Option<Arc<Tap>>,
 }
 
-impl Recorder {
+impl EventRecorder {
     /// Creates a recorder that discards all Events.
     pub fn discarding_events(component: &'static str, clock: Clock) -> Self {
         let source = ReportingLoop { component, client_name: component };
@@ -172,7 +172,7 @@ impl Recorder {
     pub fn forwarding_events_to(
         component: &'static str,
         clock: Clock,
-        tap: impl Fn(&ObjectRef, EventType, &str, &str) + Send + Sync + 'static,
+        tap: impl Fn(&InvolvedObject, EventType, &str, &str) + Send + Sync + 'static,
     ) -> Self {
         Self { tap: Some(Arc::new(tap)), ..Self::discarding_events(component, clock) }
     }
@@ -180,7 +180,13 @@ impl Recorder {
     /// Records an Event about `object`. Never waits: if the queue is full, the Event is dropped and an error is logged.
     ///
     /// A message longer than [`MESSAGE`] bytes is cut off, because error messages may quote texts of users in full.
-    pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
+    pub fn record_event(
+        &self,
+        object: &InvolvedObject,
+        kind: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+    ) {
         let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(
             v = 3,
@@ -223,7 +229,7 @@ fn shortened(mut message: String) -> String {
 }
 
 /// Formats the reference as `namespace/name`, or as `name` without a namespace.
-impl fmt::Display for ObjectRef {
+impl fmt::Display for InvolvedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.namespace.is_empty() {
             write!(f, "{}/", self.namespace)?;

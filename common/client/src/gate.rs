@@ -39,7 +39,7 @@ impl GateState {
             Self::Open => None,
             Self::Until { deadline, suspended } => {
                 let left = deadline.saturating_duration_since(clock.monotonic_now());
-                Some(left.saturating_sub(clock.total_suspension().saturating_sub(suspended)))
+                Some(left.saturating_sub(clock.total_suspended_time().saturating_sub(suspended)))
             }
         }
     }
@@ -89,14 +89,14 @@ impl WriteGateKeeper {
     }
 
     /// Sets the versions that the predecessor wrote; `None` if they are unknown. Must be called before the gate opens.
-    pub fn set_predecessor_versions(&self, left: Option<WrittenVersions>) {
+    pub fn set_versions_written_by_predecessor(&self, left: Option<WrittenVersions>) {
         self.gate.opened.lock().left = left.map(Arc::new);
     }
 
     /// Opens the gate until `deadline`, or moves the deadline of an open gate. The time in which the machine is suspended
     /// counts, too.
     pub fn open_until(&self, deadline: Instant) {
-        let suspended = self.gate.clock.total_suspension();
+        let suspended = self.gate.clock.total_suspended_time();
         self.note_opening();
         self.state.send_replace(GateState::Until { deadline, suspended });
     }
@@ -143,7 +143,7 @@ impl WriteGate {
         let GateOpening { since, left } = self.opened.lock().clone();
         LeadershipStart {
             leading_since: since.unwrap_or_else(|| self.clock.monotonic_now()),
-            predecessor_versions: left,
+            versions_written_by_predecessor: left,
         }
     }
 
@@ -164,7 +164,7 @@ impl WriteGate {
     }
 
     /// Waits for [`WriteGateKeeper::end_waits`]. Afterwards, no request may wait for a retry or a rate limit.
-    pub async fn wait_until_draining(&self) {
+    pub async fn wait_until_waits_must_end(&self) {
         if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
             // The keeper was dropped without a call of `end_waits`. Then `wait_until_closed` ends the waits of writes.
             std::future::pending::<()>().await;
@@ -220,13 +220,13 @@ mod tests {
     async fn a_suspension_of_the_machine_counts_towards_the_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = closed_write_gate(clock.clone());
-        clock.suspend(Duration::from_hours(1));
+        clock.simulate_suspension(Duration::from_hours(1));
         keeper.open_until(clock.monotonic_now() + Duration::from_secs(10));
         assert!(gate.is_open(), "a suspension before the opening does not count");
-        clock.suspend(Duration::from_secs(6));
+        clock.simulate_suspension(Duration::from_secs(6));
         clock.sleep(Duration::from_secs(3)).await;
         assert_eq!((gate.is_open(), gate.time_until_deadline()), (true, Some(Duration::from_secs(1))));
-        clock.suspend(Duration::from_secs(1));
+        clock.simulate_suspension(Duration::from_secs(1));
         assert!(!gate.is_open() && keeper.is_closed());
     }
 }

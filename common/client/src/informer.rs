@@ -38,11 +38,11 @@ use crate::{
 };
 
 pub use crate::head::ObjectHead;
-pub use filtered::{FilteredInformer, LabelFilterSink, StoreSink};
-pub use frames::apply_frame;
+pub use filtered::{LabelFilterSink, LabelFilteredInformer, StoreSink};
+pub use frames::apply_watch_frame;
 pub use reflect::{ACCEPT_JSON, ACCEPT_METADATA};
 pub use shared::SharedInformer;
-pub use sink::{Handler, Sink, StoreAndHandlers, handler_from_method};
+pub use sink::{CacheEventHandler, Sink, StoreAndHandlers, handler_from_method};
 
 /// Options of an informer: the objects to watch, and how to list and watch them.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct InformerConfig {
     pub page_size: u32,
     /// Size limit in bytes of a list as it is received; room for several million Pods. The size limit ends the list of a broken
     /// server that never stops sending.
-    pub max_full_set_bytes: usize,
+    pub max_list_bytes: usize,
     /// Time without an event or a bookmark after which a watch is resumed, once the server has shown that it sends bookmarks.
     ///
     /// A server sends a bookmark about once a minute, but not while the resource is unchanged since the watch began. A watch
@@ -88,7 +88,7 @@ impl Default for InformerConfig {
             field_selector: String::new(),
             is_streaming_list_enabled: true,
             page_size: 500,
-            max_full_set_bytes: 8 << 30,
+            max_list_bytes: 8 << 30,
             // Two and a half times the usual interval between bookmarks.
             max_watch_idle_time: Duration::from_secs(150),
             stale_after: Duration::from_secs(90),
@@ -223,12 +223,17 @@ pub trait AnyInformer: Send + Sync {
 
 impl<K: Object> Informer<K> {
     /// Starts to list and watch into a new store. Every object of the first list is passed to the handlers.
-    pub fn start(api: Api, config: InformerConfig, handlers: Vec<Handler<K>>) -> Self {
+    pub fn start(api: Api, config: InformerConfig, handlers: Vec<CacheEventHandler<K>>) -> Self {
         Self::start_with_store(api, config, Arc::default(), handlers)
     }
 
     /// Starts to list and watch into an existing store, which the handlers may read.
-    pub fn start_with_store(api: Api, config: InformerConfig, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+    pub fn start_with_store(
+        api: Api,
+        config: InformerConfig,
+        store: Arc<Store<K>>,
+        handlers: Vec<CacheEventHandler<K>>,
+    ) -> Self {
         Self::start_with_sink(api, config, StoreAndHandlers::new(store, handlers))
     }
 
@@ -256,7 +261,7 @@ impl<S: Sink> SinkInformer<S> {
             Some(metrics) => {
                 let counted = metrics.informer_metrics(resource);
                 let (gauges, probed) = (counted.clone(), Arc::downgrade(&sink));
-                metrics.before_scrape(move || {
+                metrics.run_before_each_scrape(move || {
                     if let Some(sink) = probed.upgrade() {
                         gauges.set_store_version(sink.version());
                     }
@@ -272,7 +277,7 @@ impl<S: Sink> SinkInformer<S> {
 
     /// Returns a future that ends when the handlers have received the first list. The future does not borrow the informer. Its
     /// output is `false` if the informer was dropped before the first list.
-    pub fn wait_for_first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
+    pub fn wait_for_first_list(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }
     }
@@ -314,7 +319,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
 
     fn wait_until_synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(async {
-            self.wait_for_first_set().await;
+            self.wait_for_first_list().await;
         })
     }
 
@@ -325,9 +330,9 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
     fn catch_up_with_predecessor<'a>(&'a self, succession: &'a LeadershipStart) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
             let until = succession
-                .predecessor_versions
+                .versions_written_by_predecessor
                 .as_ref()
-                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.version_of_resource(self.resource)));
+                .map_or(RefreshTarget::Newest, |left| RefreshTarget::At(left.newest_written_version(self.resource)));
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
                 RefreshTarget::At(version) => self.sink.version() >= version,

@@ -15,32 +15,32 @@ pub use crate::index::{
 use crate::{
     map::{HashMap, SeededHashState},
     meta::{Meta, NamespacedName, ResourceVersion},
-    object::{MalformedObject, Object, UnreadableObject},
+    object::{CachedObjectError, MalformedObject, Object},
 };
 
 /// A cached object. If only the metadata could be decoded, the object is called unreadable.
-pub enum Entry<K> {
+pub enum CacheEntry<K> {
     /// The object could be decoded in full.
     Decoded(Arc<K>),
     /// Only the metadata could be decoded.
-    Undecodable(Arc<MalformedObject>),
+    Unreadable(Arc<MalformedObject>),
 }
 
-impl<K> Clone for Entry<K> {
+impl<K> Clone for CacheEntry<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Decoded(o) => Self::Decoded(Arc::clone(o)),
-            Self::Undecodable(m) => Self::Undecodable(Arc::clone(m)),
+            Self::Unreadable(m) => Self::Unreadable(Arc::clone(m)),
         }
     }
 }
 
-impl<K: Object> Entry<K> {
+impl<K: Object> CacheEntry<K> {
     /// Returns the metadata, also of an unreadable object.
     pub fn meta(&self) -> &Meta {
         match self {
             Self::Decoded(o) => o.meta(),
-            Self::Undecodable(m) => &m.meta,
+            Self::Unreadable(m) => &m.meta,
         }
     }
 
@@ -48,11 +48,11 @@ impl<K: Object> Entry<K> {
         if let Self::Decoded(o) = self { Some(o) } else { None }
     }
 
-    fn read(&self) -> Result<Arc<K>, UnreadableObject> {
+    fn read(&self) -> Result<Arc<K>, CachedObjectError> {
         match self {
             Self::Decoded(o) => Ok(Arc::clone(o)),
-            Self::Undecodable(m) => {
-                Err(UnreadableObject { resource: K::RESOURCE, key: m.meta.key().to_string(), error: m.error.clone() })
+            Self::Unreadable(m) => {
+                Err(CachedObjectError { resource: K::RESOURCE, key: m.meta.key().to_string(), error: m.error.clone() })
             }
         }
     }
@@ -105,7 +105,7 @@ pub struct Store<K> {
 }
 
 struct Inner<K> {
-    objects: HashTable<Entry<K>>,
+    objects: HashTable<CacheEntry<K>>,
     indexes: Vec<IndexData<K>>,
     version: ResourceVersion,
 }
@@ -113,7 +113,7 @@ struct Inner<K> {
 struct IndexData<K> {
     of: IndexFn<K>,
     /// Entries by index value, each list sorted by namespace and name.
-    buckets: HashMap<IndexValue, Vec<Entry<K>>>,
+    buckets: HashMap<IndexValue, Vec<CacheEntry<K>>>,
 }
 
 fn hash(names: (&str, &str)) -> u64 {
@@ -126,12 +126,12 @@ fn names(meta: &Meta) -> (&str, &str) {
 }
 
 impl<K: Object> IndexData<K> {
-    fn find(bucket: &[Entry<K>], meta: &Meta) -> Result<usize, usize> {
+    fn find(bucket: &[CacheEntry<K>], meta: &Meta) -> Result<usize, usize> {
         bucket.binary_search_by(|e| names(e.meta()).cmp(&names(meta)))
     }
 
-    fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
-        let of = |e: &Entry<K>| (self.of)(e.meta(), e.as_decoded());
+    fn change(&mut self, old: Option<&CacheEntry<K>>, new: Option<&CacheEntry<K>>) {
+        let of = |e: &CacheEntry<K>| (self.of)(e.meta(), e.as_decoded());
         let (from, to) = (old.and_then(of), new.and_then(of));
         if let (Some(old), Some(from)) = (old, &from)
             && Some(from) != to.as_ref()
@@ -157,13 +157,13 @@ impl<K: Object> IndexData<K> {
 }
 
 impl<K: Object> Inner<K> {
-    fn find(&self, key: (&str, &str)) -> Option<&Entry<K>> {
+    fn find(&self, key: (&str, &str)) -> Option<&CacheEntry<K>> {
         self.objects.find(hash(key), |e| names(e.meta()) == key)
     }
 
     /// Inserts an entry, or replaces the entry of the same key. If the object does not concern this controller, the entry of
     /// the key is removed instead.
-    fn put(&mut self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
+    fn put(&mut self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
         let key = names(new.meta());
         if new.as_decoded().is_some_and(|o| !o.is_cached()) {
             return self.remove(key, out);
@@ -186,21 +186,21 @@ impl<K: Object> Inner<K> {
     }
 
     /// Updates the indexes, and appends the events that lead from `old` to `new`.
-    fn changed(&mut self, old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<CacheEvent<K>>) {
+    fn changed(&mut self, old: Option<CacheEntry<K>>, new: Option<CacheEntry<K>>, out: &mut Vec<CacheEvent<K>>) {
         for index in &mut self.indexes {
             index.change(old.as_ref(), new.as_ref());
         }
         match (old, new) {
-            (Some(Entry::Decoded(old)), Some(Entry::Decoded(new))) if old.meta().uid == new.meta().uid => {
+            (Some(CacheEntry::Decoded(old)), Some(CacheEntry::Decoded(new))) if old.meta().uid == new.meta().uid => {
                 out.push(CacheEvent::Updated { old, new });
             }
-            (_, Some(Entry::Undecodable(bad))) => out.push(CacheEvent::Unreadable(bad)),
+            (_, Some(CacheEntry::Unreadable(bad))) => out.push(CacheEvent::Unreadable(bad)),
             (old, new) => {
                 out.extend(old.map(|old| match old {
-                    Entry::Decoded(old) => CacheEvent::Deleted(old),
-                    Entry::Undecodable(bad) => CacheEvent::Unreadable(bad),
+                    CacheEntry::Decoded(old) => CacheEvent::Deleted(old),
+                    CacheEntry::Unreadable(bad) => CacheEvent::Unreadable(bad),
                 }));
-                if let Some(Entry::Decoded(new)) = new {
+                if let Some(CacheEntry::Decoded(new)) = new {
                     out.push(CacheEvent::Added(new));
                 }
             }
@@ -221,12 +221,12 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     /// If the object is unreadable.
-    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, UnreadableObject> {
-        self.inner.read().find((namespace, name)).map(Entry::read).transpose()
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, CachedObjectError> {
+        self.inner.read().find((namespace, name)).map(CacheEntry::read).transpose()
     }
 
     /// Returns the object with this key; `None` if it is missing or unreadable.
-    pub fn get_readable(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    pub fn get_decoded(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.get(namespace, name).ok().flatten()
     }
 
@@ -244,33 +244,33 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     /// If one of the objects is unreadable, because a decision on only a part of the children would be wrong.
-    pub fn list_by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, UnreadableObject>
+    pub fn list_by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, CachedObjectError>
     where
         K::Indexes: HasIndex<I, At>,
     {
-        self.select_by_index(index, value, |_| true)
+        self.list_by_index_and_metadata(index, value, |_| true)
     }
 
     /// Returns the objects under an index value with metadata that `wanted` accepts, sorted by namespace and name.
     ///
     /// # Errors
     /// If one of the accepted objects is unreadable.
-    pub fn select_by_index<I, At>(
+    pub fn list_by_index_and_metadata<I, At>(
         &self,
         index: I,
         value: &IndexValue,
         wanted: impl Fn(&Meta) -> bool,
-    ) -> Result<Vec<Arc<K>>, UnreadableObject>
+    ) -> Result<Vec<Arc<K>>, CachedObjectError>
     where
         K::Indexes: HasIndex<I, At>,
     {
         self.bucket(index, value, |bucket| {
-            bucket.iter().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
+            bucket.iter().filter(|entry| wanted(entry.meta())).map(CacheEntry::read).collect()
         })
     }
 
     /// Returns the objects under an index value that could be decoded, sorted by namespace and name. Skips the other objects.
-    pub fn list_readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
+    pub fn list_decoded_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
     where
         K::Indexes: HasIndex<I, At>,
     {
@@ -285,7 +285,7 @@ impl<K: Object> Store<K> {
         self.bucket(index, value, <[_]>::len)
     }
 
-    fn bucket<I, At, R>(&self, _: I, value: &IndexValue, read: impl FnOnce(&[Entry<K>]) -> R) -> R
+    fn bucket<I, At, R>(&self, _: I, value: &IndexValue, read: impl FnOnce(&[CacheEntry<K>]) -> R) -> R
     where
         K::Indexes: HasIndex<I, At>,
     {
@@ -305,12 +305,12 @@ impl<K: Object> Store<K> {
     }
 
     /// Returns all objects that could be decoded, sorted by namespace and name.
-    pub fn all_readable(&self) -> Vec<Arc<K>> {
-        self.select_readable(|_| true)
+    pub fn all_decoded(&self) -> Vec<Arc<K>> {
+        self.select_decoded(|_| true)
     }
 
     /// Returns the decoded objects that `wanted` accepts, sorted by namespace and name. Skips objects that were not decoded.
-    pub fn select_readable(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+    pub fn select_decoded(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let inner = self.inner.read();
         let good = inner.objects.iter().filter(|entry| entry.as_decoded().is_some_and(&wanted));
         let mut all: Vec<Arc<K>> = good.filter_map(|entry| entry.read().ok()).collect();
@@ -336,14 +336,14 @@ impl<K: Object> Store<K> {
 
     /// Replaces all objects, as a list at `version` would, and returns the changes of the cache. For tests and measurements
     /// only, because an informer is the only writer of its cache.
-    pub fn replace_for_tests(&self, objects: Vec<K>, version: ResourceVersion) -> Vec<CacheEvent<K>> {
-        let (objects, mut out) = (objects.into_iter().map(|o| Entry::Decoded(Arc::new(o))).collect(), Vec::new());
-        self.replace_all(objects, version, &mut out);
+    pub fn replace_objects_for_tests(&self, objects: Vec<K>, version: ResourceVersion) -> Vec<CacheEvent<K>> {
+        let (objects, mut out) = (objects.into_iter().map(|o| CacheEntry::Decoded(Arc::new(o))).collect(), Vec::new());
+        self.replace_all_entries(objects, version, &mut out);
         out
     }
 
     /// Adds or updates an object, and appends the events to `out`. A state that is not newer than the cached state is ignored.
-    pub fn put_entry(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
+    pub fn put_entry(&self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
@@ -357,7 +357,7 @@ impl<K: Object> Store<K> {
     ///
     /// The version of the cache stays unchanged, because the watch has yet to deliver the other changes up to the version of
     /// the object.
-    pub fn put_entry_outside_watch(&self, new: Entry<K>, out: &mut Vec<CacheEvent<K>>) {
+    pub fn put_entry_outside_watch(&self, new: CacheEntry<K>, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| new.meta().resource_version > known) {
@@ -366,7 +366,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Removes an object that does not concern this controller as of `version`, unless the cached version is newer.
-    pub fn remove_foreign_object(
+    pub fn remove_filtered_out_object(
         &self,
         namespace: &str,
         name: &str,
@@ -375,14 +375,20 @@ impl<K: Object> Store<K> {
     ) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
-        let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
+        let is_newer = |known: &CacheEntry<K>| version.is_known() && known.meta().resource_version > version;
         if !inner.find((namespace, name)).is_some_and(is_newer) {
             inner.remove((namespace, name), out);
         }
     }
 
     /// Removes an object that was deleted at `version`, and raises the version of the cache to `version`.
-    pub fn remove(&self, namespace: &str, name: &str, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
+    pub fn remove_deleted_object(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: ResourceVersion,
+        out: &mut Vec<CacheEvent<K>>,
+    ) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         inner.remove((namespace, name), out);
@@ -395,7 +401,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Makes the cache equal to a list at `version`. Objects with an unchanged version cause no event.
-    pub fn replace_all(&self, set: Vec<Entry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
+    pub fn replace_all_entries(&self, set: Vec<CacheEntry<K>>, version: ResourceVersion, out: &mut Vec<CacheEvent<K>>) {
         let mut inner = self.inner.write();
         let mut keys: Vec<NamespacedName> = set.iter().map(|e| e.meta().key()).collect();
         keys.sort();
@@ -407,7 +413,8 @@ impl<K: Object> Store<K> {
         }
         for new in set {
             let meta = new.meta();
-            let is_same = |e: &Entry<K>| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid;
+            let is_same =
+                |e: &CacheEntry<K>| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid;
             if !inner.find(names(meta)).is_some_and(is_same) {
                 inner.put(new, out);
             }
@@ -440,7 +447,7 @@ mod tests {
         }
     }
 
-    fn thing(name: &str, uid: &str, version: u64, owner: &str) -> Entry<Thing> {
+    fn thing(name: &str, uid: &str, version: u64, owner: &str) -> CacheEntry<Thing> {
         let owners = if owner.is_empty() {
             serde_json::json!([])
         } else {
@@ -448,7 +455,7 @@ mod tests {
         };
         let json = serde_json::json!({"metadata": {"name": name, "namespace": "ns", "uid": uid,
             "resourceVersion": version.to_string(), "ownerReferences": owners}});
-        Entry::Decoded(Arc::new(serde_json::from_value(json).unwrap()))
+        CacheEntry::Decoded(Arc::new(serde_json::from_value(json).unwrap()))
     }
 
     fn names(things: &[Arc<Thing>]) -> Vec<&str> {
@@ -527,10 +534,10 @@ mod tests {
         }
         out.clear();
         let set = vec![thing("b", "b", 2, ""), thing("c", "c", 9, ""), thing("d", "d", 8, "")];
-        store.replace_all(set, ResourceVersion::parse("10"), &mut out);
+        store.replace_all_entries(set, ResourceVersion::parse("10"), &mut out);
         assert_eq!(describe(&out), ["-a", "~c", "+d"]);
         assert_eq!(store.version(), ResourceVersion::parse("10"));
-        assert_eq!(names(&store.all_readable()), ["b", "c", "d"]);
+        assert_eq!(names(&store.all_decoded()), ["b", "c", "d"]);
     }
 
     /// COMMON-9.
@@ -539,9 +546,9 @@ mod tests {
         let (store, mut out) = (store(), Vec::new());
         store.put_entry(thing("a", "a", 1, "u1"), &mut out);
         store.put_entry(thing("b", "b", 1, "u2"), &mut out);
-        let Entry::Decoded(good) = thing("a", "a", 2, "u1") else { unreachable!() };
+        let CacheEntry::Decoded(good) = thing("a", "a", 2, "u1") else { unreachable!() };
         let bad = MalformedObject { meta: good.metadata.clone(), error: "spec is a number".into() };
-        store.put_entry(Entry::Undecodable(Arc::new(bad)), &mut out);
+        store.put_entry(CacheEntry::Unreadable(Arc::new(bad)), &mut out);
         assert_eq!(describe(&out), ["+a", "+b", "?a"]);
         let error = store.list_by_index(ByController, &controller("ns", "u1")).unwrap_err();
         assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
@@ -559,7 +566,7 @@ mod tests {
             r#"{"metadata":{"name":"a","namespace":"ns","uid":"a","resourceVersion":"7"},"keep":false}"#,
         )
         .unwrap();
-        store.put_entry(Entry::Decoded(Arc::new(other)), &mut out);
+        store.put_entry(CacheEntry::Decoded(Arc::new(other)), &mut out);
         assert_eq!(describe(&out), ["+a", "-a"]);
         assert_eq!((store.len(), store.version()), (0, ResourceVersion::parse("7")));
     }

@@ -70,7 +70,7 @@ struct Recent {
 
 impl WriteLog {
     /// Records a successful write under the version of the object in its `answer`.
-    pub fn record_answer(&self, target: RequestTarget<'_>, answer: &[u8], now: Instant) {
+    pub fn record_write_answer(&self, target: RequestTarget<'_>, answer: &[u8], now: Instant) {
         let version = version_of(answer);
         if version.is_known() {
             let mut noted = self.0.lock();
@@ -101,7 +101,13 @@ impl WriteLog {
     /// Whether this process may have produced `version`, or may have written to the object with this name at or after `since`.
     ///
     /// Also true if the answer to a write was lost at or after `since`, or if not all writes from `since` on are remembered.
-    pub fn may_have_written(&self, version: ResourceVersion, namespace: &str, name: &str, since: Instant) -> bool {
+    pub fn may_have_written_object(
+        &self,
+        version: ResourceVersion,
+        namespace: &str,
+        name: &str,
+        since: Instant,
+    ) -> bool {
         let noted = self.0.lock();
         let Some(Recent { writes, .. }) = &noted.recent else { return true };
         let remembers_all = writes.len() < RECENT || writes.front().is_some_and(|oldest| oldest.at < since);
@@ -112,17 +118,17 @@ impl WriteLog {
     }
 
     /// Records that the answer to a write was lost, so that its version is unknown.
-    pub fn record_lost_answer(&self, now: Instant) {
+    pub fn record_lost_write_answer(&self, now: Instant) {
         self.0.lock().lost = Some(now);
     }
 
     /// Keeps the versions that the predecessor wrote, to leave them in the Lease for the next leader, too.
-    pub fn inherit_versions(&self, left: &WrittenVersions) {
+    pub fn inherit_written_versions(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
 
     /// Returns the versions to leave in the Lease; `None` while a write without an answer may still take effect.
-    pub fn versions_for_successor(&self, now: Instant) -> Option<WrittenVersions> {
+    pub fn written_versions_for_successor(&self, now: Instant) -> Option<WrittenVersions> {
         let noted = self.0.lock();
         if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
             return None;
@@ -166,7 +172,7 @@ struct AnnotationValue {
 
 impl WrittenVersions {
     /// Returns the version that a cache of `resource` must reach; unknown if the leader wrote none.
-    pub fn version_of_resource(&self, resource: Resource) -> ResourceVersion {
+    pub fn newest_written_version(&self, resource: Resource) -> ResourceVersion {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
     }
 
@@ -189,7 +195,7 @@ pub struct LeadershipStart {
     /// Time at which the gate for writes was opened.
     pub leading_since: Instant,
     /// Versions that the predecessor wrote; `None` if they are unknown.
-    pub predecessor_versions: Option<Arc<WrittenVersions>>,
+    pub versions_written_by_predecessor: Option<Arc<WrittenVersions>>,
 }
 
 #[cfg(test)]
@@ -206,14 +212,18 @@ mod tests {
     async fn the_newest_version_of_each_resource_is_left_in_the_lease() {
         let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
         let note = |resource, answer: &str| {
-            writes.record_answer(RequestTarget::object(resource, "shop", ""), answer.as_bytes(), clock.monotonic_now());
+            writes.record_write_answer(
+                RequestTarget::object(resource, "shop", ""),
+                answer.as_bytes(),
+                clock.monotonic_now(),
+            );
         };
         note(PODS, r#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"12"},"spec":{}}"#);
         note(PODS, r#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"11"}}"#);
         note(SETS, r#"{"kind":"Status","metadata":{},"status":"Success"}"#);
-        let left = writes.versions_for_successor(clock.monotonic_now()).unwrap();
+        let left = writes.written_versions_for_successor(clock.monotonic_now()).unwrap();
         assert_eq!(
-            (left.version_of_resource(PODS), left.version_of_resource(SETS)),
+            (left.newest_written_version(PODS), left.newest_written_version(SETS)),
             (ResourceVersion::parse("12"), ResourceVersion::UNKNOWN)
         );
         let text = left.to_annotation(3);
@@ -226,15 +236,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn versions_of_the_predecessor_reach_the_next_leader_unless_newer_ones_exist() {
         let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.inherit_versions(
+        writes.inherit_written_versions(
             &WrittenVersions::from_annotation(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1)
                 .unwrap(),
         );
         let answer = br#"{"metadata":{"resourceVersion":"41"}}"#;
-        writes.record_answer(RequestTarget::object(PODS, "shop", ""), answer, clock.monotonic_now());
-        let left = writes.versions_for_successor(clock.monotonic_now()).unwrap();
+        writes.record_write_answer(RequestTarget::object(PODS, "shop", ""), answer, clock.monotonic_now());
+        let left = writes.written_versions_for_successor(clock.monotonic_now()).unwrap();
         assert_eq!(
-            (left.version_of_resource(PODS), left.version_of_resource(SETS)),
+            (left.newest_written_version(PODS), left.newest_written_version(SETS)),
             (ResourceVersion::parse("41"), ResourceVersion::parse("9"))
         );
     }
@@ -243,9 +253,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_leaves_the_next_leader_no_versions_for_a_while() {
         let (writes, clock) = (WriteLog::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.record_lost_answer(clock.monotonic_now());
-        assert_eq!(writes.versions_for_successor(clock.monotonic_now()), None);
+        writes.record_lost_write_answer(clock.monotonic_now());
+        assert_eq!(writes.written_versions_for_successor(clock.monotonic_now()), None);
         clock.sleep(LOST_WRITE).await;
-        assert_eq!(writes.versions_for_successor(clock.monotonic_now()), Some(WrittenVersions::default()));
+        assert_eq!(writes.written_versions_for_successor(clock.monotonic_now()), Some(WrittenVersions::default()));
     }
 }

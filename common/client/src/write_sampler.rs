@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use crate::{
-    api::{FIELD_MANAGER, Format},
+    api::{FIELD_MANAGER, WireFormat},
     clock::{Clock, Instant},
     meta::ResourceVersion,
     object::Resource,
@@ -29,7 +29,7 @@ pub use watch_line::{JsonWatchEvent, WatchedMetadata, WatchedObject};
 
 /// Time at the start of a leader's term in which writes of other processes are ignored, because the last writes of the
 /// predecessor may still arrive.
-pub const PREDECESSOR_WRITE_GRACE: Duration = Duration::from_secs(60);
+pub const PREDECESSOR_WRITE_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Period in which at most [`SAMPLES`] objects are decoded.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -52,20 +52,20 @@ pub struct OwnedWrites {
     /// Subresource that is written; empty for the object itself.
     pub subresource: &'static str,
     /// Text that the `fieldsV1` of such a write contains; empty if every field counts.
-    pub field_text: &'static str,
+    pub required_fields_v1_text: &'static str,
     /// Label key and value of the objects that the loop writes; `None` if the loop writes all objects of the kind.
-    pub label: Option<(&'static str, &'static str)>,
+    pub required_label: Option<(&'static str, &'static str)>,
 }
 
 impl OwnedWrites {
     /// Describes all writes to the `status` subresource of a kind.
     pub const fn of_status(group: &'static str, plural: &'static str) -> Self {
-        Self { group, plural, subresource: "status", field_text: "", label: None }
+        Self { group, plural, subresource: "status", required_fields_v1_text: "", required_label: None }
     }
 
     /// Describes all writes to the objects of a kind themselves, without their subresources.
     pub const fn of_object(group: &'static str, plural: &'static str) -> Self {
-        Self { group, plural, subresource: "", field_text: "", label: None }
+        Self { group, plural, subresource: "", required_fields_v1_text: "", required_label: None }
     }
 
     fn is_of(&self, resource: Resource) -> bool {
@@ -111,7 +111,7 @@ impl WriteSampler {
         Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    /// Begins to sample watch events; until then, [`Self::examine_event`] does nothing.
+    /// Begins to sample watch events; until then, [`Self::examine_watch_event`] does nothing.
     pub fn activate(&self) {
         self.is_active.store(true, Relaxed);
     }
@@ -122,11 +122,11 @@ impl WriteSampler {
     }
 
     /// Examines the object in a watch frame, unless [`SAMPLES`] is reached or this process has produced `version`.
-    pub fn examine_event(
+    pub fn examine_watch_event(
         &self,
         resource: Resource,
         version: ResourceVersion,
-        format: Format,
+        format: WireFormat,
         frame: &[u8],
         now: Instant,
     ) {
@@ -159,15 +159,15 @@ impl WriteSampler {
     /// Returns the index of the loop for each sampled write that turned out to be from a second writer. Each write is reported
     /// once.
     ///
-    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE`]
+    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE_PERIOD`]
     /// after it, are attributed to the predecessor.
     pub fn take_second_writer_loop_indexes(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
         let is_another = |Candidate { seen, version, namespace, name, .. }: &&Candidate| {
             let explained_since = seen.checked_sub(EXPLAINED).unwrap_or(*seen);
-            *seen >= leading_since + PREDECESSOR_WRITE_GRACE
-                && !self.writes.may_have_written(*version, namespace, name, explained_since)
+            *seen >= leading_since + PREDECESSOR_WRITE_GRACE_PERIOD
+                && !self.writes.may_have_written_object(*version, namespace, name, explained_since)
         };
         settled.iter().filter(is_another).map(|candidate| candidate.loop_index).collect()
     }
@@ -177,7 +177,8 @@ impl WriteSampler {
 fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Timestamp) -> bool {
     let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The request that sets a deletion timestamp leaves no trace in `managedFields`, so the latest write is unknown.
-    if object.deletion_timestamp.is_some() || owned.label.is_some_and(|(key, value)| label(key) != Some(value)) {
+    if object.deletion_timestamp.is_some() || owned.required_label.is_some_and(|(key, value)| label(key) != Some(value))
+    {
         return false;
     }
     let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
@@ -187,7 +188,7 @@ fn is_latest_write(owned: &OwnedWrites, object: &WatchedMetadata<'_>, now: Times
     let fields = entry.fields_v1.map_or("", RawValue::get);
     &*entry.manager == FIELD_MANAGER
         && entry.subresource.as_deref().unwrap_or_default() == owned.subresource
-        && fields.contains(owned.field_text)
+        && fields.contains(owned.required_fields_v1_text)
         && now.duration_since(latest).abs() <= SKEW
 }
 
@@ -254,7 +255,7 @@ mod tests {
     }
 
     struct World {
-        format: Format,
+        format: WireFormat,
         clock: Clock,
         writes: WriteLog,
         sampler: Arc<WriteSampler>,
@@ -271,7 +272,7 @@ mod tests {
             let since = clock.monotonic_now();
             clock.sleep(Duration::from_hours(1)).await;
             sampler.activate();
-            Self { format: Format::Json, clock, writes, sampler, since, next: 100 }
+            Self { format: WireFormat::Json, clock, writes, sampler, since, next: 100 }
         }
 
         /// Delivers a watch event of an object. An entry has the manager, the subresource, and the age of the write in seconds.
@@ -281,10 +282,10 @@ mod tests {
             self.next += 1;
             let version = ResourceVersion::parse(&self.next.to_string());
             let frame = match self.format {
-                Format::Json => line(name, &entries),
-                Format::Protobuf => frame(name, &entries),
+                WireFormat::Json => line(name, &entries),
+                WireFormat::Protobuf => frame(name, &entries),
             };
-            self.sampler.examine_event(SETS, version, self.format, &frame, self.clock.monotonic_now());
+            self.sampler.examine_watch_event(SETS, version, self.format, &frame, self.clock.monotonic_now());
             version
         }
 
@@ -297,7 +298,7 @@ mod tests {
     /// COMMON-75.
     #[tokio::test(start_paused = true)]
     async fn a_status_that_this_process_has_not_written_reveals_a_second_writer() {
-        for format in [Format::Json, Format::Protobuf] {
+        for format in [WireFormat::Json, WireFormat::Protobuf] {
             let mut world = World { format, ..World::new().await };
             world.brings("web", &[(FIELD_MANAGER, "", 90), (FIELD_MANAGER, "status", 0)]);
             assert_eq!(world.confirmed().await, 1, "{format:?}");
@@ -312,7 +313,7 @@ mod tests {
         let mut world = World::new().await;
         let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
-        world.writes.record_answer(
+        world.writes.record_write_answer(
             RequestTarget::status(SETS, "shop", "web"),
             answer.as_bytes(),
             world.clock.monotonic_now(),
@@ -336,10 +337,10 @@ mod tests {
             serde_json::from_slice(&line("deleted", &[entry(FIELD_MANAGER, "status", "2026-01-01T01:00:15Z")]))
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
-        world.sampler.examine_event(
+        world.sampler.examine_watch_event(
             SETS,
             ResourceVersion::parse("7"),
-            Format::Json,
+            WireFormat::Json,
             deleted.to_string().as_bytes(),
             world.clock.monotonic_now(),
         );
@@ -350,7 +351,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_answer_may_have_been_the_write() {
         let mut world = World::new().await;
-        world.writes.record_lost_answer(world.clock.monotonic_now());
+        world.writes.record_lost_write_answer(world.clock.monotonic_now());
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 0);
     }
@@ -360,7 +361,7 @@ mod tests {
     async fn a_predecessor_is_no_second_writer() {
         let mut world = World::new().await;
         world.since = world.clock.monotonic_now();
-        world.clock.sleep(PREDECESSOR_WRITE_GRACE / 2).await;
+        world.clock.sleep(PREDECESSOR_WRITE_GRACE_PERIOD / 2).await;
         world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
         assert_eq!(world.confirmed().await, 0);
     }
@@ -374,7 +375,7 @@ mod tests {
             let version = if n == 0 { version } else { ResourceVersion::parse(&(10_000 + n).to_string()) };
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
             let target = RequestTarget::status(SETS, "shop", if n == 0 { "web" } else { "other" });
-            world.writes.record_answer(target, answer.as_bytes(), world.clock.monotonic_now());
+            world.writes.record_write_answer(target, answer.as_bytes(), world.clock.monotonic_now());
         }
         assert_eq!(world.confirmed().await, 0);
     }
@@ -384,13 +385,19 @@ mod tests {
         let mut world = World::new().await;
         for n in 1..=100 {
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);
-            world.writes.record_answer(
+            world.writes.record_write_answer(
                 RequestTarget::status(SETS, "shop", "own"),
                 answer.as_bytes(),
                 world.clock.monotonic_now(),
             );
             let own = ResourceVersion::parse(&n.to_string());
-            world.sampler.examine_event(SETS, own, Format::Json, &line("own", &[]), world.clock.monotonic_now());
+            world.sampler.examine_watch_event(
+                SETS,
+                own,
+                WireFormat::Json,
+                &line("own", &[]),
+                world.clock.monotonic_now(),
+            );
         }
         for n in 0..100 {
             world.brings(&format!("web-{n}"), &[(FIELD_MANAGER, "status", 0)]);

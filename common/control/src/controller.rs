@@ -20,7 +20,7 @@ pub use worker::{Decision, Loop};
 
 use crate::{
     consistency::{Ledger, UnseenWrite},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, MemoryNote, Requeue, SyncError},
     map::HashSet,
@@ -61,7 +61,7 @@ impl<S> Observation<S> {
     }
 
     /// Creates a [`Waiting`](Self::Waiting) that lasts until the caches show the writes of this process. The argument is the
-    /// result of [`Ledger::unseen_write`](crate::consistency::Ledger::unseen_write).
+    /// result of [`Ledger::first_unseen_write`](crate::consistency::Ledger::first_unseen_write).
     pub fn waiting_for_own_writes((behind, left): (UnseenWrite, Duration)) -> Self {
         let stale = if let UnseenWrite::VersionNotReached { resource, .. } = behind { Some(resource) } else { None };
         Self::Waiting {
@@ -108,7 +108,7 @@ impl Explanation {
 }
 
 /// The texts with which `/debug/explain` describes a plan.
-pub trait Explain {
+pub trait ExplainPlan {
     /// Returns the observed state in one line, such as the counts of desired and of ready Pods.
     fn situation(&self) -> String;
     /// Returns the reasons why the object makes no progress; empty if it waits for nothing.
@@ -140,7 +140,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Everything that one sync reads from the caches.
     type Snapshot: Send + Sync;
     /// The decision of a sync, made before its first request.
-    type Plan: Explain + Send + Sync;
+    type Plan: ExplainPlan + Send + Sync;
     /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if syncs never ask
     /// for a change.
     type Note: MemoryNote;
@@ -160,7 +160,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
         io: Io<'_, Self::Note>,
     ) -> impl Future<Output = Result<Requeue, SyncError>> + Send;
     /// Returns the reference to the synced object for Events, and the UID under which the ledger records the sync's writes.
-    fn synced_object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
+    fn synced_object(snapshot: &Self::Snapshot) -> (InvolvedObject, Uid);
 
     /// Changes the controller's memory as a sync asks. The default does nothing.
     fn apply_memory_note(&self, _: &Self::Snapshot, _: Self::Note) {}

@@ -23,7 +23,7 @@ impl BoundedLines {
     }
 
     /// Adds `count` lines that were omitted without being formatted.
-    pub fn add_omitted(&mut self, count: usize) {
+    pub fn add_omitted_count(&mut self, count: usize) {
         self.omitted += i64::try_from(count).unwrap_or(i64::MAX);
     }
 

@@ -22,8 +22,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Action, RequestAccount, RequestAccountEntry, RequestAccountObserver};
-pub use claim::{Claim, ClaimResults};
+pub use account::{Action, RequestAccount, RequestAccountEntry, SyncCallbacks};
+pub use claim::{ChildClaim, ChildClaimResults};
 pub use effect::MemoryNote;
 pub use group::GroupConcurrency;
 pub use outcome::{Requeue, RetryPolicy, SyncError};

@@ -39,20 +39,20 @@ use crate::{
     api::{self, Api, RequestTarget},
     clock::{Clock, Instant},
     duration,
-    events::{EventType, Recorder},
+    events::{EventRecorder, EventType},
     gate::WriteGateKeeper,
     metrics::Metrics,
     object::Resource,
     succession::WriteLog,
 };
 use counted::ElectionMetrics;
-use orders::ElectionOrder;
+use orders::ElectionCommand;
 use probation::{ProbationSettings, RequestingStandby};
 use settings::JITTER_FACTOR;
 use step::{AttemptOutcome, CandidateMemory, CurrentTime, ElectionAttempt, ElectionReply, ElectionRequest};
 use watch::LeaseWatch;
 
-pub use lease::HOLD_HOLDER_IDENTITY;
+pub use lease::HAND_OVER_HOLDER_IDENTITY;
 pub use orders::{ElectionStopHandle, StandbyRequestReceiver};
 pub use settings::{ElectionSettings, new_holder_identity};
 pub use status::ElectionStatus;
@@ -87,10 +87,10 @@ pub struct Election {
     clock: Clock,
     keeper: Arc<WriteGateKeeper>,
     writes: WriteLog,
-    recorder: Recorder,
+    recorder: EventRecorder,
     status: ElectionStatus,
     memory: CandidateMemory,
-    order: channel::Receiver<ElectionOrder>,
+    order: channel::Receiver<ElectionCommand>,
     stop: ElectionStopHandle,
     metrics: ElectionMetrics,
     is_warm: WarmCheck,
@@ -111,12 +111,12 @@ impl Election {
         api: Api,
         keeper: Arc<WriteGateKeeper>,
         writes: WriteLog,
-        recorder: Recorder,
+        recorder: EventRecorder,
         metrics: &Metrics,
     ) -> Self {
         let clock = api.clock().clone();
         let status = ElectionStatus { state: Arc::default(), clock: clock.clone(), settings: settings.clone() };
-        let (sender, order) = channel::channel(ElectionOrder::Lead);
+        let (sender, order) = channel::channel(ElectionCommand::Lead);
         let memory =
             CandidateMemory::new(&settings.identity, settings.stated_lease_duration(), settings.probation.clone());
         let metrics = ElectionMetrics::new(metrics, &settings);
@@ -212,7 +212,7 @@ impl Election {
     /// stopped.
     async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
         loop {
-            if *self.order.borrow_and_update() != ElectionOrder::Lead {
+            if *self.order.borrow_and_update() != ElectionCommand::Lead {
                 return None;
             }
             self.memory.has_filled_caches = (self.is_warm)();
@@ -222,9 +222,9 @@ impl Election {
             match self.attempt().await {
                 AttemptOutcome::HoldsLease { sent_at: since } => {
                     if let Some(left) = &self.memory.predecessor_written_versions {
-                        self.writes.inherit_versions(left);
+                        self.writes.inherit_written_versions(left);
                     }
-                    self.keeper.set_predecessor_versions(self.memory.predecessor_written_versions.clone());
+                    self.keeper.set_versions_written_by_predecessor(self.memory.predecessor_written_versions.clone());
                     if self.memory.term.as_ref().is_some_and(|term| term.is_on_probation) {
                         self.status.state.lock().probation_began = Some(self.clock.monotonic_now());
                     }
@@ -238,7 +238,7 @@ impl Election {
             tokio::select! {
                 biased;
                 _ = self.order.changed() => {}
-                () = watch.observations.lease_available.notified() => {}
+                () = watch.observations.lease_available_notify.notified() => {}
                 () = self.clock.sleep(pause) => {}
             }
         }
@@ -248,12 +248,12 @@ impl Election {
     async fn renew_until_end(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.monotonic_now();
         loop {
-            if *self.order.borrow_and_update() == ElectionOrder::Release {
+            if *self.order.borrow_and_update() == ElectionCommand::Release {
                 return None;
             }
             let asked = watch
                 .filter(|_| self.chosen_standby.is_none())
-                .map(|watch| watch.observations.standby_asked.notified());
+                .map(|watch| watch.observations.standby_asked_notify.notified());
             // The period counts from the start of the last attempt, because a slow answer must not delay the next renewal.
             let next = began + self.settings.retry_period;
             tokio::select! {
@@ -314,14 +314,14 @@ impl Election {
             return;
         };
         if let Some(version) = condemned {
-            probations.failed.inc();
+            probations.failed_probations.inc();
             let lock = self.lease_path();
             tracing::error!(lock, version, "A version has failed its probation, and does not get the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
         if term.is_on_probation {
-            probations.begun.inc();
+            probations.begun_probations.inc();
             let time = duration::format(probation.probation_time);
             tracing::info!(lock = self.lease_path(), version = term.version, time, "Leading on probation");
             let message = format!("version {} leads on probation for {time}", term.version);
@@ -345,7 +345,7 @@ impl Election {
         let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
         self.event(EventType::Normal, "ProbationPassed", message);
         if let Some(probations) = &self.metrics.probation_counters {
-            probations.passed.inc();
+            probations.passed_probations.inc();
         }
     }
 
@@ -358,7 +358,7 @@ impl Election {
     /// Moves the deadline of the gate after a successful request that was sent at `since`. Returns the deadline.
     fn extend_gate(&mut self, since: Instant) -> Instant {
         let now = self.clock.monotonic_now();
-        let suspended = self.clock.total_suspension().saturating_sub(self.suspended_at_last_request);
+        let suspended = self.clock.total_suspended_time().saturating_sub(self.suspended_at_last_request);
         let deadline = step::write_deadline(since, suspended, self.settings.renew_deadline);
         let mut state = self.status.state.lock();
         state.is_leading = true;
@@ -373,7 +373,7 @@ impl Election {
         let (mut attempt, mut request) = ElectionAttempt::begin(&self.memory, self.current_moment());
         let ended = loop {
             let since = self.clock.monotonic_now();
-            self.suspended_at_last_request = self.clock.total_suspension();
+            self.suspended_at_last_request = self.clock.total_suspended_time();
             let reply = self.send_request(&request).await;
             let now = self.current_moment();
             if let ElectionReply::Failed(why) | ElectionReply::NotFound(why) = &reply {
@@ -391,8 +391,10 @@ impl Election {
             self.last_failure = None;
         }
         let lease = self.memory.lease().cloned();
-        let (is_held, was_held) =
-            (lease.as_ref().is_some_and(|lease| lease.record.is_hold()), self.status.is_held_for_hand_over());
+        let (is_held, was_held) = (
+            lease.as_ref().is_some_and(|lease| lease.record.is_held_for_hand_over()),
+            self.status.is_held_for_hand_over(),
+        );
         self.metrics.lease_held_gauge.set(f64::from(is_held));
         let lock = self.lease_path();
         if is_held && !was_held {
@@ -422,7 +424,7 @@ impl Election {
     }
 
     fn current_moment(&self) -> CurrentTime {
-        CurrentTime { instant: self.clock.monotonic_now(), wall_clock: self.clock.now() }
+        CurrentTime { instant: self.clock.monotonic_now(), wall_clock_time: self.clock.now() }
     }
 
     /// Sends one request to the API server. The request fails if no answer arrives within half the renew deadline.
@@ -451,7 +453,7 @@ impl Election {
 
     /// Releases the Lease if this candidate holds it.
     async fn release_lease(&mut self) -> Result<(), String> {
-        let left = self.writes.versions_for_successor(self.clock.monotonic_now());
+        let left = self.writes.written_versions_for_successor(self.clock.monotonic_now());
         loop {
             let lease = match self.send_request(&ElectionRequest::Get).await {
                 ElectionReply::NotFound(_) => return Ok(()),
@@ -475,7 +477,7 @@ impl Election {
 
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
         if let Some(lease) = self.status.lease_reference() {
-            self.recorder.event(&lease, kind, reason, message);
+            self.recorder.record_event(&lease, kind, reason, message);
         }
     }
 }

@@ -131,7 +131,7 @@ impl RetryLimits {
 }
 
 /// Callbacks of a queue, for metrics.
-pub trait QueueObserver: Send + Sync {
+pub trait QueueCallbacks: Send + Sync {
     /// Is called when a key begins to wait.
     fn on_key_added(&self) {}
     /// Is called when a worker gets a key, which has waited for this time.
@@ -144,7 +144,7 @@ pub trait QueueObserver: Send + Sync {
     fn on_idle_until(&self, _due: Instant) {}
 }
 
-impl QueueObserver for () {}
+impl QueueCallbacks for () {}
 
 /// A work queue of unique keys. Clones share the queue.
 pub struct Queue<K> {
@@ -162,7 +162,7 @@ struct QueueShared<K> {
     changed: Notify,
     clock: Clock,
     backoff: BackoffSettings,
-    observer: Arc<dyn QueueObserver>,
+    observer: Arc<dyn QueueCallbacks>,
 }
 
 struct State<K> {
@@ -178,7 +178,7 @@ struct State<K> {
     delayed: KeyTimers<K>,
     /// Keys with a delay that is cancelled if a worker gets the key earlier.
     rechecks: KeyTimers<K>,
-    /// Consecutive failures of each key. [`Queue::reset_failures`] removes them.
+    /// Consecutive failures of each key. [`Queue::reset_failure_count`] removes them.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
     /// Whether the keys are held for a worker that has not started yet. The observer does not count held keys.
@@ -284,7 +284,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Creates an empty queue that hands out keys at once.
-    pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueObserver>>) -> Self {
+    pub fn new(clock: Clock, backoff: BackoffSettings, observer: Option<Arc<dyn QueueCallbacks>>) -> Self {
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
@@ -422,7 +422,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Sets the count of consecutive failures of a key to zero, for example after a successful sync.
-    pub fn reset_failures(&self, key: &K) {
+    pub fn reset_failure_count(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);
     }
 
@@ -431,7 +431,7 @@ impl<K: QueueKey> Queue<K> {
         self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::mark_done`] when the key has been
+    /// Waits for the next key; `None` once the queue is closed. The caller calls [`Queue::mark_processed`] when the key has been
     /// processed.
     pub async fn next_key(&self) -> Option<K> {
         loop {
@@ -484,7 +484,7 @@ impl<K: QueueKey> Queue<K> {
     }
 
     /// Ends the processing of a key. A key that was added meanwhile waits again.
-    pub fn mark_done(&self, key: &K) {
+    pub fn mark_processed(&self, key: &K) {
         let mut state = self.inner.state.lock();
         if let Some(since) = state.processing.remove(key) {
             self.inner.observer.on_key_done(self.inner.clock.monotonic_now().saturating_duration_since(since));
@@ -596,9 +596,9 @@ mod tests {
             q.add(key("a"), Priority::Normal);
         }
         assert_eq!(soon(&q).await, None, "never two workers at the same time");
-        q.mark_done(&key("a"));
+        q.mark_processed(&key("a"));
         assert_eq!(soon(&q).await.as_deref(), Some("a"));
-        q.mark_done(&key("a"));
+        q.mark_processed(&key("a"));
         assert_eq!(soon(&q).await, None);
         assert!(q.is_idle());
     }
@@ -613,7 +613,7 @@ mod tests {
         q.add(key("c"), Priority::Normal);
         let mut order = Vec::new();
         while let Some(k) = soon(&q).await {
-            q.mark_done(&k);
+            q.mark_processed(&k);
             order.push(k);
         }
         assert_eq!(order, ["c", "a", "b"]);
@@ -629,7 +629,7 @@ mod tests {
         q.add_after(key("a"), Duration::from_secs(7));
         q.add(key("a"), Priority::Normal);
         assert_eq!(q.next_key().await.as_deref(), Some("a"));
-        q.mark_done(&key("a"));
+        q.mark_processed(&key("a"));
         assert_eq!(q.next_key().await.as_deref(), Some("a"));
         assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(5));
     }
@@ -643,10 +643,10 @@ mod tests {
         q.add_after(key("a"), Duration::from_secs(9));
         q.add(key("a"), Priority::Normal);
         assert_eq!(q.next_key().await.as_deref(), Some("a"));
-        q.mark_done(&key("a"));
+        q.mark_processed(&key("a"));
         assert_eq!(q.next_key().await.as_deref(), Some("a"));
         assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(9), "a delay of `add_after` stays");
-        q.mark_done(&key("a"));
+        q.mark_processed(&key("a"));
         assert!(q.is_idle());
         // Without an event, the key comes back after the delay.
         q.add_recheck_after(key("a"), Duration::from_secs(2));
@@ -678,7 +678,7 @@ mod tests {
         q.add_rate_limited("ordinary/web".to_owned());
         loop {
             let key = q.next_key().await.unwrap();
-            q.mark_done(&key);
+            q.mark_processed(&key);
             if key == "ordinary/web" {
                 break;
             }
@@ -710,7 +710,7 @@ mod tests {
         for _ in 0..250 {
             let k = q.next_key().await.unwrap();
             times.push((q.inner.clock.monotonic_now() - start).as_millis());
-            q.mark_done(&k);
+            q.mark_processed(&k);
         }
         assert!(
             times[99] <= 6 && (99..=106).contains(&times[100]) && (14_990..=15_006).contains(&times[249]),
@@ -721,7 +721,7 @@ mod tests {
     #[derive(Default)]
     struct Counts(Mutex<(usize, usize, Duration)>);
 
-    impl QueueObserver for Counts {
+    impl QueueCallbacks for Counts {
         fn on_key_added(&self) {
             self.0.lock().0 += 1;
         }
@@ -834,13 +834,13 @@ mod tests {
                             assert!(owed.remove(&got), "{got} was not added");
                             processing.push(got);
                         },
-                        _ => if let Some(done) = processing.pop() { q.mark_done(&done) },
+                        _ => if let Some(done) = processing.pop() { q.mark_processed(&done) },
                     }
                 }
-                for k in processing { q.mark_done(&k) }
+                for k in processing { q.mark_processed(&k) }
                 while let Some(got) = soon(&q).await {
                     assert!(owed.remove(&got));
-                    q.mark_done(&got);
+                    q.mark_processed(&got);
                 }
                 assert!(owed.is_empty(), "lost: {owed:?}");
             });
@@ -857,7 +857,7 @@ mod tests {
             let start = q.inner.clock.monotonic_now();
             assert_eq!(q.next_key().await.as_deref(), Some("a"));
             assert_eq!(q.inner.clock.monotonic_now() - start, Duration::from_secs(10));
-            q.mark_done(&key("a"));
+            q.mark_processed(&key("a"));
             assert!(q.is_idle(), "the later delay is dropped");
         }
     }

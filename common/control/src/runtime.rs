@@ -14,10 +14,12 @@ use crate::{
     api::Api,
     clock::Clock,
     consistency::Ledger,
-    events::Recorder,
+    events::EventRecorder,
     gate::WriteGate,
-    informer::{self, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer, StoreAndHandlers},
-    io::RequestAccountObserver,
+    informer::{
+        self, CacheEventHandler, Informer, LabelFilteredInformer, SharedInformer, SinkInformer, StoreAndHandlers,
+    },
+    io::SyncCallbacks,
     metrics::Metrics,
     object::Object,
     settings::{EXPECTATIONS_TIMEOUT, OperatorSettings, WATCH_LIST_CLIENT},
@@ -69,15 +71,15 @@ pub struct LoopContext {
     /// Source of time and randomness.
     pub clock: Clock,
     /// The permission to write: open while this process leads.
-    pub gate: WriteGate,
+    pub write_gate: WriteGate,
     /// Flags, feature gates and tuned values.
     pub settings: Arc<OperatorSettings>,
     /// Registry to which the loop adds its metrics.
     pub metrics: Metrics,
     /// Recorder of Events with the component of the loop.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Callbacks around each sync that sends requests; `None` outside of simulation and tests.
-    pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
+    pub sync_callbacks: Option<Arc<dyn SyncCallbacks>>,
     /// Search for writes of a second writer in the objects that the caches receive; `None` if the search is off.
     pub write_sampler: Option<Arc<WriteSampler>>,
     /// Values that all loops of this process share. The context of every loop has a clone of the same `SharedValues`.
@@ -105,12 +107,16 @@ impl LoopContext {
     }
 
     /// Starts an informer that fills `store` as long as this process lives. `handler` is called with each change.
-    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
+    pub fn start_informer<K: Object>(&self, store: Arc<Store<K>>, handler: CacheEventHandler<K>) -> Informer<K> {
         Informer::start_with_store(self.api.clone(), self.long_lived_cache_config(), store, vec![handler])
     }
 
     /// Starts a cache of the objects with `label` as a label key. The controller sets this label on its objects.
-    pub fn start_filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
+    pub fn start_filtered_informer<K: Object>(
+        &self,
+        label: &'static str,
+        handler: CacheEventHandler<K>,
+    ) -> LabelFilteredInformer<K> {
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
         SinkInformer::start_with_label(self.api.clone(), self.long_lived_cache_config(), label, cached)
     }

@@ -179,7 +179,7 @@ impl OperatorSettings {
 
     /// Switches shadow mode on or off. A shadow decides and counts, and writes nothing.
     #[must_use]
-    pub fn with_shadow(mut self, shadow: bool) -> Self {
+    pub fn with_shadow_mode(mut self, shadow: bool) -> Self {
         self.shadow = shadow;
         self
     }
@@ -209,7 +209,7 @@ impl OperatorSettings {
     }
 
     /// Returns the operator's count or the default, raised to at least one.
-    pub fn tuned_size(&self, tune: &Tunable) -> usize {
+    pub fn tuned_nonzero_count(&self, tune: &Tunable) -> usize {
         usize::try_from(self.tuned_count(tune)).unwrap_or(usize::MAX).max(1)
     }
 

@@ -88,7 +88,7 @@ impl Condition {
 /// Result of setting a condition in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum ListChange {
+pub enum ConditionListChange {
     /// The condition was added to the list, or replaced the previous condition of its type.
     Changed,
     /// The list already had a condition with the same status and reason, and was not modified.
@@ -125,17 +125,17 @@ pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
 /// If status and reason are the same as before, nothing changes, not even the message and the times. If only the status is the
 /// same, the condition is replaced, but keeps its `lastTransitionTime`. Otherwise the condition is replaced as given. A replaced
 /// condition moves to the end. Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
-pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> ListChange {
+pub fn set_deployment_condition(conditions: &mut Vec<Condition>, mut condition: Condition) -> ConditionListChange {
     if let Some(current) = get(conditions, &condition.kind)
         && current.status == condition.status
     {
         if current.reason == condition.reason {
-            return ListChange::Unchanged;
+            return ConditionListChange::Unchanged;
         }
         condition.last_transition_time = current.last_transition_time;
     }
     replace(conditions, condition);
-    ListChange::Changed
+    ConditionListChange::Changed
 }
 
 /// Times as the API server writes them: RFC 3339, UTC, whole seconds. `null` and the empty string are read as `None`.
@@ -190,14 +190,20 @@ mod tests {
     fn a_deployment_keeps_a_condition_of_the_same_status_and_reason() {
         let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
         let before = list.clone();
-        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "A", 9)), ListChange::Unchanged);
+        assert_eq!(
+            set_deployment_condition(&mut list, condition("Progressing", TRUE, "A", 9)),
+            ConditionListChange::Unchanged
+        );
         assert_eq!(list, before);
     }
 
     #[test]
     fn a_deployment_keeps_the_transition_time_of_the_same_status() {
         let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
-        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "B", 9)), ListChange::Changed);
+        assert_eq!(
+            set_deployment_condition(&mut list, condition("Progressing", TRUE, "B", 9)),
+            ConditionListChange::Changed
+        );
         assert_eq!(list[0].kind, "Available");
         let set = &list[1];
         assert_eq!((set.last_transition_time, set.last_update_time), (Some(at(0)), Some(at(9))));
@@ -207,8 +213,8 @@ mod tests {
     #[test]
     fn a_deployment_takes_both_times_of_another_status() {
         let mut list = vec![condition("Available", FALSE, "M", 0)];
-        let _ = set_for_deployment(&mut list, condition("Available", TRUE, "M", 9));
-        let _ = set_for_deployment(&mut list, condition("Progressing", UNKNOWN, "P", 5));
+        let _ = set_deployment_condition(&mut list, condition("Available", TRUE, "M", 9));
+        let _ = set_deployment_condition(&mut list, condition("Progressing", UNKNOWN, "P", 5));
         assert_eq!(list, vec![condition("Available", TRUE, "M", 9), condition("Progressing", UNKNOWN, "P", 5)]);
     }
 
@@ -258,8 +264,8 @@ mod tests {
                 let kind = ["A", "B", "C"][kind];
                 let new = condition(kind, [TRUE, FALSE][status], ["X", "Y", "Z"][reason], at as i64);
                 let before = list.clone();
-                let changed = set_for_deployment(&mut list, new.clone());
-                prop_assert_eq!(changed == ListChange::Unchanged, list == before);
+                let changed = set_deployment_condition(&mut list, new.clone());
+                prop_assert_eq!(changed == ConditionListChange::Unchanged, list == before);
                 prop_assert_eq!(list.iter().filter(|c| c.kind == kind).count(), 1);
                 let set = get(&list, kind).unwrap();
                 prop_assert_eq!((&set.status, &set.reason), (&new.status, &new.reason));

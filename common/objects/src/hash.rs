@@ -139,7 +139,7 @@ impl<W: fmt::Write> Dump<'_, W> {
     }
 
     fn structure(&mut self, id: usize, value: &Value) -> fmt::Result {
-        for (at, field) in PodTemplateLayout::get().fields(id).iter().enumerate() {
+        for (at, field) in PodTemplateLayout::get().struct_fields(id).iter().enumerate() {
             write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.type_name)?;
             self.shape(field.go_type, if field.inline { Some(value) } else { value.get(field.json) })?;
         }

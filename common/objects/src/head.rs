@@ -52,7 +52,7 @@ impl<'a> ObjectHead<'a> {
     }
 
     /// Returns `metadata.resourceVersion`; [`ResourceVersion::UNKNOWN`] if the text is not a number.
-    pub fn version(&self) -> ResourceVersion {
+    pub fn resource_version(&self) -> ResourceVersion {
         self.resource_version
     }
 

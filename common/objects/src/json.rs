@@ -132,13 +132,13 @@ pub fn insert_default(map: &mut Map<String, Value>, key: &str, value: impl Into<
 }
 
 /// Calls `change` with each object of the list in field `key`.
-pub fn update_objects_in_list(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
+pub fn for_each_object_in_list(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
     let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
     elements.filter_map(Value::as_object_mut).for_each(change);
 }
 
 /// Calls `change` with the object in field `key`, if it exists.
-pub fn update_object(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+pub fn with_object_in_field(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
     if let Some(Value::Object(inner)) = map.get_mut(key) {
         change(inner);
     }

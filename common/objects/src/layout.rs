@@ -103,12 +103,12 @@ impl PodTemplateLayout {
     }
 
     /// Returns the fields of a struct in the order of their declaration; empty if no struct has this `id`.
-    pub(crate) fn fields(&self, id: usize) -> &[GoField] {
+    pub(crate) fn struct_fields(&self, id: usize) -> &[GoField] {
         self.structs.get(id).map_or(&[], |s| &s.fields)
     }
 
     /// Returns the type of the member `name` in the JSON object of a struct; `None` if the struct has no such member.
-    pub(crate) fn member_type(&self, id: usize, name: &str) -> Option<GoType> {
+    pub(crate) fn struct_member_type(&self, id: usize, name: &str) -> Option<GoType> {
         let members = &self.structs.get(id)?.members;
         let at = members.binary_search_by(|(n, _)| (*n).cmp(name)).ok()?;
         Some(members[at].1)
@@ -182,7 +182,7 @@ mod tests {
     fn find(path: &[&str]) -> GoType {
         let layout = PodTemplateLayout::get();
         path.iter().fold(GoType::single_value(layout.template_type()), |shape, name| match shape.base {
-            GoBaseType::Struct(id) => layout.member_type(id, name).unwrap_or_else(|| panic!("no {name}")),
+            GoBaseType::Struct(id) => layout.struct_member_type(id, name).unwrap_or_else(|| panic!("no {name}")),
             other => panic!("{other:?} has no {name}"),
         })
     }

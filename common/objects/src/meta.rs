@@ -168,7 +168,7 @@ impl ResourceVersion {
     }
 
     /// Returns the version as an integer; 0 if the version is unknown.
-    pub fn number(self) -> u64 {
+    pub fn to_u64(self) -> u64 {
         self.0
     }
 }

@@ -170,7 +170,7 @@ pub struct MalformedObject {
 /// Error for a cached object that cannot be used, for example because it is a [`MalformedObject`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{resource} {key} cannot be read: {error}")]
-pub struct UnreadableObject {
+pub struct CachedObjectError {
     /// Resource of the object. The error message begins with its plural name and group.
     pub resource: Resource,
     /// Namespace and name of the object.
@@ -218,7 +218,7 @@ impl<'a> EncodedObject<'a> {
                 None => serde_json::from_str::<Bare<T>>(json).map(|bare| bare.metadata),
             }
             .map_err(|error| error.to_string()),
-            Self::Protobuf(message) => wire::read::<Bare<T>>(&wire::messages::METADATA_ONLY_OBJECT, message)
+            Self::Protobuf(message) => wire::decode_message::<Bare<T>>(&wire::messages::METADATA_ONLY_OBJECT, message)
                 .map(|bare| bare.metadata)
                 .map_err(|error| error.to_string()),
         }
@@ -235,7 +235,7 @@ impl<'a> EncodedObject<'a> {
                 of_metadata.unwrap_or_else(|| serde_json::from_str::<K>(json)).map_err(|error| error.to_string())
             }
             Self::Protobuf(message) => match K::PROTOBUF_SCHEMA {
-                Some(kind) => wire::read::<K>(kind, message).map_err(|error| error.to_string()),
+                Some(kind) => wire::decode_message::<K>(kind, message).map_err(|error| error.to_string()),
                 None => Err("the server sent protobuf although JSON was requested".to_owned()),
             },
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use rank::{DeletionCandidate, deletion_order_without_ranks, log2_bucket, rank_for_deletion};
+pub use rank::{DeletionCandidate, deletion_order_without_ranks, log2_of_age, rank_for_deletion};
 
 use crate::{
     intern::Text,
@@ -94,9 +94,9 @@ pub enum Readiness {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestartCounts {
     /// Maximum over the regular containers.
-    pub regular: i32,
+    pub max_of_regular_containers: i32,
     /// Maximum over the init containers with restart policy `Always`.
-    pub restartable_init: i32,
+    pub max_of_restartable_init_containers: i32,
 }
 
 /// The fields of a Pod's `spec` that [`Pod`] needs.
@@ -105,7 +105,7 @@ pub struct PodSpec {
     /// `nodeName`; empty if the Pod is not assigned to a node.
     pub node_name: Text,
     /// Names of the init containers with restart policy `Always`.
-    pub restartable_init_names: Box<[Box<str>]>,
+    pub restartable_init_container_names: Box<[Box<str>]>,
 }
 
 /// The fields of a Pod's `status` that [`Pod`] needs.
@@ -116,22 +116,28 @@ pub struct PodStatus {
     /// State of the condition `Ready`.
     pub readiness: Readiness,
     /// Maximum restart count of the regular containers.
-    pub max_restart_count: i32,
+    pub max_regular_restart_count: i32,
     /// Names and restart counts of the init containers that were restarted.
-    pub init_restart_counts: Box<[(Box<str>, i32)]>,
+    pub init_container_restart_counts: Box<[(Box<str>, i32)]>,
 }
 
 impl Pod {
     /// Combines the projections of metadata, `spec` and `status`, and computes the maximum restart counts.
     pub fn new(meta: Meta, spec: PodSpec, status: &PodStatus) -> Self {
-        let counts = status.init_restart_counts.iter().filter(|(name, _)| spec.restartable_init_names.contains(name));
+        let counts = status
+            .init_container_restart_counts
+            .iter()
+            .filter(|(name, _)| spec.restartable_init_container_names.contains(name));
         let restartable_init = counts.map(|(_, count)| *count).max().unwrap_or(0).max(0);
         Self {
             meta,
             node_name: spec.node_name,
             phase: status.phase,
             readiness: status.readiness,
-            restart_counts: RestartCounts { regular: status.max_restart_count.max(0), restartable_init },
+            restart_counts: RestartCounts {
+                max_of_regular_containers: status.max_regular_restart_count.max(0),
+                max_of_restartable_init_containers: restartable_init,
+            },
         }
     }
 
@@ -193,7 +199,7 @@ impl Object for Pod {
 ///
 /// After that time, the caller checks availability again with the current time. Upstream: `pkg/controller`,
 /// `FindMinNextPodAvailabilityCheck`.
-pub fn next_availability_check<'a>(
+pub fn time_until_next_available_pod<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     min_ready_seconds: i32,
     now: Timestamp,

@@ -23,7 +23,7 @@ pub struct Quantity {
     amount: Amount,
     /// The original text if it was in canonical form, otherwise empty.
     text: Box<str>,
-    format: Format,
+    format: QuantityFormat,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ enum Amount {
 
 /// Notation of a quantity: the form of the suffix behind the digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum QuantityFormat {
     /// Decimal exponent, for example `12e6`.
     DecimalExponent,
     /// Binary suffix, for example `12Mi`.
@@ -45,7 +45,7 @@ pub enum Format {
     DecimalSi,
 }
 
-impl Format {
+impl QuantityFormat {
     /// Returns upstream's name of the notation.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,13 +61,13 @@ impl Format {
 pub enum QuantityError {
     /// The text is not a number followed by a suffix.
     #[error("quantity is not a number with a suffix")]
-    Format,
+    InvalidFormat,
     /// The number is invalid, for example because it has no digits.
     #[error("quantity's number cannot be read")]
-    Number,
+    InvalidNumber,
     /// The suffix is neither a known unit nor an exponent.
     #[error("quantity's suffix is unknown")]
-    Suffix,
+    UnknownSuffix,
     /// The number has more than 512 digits.
     #[error("quantity has too many digits")]
     TooLong,
@@ -77,7 +77,7 @@ impl Quantity {
     /// Parses a quantity in any notation, with the same result as upstream's `ParseQuantity`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text == "0" {
-            return Ok(Self::int(0, 0, Format::DecimalSi, text));
+            return Ok(Self::int(0, 0, QuantityFormat::DecimalSi, text));
         }
         let parts = QuantityText::split(text)?;
         let (exponent, format) = parse_suffix(parts.suffix)?;
@@ -85,7 +85,7 @@ impl Quantity {
             .unwrap_or_else(|| Self::parse_as_decimal(&parts, exponent, format))
     }
 
-    fn int(value: i64, scale: i32, format: Format, text: &str) -> Self {
+    fn int(value: i64, scale: i32, format: QuantityFormat, text: &str) -> Self {
         Self { amount: Amount::Int { value, scale }, text: text.into(), format }
     }
 
@@ -116,10 +116,10 @@ impl Quantity {
         text: &str,
         parts: &QuantityText<'_>,
         exponent: i32,
-        format: Format,
+        format: QuantityFormat,
     ) -> Option<Result<Self, QuantityError>> {
         let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
-        let is_binary = format == Format::BinarySi;
+        let is_binary = format == QuantityFormat::BinarySi;
         let (mut scale, mantissa) = if is_binary {
             // 2^10 has about three decimal digits.
             (fraction == 0 && whole + i64::from(exponent) * 3 / 10 < 15).then(|| (0, 1i64 << exponent))?
@@ -131,7 +131,7 @@ impl Quantity {
             return None;
         }
         let digits = format!("{}{}", parts.whole, parts.fraction);
-        let Ok(number) = digits.parse::<i64>() else { return Some(Err(QuantityError::Number)) };
+        let Ok(number) = digits.parse::<i64>() else { return Some(Err(QuantityError::InvalidNumber)) };
         let value = number.checked_mul(mantissa)?;
         let canonical = if is_binary {
             number & 7 != 0
@@ -143,13 +143,17 @@ impl Quantity {
     }
 
     /// Computes a quantity as an exact decimal, rounded to billionths.
-    fn parse_as_decimal(parts: &QuantityText<'_>, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
+    fn parse_as_decimal(
+        parts: &QuantityText<'_>,
+        exponent: i32,
+        mut format: QuantityFormat,
+    ) -> Result<Self, QuantityError> {
         if !parts.has_digits {
-            return Err(QuantityError::Number);
+            return Err(QuantityError::InvalidNumber);
         }
         let mut unscaled = Natural::from_digits(&[parts.whole, parts.fraction])?;
         let mut scale = parts.fraction.len() as i32;
-        if format == Format::BinarySi {
+        if format == QuantityFormat::BinarySi {
             unscaled.multiply_add(1 << exponent, 0);
         } else {
             scale = scale.wrapping_sub(exponent);
@@ -158,10 +162,10 @@ impl Quantity {
             unscaled.rescale(i64::from(scale), -i64::from(NANO))?;
             scale = -NANO;
         }
-        if format == Format::BinarySi && scale == -NANO {
+        if format == QuantityFormat::BinarySi && scale == -NANO {
             let mut billion = Natural(vec![1_000_000_000]);
             if unscaled.compare(&billion) == Ordering::Less && !unscaled.is_zero() {
-                format = Format::DecimalSi;
+                format = QuantityFormat::DecimalSi;
             }
             billion.multiply_add(i64::MAX as u64, 0);
             if unscaled.compare(&billion) == Ordering::Greater {
@@ -255,7 +259,7 @@ struct QuantityText<'a> {
 impl<'a> QuantityText<'a> {
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
-            return Err(QuantityError::Format);
+            return Err(QuantityError::InvalidFormat);
         }
         let negative = text.starts_with('-');
         let number = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -269,7 +273,7 @@ impl<'a> QuantityText<'a> {
         let letters = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
         let exponent = if letters.is_empty() { letters } else { letters.strip_prefix(['-', '+']).unwrap_or(letters) };
         if count_digits(exponent) != exponent.len() {
-            return Err(QuantityError::Format);
+            return Err(QuantityError::InvalidFormat);
         }
         let has_digits = zeros || !whole.is_empty() || !fraction.is_empty();
         Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix, has_digits })
@@ -281,18 +285,18 @@ fn count_digits(text: &str) -> usize {
 }
 
 /// Returns the exponent and the notation of a suffix. The base is 2 for binary suffixes, otherwise 10.
-fn parse_suffix(text: &str) -> Result<(i32, Format), QuantityError> {
+fn parse_suffix(text: &str) -> Result<(i32, QuantityFormat), QuantityError> {
     let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
     if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
-        return Ok((3 * thousands - 9, Format::DecimalSi));
+        return Ok((3 * thousands - 9, QuantityFormat::DecimalSi));
     }
     if let Some(at) = place(&["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]) {
-        return Ok((10 * (at + 1), Format::BinarySi));
+        return Ok((10 * (at + 1), QuantityFormat::BinarySi));
     }
-    let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::UnknownSuffix)?;
     // Upstream parses an exponent of 64 bits and keeps its lower 32 bits.
-    let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
-    Ok((exponent as i32, Format::DecimalExponent))
+    let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::UnknownSuffix)?;
+    Ok((exponent as i32, QuantityFormat::DecimalExponent))
 }
 
 /// A natural number of any size. The words have 64 bits, the least significant is first, and the last is not zero.

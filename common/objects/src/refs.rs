@@ -60,7 +60,7 @@ impl Owner {
     }
 
     /// Returns the owner reference that makes this owner the controller of a dependent.
-    pub fn controller_ref(&self) -> OwnerRef {
+    pub fn controller_reference(&self) -> OwnerRef {
         OwnerRef {
             api_version: Text::new(&self.resource.api_version()),
             kind: Text::new(self.resource.kind),
@@ -74,8 +74,8 @@ impl Owner {
     /// Returns the strategic merge patch that adopts the object with `uid` and adds `finalizers`.
     ///
     /// If another object of the same name was created in the meantime, the server rejects the patch because of the UID (422).
-    pub fn adopt_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
-        let mut metadata = json!({ "ownerReferences": [self.controller_ref()], "uid": uid });
+    pub fn adoption_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
+        let mut metadata = json!({ "ownerReferences": [self.controller_reference()], "uid": uid });
         if !finalizers.is_empty() {
             metadata["finalizers"] = json!(finalizers);
         }
@@ -96,18 +96,18 @@ impl Owner {
 
 /// Result of [`claim`]: candidates in three groups, each in the original order. Candidates in no group remain unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claims<C> {
+pub struct DependentClaims<C> {
     /// Candidates that the owner controls and that match.
-    pub keep: Vec<C>,
-    /// Orphans that match. [`Owner::adopt_patch`] makes the owner their controller.
-    pub adopt: Vec<C>,
+    pub to_keep: Vec<C>,
+    /// Orphans that match. [`Owner::adoption_patch`] makes the owner their controller.
+    pub to_adopt: Vec<C>,
     /// Candidates that the owner controls and that no longer match. [`Owner::release_patch`] releases them.
-    pub release: Vec<C>,
+    pub to_release: Vec<C>,
 }
 
-impl<C> Default for Claims<C> {
+impl<C> Default for DependentClaims<C> {
     fn default() -> Self {
-        Self { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() }
+        Self { to_keep: Vec::new(), to_adopt: Vec::new(), to_release: Vec::new() }
     }
 }
 
@@ -115,14 +115,14 @@ impl<C> Default for Claims<C> {
 ///
 /// A candidate matches if `selector` selects its labels and `eligible` returns true. With an invalid selector,
 /// the function returns an error. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
-pub fn claim<C: HasMeta>(
+pub fn claim_dependents<C: HasMeta>(
     owner: &Owner,
     selector: &Selector,
     candidates: impl IntoIterator<Item = C>,
     eligible: impl Fn(&C) -> bool,
-) -> Result<Claims<C>, SelectorError> {
+) -> Result<DependentClaims<C>, SelectorError> {
     let selector = selector.validate()?;
-    let mut claims = Claims::default();
+    let mut claims = DependentClaims::default();
     for candidate in candidates {
         let meta = candidate.meta();
         if !owner.namespace.is_empty() && owner.namespace != meta.namespace {
@@ -131,11 +131,11 @@ pub fn claim<C: HasMeta>(
         let matches = || selector.matches(&meta.labels) && eligible(&candidate);
         let group = match meta.controller() {
             Some(reference) if reference.uid != owner.uid => continue,
-            Some(_) if matches() => &mut claims.keep,
+            Some(_) if matches() => &mut claims.to_keep,
             Some(_) if owner.is_deleting => continue,
-            Some(_) => &mut claims.release,
+            Some(_) => &mut claims.to_release,
             None if owner.is_deleting || meta.is_deleting() || !matches() => continue,
-            None => &mut claims.adopt,
+            None => &mut claims.to_adopt,
         };
         group.push(candidate);
     }
@@ -209,8 +209,8 @@ mod tests {
             deletion_timestamp: case.deleting.then(|| jiff::Timestamp::from_second(1).unwrap()),
             ..Meta::default()
         };
-        let claims = claim(&owner, &selector(), [Thing(meta)], |_| true).unwrap();
-        match (claims.keep.len(), claims.adopt.len(), claims.release.len()) {
+        let claims = claim_dependents(&owner, &selector(), [Thing(meta)], |_| true).unwrap();
+        match (claims.to_keep.len(), claims.to_adopt.len(), claims.to_release.len()) {
             (0, 0, 0) => "ignore",
             (1, 0, 0) => "keep",
             (0, 1, 0) => "adopt",
@@ -251,7 +251,7 @@ mod tests {
             owners: vec![reference].into(),
             ..Meta::default()
         };
-        assert_eq!(claim(&owner(), &selector(), [Thing(meta)], |_| true).unwrap().adopt.len(), 1);
+        assert_eq!(claim_dependents(&owner(), &selector(), [Thing(meta)], |_| true).unwrap().to_adopt.len(), 1);
     }
 
     #[test]
@@ -261,16 +261,16 @@ mod tests {
             labels: crate::intern::Labels::from_pairs([("app", "web")]),
             ..Meta::default()
         };
-        let owned = Meta { owners: vec![owner().controller_ref()].into(), ..meta() };
-        let claims = claim(&owner(), &selector(), [Thing(meta()), Thing(owned)], |_| false).unwrap();
-        assert_eq!((claims.keep.len(), claims.adopt.len(), claims.release.len()), (0, 0, 1));
+        let owned = Meta { owners: vec![owner().controller_reference()].into(), ..meta() };
+        let claims = claim_dependents(&owner(), &selector(), [Thing(meta()), Thing(owned)], |_| false).unwrap();
+        assert_eq!((claims.to_keep.len(), claims.to_adopt.len(), claims.to_release.len()), (0, 0, 1));
     }
 
     #[test]
     fn an_invalid_selector_claims_and_releases_nothing() {
         let broken = Selector::from_value(&json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]}));
-        let owned = Meta { owners: vec![owner().controller_ref()].into(), ..Meta::default() };
-        assert!(claim(&owner(), &broken, [Thing(owned)], |_| true).is_err());
+        let owned = Meta { owners: vec![owner().controller_reference()].into(), ..Meta::default() };
+        assert!(claim_dependents(&owner(), &broken, [Thing(owned)], |_| true).is_err());
     }
 
     #[test]
@@ -278,9 +278,12 @@ mod tests {
         let (owner, uid) = (owner(), Uid::new("POD"));
         let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "U",
             "controller": true, "blockOwnerDeletion": true});
-        assert_eq!(owner.adopt_patch(&uid, &[]), json!({"metadata": {"ownerReferences": [reference], "uid": "POD"}}));
         assert_eq!(
-            owner.adopt_patch(&uid, &["batch.kubernetes.io/job-tracking"]),
+            owner.adoption_patch(&uid, &[]),
+            json!({"metadata": {"ownerReferences": [reference], "uid": "POD"}})
+        );
+        assert_eq!(
+            owner.adoption_patch(&uid, &["batch.kubernetes.io/job-tracking"]),
             json!({"metadata": {"ownerReferences": [reference], "uid": "POD",
                 "finalizers": ["batch.kubernetes.io/job-tracking"]}})
         );
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn a_reference_resolves_by_kind_name_and_uid() {
         let parent = || Thing(Meta { name: "web".into(), uid: Uid::new("U"), ..Meta::default() });
-        let reference = owner().controller_ref();
+        let reference = owner().controller_reference();
         let by_name = |name: &str| (name == "web").then(parent);
         assert!(resolve_owner(&reference, "ReplicaSet", by_name).is_some());
         assert!(

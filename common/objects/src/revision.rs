@@ -164,7 +164,7 @@ fn take_template(mut data: Value) -> Option<Value> {
 }
 
 /// Sorts revisions by number, then by creation time, then by name, all in ascending order.
-pub fn sort<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
+pub fn sort_revisions<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
     revisions.sort_by(|a, b| compare((**a).as_ref(), (**b).as_ref()));
 }
 
@@ -177,7 +177,7 @@ fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
 }
 
 /// Returns the number for a new revision: the highest number plus 1, and at least 1.
-pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevision>) -> i64 {
+pub fn next_revision_number<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevision>) -> i64 {
     revisions.into_iter().map(|r| r.revision).max().map_or(1, |highest| highest.max(0).saturating_add(1))
 }
 
@@ -411,17 +411,17 @@ mod tests {
             revision("b", 2, 10, &json!({})),
             revision("a", 2, 20, &json!({})),
         ];
-        sort(&mut list);
+        sort_revisions(&mut list);
         assert_eq!(list.iter().map(|r| &*r.meta.name).collect::<Vec<_>>(), ["b", "a", "c", "d"]);
     }
 
     #[test]
     fn the_next_number_is_one_above_the_highest() {
         let list = [revision("a", 1, 0, &json!({})), revision("b", 3, 0, &json!({})), revision("c", 2, 0, &json!({}))];
-        assert_eq!(next_revision(list.iter().map(|r| &**r)), 4);
-        assert_eq!(next_revision(None), 1);
-        assert_eq!(next_revision([&*revision("a", -7, 0, &json!({}))]), 1);
-        assert_eq!(next_revision([&*revision("a", i64::MAX, 0, &json!({}))]), i64::MAX);
+        assert_eq!(next_revision_number(list.iter().map(|r| &**r)), 4);
+        assert_eq!(next_revision_number(None), 1);
+        assert_eq!(next_revision_number([&*revision("a", -7, 0, &json!({}))]), 1);
+        assert_eq!(next_revision_number([&*revision("a", i64::MAX, 0, &json!({}))]), i64::MAX);
     }
 
     proptest! {

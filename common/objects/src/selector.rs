@@ -55,7 +55,7 @@ pub enum SelectorError {
     WrongType(&'static str, &'static str),
     /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
-    Operator(String),
+    UnknownOperator(String),
     /// An expression with `In` or `NotIn` has no values. Holds the key.
     #[error("selector: {0:?}: for 'in', 'notin' operators, values set can't be empty")]
     NoValues(String),
@@ -64,10 +64,10 @@ pub enum SelectorError {
     UnexpectedValues(String),
     /// A label key is invalid by [`is_label_key`]. Holds the key.
     #[error("selector: {0:?} is not a valid label key")]
-    Key(String),
+    InvalidKey(String),
     /// A label value is invalid by [`is_label_value`]. Holds the key and the value.
     #[error("selector: {1:?} is not a valid label value for {0:?}")]
-    Value(String, String),
+    InvalidValue(String, String),
 }
 
 impl Selector {
@@ -90,13 +90,13 @@ impl Selector {
     }
 
     /// Returns the reason why the selector is invalid; `None` for a valid or null selector.
-    pub fn problem(&self) -> Option<&SelectorError> {
+    pub fn validation_error(&self) -> Option<&SelectorError> {
         if let State::Invalid(error) = &self.state { Some(error) } else { None }
     }
 
     /// Returns the selector itself. An invalid selector is an error, and a null selector is not.
     pub fn validate(&self) -> Result<&Self, SelectorError> {
-        self.problem().map_or(Ok(self), |error| Err(error.clone()))
+        self.validation_error().map_or(Ok(self), |error| Err(error.clone()))
     }
 
     /// Whether the selector is missing or `null`, and therefore selects nothing.
@@ -242,10 +242,10 @@ fn check_labels(labels: &Labels) -> Result<(), SelectorError> {
 
 fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(), SelectorError> {
     if !is_label_key(key) {
-        return Err(SelectorError::Key(key.to_owned()));
+        return Err(SelectorError::InvalidKey(key.to_owned()));
     }
     match values.into_iter().find(|v| !is_label_value(v)) {
-        Some(value) => Err(SelectorError::Value(key.to_owned(), value.to_owned())),
+        Some(value) => Err(SelectorError::InvalidValue(key.to_owned(), value.to_owned())),
         None => Ok(()),
     }
 }
@@ -258,7 +258,7 @@ fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
         "NotIn" => Operator::NotIn,
         "Exists" => Operator::Exists,
         "DoesNotExist" => Operator::DoesNotExist,
-        other => return Err(SelectorError::Operator(other.to_owned())),
+        other => return Err(SelectorError::UnknownOperator(other.to_owned())),
     };
     let values = list(&value["values"]).and_then(|list| list.iter().map(|v| v.as_str().map(Text::new)).collect());
     let mut values: Vec<Text> = values.ok_or(SelectorError::WrongType("values", "a list of strings"))?;
@@ -341,7 +341,7 @@ mod tests {
         let sets = [labels(&[("a", "1")]), labels(&[("a", "2")]), labels(&[("b", "1")])];
         for (selector, want) in cases {
             let compiled = Selector::from_value(&selector);
-            assert_eq!(compiled.problem(), None);
+            assert_eq!(compiled.validation_error(), None);
             assert_eq!(sets.each_ref().map(|set| compiled.matches(set)), want, "{selector}");
         }
     }
@@ -383,7 +383,7 @@ mod tests {
             ),
         ] {
             let compiled: Selector = serde_json::from_value(selector.clone()).unwrap();
-            assert_eq!(compiled.problem().unwrap().to_string(), want, "{selector}");
+            assert_eq!(compiled.validation_error().unwrap().to_string(), want, "{selector}");
             assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.validate().is_err());
         }
     }
@@ -394,7 +394,7 @@ mod tests {
         assert!(selector.matches(&labels(&[("app", "web"), ("x", "y")])));
         assert!(!selector.matches(&labels(&[("app", "db")])));
         assert!(!Selector::from_map(Labels::empty()).matches(&Labels::empty()));
-        assert!(Selector::from_map(labels(&[("a", "_")])).problem().is_some());
+        assert!(Selector::from_map(labels(&[("a", "_")])).validation_error().is_some());
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Template {
     }
 
     /// Returns the reason why the text is not a valid template; `None` for a valid template.
-    pub fn problem(&self) -> Option<&str> {
+    pub fn validation_error(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 

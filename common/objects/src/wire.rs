@@ -21,7 +21,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-pub use envelope::{Envelope, List, WatchEvent};
+pub use envelope::{EncodedList, Envelope, WatchEvent};
 pub use schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning};
 
 /// The reason why a message cannot be decoded.
@@ -51,7 +51,7 @@ impl From<serde_json::Error> for Error {
 ///
 /// # Errors
 /// The message is corrupted, or does not fit `T`.
-pub fn read<'de, T: Deserialize<'de>>(message: &'static MessageSchema, bytes: &'de [u8]) -> Result<T, Error> {
+pub fn decode_message<'de, T: Deserialize<'de>>(message: &'static MessageSchema, bytes: &'de [u8]) -> Result<T, Error> {
     T::deserialize(deserializer::EncodedValue::from_message(message, bytes))
 }
 

@@ -72,7 +72,7 @@ impl Clock {
     /// Returns the total time for which the machine has been suspended since it started. Monotonic time excludes suspensions.
     ///
     /// If a hypervisor stops a virtual machine without notifying its kernel, that time is not included.
-    pub fn total_suspension(&self) -> Duration {
+    pub fn total_suspended_time(&self) -> Duration {
         match &self.inner.wall {
             #[cfg(target_os = "linux")]
             Wall::System => {
@@ -93,17 +93,17 @@ impl Clock {
     /// Suspends a simulated machine: the wall clock advances by `by`, and monotonic time does not change.
     ///
     /// Has no effect on [`Clock::system`].
-    pub fn suspend(&self, by: Duration) {
+    pub fn simulate_suspension(&self, by: Duration) {
         if let Wall::Virtual { suspended, .. } = &self.inner.wall {
             *suspended.lock() += by;
-            self.skew(SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX));
+            self.shift_wall_clock(SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX));
         }
     }
 
     /// Moves a simulated wall clock by `by`, forwards or backwards. Monotonic time does not change.
     ///
     /// Has no effect on [`Clock::system`].
-    pub fn skew(&self, by: SignedDuration) {
+    pub fn shift_wall_clock(&self, by: SignedDuration) {
         if let Wall::Virtual { skew, .. } = &self.inner.wall {
             let mut skew = skew.lock();
             *skew = skew.saturating_add(by);
@@ -143,7 +143,7 @@ impl Clock {
     }
 
     /// Returns a random (version 4) UUID in its canonical text form.
-    pub fn uuid(&self) -> String {
+    pub fn random_uuid(&self) -> String {
         let mut bytes = [0u8; 16];
         self.inner.rng.lock().fill_bytes(&mut bytes);
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -165,28 +165,31 @@ mod tests {
         let clock = Clock::simulated(epoch(), 1);
         clock.sleep(Duration::from_secs(90)).await;
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_090).unwrap());
-        clock.skew(SignedDuration::from_secs(-30));
+        clock.shift_wall_clock(SignedDuration::from_secs(-30));
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_060).unwrap());
     }
 
     #[tokio::test(start_paused = true)]
     async fn equal_seeds_give_equal_sequences() {
         let (a, b) = (Clock::simulated(epoch(), 7), Clock::simulated(epoch(), 7));
-        assert_eq!((0..4).map(|_| a.uuid()).collect::<Vec<_>>(), (0..4).map(|_| b.uuid()).collect::<Vec<_>>());
-        assert_eq!(a.uuid().len(), 36);
-        assert_eq!(&a.uuid()[14..15], "4");
+        assert_eq!(
+            (0..4).map(|_| a.random_uuid()).collect::<Vec<_>>(),
+            (0..4).map(|_| b.random_uuid()).collect::<Vec<_>>()
+        );
+        assert_eq!(a.random_uuid().len(), 36);
+        assert_eq!(&a.random_uuid()[14..15], "4");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_suspension_advances_only_the_wall_clock() {
         let clock = Clock::simulated(epoch(), 7);
         let before = clock.monotonic_now();
-        clock.suspend(Duration::from_secs(40));
-        assert_eq!((clock.monotonic_now(), clock.total_suspension()), (before, Duration::from_secs(40)));
+        clock.simulate_suspension(Duration::from_secs(40));
+        assert_eq!((clock.monotonic_now(), clock.total_suspended_time()), (before, Duration::from_secs(40)));
         assert_eq!(clock.now(), Timestamp::from_second(1_700_000_040).unwrap());
         // The test assumes that the machine itself is not suspended for 5 seconds while the test runs.
         let machine = Clock::system();
-        let earlier = machine.total_suspension();
-        assert!(machine.total_suspension().abs_diff(earlier) < Duration::from_secs(5));
+        let earlier = machine.total_suspended_time();
+        assert!(machine.total_suspended_time().abs_diff(earlier) < Duration::from_secs(5));
     }
 }

@@ -22,7 +22,7 @@ use prometheus_client::{
 };
 
 use self::{
-    family::{Buckets, LabelNames, MetricFamily},
+    family::{BucketBounds, LabelNames, MetricFamily},
     text::ExpositionFormat,
 };
 use crate::{
@@ -81,7 +81,7 @@ pub struct MetricDescription {
     /// The help text, without the stability in front of it.
     pub help: String,
     /// The names of the labels, in the order in which callers pass the values.
-    pub labels: &'static [&'static str],
+    pub label_names: &'static [&'static str],
 }
 
 /// The descriptions of all metrics that were registered, by name.
@@ -145,7 +145,7 @@ impl Metrics {
         labels: LabelNames,
         buckets: impl IntoIterator<Item = f64>,
     ) -> Histograms {
-        self.family(name, stability, help, labels, Buckets(buckets.into_iter().collect()))
+        self.family(name, stability, help, labels, BucketBounds(buckets.into_iter().collect()))
     }
 
     /// Returns the family named `name`, and registers it on the first call.
@@ -178,7 +178,9 @@ impl Metrics {
                 MetricType::Histogram => "histogram",
                 MetricType::Info | MetricType::Unknown => "untyped",
             };
-            catalogue.lock().insert(name, MetricDescription { kind, stability, help: help.to_owned(), labels });
+            catalogue
+                .lock()
+                .insert(name, MetricDescription { kind, stability, help: help.to_owned(), label_names: labels });
         }
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
@@ -192,7 +194,7 @@ impl Metrics {
     }
 
     /// Registers a function that runs before every scrape. It sets gauges that are not kept up to date between scrapes.
-    pub fn before_scrape(&self, probe: impl Fn() + Send + Sync + 'static) {
+    pub fn run_before_each_scrape(&self, probe: impl Fn() + Send + Sync + 'static) {
         self.inner.probes.lock().push(Box::new(probe));
     }
 
@@ -222,8 +224,14 @@ impl Metrics {
     /// Serves `kubernetes_build_info` and `version_info`.
     pub fn serve_kubernetes_build_info(&self, component: &str) {
         let platform = format!("{}/{}", version::os(), version::arch());
-        let BuildVersion { major, minor, minor_version, previous_minor_version, git_version, commit } =
-            KUBERNETES_VERSION;
+        let BuildVersion {
+            major,
+            minor,
+            major_and_minor: minor_version,
+            previous_major_and_minor: previous_minor_version,
+            git_version,
+            commit,
+        } = KUBERNETES_VERSION;
         self.gauge(
             "kubernetes_build_info",
             Stability::Beta,
@@ -295,7 +303,7 @@ mod tests {
             kind: "counter",
             stability: Stability::Beta,
             help: "Things".to_owned(),
-            labels: &["kind"],
+            label_names: &["kind"],
         };
         assert_eq!(known.get("things_total"), Some(&things));
         assert_eq!(known.get("age_seconds").map(|age| age.kind), Some("histogram"));
@@ -305,7 +313,7 @@ mod tests {
     fn probes_run_before_each_scrape() {
         let metrics = Metrics::new();
         let gauge = metrics.gauge("level", Stability::Alpha, "Level", &[]).with_label_values(&[]);
-        metrics.before_scrape(move || {
+        metrics.run_before_each_scrape(move || {
             gauge.inc();
         });
         assert!(metrics.render_prometheus().contains("\nlevel 1\n"));

@@ -140,7 +140,7 @@ impl Pace {
     }
 
     /// Returns the time to sleep before the thread waits for the network. Called once each time the thread becomes idle.
-    pub fn idle_sleep(&self, now: Instant) -> Duration {
+    pub fn next_sleep_duration(&self, now: Instant) -> Duration {
         let Some(state) = &self.0 else { return Duration::ZERO };
         let (has_received, has_worked) =
             (state.has_received.swap(false, Relaxed), state.has_worked.swap(false, Relaxed));

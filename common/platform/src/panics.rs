@@ -9,7 +9,7 @@ thread_local! {
 }
 
 /// Exit code of a process that ends because of a panic. Go programs use the same code.
-pub const EXIT_CODE: i32 = 2;
+pub const PANIC_EXIT_CODE: i32 = 2;
 
 /// Marks a future from which the caller catches panics, so that the process survives them.
 pub fn mark_panics_caught<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
@@ -37,7 +37,7 @@ pub fn install_panic_hook() {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(panic = what, at = place, "Observed a panic");
         if !GUARDED.get() {
-            std::process::exit(EXIT_CODE);
+            std::process::exit(PANIC_EXIT_CODE);
         }
     }));
 }

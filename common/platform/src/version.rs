@@ -10,9 +10,9 @@ pub struct BuildVersion {
     /// Minor version of Kubernetes, for example `36`.
     pub minor: &'static str,
     /// Major and minor version of Kubernetes, for example `1.36`.
-    pub minor_version: &'static str,
+    pub major_and_minor: &'static str,
     /// The minor version before [`BuildVersion::minor_version`], for example `1.35`.
-    pub previous_minor_version: &'static str,
+    pub previous_major_and_minor: &'static str,
     /// Release of Kubernetes in the form of its Git tag, for example `v1.36.2`.
     pub git_version: &'static str,
     /// Commit of this build from `NONET_COMMIT`; `unknown` if the variable was not set at build time.
@@ -23,8 +23,8 @@ pub struct BuildVersion {
 pub const KUBERNETES_VERSION: BuildVersion = BuildVersion {
     major: "1",
     minor: "36",
-    minor_version: "1.36",
-    previous_minor_version: "1.35",
+    major_and_minor: "1.36",
+    previous_major_and_minor: "1.35",
     git_version: "v1.36.2",
     commit: match option_env!("NONET_COMMIT") {
         Some(commit) => commit,

@@ -66,7 +66,7 @@ pub struct VerbosityHandle {
 
 impl VerbosityHandle {
     /// Returns a handle that is not connected to a log, so that a change of its verbosity has no effect.
-    pub fn detached() -> Self {
+    pub fn new_detached() -> Self {
         Self { verbosity: Arc::default() }
     }
 

@@ -78,7 +78,7 @@ const ALPHA_GATES: &[&str] = &[
 ];
 
 /// Pairs of feature gates. The first gate of a pair cannot be on while the second gate is off.
-pub(super) const GATE_DEPENDENCIES: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
+pub(super) const FEATURE_GATE_DEPENDENCIES: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
 
 /// Gates of upstream's common code that are fixed here, with their values.
 ///
@@ -105,12 +105,12 @@ const FIXED_GATES: &[(&str, bool)] = &[
 ];
 
 /// Returns the fixed value of a gate of upstream's common code; `None` for all other gates.
-pub(super) fn fixed_gate_value(gate: &str) -> Option<bool> {
+pub(super) fn fixed_feature_gate_value(gate: &str) -> Option<bool> {
     FIXED_GATES.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
 }
 
 /// Returns the value of the label `stage` of the metric `kubernetes_feature_enabled`; empty if the gate is locked.
-pub(super) fn gate_stage(name: &str, locked: bool) -> &'static str {
+pub(super) fn feature_gate_stage(name: &str, locked: bool) -> &'static str {
     if locked {
         ""
     } else if ALPHA_GATES.contains(&name) {

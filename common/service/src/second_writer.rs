@@ -27,12 +27,12 @@ use parking_lot::Mutex;
 use crate::{
     api::Api,
     clock::{Clock, Instant},
-    events::{EventType, Recorder, SentEventNames},
+    events::{EventRecorder, EventType, SentEventNames},
     gate::WriteGate,
     leader::{self, SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION},
     metrics::Metrics,
     runtime::LoopDefinition,
-    write_sampler::PREDECESSOR_WRITE_GRACE,
+    write_sampler::PREDECESSOR_WRITE_GRACE_PERIOD,
 };
 
 pub use crate::write_sampler::{OwnedWrites, WriteSampler};
@@ -60,7 +60,7 @@ pub(crate) struct SecondWriterWatch {
     /// Status of the election; `None` without an election.
     pub(crate) election_status: Option<leader::ElectionStatus>,
     /// Recorder of the Events on the Lease.
-    pub(crate) event_recorder: Recorder,
+    pub(crate) event_recorder: EventRecorder,
     /// Names of the Events that this process has sent.
     pub(crate) sent_events: SentEventNames,
     /// Sampler that picks a few watch events of the loops, to find writes that this process has not sent.
@@ -83,7 +83,7 @@ impl SecondWriterWatch {
         loop {
             self.gate.wait_until_open().await;
             let since = self.gate.open_since().unwrap_or_else(|| self.clock().monotonic_now());
-            self.clock().sleep(PREDECESSOR_WRITE_GRACE).await;
+            self.clock().sleep(PREDECESSOR_WRITE_GRACE_PERIOD).await;
             self.write_sampler.activate();
             tokio::select! {
                 biased;
@@ -150,7 +150,7 @@ impl SecondWriterWatch {
         let expected_until =
             self.election_status.as_ref().and_then(leader::ElectionStatus::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
-        findings.metrics.set_expected(is_expected);
+        findings.metrics.set_second_writer_expected(is_expected);
         findings.metrics.set_kube_controller_manager_leads(findings.built_in_leads);
         let mut is_found = false;
         for (loop_index, definition) in self.loops.iter().enumerate() {
@@ -169,7 +169,7 @@ impl SecondWriterWatch {
             tracing::info!("No signs of a second writer remain");
             if let Some(lease) = self.election_status.as_ref().and_then(leader::ElectionStatus::lease_reference) {
                 let message = "no signs of a second writer remain".to_owned();
-                self.event_recorder.event(&lease, EventType::Normal, SECOND_WRITER_GONE, message);
+                self.event_recorder.record_event(&lease, EventType::Normal, SECOND_WRITER_GONE, message);
             }
         }
     }
@@ -186,7 +186,7 @@ impl SecondWriterWatch {
              limited time: kubectl annotate lease {} {SECOND_WRITER_EXPECTED_UNTIL_ANNOTATION}={soon:.0}",
             election.kubectl_lease_arguments()
         );
-        self.event_recorder.event(&lease, EventType::Warning, SECOND_WRITER_FOUND, message);
+        self.event_recorder.record_event(&lease, EventType::Warning, SECOND_WRITER_FOUND, message);
     }
 }
 

@@ -144,14 +144,14 @@ impl ServerState {
 
     fn router(&self) -> Router {
         let live = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
-            state.inner.live.answer(query.as_deref(), FailureReasons::Withheld)
+            state.inner.live.answer_request(query.as_deref(), FailureReasons::Withheld)
         };
         let ready = |extract::State(state): extract::State<Self>,
                      reasons: Option<Extension<FailureReasons>>,
                      RawQuery(query): RawQuery| async move {
             // `access::guard_request` sets this extension. Without the guard, every caller may read everything.
             let reasons = reasons.map_or(FailureReasons::Included, |Extension(reasons)| reasons);
-            state.inner.ready.answer(query.as_deref(), reasons)
+            state.inner.ready.answer_request(query.as_deref(), reasons)
         };
         let metrics = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
             metrics_response(&state.inner.metrics, &headers)
@@ -217,14 +217,14 @@ pub struct Server {
 
 /// Starts the server as tasks of the current tokio runtime. `access` guards the address with TLS; without `access` every caller
 /// may read everything.
-pub fn start(
+pub fn start_server(
     settings: &ServerSettings,
     state: &ServerState,
     access: Option<RequestAuthorizer>,
     clock: &Clock,
 ) -> Result<Server, Error> {
     let mut tasks = JoinSet::new();
-    let plain = connections::ListenerService {
+    let plain = connections::ListenerParameters {
         router: state.router(),
         tls: None,
         max_streams_per_connection: Some(DEFAULT_MAX_STREAMS),

@@ -10,7 +10,7 @@ use super::runs::{job_name, run_search_start};
 use crate::{
     due::{self, DueRun},
     objects::{CRON_JOB_SCHEDULED_TIMESTAMP_ANNOTATION, ConcurrencyPolicy, CronJobSpec},
-    plan::{Action, DeletionReason, Event, Plan},
+    plan::{Action, DeletionReason, Plan, PlannedEvent},
     schedule::{ParseError, Schedule, ZoneRules},
     snapshot::Snapshot,
 };
@@ -27,16 +27,16 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         }
     };
     if spec.suspend {
-        return plan.waiting.push("the CronJob is suspended".to_owned());
+        return plan.reasons_for_no_job.push("the CronJob is suspended".to_owned());
     }
     if spec.schedule.contains("TZ") {
         let message = format!(
             "CRON_TZ or TZ used in schedule {:?} is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
             spec.schedule
         );
-        plan.actions.push(Action::RecordEvent(Event::warning("UnsupportedSchedule", message)));
+        plan.actions.push(Action::RecordEvent(PlannedEvent::warning("UnsupportedSchedule", message)));
     }
-    let schedule = match parse_effective_schedule(spec) {
+    let schedule = match parse_schedule_with_time_zone(spec) {
         Ok(schedule) => schedule,
         Err(error) => {
             let message = format!("unparseable schedule: {:?} : {error}", spec.schedule);
@@ -46,7 +46,7 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
     // `plan.status` already includes the unrecorded runs that were found, so the search begins after them.
     let anchor = plan.status.last_schedule_time.map(due::RunSearchStart::LastRun).or_else(|| run_search_start(cron));
     let Some(anchor) = anchor else {
-        return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
+        return plan.reasons_for_no_job.push("metadata.creationTimestamp is missing".to_owned());
     };
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
     let DueRun { scheduled_time: run, has_many_missed_runs: many_missed } =
@@ -60,13 +60,13 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
                 );
             }
         };
-    if let Some(next) = due::next_firing(&schedule, anchor, now) {
+    if let Some(next) = due::next_firing_with_new_job_name(&schedule, anchor, now) {
         plan.requeue_after = delay(next, now);
-        plan.waiting.push(format!("the next run is at {next}"));
+        plan.reasons_for_no_job.push(format!("the next run is at {next}"));
     }
     if many_missed {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-        plan.actions.push(Action::RecordEvent(Event::warning("TooManyMissedTimes", message)));
+        plan.actions.push(Action::RecordEvent(PlannedEvent::warning("TooManyMissedTimes", message)));
     }
     let Some(run) = run else { return };
     let name = job_name(&cron.metadata.name, run);
@@ -78,11 +78,11 @@ pub(super) fn plan_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         ConcurrencyPolicy::Forbid if plan.status.active.is_empty() => {}
         ConcurrencyPolicy::Forbid => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            plan.waiting.push(format!("the run of {run} waits for the active Job (Forbid)"));
-            return plan.actions.push(Action::RecordEvent(Event::normal("JobAlreadyActive", message)));
+            plan.reasons_for_no_job.push(format!("the run of {run} waits for the active Job (Forbid)"));
+            return plan.actions.push(Action::RecordEvent(PlannedEvent::normal("JobAlreadyActive", message)));
         }
         ConcurrencyPolicy::Replace => {
-            let known = || snapshot.jobs.iter().chain(snapshot.live_jobs.values().flatten());
+            let known = || snapshot.jobs.iter().chain(snapshot.jobs_read_live.values().flatten());
             // When a step has deleted its Job, `act` removes the Job from the status.
             let active = plan.status.active.iter();
             plan.actions.extend(active.map(|reference| Action::DeleteJob {
@@ -108,8 +108,8 @@ pub(super) fn delay_to_next_firing(snapshot: &Snapshot) -> Option<Duration> {
     if cron.metadata.is_deleting() || cron.spec.suspend {
         return None;
     }
-    let schedule = parse_effective_schedule(&cron.spec).ok()?;
-    delay(due::next_firing(&schedule, run_search_start(cron)?, snapshot.now)?, snapshot.now)
+    let schedule = parse_schedule_with_time_zone(&cron.spec).ok()?;
+    delay(due::next_firing_with_new_job_name(&schedule, run_search_start(cron)?, snapshot.now)?, snapshot.now)
 }
 
 fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
@@ -118,13 +118,13 @@ fn delay(until: Timestamp, now: Timestamp) -> Option<Duration> {
 
 /// Plans a Warning Event about a spec that must be changed before a Job can be created.
 fn report_unusable_spec(plan: &mut Plan, reason: &'static str, message: String) {
-    let event = Event::warning(reason, message);
-    plan.waiting.push(event.message.clone());
+    let event = PlannedEvent::warning(reason, message);
+    plan.reasons_for_no_job.push(event.message.clone());
     plan.actions.push(Action::RecordEvent(event));
 }
 
 /// Parses the schedule in the time zone of the spec, unless the schedule itself names a time zone.
-pub fn parse_effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
+pub fn parse_schedule_with_time_zone(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
     match &spec.time_zone {
         Some(zone) if !spec.schedule.contains("TZ") => Schedule::parse(&format!("TZ={zone} {}", spec.schedule)),
         _ => Schedule::parse(&spec.schedule),
@@ -134,10 +134,10 @@ pub fn parse_effective_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseErr
 /// Parses the schedule after a change of the schedule or the time zone, to find the time of the next sync.
 ///
 /// Ignores an unknown time zone, because the sync reports it.
-pub fn parse_changed_schedule(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
+pub fn parse_schedule_ignoring_unknown_time_zone(spec: &CronJobSpec) -> Result<Schedule, ParseError> {
     match spec.time_zone.as_deref().map(ZoneRules::find_by_name) {
         Some(Err(_)) => Schedule::parse(&spec.schedule),
-        _ => parse_effective_schedule(spec),
+        _ => parse_schedule_with_time_zone(spec),
     }
 }
 
@@ -149,7 +149,7 @@ fn build_job(snapshot: &Snapshot, name: &str, run: Timestamp, zone: Option<&Zone
         "name": name,
         "namespace": snapshot.owner.namespace,
         "annotations": template["metadata"]["annotations"].take(),
-        "ownerReferences": [snapshot.owner.controller_ref()],
+        "ownerReferences": [snapshot.owner.controller_reference()],
     });
     let labels = template["metadata"]["labels"].take();
     if !labels.is_null() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::intern::Text;
 
-use super::runs::{saw_completed_job_event, unrecorded_run};
+use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{
     objects::{Job, JobOutcome},
     plan::{Action, DeletionReason},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the finished Jobs to delete: the oldest complete Jobs and the oldest failed Jobs beyond the history limits.
-pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
+pub(super) fn finished_jobs_beyond_history_limits(snapshot: &Snapshot) -> Vec<&Job> {
     let spec = &snapshot.cron_job.spec;
     let limits = [
         (JobOutcome::Complete, spec.successful_jobs_history_limit),
@@ -24,7 +24,7 @@ pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
         // The Job of an unrecorded run is kept, because it prevents a second start of the run.
         let counts = |job: &&Arc<Job>| {
-            job.outcome() == Some(end) && !job.metadata.is_deleting() && unrecorded_run(snapshot, job).is_none()
+            job.outcome() == Some(end) && !job.metadata.is_deleting() && unrecorded_run_of_job(snapshot, job).is_none()
         };
         let mut finished: Vec<&Job> = snapshot.jobs.iter().filter(counts).map(|job| &**job).collect();
         // Jobs without a start time count as the youngest.
@@ -39,7 +39,7 @@ pub(super) fn surplus_finished_jobs(snapshot: &Snapshot) -> Vec<&Job> {
 }
 
 /// Plans the deletion of a finished Job. With `is_active`, an Event reports that the Job finished if the deletion is refused.
-pub(super) fn plan_history_deletion(job: &Job, is_active: bool) -> Action {
+pub(super) fn plan_finished_job_deletion(job: &Job, is_active: bool) -> Action {
     Action::DeleteJob {
         name: Text::new(&job.metadata.name),
         uid: job.metadata.uid.clone(),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::meta::Uid;
 
-use super::runs::{saw_completed_job_event, unrecorded_run};
+use super::runs::{saw_completed_job_event, unrecorded_run_of_job};
 use crate::{
     objects::JobReference,
-    plan::{Action, Event, LiveRead, Plan},
+    plan::{Action, LiveRead, Plan, PlannedEvent},
     snapshot::Snapshot,
 };
 
@@ -31,7 +31,7 @@ pub(super) fn plan_status(
     let mut found: Vec<JobReference> = Vec::new();
     for job in &snapshot.jobs {
         let uid = &job.metadata.uid;
-        let unrecorded = unrecorded_run(snapshot, job);
+        let unrecorded = unrecorded_run_of_job(snapshot, job);
         match job.outcome() {
             None if active.contains(uid) => {}
             None if !snapshot.was_cron_job_read_live => {
@@ -42,7 +42,7 @@ pub(super) fn plan_status(
             None => {
                 let name = &job.metadata.name;
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                plan.actions.push(Action::RecordEvent(Event::warning("UnexpectedJob", message)));
+                plan.actions.push(Action::RecordEvent(PlannedEvent::warning("UnexpectedJob", message)));
             }
             Some(end) => {
                 if active.contains(uid) && finished.insert(uid) && !surplus.contains(uid) {
@@ -61,12 +61,12 @@ pub(super) fn plan_status(
         if cached.contains(&reference.uid) {
             return !finished.contains(&reference.uid);
         }
-        match snapshot.live_jobs.get(&reference.name) {
+        match snapshot.jobs_read_live.get(&reference.name) {
             // A Job with the recorded name and another UID is not the recorded Job.
             Some(job) if job.as_ref().is_some_and(|job| job.metadata.uid == reference.uid) => true,
             Some(_) => {
                 let message = format!("Active job went missing: {}", reference.name);
-                plan.actions.push(Action::RecordEvent(Event::normal("MissingJob", message)));
+                plan.actions.push(Action::RecordEvent(PlannedEvent::normal("MissingJob", message)));
                 false
             }
             None => true,
@@ -74,11 +74,11 @@ pub(super) fn plan_status(
     });
     plan.status.active.append(&mut found);
     for reference in plan.status.active.iter().filter(|reference| !cached.contains(&reference.uid)) {
-        if !snapshot.live_jobs.contains_key(&reference.name) {
+        if !snapshot.jobs_read_live.contains_key(&reference.name) {
             unknown.insert(&reference.name, LiveRead::Job(reference.name.clone()));
         }
     }
-    let lookups = MAX_LOOKUPS.saturating_sub(snapshot.live_jobs.len());
+    let lookups = MAX_LOOKUPS.saturating_sub(snapshot.jobs_read_live.len());
     let is_complete = unknown.is_empty();
     plan.live_reads.extend(unknown.into_values().take(lookups));
     is_complete

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::{
     due::RunSearchStart,
     objects::{CronJob, Job, JobOutcome},
-    plan::Event,
+    plan::PlannedEvent,
     snapshot::Snapshot,
 };
 
@@ -26,10 +26,11 @@ pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
 /// Returns the scheduled time of a Job that this controller created but did not record, because of a crash or a failed write.
 ///
 /// Returns `None` for every manually created Job, regardless of its name.
-pub(super) fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
+pub(super) fn unrecorded_run_of_job(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
     let cron = &snapshot.cron_job;
-    let is_new =
-        |run: &Timestamp| *run <= snapshot.now && run_search_start(cron).is_none_or(|anchor| *run > anchor.time());
+    let is_new = |run: &Timestamp| {
+        *run <= snapshot.now && run_search_start(cron).is_none_or(|anchor| *run > anchor.start_time())
+    };
     let run = job.scheduled_time.filter(is_new)?;
     (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
 }
@@ -45,7 +46,7 @@ pub fn run_of_existing_job(snapshot: &Snapshot, existing: &Job, wanted: Timestam
     existing.scheduled_time.filter(|run| is_owned && !is_recorded && is_same_minute(run))
 }
 
-pub(super) fn saw_completed_job_event(job: &Job, end: JobOutcome) -> Event {
+pub(super) fn saw_completed_job_event(job: &Job, end: JobOutcome) -> PlannedEvent {
     let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.as_str());
-    Event::normal("SawCompletedJob", message)
+    PlannedEvent::normal("SawCompletedJob", message)
 }

@@ -87,7 +87,7 @@ impl CronFields {
     }
 
     /// Returns the first allowed wall-clock time at or after `from`, between the years 1970 and 2100.
-    pub(super) fn next_wall_time(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
+    pub(super) fn next_allowed_wall_time(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
         let before = from.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();
         self.rules.iter().filter_map(|rule| rule.after(&before).next()).min().map(|time| time.naive_utc())
     }

@@ -46,7 +46,7 @@ fn next_in_steady_time(fields: &CronFields, clock: &WallClock<'_>, start: Moment
     if !YEARS.contains(&start.wall.year()) {
         return None;
     }
-    let wall = fields.next_wall_time(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
+    let wall = fields.next_allowed_wall_time(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
     let next = start.at + (wall - start.wall).num_seconds();
     // If the month of the start is not allowed, [`walk`] begins at the first day of that month.
     let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };

@@ -65,7 +65,7 @@ impl ZoneRules {
 
     /// Formats a time in RFC 3339, in whole seconds, with the offset of the zone.
     pub fn format_rfc3339(&self, at: Timestamp) -> String {
-        let second = unix_second(at);
+        let second = to_unix_second(at);
         let offset = self.utc_offset_seconds_at(second).and_then(|offset| FixedOffset::east_opt(offset as i32));
         match (DateTime::from_timestamp(second, 0), offset) {
             (Some(utc), Some(offset)) => utc.with_timezone(&offset).to_rfc3339_opts(SecondsFormat::Secs, true),
@@ -90,6 +90,6 @@ impl ZoneRules {
 }
 
 /// Returns the Unix second that contains an instant.
-pub(super) fn unix_second(at: Timestamp) -> i64 {
+pub(super) fn to_unix_second(at: Timestamp) -> i64 {
     at.as_nanosecond().div_euclid(1_000_000_000) as i64
 }

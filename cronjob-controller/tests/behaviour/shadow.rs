@@ -8,7 +8,7 @@ use crate::world::{CONTROLLER_IDENTITY, TestCluster, cron_job_tick};
 /// CRONJOB-72.
 #[tokio::test(start_paused = true)]
 async fn a_due_run_is_decided_in_time_and_not_started() {
-    let world = TestCluster::with_settings(OperatorSettings::new().with_shadow(true)).await;
+    let world = TestCluster::with_settings(OperatorSettings::new().with_shadow_mode(true)).await;
     world.create_object(cron_job_tick("*/5 * * * *")).await;
     world.wait_seconds(179).await;
     assert_eq!(world.plans(), []);

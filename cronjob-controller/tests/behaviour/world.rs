@@ -56,7 +56,7 @@ impl TestCluster {
 
     /// Starts the loop in shadow mode, in which it decides everything and writes nothing.
     pub(crate) fn start_shadow(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start_loop();
     }
 

@@ -134,7 +134,7 @@ fn pod_metadata_json(
     let mut metadata: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     metadata.insert("generateName", serde_json::value::to_raw_value(generate_name)?);
     metadata.insert("labels", serde_json::value::to_raw_value(&labels)?);
-    metadata.insert("ownerReferences", serde_json::value::to_raw_value(&[owner.controller_ref()])?);
+    metadata.insert("ownerReferences", serde_json::value::to_raw_value(&[owner.controller_reference()])?);
     for field in ["annotations", "finalizers"] {
         if let Some(value) = template.get(field).filter(|value| value.get() != "null") {
             metadata.insert(field, value.clone());

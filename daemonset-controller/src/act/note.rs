@@ -22,13 +22,13 @@ pub enum Note {
     /// The server refuses new Pods because the namespace of the DaemonSet is terminating.
     NamespaceTerminates,
     /// The answer to the creation of a Pod for the node with this name was lost, so the Pod may exist.
-    CreationAnswerLost(Text),
+    PodCreationAnswerLost(Text),
     /// The server has refused to create a Pod for the node with this name. The next sync begins with the nodes after this node.
     PodCreationRefused(Text),
     /// The server has refused to delete a Pod on the node with this name. The next sync begins with the nodes after this node.
     PodDeletionRefused(Text),
     /// The answer to the deletion of this Pod was lost, and the Pod is deleted. The next sync waits until the cache shows this.
-    DeletionAnswerLost(SharedPod),
+    PodDeletionAnswerLost(SharedPod),
 }
 
 impl io::MemoryNote for Note {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use common::{
     api::PatchFormat,
     events::EventType,
-    io::{Claim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod_with_answer},
+    io::{ChildClaim, GroupConcurrency, ObjectRole, Refusal, RefusalClass, Request, SyncError, create_pod_with_answer},
     pods::PODS,
 };
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{
     body::PodBodyTemplate,
     note::{Io, Note},
-    refusals::{failure_of_refusal, is_likely_permanent, report_denied_change},
+    refusals::{is_likely_permanent, report_denied_change, sync_error_from_refusal},
 };
 use crate::{
     decide::recheck::deletion_reason_still_applies,
@@ -34,7 +34,7 @@ pub(super) struct RelabelOutcome<'s> {
     /// Number of Pods that the server stored with the new hash.
     pub(super) relabelled_pod_count: usize,
     /// The hashes that are still in the labels of some Pods, because the server has denied the new label.
-    pub(super) kept_hashes: BTreeSet<&'s str>,
+    pub(super) hashes_still_on_pods: BTreeSet<&'s str>,
 }
 
 /// Changes the label `controller-revision-hash` of Pods. Pods with the hash of a duplicate revision get the hash of the current
@@ -57,9 +57,9 @@ pub(super) async fn relabel<'s>(
             Err(refusal) => {
                 let meta = pod.meta();
                 let failed = report_denied_change(io, "relabel Pod", meta, Note::PodChangeDenied, &refusal)
-                    .ok_or_else(|| failure_of_refusal(&format!("relabel Pod {}", meta.name), &refusal))?;
+                    .ok_or_else(|| sync_error_from_refusal(&format!("relabel Pod {}", meta.name), &refusal))?;
                 denied.get_or_insert(failed);
-                relabelled.kept_hashes.insert(pod.revision_hash());
+                relabelled.hashes_still_on_pods.insert(pod.revision_hash());
             }
         }
     }
@@ -94,13 +94,13 @@ async fn relabel_pod(pod: &SharedPod, hash: &str, io: Io<'_>) -> Result<bool, Re
 }
 
 /// Adopts and releases Pods. Returns the number of adopted Pods.
-pub(super) async fn claim(
+pub(super) async fn adopt_and_release(
     snapshot: &Snapshot,
     plan: &Plan,
     denied: &mut Option<SyncError>,
     io: Io<'_>,
 ) -> Result<usize, SyncError> {
-    let claim = Claim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_release);
+    let claim = ChildClaim::new(&snapshot.owner, PODS, &plan.orphans_to_adopt, &snapshot.pods_to_release);
     let mut claim = claim
         .with_adoption_labels(|pod| pod.lacks_revision_hash_label().then(|| json!({REVISION_HASH_LABEL: ""})))
         .send(io)
@@ -109,14 +109,14 @@ pub(super) async fn claim(
         let failed = report_denied_change(io, "release Pod", pod.meta(), Note::PodChangeDenied, &refusal);
         *denied = denied.take().or(failed);
     }
-    for (verb, pod, refusal) in claim.failures() {
+    for (verb, pod, refusal) in claim.claim_failures() {
         report_denied_change(io, &format!("{verb} Pod"), pod.meta(), Note::PodChangeDenied, refusal);
     }
     if claim.has_lost_owner() {
         io.apply_memory_note(Note::OwnerDeletedOrReplaced);
     }
-    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
-    Ok(claim.adopted().count())
+    claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+    Ok(claim.adopted_children().count())
 }
 
 /// Creates Pods in batches of 1, 2, 4, ... Pods; a batch of large Pods is smaller. Returns the number of created Pods.
@@ -124,28 +124,30 @@ pub(super) async fn claim(
 /// Upstream: `pkg/controller/daemon`, `syncNodes`.
 pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
     record_finished_pod_events(plan, io);
-    if plan.creations.is_empty() {
+    if plan.pod_creations.is_empty() {
         return Ok(0);
     }
     let source = &PodBodyTemplate::new(&snapshot.set, &snapshot.owner, &plan.revision_hash)
         .map_err(|error| SyncError::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
     let pace = GroupConcurrency::SlowStart(MAX_CREATE_BYTES_IN_FLIGHT / source.approximate_pod_bytes().max(1));
-    let created = io.run_group(pace, &plan.creations, |creation| create_for_node(snapshot, creation, source, io)).await;
+    let created =
+        io.run_group(pace, &plan.pod_creations, |creation| create_for_node(snapshot, creation, source, io)).await;
 
     let count = created.iter().filter(|result| result.is_ok()).count();
-    let refusals = plan.creations.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
+    let refusals =
+        plan.pod_creations.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
     // A refusal because the namespace is terminating does not fail the sync.
     let failures: Vec<(&PodCreation, Refusal)> =
         refusals.filter(|(_, refusal)| refusal.class != RefusalClass::NamespaceTerminating).collect();
     if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
         io.apply_memory_note(Note::PodCreationRefused(creation.node_name.clone()));
     }
-    failures.first().map_or(Ok(count), |(_, refusal)| Err(failure_of_refusal("cannot create Pods", refusal)))
+    failures.first().map_or(Ok(count), |(_, refusal)| Err(sync_error_from_refusal("cannot create Pods", refusal)))
 }
 
 /// Records an Event for each failed or succeeded Pod that the plan deletes. Upstream: `podsShouldBeOnNode`.
 fn record_finished_pod_events(plan: &Plan, io: Io<'_>) {
-    for PodDeletion { pod, node_name: node, deletion_reason: why } in &plan.deletions {
+    for PodDeletion { pod, node_name: node, deletion_reason: why } in &plan.pod_deletions {
         let (kind, reason, phase, verb) = match why {
             DeletionReason::PodFailed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
             DeletionReason::PodSucceeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
@@ -178,7 +180,7 @@ async fn create_for_node(
             }
         }
         Err(Refusal { class: RefusalClass::MaybeWritten, .. }) => {
-            io.apply_memory_note(Note::CreationAnswerLost(node.clone()));
+            io.apply_memory_note(Note::PodCreationAnswerLost(node.clone()));
         }
         Err(Refusal { class: RefusalClass::NamespaceTerminating, .. }) => {
             io.apply_memory_note(Note::NamespaceTerminates);
@@ -191,19 +193,23 @@ async fn create_for_node(
 /// Deletes the Pods of the plan. Returns the number of Pods that still existed.
 pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, SyncError> {
     let deleted = io
-        .run_group(GroupConcurrency::AllConcurrent, &plan.deletions, |deletion| {
+        .run_group(GroupConcurrency::AllConcurrent, &plan.pod_deletions, |deletion| {
             delete_if_unchanged(snapshot, deletion, io)
         })
         .await;
 
     let count = deleted.iter().filter(|result| matches!(result, Ok(true))).count();
-    let failures: Vec<(&PodDeletion, Refusal)> =
-        plan.deletions.iter().zip(deleted).filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
+    let failures: Vec<(&PodDeletion, Refusal)> = plan
+        .pod_deletions
+        .iter()
+        .zip(deleted)
+        .filter_map(|(deletion, result)| Some((deletion, result.err()?)))
+        .collect();
     if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_likely_permanent(refusal)) {
         io.apply_memory_note(Note::PodDeletionRefused(deletion.node_name.clone()));
     }
     failures.first().map_or(Ok(count), |(deletion, refusal)| {
-        Err(failure_of_refusal(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
+        Err(sync_error_from_refusal(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
     })
 }
 
@@ -213,7 +219,7 @@ pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
 /// was read as a precondition, so even a Pod that other clients change all the time can be deleted. After a lost answer, the
 /// read shows whether the Pod itself still exists, because another Pod may have its name by then.
 async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io<'_>) -> Result<bool, Refusal> {
-    let (set, criteria, name) = (&snapshot.set, &snapshot.actionable_nodes.criteria, &deletion.pod.meta().name);
+    let (set, criteria, name) = (&snapshot.set, &snapshot.actionable_nodes.pod_criteria, &deletion.pod.meta().name);
     let report_deleted = || io.record_event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
     let mut request = Request::delete(PODS, deletion.pod.meta()).with_reason(deletion.deletion_reason.to_string());
     let mut attempts = MAX_DELETE_ATTEMPTS;
@@ -229,7 +235,7 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io
                 // The request with the lost answer has probably deleted the Pod. The note makes the next sync wait until the
                 // cache shows the deletion.
                 Some(None) if is_unknown => {
-                    io.apply_memory_note(Note::DeletionAnswerLost(Arc::clone(&deletion.pod)));
+                    io.apply_memory_note(Note::PodDeletionAnswerLost(Arc::clone(&deletion.pod)));
                     report_deleted();
                     return Ok(true);
                 }
@@ -238,7 +244,7 @@ async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &PodDeletion, io: Io
                     if !is_unknown
                         && deletion_reason_still_applies(deletion, &live, set, criteria, snapshot.now, io.now()) =>
                 {
-                    request = request.with_version(Some(live.meta().resource_version));
+                    request = request.with_precondition_version(Some(live.meta().resource_version));
                     continue;
                 }
                 // The Pod must not be deleted, its deletion is uncertain, or the read has failed. The next sync decides again.
@@ -266,7 +272,7 @@ async fn read_live(request: &Request, deletion: &PodDeletion, io: Io<'_>) -> Opt
     // A list request reads the Pod, because the ClusterRole of upstream's controller has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
     let PodListAnswer { items } =
-        io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
+        io.send_and_decode(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
     let uid = &deletion.pod.meta().uid;
     Some(items.into_iter().find(|live| live.meta().uid == *uid && !live.meta().is_deleting()).map(Arc::new))
 }

@@ -13,14 +13,18 @@ use crate::objects::DaemonSet;
 ///
 /// In a terminating namespace, the sync is not retried, because no object can be created, and each deletion enqueues the
 /// DaemonSet.
-pub(super) fn failure_of_refusal(what: &str, refusal: &Refusal) -> SyncError {
+pub(super) fn sync_error_from_refusal(what: &str, refusal: &Refusal) -> SyncError {
     let failed = SyncError::from_refusal(what, refusal);
-    if refusal.class == RefusalClass::NamespaceTerminating { failed.with_retry(RetryPolicy::NextEvent) } else { failed }
+    if refusal.class == RefusalClass::NamespaceTerminating {
+        failed.with_retry_policy(RetryPolicy::NextEvent)
+    } else {
+        failed
+    }
 }
 
 /// Converts the refusal of a status write into the failure of the sync, with upstream's message.
-pub(super) fn failure_of_status_write(set: &DaemonSet, refusal: &Refusal) -> SyncError {
-    failure_of_refusal(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
+pub(super) fn sync_error_from_status_refusal(set: &DaemonSet, refusal: &Refusal) -> SyncError {
+    sync_error_from_refusal(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
 
 /// Records an Event and a [`Note`] about a denied change of an object, so that the next syncs omit the change. `doing` names
@@ -39,7 +43,7 @@ pub(super) fn report_denied_change(
     let message = format!("cannot {doing} {}", object.name);
     let reason = if doing.starts_with("delete") { "FailedDelete" } else { "FailedUpdate" };
     io.record_event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
-    Some(failure_of_refusal(&message, refusal))
+    Some(sync_error_from_refusal(&message, refusal))
 }
 
 /// Returns `false` only for a version conflict. Otherwise the server would probably refuse the same request again.

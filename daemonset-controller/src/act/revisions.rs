@@ -6,7 +6,7 @@ use common::{
     events::EventType,
     intern::Text,
     io::{
-        Claim, GroupConcurrency, ObjectRole, RawRevisionMembers, RefusalClass, Request, RevisionChange,
+        ChildClaim, GroupConcurrency, ObjectRole, RawRevisionMembers, RefusalClass, Request, RevisionChange,
         RevisionChangeError, RevisionStoreOutcome, RevisionStoreRequest, SyncError,
     },
     meta::Meta,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     note::{Io, Note},
-    refusals::{failure_of_refusal, failure_of_status_write, report_denied_change},
+    refusals::{report_denied_change, sync_error_from_refusal, sync_error_from_status_refusal},
 };
 use crate::{
     decide::revisions::revision_name,
@@ -32,9 +32,14 @@ const REVISIONS_FAILURE: &str = "failed to construct revisions of DaemonSet";
 
 /// Adopts, releases and labels revisions. Returns `false` if the process is shutting down. Upstream: `pkg/controller/daemon`,
 /// `constructHistory`, which also contains [`delete_duplicates`] and [`write_current_revision`].
-pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, io: Io<'_>) -> Result<bool, SyncError> {
+pub(super) async fn adopt_release_and_label(
+    snapshot: &Snapshot,
+    denied: &mut Option<SyncError>,
+    io: Io<'_>,
+) -> Result<bool, SyncError> {
     let Snapshot { owner, revisions, .. } = snapshot;
-    let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.revisions_to_release).send(io).await;
+    let mut released =
+        ChildClaim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.revisions_to_release).send(io).await;
     for (revision, refusal) in released.take_failed_releases(|refusal| refusal.error.is_denied()) {
         let failed = report_denied_change(
             io,
@@ -45,16 +50,16 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
         );
         *denied = denied.take().or(failed);
     }
-    released.take_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
+    released.take_claim_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
 
-    let mut adopted = Claim::new(owner, CONTROLLER_REVISIONS, &revisions.revisions_to_adopt, &[]).send(io).await;
-    for (_, revision, refusal) in adopted.failures() {
+    let mut adopted = ChildClaim::new(owner, CONTROLLER_REVISIONS, &revisions.revisions_to_adopt, &[]).send(io).await;
+    for (_, revision, refusal) in adopted.claim_failures() {
         report_denied_change(io, "adopt ControllerRevision", &revision.meta, Note::RevisionChangeDenied, refusal);
     }
-    adopted.take_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
+    adopted.take_claim_result().map_err(|failed| failed.with_context(REVISIONS_FAILURE))?;
     // The plan relies on the adopted revisions. If one of them was deleted since the snapshot, the next sync decides again.
-    if let Some(gone) = adopted.missing_orphan() {
-        return Err(failure_of_deleted_revision(&gone.meta.name));
+    if let Some(gone) = adopted.first_missing_orphan() {
+        return Err(sync_error_for_deleted_revision(&gone.meta.name));
     }
 
     let labelled = io.run_group(GroupConcurrency::Sequential, &revisions.revisions_without_hash_label, |revision| {
@@ -65,7 +70,7 @@ pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<SyncError>, i
     let labelled = labelled.await;
     let is_ending = labelled.len() < revisions.revisions_without_hash_label.len();
     for (revision, result) in revisions.revisions_without_hash_label.iter().zip(labelled) {
-        result.map_err(|refused| failure_of_revision_change("label", &revision.meta, refused, io))?;
+        result.map_err(|refused| sync_error_from_revision_change("label", &revision.meta, refused, io))?;
     }
     Ok(!is_ending)
 }
@@ -108,12 +113,12 @@ pub(super) async fn delete<'r>(
 
 /// Stores or renumbers the current revision if needed; `false` if the DaemonSet was deleted or the process is shutting down.
 pub(super) async fn write_current_revision(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, SyncError> {
-    match &snapshot.revisions.current {
+    match &snapshot.revisions.current_revision {
         CurrentRevision::Stored(_) => Ok(true),
         CurrentRevision::Renumber(revision, number) => {
-            let renumber = RevisionChange::renumber(&snapshot.owner, &revision.meta, *number, io);
-            let Some(renumbered) = io.unless_shutting_down(renumber).await else { return Ok(false) };
-            renumbered.map_err(|refused| failure_of_revision_change("renumber", &revision.meta, refused, io))?;
+            let renumber = RevisionChange::set_revision_number(&snapshot.owner, &revision.meta, *number, io);
+            let Some(renumbered) = io.await_unless_shutting_down(renumber).await else { return Ok(false) };
+            renumbered.map_err(|refused| sync_error_from_revision_change("renumber", &revision.meta, refused, io))?;
             Ok(true)
         }
         CurrentRevision::Create { number, hash } => store_new_revision(snapshot, *number, hash, io).await,
@@ -121,9 +126,9 @@ pub(super) async fn write_current_revision(snapshot: &Snapshot, io: Io<'_>) -> R
 }
 
 /// Returns the failure of a sync because a revision could not be changed. Records an Event if the server denies the change.
-fn failure_of_revision_change(verb: &str, revision: &Meta, why: RevisionChangeError, io: Io<'_>) -> SyncError {
+fn sync_error_from_revision_change(verb: &str, revision: &Meta, why: RevisionChangeError, io: Io<'_>) -> SyncError {
     match why {
-        RevisionChangeError::RevisionLost => failure_of_deleted_revision(&revision.name),
+        RevisionChangeError::RevisionLost => sync_error_for_deleted_revision(&revision.name),
         RevisionChangeError::RequestRefused(refusal) => {
             report_denied_change(
                 io,
@@ -132,12 +137,12 @@ fn failure_of_revision_change(verb: &str, revision: &Meta, why: RevisionChangeEr
                 Note::RevisionChangeDenied,
                 &refusal,
             );
-            failure_of_refusal(&format!("{REVISIONS_FAILURE}: {verb} {}", revision.name), &refusal)
+            sync_error_from_refusal(&format!("{REVISIONS_FAILURE}: {verb} {}", revision.name), &refusal)
         }
     }
 }
 
-fn failure_of_deleted_revision(revision: &str) -> SyncError {
+fn sync_error_for_deleted_revision(revision: &str) -> SyncError {
     SyncError::new(
         "gone",
         format!("{REVISIONS_FAILURE}: ControllerRevision {revision} is gone or has another controller"),
@@ -158,13 +163,13 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
         annotations: &set.metadata.annotations,
     };
     let body = new
-        .body(owner, template)
+        .creation_request_body(owner, template)
         .map_err(|error| SyncError::new("template", format!("cannot make a revision: {error}")))?;
     let why = format!("the template is new, its revision is number {number}");
     let store = RevisionStoreRequest::new(owner, &name, template.revision_data(), why);
     let was_stored_before = set.status.observed_generation == set.metadata.generation;
-    let store = if was_stored_before { store.if_owner_exists() } else { store };
-    let (stored, taken) = match io.unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
+    let store = if was_stored_before { store.only_if_owner_exists() } else { store };
+    let (stored, taken) = match io.await_unless_shutting_down(store.send(io.encode_body(|| body), io)).await {
         Some(Ok(RevisionStoreOutcome::Created)) => (hash.clone(), None),
         Some(Ok(RevisionStoreOutcome::AlreadyExists(there))) => {
             let stored = Text::new(there.meta.labels.get(REVISION_HASH_LABEL).unwrap_or(&there.meta.name));
@@ -182,7 +187,7 @@ async fn store_new_revision(snapshot: &Snapshot, number: i64, hash: &Text, io: I
                 let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
                 io.record_event(EventType::Warning, "FailedCreate", message);
             }
-            return Err(failure_of_refusal(&format!("{REVISIONS_FAILURE}: create {name}"), &refusal));
+            return Err(sync_error_from_refusal(&format!("{REVISIONS_FAILURE}: create {name}"), &refusal));
         }
     };
     // If the stored hash differs from the hash in the plan, the sync ends here, and the next sync decides with the stored hash.
@@ -209,8 +214,10 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     const WHY: &str = "the name of the new revision is taken";
     let set = &snapshot.set;
     let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).with_reason(WHY);
-    let live =
-        io.send_and_read::<LiveDaemonSet>(read).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
+    let live = io
+        .send_and_decode::<LiveDaemonSet>(read)
+        .await
+        .map_err(|refusal| sync_error_from_status_refusal(set, &refusal))?;
     // A forecast sends no request and gets no answer. It assumes that the name is free.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);
@@ -225,9 +232,9 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), SyncErro
     let body = io.encode_body(|| json!({"status": {"collisionCount": count}}));
     let version = Some(live.metadata.resource_version);
     let request = Request::patch_status(DAEMON_SETS, &set.metadata, body)
-        .with_version(version)
+        .with_precondition_version(version)
         .with_role(ObjectRole::AwaitedObject);
-    io.send(request.with_reason(WHY)).await.map_err(|refusal| failure_of_status_write(set, &refusal))?;
+    io.send(request.with_reason(WHY)).await.map_err(|refusal| sync_error_from_status_refusal(set, &refusal))?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The contribution of one node to the counts and the rollout of its DaemonSet.
 //!
-//! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`node_contribution`] returns the contribution
+//! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`compute_node_contribution`] returns the contribution
 //! of one node; [`NodeCounts`] is the sum over all nodes. The contribution depends only on the eligibility of the node, its
 //! Pods, the [`PodCriteria`] and the time.
 
@@ -50,8 +50,8 @@ pub struct NodeContribution {
 }
 
 /// Computes the counts of one node, and the actions and the rollout role that the node needs.
-pub fn node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeContribution {
-    let actions = manage::actions_on_node(view, criteria, now);
+pub fn compute_node_contribution(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> NodeContribution {
+    let actions = manage::decide_actions_on_node(view, criteria, now);
     let mut standing = NodeContribution {
         node_counts: counts_of_node(view, criteria, now),
         needs_pod: actions.creation_reason.is_some(),
@@ -93,7 +93,8 @@ fn node_due_at(view: &NodeView<'_>, criteria: &PodCriteria, now: Timestamp) -> O
         let since = pod.ready_since().filter(|_| criteria.min_ready_seconds > 0)?;
         since.checked_add(SignedDuration::from_secs(criteria.min_ready_seconds.into())).ok()
     };
-    let failed = view.failed_pods_delayed_until.filter(|_| view.present_pods().any(|pod| pod.phase == Phase::Failed));
+    let failed =
+        view.failed_pod_deletion_delayed_until.filter(|_| view.present_pods().any(|pod| pod.phase == Phase::Failed));
     view.present_pods().filter_map(available).chain(failed).filter(|due| *due > now).min()
 }
 

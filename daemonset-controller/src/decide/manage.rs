@@ -19,7 +19,7 @@ pub struct NodeActions<'a> {
 }
 
 /// Decides which Pods to create and delete on one node. Upstream: `pkg/controller/daemon`, `podsShouldBeOnNode`.
-pub fn actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, now: Timestamp) -> NodeActions<'a> {
+pub fn decide_actions_on_node<'a>(view: &NodeView<'a>, criteria: &PodCriteria, now: Timestamp) -> NodeActions<'a> {
     let mut actions = NodeActions::default();
     let exists = view.present_pods().next().is_some();
     let live = view.present_pods().filter(|pod| !pod.meta().is_deleting());
@@ -45,7 +45,8 @@ fn decide_existing_pods<'a>(
     now: Timestamp,
     actions: &mut NodeActions<'a>,
 ) {
-    let (mut running, mut backs_off) = (Vec::new(), view.failed_pods_delayed_until.is_some_and(|until| until > now));
+    let (mut running, mut backs_off) =
+        (Vec::new(), view.failed_pod_deletion_delayed_until.is_some_and(|until| until > now));
     let mut waits = false;
     for pod in view.present_pods().filter(|pod| !pod.meta().is_deleting()) {
         match pod.phase {
@@ -91,7 +92,7 @@ fn prune_with_surge<'a>(
     if let (Some(new), Some(old)) = (new, old)
         && (!old.is_ready() || criteria.is_available(new, now))
     {
-        actions.pods_to_delete.push((old, DeletionReason::Replaced));
+        actions.pods_to_delete.push((old, DeletionReason::OutdatedAndUnneeded));
     }
 }
 

@@ -35,7 +35,7 @@ pub fn deletion_reason_still_applies(
             DeletionReason::SurplusPod => live.is_bound() == judged.is_bound(),
             DeletionReason::NodeDeleted => !live.is_bound(),
             DeletionReason::OutdatedAndUnavailable => !is_available,
-            DeletionReason::Replaced => {
+            DeletionReason::OutdatedAndUnneeded => {
                 (judged.is_ready() || !live.is_ready()) && (criteria.is_available(judged, decided) || !is_available)
             }
         }
@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn a_changed_pod_is_deleted_only_if_the_reason_still_applies() {
         use DeletionReason::{
-            NodeDeleted, NodeNotEligible, Outdated, OutdatedAndUnavailable, PodFailed, PodSucceeded, Replaced,
-            SurplusPod,
+            NodeDeleted, NodeNotEligible, Outdated, OutdatedAndUnavailable, OutdatedAndUnneeded, PodFailed,
+            PodSucceeded, SurplusPod,
         };
         let (unready, failed) = (|| pod().unready(), || pod().phase("Failed"));
         for (why, judged, live, holds_still) in [
@@ -81,9 +81,9 @@ mod tests {
             (NodeDeleted, pod().pending(), pod(), false),
             (OutdatedAndUnavailable, unready(), unready().label("x", "y"), true),
             (OutdatedAndUnavailable, unready(), pod(), false),
-            (Replaced, unready(), pod(), false),
-            (Replaced, pod(), unready(), true),
-            (Replaced, pod(), pod().label("x", "y"), true),
+            (OutdatedAndUnneeded, unready(), pod(), false),
+            (OutdatedAndUnneeded, pod(), unready(), true),
+            (OutdatedAndUnneeded, pod(), pod().label("x", "y"), true),
         ] {
             assert_eq!(holds(why, judged.clone(), live.clone()), holds_still, "{why:?} {judged:?} {live:?}");
         }

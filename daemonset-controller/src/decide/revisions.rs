@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{intern::Text, refs::Claims, revision};
+use common::{intern::Text, refs::DependentClaims, revision};
 
 use crate::{
     objects::{DaemonSet, ParsedPodTemplate, SharedRevision},
@@ -21,15 +21,15 @@ pub fn revision_name(set: &DaemonSet, hash: &str) -> String {
 pub fn choose_current_revision(
     set: &DaemonSet,
     template: &ParsedPodTemplate,
-    claims: Claims<SharedRevision>,
+    claims: DependentClaims<SharedRevision>,
 ) -> Revisions {
-    let mut all: Vec<SharedRevision> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
-    revision::sort(&mut all);
+    let mut all: Vec<SharedRevision> = claims.to_keep.iter().chain(&claims.to_adopt).cloned().collect();
+    revision::sort_revisions(&mut all);
     let unlabelled = all.iter().filter(|revision| revision.revision_hash().is_none()).cloned().collect();
     let data = template.pod_template.revision_data();
     let (mut equal, old): (Vec<SharedRevision>, Vec<SharedRevision>) =
         all.into_iter().partition(|one| one.has_data(data));
-    let number = revision::next_revision(old.iter().map(|one| &***one));
+    let number = revision::next_revision_number(old.iter().map(|one| &***one));
     let (current, hash) = match equal.pop() {
         None => {
             let hash = Text::new(&template.new_revision_hash(set.status.collision_count));
@@ -42,13 +42,13 @@ pub fn choose_current_revision(
         }
     };
     let same_hashes = equal.iter().map(revision_hash_or_name).filter(|same| *same != &*hash).map(Text::new).collect();
-    let (adopt, release) = (claims.adopt, claims.release);
+    let (adopt, release) = (claims.to_adopt, claims.to_release);
     Revisions {
         revisions_to_adopt: adopt,
         revisions_to_release: release,
         revisions_without_hash_label: unlabelled,
         earlier_revisions: old,
-        current,
+        current_revision: current,
         duplicate_revisions: equal,
         current_hash: hash,
         duplicate_hashes: same_hashes,

@@ -93,7 +93,7 @@ pub fn max_deletions_on_ineligible_nodes(tally: &NodeCounts) -> usize {
 /// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
 pub fn decide_rolling_update(snapshot: &Snapshot, plan: &mut Plan) {
     let nodes = &snapshot.actionable_nodes;
-    let (tally, criteria) = (&nodes.node_counts, &nodes.criteria);
+    let (tally, criteria) = (&nodes.node_counts, &nodes.pod_criteria);
     if criteria.replacement_order == ReplacementOrder::OnDelete {
         if tally.updated < tally.current {
             let outdated = tally.current - tally.updated;
@@ -125,35 +125,35 @@ pub fn decide_rolling_update(snapshot: &Snapshot, plan: &mut Plan) {
         ReplacementOrder::OnDelete => {}
         ReplacementOrder::DeleteFirst => {
             plan.deferred_node_counts.deletion_node_count += deferred;
-            plan.deletions.extend(
+            plan.pod_deletions.extend(
                 nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter_map(|node| {
                     deletion_of_outdated_pod(node, criteria, DeletionReason::OutdatedAndUnavailable)
                 }),
             );
             let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().take(room);
-            plan.deletions
+            plan.pod_deletions
                 .extend(chosen.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::Outdated)));
         }
         ReplacementOrder::CreateFirst => {
             plan.deferred_node_counts.creation_node_count += deferred;
-            plan.deletions.extend(
+            plan.pod_deletions.extend(
                 nodes
                     .nodes_with_unneeded_outdated_pod
                     .nodes
                     .iter()
-                    .filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::Replaced)),
+                    .filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::OutdatedAndUnneeded)),
             );
             let sunset =
                 nodes.ineligible_nodes_with_available_pod.nodes.iter().take(max_deletions_on_ineligible_nodes(tally));
-            plan.deletions.extend(
+            plan.pod_deletions.extend(
                 sunset.filter_map(|node| deletion_of_outdated_pod(node, criteria, DeletionReason::NodeNotEligible)),
             );
             let create = |node: &NodePods, lack| PodCreation { node_name: node.name.clone(), creation_reason: lack };
-            let is_free = |node: &&NodePods| !snapshot.nodes_with_delayed_creation.contains(&node.name);
+            let is_free = |node: &&NodePods| !snapshot.nodes_with_delayed_pod_creation.contains(&node.name);
             let unavailable = nodes.nodes_with_unavailable_outdated_pod.nodes.iter().filter(is_free);
-            plan.creations.extend(unavailable.map(|node| create(node, CreationReason::OutdatedAndUnavailable)));
+            plan.pod_creations.extend(unavailable.map(|node| create(node, CreationReason::OutdatedAndUnavailable)));
             let chosen = nodes.nodes_with_available_outdated_pod.nodes.iter().filter(is_free).take(room);
-            plan.creations.extend(chosen.map(|node| create(node, CreationReason::Outdated)));
+            plan.pod_creations.extend(chosen.map(|node| create(node, CreationReason::Outdated)));
         }
     }
 }
@@ -169,7 +169,7 @@ fn explain_waiting_pods(snapshot: &Snapshot, limits: RollingUpdateLimits, room: 
     let waiting = nodes.nodes_with_available_outdated_pod.total_count.saturating_sub(room);
     if waiting > 0 {
         let blocking = tally.blocking_rollout;
-        plan.waiting_reasons.push(|| match nodes.criteria.replacement_order {
+        plan.waiting_reasons.push(|| match nodes.pod_criteria.replacement_order {
             ReplacementOrder::CreateFirst => format!(
                 "{waiting} outdated Pods wait: maxSurge is {}, and on {blocking} nodes a new Pod is not available yet",
                 limits.max_surge

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::{controller::Explain as _, intern::Text};
+use common::{controller::ExplainPlan as _, intern::Text};
 use serde_json::json;
 
 use crate::{
@@ -33,7 +33,7 @@ fn a_terminating_set_does_nothing() {
         .pod(0, pod().orphan())
         .pod(1, pod().label("app", "other"))
         .with_terminating_set();
-    assert_eq!(world.plan().scope, SyncScope::Nothing);
+    assert_eq!(world.plan().sync_scope, SyncScope::Nothing);
     assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
 
@@ -46,7 +46,7 @@ fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_gener
         max_wait: Duration::from_secs(2),
     });
     let plan = world.plan();
-    assert_eq!((plan.scope, plan.status.observed_generation), (SyncScope::StatusOnly, 2));
+    assert_eq!((plan.sync_scope, plan.status.observed_generation), (SyncScope::StatusOnly, 2));
     assert_eq!(world.actions(), ["write the status"]);
     assert_eq!(plan.wait_reasons(), ["only the status is written: 1 deleted pods are not terminating yet"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
@@ -57,7 +57,7 @@ fn until_the_cache_shows_own_writes_only_the_status_is_written_without_the_gener
 fn pods_are_claimed_before_any_is_created() {
     let orphan = set_without_pods(2).pod(0, pod().orphan());
     assert_eq!(orphan.actions(), ["adopt Pod p0: the selector matches it and it has no controller"]);
-    assert_eq!(orphan.plan().scope, SyncScope::ClaimsOnly);
+    assert_eq!(orphan.plan().sync_scope, SyncScope::ClaimsOnly);
     let released = set_with_pods(2).pod(0, pod().label("app", "other"));
     assert_eq!(
         released.actions(),
@@ -98,7 +98,7 @@ fn pods_without_a_node_are_ignored_and_reported() {
     world.pods.push(pod().pending().build_named("stray", ""));
     world.pods[1]["spec"] = json!({});
     let plan = world.plan();
-    assert!(plan.deletions.is_empty() && plan.creations.is_empty());
+    assert!(plan.pod_deletions.is_empty() && plan.pod_creations.is_empty());
     assert_eq!(plan.wait_reasons(), ["1 Pods are ignored: they are neither bound nor pinned to a node"]);
 }
 
@@ -192,7 +192,7 @@ fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated(
         let mut snapshot = world.snapshot();
         snapshot.pods_to_relabel.clear();
         let plan = super::decide(&snapshot);
-        plan.deletions.iter().map(|deletion| deletion.pod.meta().name.to_string()).collect::<Vec<_>>()
+        plan.pod_deletions.iter().map(|deletion| deletion.pod.meta().name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(unchanged(twins(set_with_pods(3))), ["p2"]);
     let surge = twins(set_with_pods(3)).rolling_limits(json!(0), json!(1)).second_pod(0, pod().revision_hash("twin"));

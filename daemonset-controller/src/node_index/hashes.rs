@@ -6,14 +6,14 @@ use crate::objects::SharedPod;
 
 /// The values of the label `controller-revision-hash` on the Pods that a DaemonSet selects.
 #[derive(Debug, Default)]
-pub(crate) struct PodHashes {
+pub(crate) struct PodRevisionHashes {
     /// Number of Pods by hash; Pods without the label count under the empty hash.
     counts: BTreeMap<Text, usize>,
     /// Pods without the label `controller-revision-hash`, by Pod name.
     unlabelled: BTreeMap<Arc<str>, SharedPod>,
 }
 
-impl PodHashes {
+impl PodRevisionHashes {
     pub(crate) fn add(&mut self, pod: &SharedPod) {
         if pod.lacks_revision_hash_label() {
             self.unlabelled.insert(Arc::clone(&pod.meta().name), Arc::clone(pod));

@@ -14,7 +14,7 @@ fn format_node_index(roster: &NodeIndex, world: &SnapshotBuilder) -> String {
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
     let nodes =
         roster.actionable_nodes(&set, 100, &world.refused_node_cursors, &BTreeSet::new(), &world.node_index_inputs());
-    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected_pods(), roster.pod_hashes)
+    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected_pods(), roster.pod_revision_hashes)
 }
 
 #[derive(Clone, Debug)]
@@ -115,27 +115,27 @@ fn a_sync_decides_only_the_changed_nodes() {
     let mut world = set_with_pods(5000).spec("minReadySeconds", json!(60));
     let set: Arc<DaemonSet> = decode_trimmed(&world.set);
     let mut roster = world.node_index("a");
-    assert_eq!(roster.take_decision_count(), 5000);
+    assert_eq!(roster.take_node_decision_count(), 5000);
     let around = world.node_index_inputs();
     // Without an event, no contribution is decided again.
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decision_count(), 0);
+    assert_eq!(roster.take_node_decision_count(), 0);
     // After an event of one Pod, the contribution of one node is decided.
     let (old, new) = (pod().build_named("p7", "n7"), pod().ready(10).build_named("p7", "n7"));
     roster.remove_pod(&decode_trimmed(&old));
     roster.insert_pod(&decode_trimmed(&new));
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decision_count(), 1);
+    assert_eq!(roster.take_node_decision_count(), 1);
     // After a change of one node, the contribution of one node is decided.
     roster.mark_eligibility_undecided(&Text::new("n9"));
     around.update(&mut roster, &set, "a", world.now);
-    assert_eq!(roster.take_decision_count(), 1);
+    assert_eq!(roster.take_node_decision_count(), 1);
     // After one Pod has become available, the contribution of one node is decided.
     around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_decision_count(), 1);
+    assert_eq!(roster.take_node_decision_count(), 1);
     // With a new revision, the contributions of all nodes are decided.
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
-    assert_eq!(roster.take_decision_count(), 5000);
+    assert_eq!(roster.take_node_decision_count(), 5000);
     // The snapshot lists only one of the 5000 outdated nodes, because `maxUnavailable` is 1. No node blocks the rollout.
     let nodes = roster.actionable_nodes(&set, 250, &world.refused_node_cursors, &BTreeSet::new(), &around);
     assert_eq!(

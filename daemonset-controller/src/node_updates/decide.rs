@@ -4,7 +4,7 @@ use crate::snapshot::nodes::Eligibility;
 /// Returns the DaemonSets that must be synced after a change of a node.
 pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
     let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set_key.clone()).collect();
-    AffectedDaemonSets { set_keys: sets, considered_set_count: concerns.len() }
+    AffectedDaemonSets { set_keys: sets, indexed_set_count: concerns.len() }
 }
 
 impl NodeChangeForSet {

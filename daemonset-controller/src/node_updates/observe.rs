@@ -50,7 +50,7 @@ impl NodeUpdateLoop {
             scheduled: roster.has_pods_on(&name),
         });
         let concern = |(known, now): (NodeIndexState, Option<Eligibility>)| {
-            let stored = controller.sets.store().get_readable(&known.set.namespace, &known.set.name);
+            let stored = controller.sets.store().get_decoded(&known.set.namespace, &known.set.name);
             NodeChangeForSet {
                 eligibility_before: known.before,
                 eligibility_now: now,
@@ -60,7 +60,7 @@ impl NodeUpdateLoop {
             }
         };
         let compared = compare_placements(known, MAX_COMPARISONS_PER_SYNC, |placement| {
-            controller.eligibility_on_node(placement, &name)
+            controller.decide_eligibility_on_node(placement, &name)
         });
         let mut concerns: Vec<NodeChangeForSet> = compared.into_iter().map(concern).collect();
         concerns.sort_by(|a, b| a.set_key.cmp(&b.set_key));
@@ -118,7 +118,7 @@ mod tests {
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
         // The node is compared with three usual and three hostile DaemonSets. Their eligibility has not changed.
-        assert_eq!((count, affected.set_keys.len(), affected.considered_set_count), (6, 47, 53));
+        assert_eq!((count, affected.set_keys.len(), affected.indexed_set_count), (6, 47, 53));
         assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }
 }

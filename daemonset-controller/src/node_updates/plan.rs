@@ -1,16 +1,16 @@
-use common::{controller::Explain, explain::BoundedLines, meta::NamespacedName};
+use common::{controller::ExplainPlan, explain::BoundedLines, meta::NamespacedName};
 
 /// The DaemonSets to sync after a change of a node.
 #[derive(Debug)]
 pub(crate) struct AffectedDaemonSets {
     pub(crate) set_keys: Vec<NamespacedName>,
     /// Number of DaemonSets with a node index, for the explanation.
-    pub(crate) considered_set_count: usize,
+    pub(crate) indexed_set_count: usize,
 }
 
-impl Explain for AffectedDaemonSets {
+impl ExplainPlan for AffectedDaemonSets {
     fn situation(&self) -> String {
-        format!("the node concerns {} of {} DaemonSets", self.set_keys.len(), self.considered_set_count)
+        format!("the node concerns {} of {} DaemonSets", self.set_keys.len(), self.indexed_set_count)
     }
 
     fn actions(&self) -> Vec<String> {

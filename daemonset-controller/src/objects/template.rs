@@ -3,7 +3,7 @@
 use common::{
     hash::pod_template_hash,
     json::RawJson,
-    revision::{NumberEncoding, template::PodTemplate},
+    revision::{NumberEncoding, template::PodTemplateWithRevisionData},
 };
 
 use super::NodePlacement;
@@ -12,7 +12,7 @@ use super::NodePlacement;
 #[derive(Debug)]
 pub struct ParsedPodTemplate {
     /// The template in the form that revisions store.
-    pub pod_template: PodTemplate,
+    pub pod_template: PodTemplateWithRevisionData,
     /// The requirements of the template on nodes.
     pub placement: NodePlacement,
 }
@@ -20,7 +20,7 @@ pub struct ParsedPodTemplate {
 impl ParsedPodTemplate {
     /// Parses `spec.template`. The error names a value that the API server's validation refuses.
     pub fn new(raw: &RawJson) -> Result<Self, String> {
-        let template = PodTemplate::new(raw.clone(), NumberEncoding::Exact)?;
+        let template = PodTemplateWithRevisionData::new(raw.clone(), NumberEncoding::Exact)?;
         let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
         let placement = NodePlacement::new(&value["spec"])?;
         Ok(Self { pod_template: template, placement })

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 use super::{Plan, SyncScope};
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         if self.selector_problem.is_some() {
             return String::new();
@@ -31,7 +31,7 @@ impl Explain for Plan {
         if deferred > 0 {
             waiting.push(format!("{deferred} more nodes are left to the next syncs"));
         }
-        if let Some(due) = self.requeue_after.filter(|_| self.scope != SyncScope::StatusOnly) {
+        if let Some(due) = self.requeue_after.filter(|_| self.sync_scope != SyncScope::StatusOnly) {
             let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
             waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
         }

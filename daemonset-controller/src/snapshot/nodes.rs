@@ -18,7 +18,7 @@ use crate::objects::SharedPod;
 #[derive(Clone, Debug)]
 pub struct ActionableNodes {
     /// The properties of the DaemonSet that decide whether a Pod is current and available.
-    pub criteria: PodCriteria,
+    pub pod_criteria: PodCriteria,
     /// The nodes of the last refused creation and of the last refused deletion, after which the lists begin.
     pub refused_node_cursors: RefusedNodeCursors,
     /// The sum of the counts of all nodes.
@@ -96,7 +96,7 @@ pub struct NodePods {
     /// The Pods of the node, ordered by [`pod_sort_key`].
     pub pods: Vec<SharedPod>,
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    pub failed_pods_delayed_until: Option<Timestamp>,
+    pub failed_pod_deletion_delayed_until: Option<Timestamp>,
     /// The delay that would follow if a failed Pod on the node were deleted in this sync.
     pub next_failed_pod_delay: Duration,
 }
@@ -107,7 +107,7 @@ impl NodePods {
         NodeView {
             eligibility: self.eligibility,
             pods: &self.pods,
-            failed_pods_delayed_until: self.failed_pods_delayed_until,
+            failed_pod_deletion_delayed_until: self.failed_pod_deletion_delayed_until,
         }
     }
 }
@@ -196,7 +196,7 @@ pub struct NodeView<'a> {
     /// terminating](crate::objects::CachedPod::is_finished_and_terminating).
     pub pods: &'a [SharedPod],
     /// The time before which a failed Pod on the node is not deleted; `None` if it may be deleted now.
-    pub failed_pods_delayed_until: Option<Timestamp>,
+    pub failed_pod_deletion_delayed_until: Option<Timestamp>,
 }
 
 impl<'a> NodeView<'a> {

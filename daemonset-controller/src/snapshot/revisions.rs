@@ -18,7 +18,7 @@ pub struct Revisions {
     /// Revisions of earlier templates, oldest first.
     pub earlier_revisions: Vec<SharedRevision>,
     /// The revision of the present template, and the write that it needs.
-    pub current: CurrentRevision,
+    pub current_revision: CurrentRevision,
     /// Other revisions of the present template. The sync deletes them.
     pub duplicate_revisions: Vec<SharedRevision>,
     /// The hash of the current revision, which new Pods get as a label.
@@ -45,13 +45,13 @@ pub enum CurrentRevision {
 
 impl Revisions {
     /// Drops the planned changes of a revision if `is_refused` returns true for it.
-    pub(crate) fn drop_refused_changes(&mut self, is_refused: impl Fn(&SharedRevision) -> bool) {
+    pub(crate) fn drop_denied_changes(&mut self, is_refused: impl Fn(&SharedRevision) -> bool) {
         self.revisions_without_hash_label.retain(|revision| !is_refused(revision));
         self.duplicate_revisions.retain(|revision| !is_refused(revision));
-        if let CurrentRevision::Renumber(revision, _) = &self.current
+        if let CurrentRevision::Renumber(revision, _) = &self.current_revision
             && is_refused(revision)
         {
-            self.current = CurrentRevision::Stored(Arc::clone(revision));
+            self.current_revision = CurrentRevision::Stored(Arc::clone(revision));
         }
     }
 

@@ -50,7 +50,7 @@ impl TestCluster {
 
     /// Starts the controller again in shadow mode, as a new process. Clears the recorded requests and writes.
     pub(crate) fn start_shadow(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start();
         self.clear_records();
     }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use crate::{
     facts::Facts,
-    finding::{Finding, Status},
+    finding::{Finding, FindingStatus},
 };
 
 pub(crate) use election::needs_second_reading;
@@ -31,7 +31,7 @@ pub enum PlannedOperation {
     /// No operation is planned, so the check reports on the running cluster.
     #[default]
     #[value(skip)]
-    Running,
+    NoOperation,
     /// Replicas are ready, Leases are held, the built-in loops still run, kubeadm-config is prepared
     HandOver,
     /// Every controller has a leader and a standby, and no hold, probation or rollout
@@ -56,8 +56,12 @@ pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
 }
 
 /// Returns [`Status::Problem`] if `stage` is `by`, the operation that needs the unmet requirement, otherwise `otherwise`.
-fn status_of_unmet_requirement(stage: PlannedOperation, by: PlannedOperation, otherwise: Status) -> Status {
-    if stage == by { Status::Problem } else { otherwise }
+fn status_of_unmet_requirement(
+    stage: PlannedOperation,
+    by: PlannedOperation,
+    otherwise: FindingStatus,
+) -> FindingStatus {
+    if stage == by { FindingStatus::Problem } else { otherwise }
 }
 
 /// Formats the time from `since` to `now`: `3 d`, `5 h`, `7 min`, `12 s`.

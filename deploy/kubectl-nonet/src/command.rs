@@ -125,12 +125,12 @@ async fn run(check: Check) -> Result<(String, u8), String> {
         list => BuiltInControllersFlag::Controllers(ControllersFlag::parse(list)),
     });
     let request = gather::GatherOptions { namespace: check.namespace, built_in_controllers_flag: stated };
-    let facts = gather::gather(&connection, &Clock::system(), request).await;
+    let facts = gather::gather_facts(&connection, &Clock::system(), request).await;
     let facts = facts.map_err(|why| format!("cannot reach the cluster: {why}"))?;
     let findings = check::check(&facts, check.before.unwrap_or_default());
     let text = match check.output {
-        Output::Text => render::text(&findings),
-        Output::Json => render::json(&findings),
+        Output::Text => render::to_text(&findings),
+        Output::Json => render::to_json(&findings),
     };
     Ok((text, finding::exit_code(&findings)))
 }

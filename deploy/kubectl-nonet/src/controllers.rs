@@ -124,7 +124,7 @@ pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Label selector of all objects of Nonet.
 pub const NONET_LABEL_SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
 /// Namespace of kube-controller-manager, and of Nonet in the default overlays.
-pub const KUBE_SYSTEM: &str = "kube-system";
+pub const KUBE_SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Returns the controller that replaces the loop `name` of kube-controller-manager; `None` if no controller of Nonet does.
 pub fn controller_of_loop(name: &str) -> Option<&'static Controller> {

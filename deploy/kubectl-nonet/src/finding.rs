@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum FindingStatus {
     /// The cluster is in the expected state.
     Ok,
     /// The state is worth knowing. Nothing needs to be done.
@@ -20,7 +20,7 @@ pub enum Status {
     Problem,
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for FindingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Topic {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Severity; the highest severity of all findings decides the exit code.
-    pub status: Status,
+    pub status: FindingStatus,
     /// Part of the check that made the finding. The output groups findings by topic.
     pub topic: Topic,
     /// One or two sentences about the state of the cluster.
@@ -82,38 +82,38 @@ impl Findings {
     }
 
     /// Adds a finding. An empty `remedy` becomes `None`.
-    pub fn add(&mut self, status: Status, found: impl Into<String>, remedy: impl Into<String>) {
+    pub fn add(&mut self, status: FindingStatus, found: impl Into<String>, remedy: impl Into<String>) {
         let remedy = Some(remedy.into()).filter(|text: &String| !text.is_empty());
         self.list.push(Finding { status, topic: self.topic, found: found.into(), remedy });
     }
 
     /// Adds a finding with [`Status::Ok`], which has no remedy.
     pub fn add_ok(&mut self, found: impl Into<String>) {
-        self.add(Status::Ok, found, "");
+        self.add(FindingStatus::Ok, found, "");
     }
 
     /// Adds a finding with [`Status::Info`], which has no remedy.
     pub fn add_info(&mut self, found: impl Into<String>) {
-        self.add(Status::Info, found, "");
+        self.add(FindingStatus::Info, found, "");
     }
 
     /// Adds a finding with [`Status::Warning`], and the remedy that prevents a failure.
     pub fn add_warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(Status::Warning, found, remedy);
+        self.add(FindingStatus::Warning, found, remedy);
     }
 
     /// Adds a finding with [`Status::Problem`]. The exit code becomes 1.
     pub fn add_problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(Status::Problem, found, remedy);
+        self.add(FindingStatus::Problem, found, remedy);
     }
 
     /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless a finding has [`Status::Problem`].
     pub fn add_unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
-        self.add(Status::Unknown, found, remedy);
+        self.add(FindingStatus::Unknown, found, remedy);
     }
 
     /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. The text is `cannot tell {what}: {why}`.
-    pub fn add_unreadable(&mut self, what: &str, why: &crate::facts::FactError) {
+    pub fn add_unreadable_fact(&mut self, what: &str, why: &crate::facts::FactError) {
         self.add_unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }
 
@@ -126,8 +126,8 @@ impl Findings {
 /// Returns the exit code of a check: 1 with a problem, otherwise 3 with an unknown fact, otherwise 0.
 pub fn exit_code(findings: &[Finding]) -> u8 {
     match findings.iter().map(|finding| finding.status).max() {
-        Some(Status::Problem) => 1,
-        Some(Status::Unknown) => 3,
+        Some(FindingStatus::Problem) => 1,
+        Some(FindingStatus::Unknown) => 3,
         _ => 0,
     }
 }

@@ -22,7 +22,7 @@ use k8s_openapi::{
 use crate::{
     check,
     connection::Connection,
-    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM, NONET_LABEL_SELECTOR},
+    controllers::{self, COMPONENT_LABEL, CONTROLLER_NAME_LABEL, KUBE_SYSTEM_NAMESPACE, NONET_LABEL_SELECTOR},
     facts::{
         BuiltInControllersFlag, FactError, FactResult, Facts, FirstReading, KubeControllerManagerFacts, LeaseReading,
         NamedLease, RolesAndBindings, TimeReadings,
@@ -50,7 +50,7 @@ pub struct GatherOptions {
 ///
 /// # Errors
 /// If the API server does not answer, or does not accept the credentials.
-pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptions) -> Result<Facts, FactError> {
+pub async fn gather_facts(connection: &Connection, clock: &Clock, request: GatherOptions) -> Result<Facts, FactError> {
     let (server_version, clocks) = read_version_and_time(connection, clock).await?;
     let ahead =
         clocks.as_ref().map_or(SignedDuration::ZERO, |clocks| clocks.server_time.duration_since(clocks.local_time));
@@ -58,23 +58,23 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: GatherOptio
 
     let given = request.namespace.as_deref();
     let (mut deployments, mut pods) = tokio::join!(
-        connection.list::<Deployment>(given, NONET_LABEL_SELECTOR, ""),
-        connection.list::<Pod>(given, NONET_LABEL_SELECTOR, "")
+        connection.list_objects::<Deployment>(given, NONET_LABEL_SELECTOR, ""),
+        connection.list_objects::<Pod>(given, NONET_LABEL_SELECTOR, "")
     );
     let mut search = Ok(());
     if let (None, Some(why)) = (given, deployments.as_ref().err().or(pods.as_ref().err()).cloned()) {
         search = Err(why);
-        let usual = Some(KUBE_SYSTEM);
+        let usual = Some(KUBE_SYSTEM_NAMESPACE);
         (deployments, pods) = tokio::join!(
-            connection.list(usual, NONET_LABEL_SELECTOR, ""),
-            connection.list(usual, NONET_LABEL_SELECTOR, "")
+            connection.list_objects(usual, NONET_LABEL_SELECTOR, ""),
+            connection.list_objects(usual, NONET_LABEL_SELECTOR, "")
         );
     }
     let of_deployments = deployments.iter().flatten().map(|deployment| &deployment.metadata);
     let found: Vec<&ObjectMeta> = of_deployments.chain(pods.iter().flatten().map(|pod| &pod.metadata)).collect();
     let mut namespaces: BTreeSet<&str> = found.iter().filter_map(|metadata| metadata.namespace.as_deref()).collect();
     if namespaces.is_empty() {
-        namespaces.insert(given.unwrap_or(KUBE_SYSTEM));
+        namespaces.insert(given.unwrap_or(KUBE_SYSTEM_NAMESPACE));
     }
     let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
 
@@ -149,7 +149,7 @@ async fn lease(
     name: &str,
     now: &impl Fn() -> Timestamp,
 ) -> FactResult<Option<LeaseReading>> {
-    let lease = connection.get::<Lease>(Some(namespace), name).await?;
+    let lease = connection.get_object::<Lease>(Some(namespace), name).await?;
     Ok(lease.map(|lease| LeaseReading { lease, read_at: now(), first_reading: None }))
 }
 
@@ -169,7 +169,8 @@ async fn read_doubtful_leases_again(
     for lease in leases {
         again.extend(doubtful(&mut lease.reading).map(|reading| (lease.namespace.clone(), lease.name, reading)));
     }
-    again.extend(doubtful(&mut manager.lease).map(|reading| (KUBE_SYSTEM.to_owned(), MANAGER_LEASE, reading)));
+    again
+        .extend(doubtful(&mut manager.lease).map(|reading| (KUBE_SYSTEM_NAMESPACE.to_owned(), MANAGER_LEASE, reading)));
     if again.is_empty() {
         return;
     }
@@ -189,17 +190,17 @@ async fn manager(
     stated: Option<BuiltInControllersFlag>,
     now: &impl Fn() -> Timestamp,
 ) -> KubeControllerManagerFacts {
-    let system = Some(KUBE_SYSTEM);
+    let system = Some(KUBE_SYSTEM_NAMESPACE);
     let pods = async {
         let [first, second] = MANAGER_SELECTORS;
-        let pods = connection.list::<Pod>(system, first, "").await?;
-        if pods.is_empty() { connection.list(system, second, "").await } else { Ok(pods) }
+        let pods = connection.list_objects::<Pod>(system, first, "").await?;
+        if pods.is_empty() { connection.list_objects(system, second, "").await } else { Ok(pods) }
     };
     let (lease, pods, nodes, kubeadm) = tokio::join!(
-        lease(connection, KUBE_SYSTEM, MANAGER_LEASE, now),
+        lease(connection, KUBE_SYSTEM_NAMESPACE, MANAGER_LEASE, now),
         pods,
-        connection.list::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
-        connection.get::<ConfigMap>(system, "kubeadm-config")
+        connection.list_objects::<Node>(None, "node-role.kubernetes.io/control-plane", ""),
+        connection.get_object::<ConfigMap>(system, "kubeadm-config")
     );
     KubeControllerManagerFacts {
         lease,
@@ -212,8 +213,8 @@ async fn manager(
 
 async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindings {
     let (cluster_roles, cluster_bindings, roles, bindings) = tokio::join!(
-        connection.list::<ClusterRole>(None, NONET_LABEL_SELECTOR, ""),
-        connection.list::<ClusterRoleBinding>(None, NONET_LABEL_SELECTOR, ""),
+        connection.list_objects::<ClusterRole>(None, NONET_LABEL_SELECTOR, ""),
+        connection.list_objects::<ClusterRoleBinding>(None, NONET_LABEL_SELECTOR, ""),
         list_in_namespaces::<Role>(connection, namespaces, NONET_LABEL_SELECTOR, ""),
         list_in_namespaces::<RoleBinding>(connection, namespaces, NONET_LABEL_SELECTOR, "")
     );
@@ -228,13 +229,14 @@ async fn roles(connection: &Connection, namespaces: &[String]) -> RolesAndBindin
 }
 
 /// Lists the objects of a kind in each of `namespaces`. If one of the lists fails, the result is the error of that list.
-async fn list_in_namespaces<K: read::Readable>(
+async fn list_in_namespaces<K: read::ListableKind>(
     connection: &Connection,
     namespaces: &[String],
     labels: &str,
     fields: &str,
 ) -> FactResult<Vec<K>> {
     let lists =
-        join_all(namespaces.iter().map(|namespace| connection.list::<K>(Some(namespace), labels, fields))).await;
+        join_all(namespaces.iter().map(|namespace| connection.list_objects::<K>(Some(namespace), labels, fields)))
+            .await;
     lists.into_iter().collect::<FactResult<Vec<Vec<K>>>>().map(|lists| lists.into_iter().flatten().collect())
 }

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use crate::{
     check::format_count,
-    finding::{Finding, Status, exit_code},
+    finding::{Finding, FindingStatus, exit_code},
 };
 
 /// Renders findings as lines of status, topic and text. A line with an arrow contains the remedy. The last line is a summary.
-pub fn text(findings: &[Finding]) -> String {
+pub fn to_text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic, finding.found);
         let remedy = finding.remedy.as_ref().map(|remedy| format!("{:<8} {:<13} -> {remedy}\n", "", ""));
@@ -19,14 +19,14 @@ pub fn text(findings: &[Finding]) -> String {
 }
 
 /// Renders findings as one JSON object with a summary.
-pub fn json(findings: &[Finding]) -> String {
+pub fn to_json(findings: &[Finding]) -> String {
     let object = json!({
         "summary": {
-            "ok": count(findings, Status::Ok),
-            "info": count(findings, Status::Info),
-            "warning": count(findings, Status::Warning),
-            "problem": count(findings, Status::Problem),
-            "unknown": count(findings, Status::Unknown),
+            "ok": count(findings, FindingStatus::Ok),
+            "info": count(findings, FindingStatus::Info),
+            "warning": count(findings, FindingStatus::Warning),
+            "problem": count(findings, FindingStatus::Problem),
+            "unknown": count(findings, FindingStatus::Unknown),
             "exitCode": exit_code(findings),
         },
         "findings": findings,
@@ -34,17 +34,18 @@ pub fn json(findings: &[Finding]) -> String {
     format!("{object:#}\n")
 }
 
-fn count(findings: &[Finding], status: Status) -> usize {
+fn count(findings: &[Finding], status: FindingStatus) -> usize {
     findings.iter().filter(|finding| finding.status == status).count()
 }
 
 fn summary(findings: &[Finding]) -> String {
-    let [problems, unknown, warnings] = [Status::Problem, Status::Unknown, Status::Warning].map(|s| count(findings, s));
+    let [problems, unknown, warnings] =
+        [FindingStatus::Problem, FindingStatus::Unknown, FindingStatus::Warning].map(|s| count(findings, s));
     format!(
         "{}, {unknown} unknown, {}, {} ok",
         format_count(problems, "problem"),
         format_count(warnings, "warning"),
-        count(findings, Status::Ok)
+        count(findings, FindingStatus::Ok)
     )
 }
 
@@ -59,23 +60,23 @@ mod tests {
         findings.add_ok("all is well");
         let fine = findings.into_list();
         assert_eq!(exit_code(&fine), 0);
-        assert_eq!(text(&fine), "ok       leases        all is well\n0 problems, 0 unknown, 0 warnings, 1 ok\n");
+        assert_eq!(to_text(&fine), "ok       leases        all is well\n0 problems, 0 unknown, 0 warnings, 1 ok\n");
 
         let mut findings = Findings::for_topic(Topic::Loops);
-        findings.add(Status::Unknown, "cannot tell", "ask");
+        findings.add(FindingStatus::Unknown, "cannot tell", "ask");
         let unknown = [fine.clone(), findings.into_list()].concat();
         assert_eq!(exit_code(&unknown), 3);
         assert!(
-            text(&unknown).contains("unknown  loops         cannot tell\n                       -> ask\n"),
+            to_text(&unknown).contains("unknown  loops         cannot tell\n                       -> ask\n"),
             "{}",
-            text(&unknown)
+            to_text(&unknown)
         );
 
         let mut findings = Findings::for_topic(Topic::Pods);
-        findings.add(Status::Problem, "it crashes", "");
+        findings.add(FindingStatus::Problem, "it crashes", "");
         let broken = [unknown, findings.into_list()].concat();
         assert_eq!(exit_code(&broken), 1);
-        let parsed: serde_json::Value = serde_json::from_str(&json(&broken)).unwrap();
+        let parsed: serde_json::Value = serde_json::from_str(&to_json(&broken)).unwrap();
         assert_eq!(parsed["summary"]["problem"], 1);
         assert_eq!(parsed["findings"][1]["do"], "ask");
         assert_eq!(parsed["findings"][2]["status"], "problem");

@@ -8,8 +8,8 @@ use common::clock::Clock;
 use kubectl_nonet::{
     check::{PlannedOperation, check},
     connection::Connection,
-    finding::{Finding, Status, exit_code},
-    gather::{GatherOptions, gather},
+    finding::{Finding, FindingStatus, exit_code},
+    gather::{GatherOptions, gather_facts},
 };
 use sandbox::{ADMIN, Credential, Sandbox, Server, Tls};
 use serde_json::{Value, json};
@@ -109,12 +109,12 @@ impl Cluster {
     async fn check(&self, stage: PlannedOperation) -> Vec<Finding> {
         let timeout = Duration::from_secs(30);
         let connection = Connection::open(Some(&self.kubeconfig), None, timeout).await.unwrap();
-        check(&gather(&connection, &Clock::system(), GatherOptions::default()).await.unwrap(), stage)
+        check(&gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap(), stage)
     }
 }
 
 #[track_caller]
-fn expect(findings: &[Finding], status: Status, words: &str) {
+fn expect(findings: &[Finding], status: FindingStatus, words: &str) {
     let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
     assert!(found, "{status} {words:?} is not in {findings:#?}");
 }
@@ -123,12 +123,12 @@ fn expect(findings: &[Finding], status: Status, words: &str) {
 async fn a_cluster_after_the_hand_over_is_fine_and_nothing_is_written() {
     let cluster = Cluster::handed_over("fine").await;
     let written = cluster.sandbox.resource_version();
-    let findings = cluster.check(PlannedOperation::Running).await;
+    let findings = cluster.check(PlannedOperation::NoOperation).await;
     assert_eq!(exit_code(&findings), 0, "{findings:#?}");
-    expect(&findings, Status::Ok, "Nonet alone runs deployment-controller");
-    expect(&findings, Status::Ok, "deployment-controller has its roles, bindings and main rights");
-    expect(&findings, Status::Ok, "your client certificate (");
-    expect(&findings, Status::Ok, "the certificate of the API server (");
+    expect(&findings, FindingStatus::Ok, "Nonet alone runs deployment-controller");
+    expect(&findings, FindingStatus::Ok, "deployment-controller has its roles, bindings and main rights");
+    expect(&findings, FindingStatus::Ok, "your client certificate (");
+    expect(&findings, FindingStatus::Ok, "the certificate of the API server (");
     assert_eq!(cluster.sandbox.resource_version(), written);
 }
 
@@ -136,11 +136,11 @@ async fn a_cluster_after_the_hand_over_is_fine_and_nothing_is_written() {
 async fn two_writers_are_a_problem() {
     let cluster = Cluster::handed_over("two").await;
     cluster.manager("*").await;
-    let findings = cluster.check(PlannedOperation::Running).await;
+    let findings = cluster.check(PlannedOperation::NoOperation).await;
     assert_eq!(exit_code(&findings), 1);
     expect(
         &findings,
-        Status::Problem,
+        FindingStatus::Problem,
         "two writers: kube-controller-manager (kube-controller-manager-cp-0) and Nonet both run deployment-controller",
     );
 }
@@ -149,16 +149,16 @@ async fn two_writers_are_a_problem() {
 async fn a_hold_is_no_leader() {
     let cluster = Cluster::handed_over("hold").await;
     cluster.lease(CONTROLLER, "held-for-hand-over").await;
-    let findings = cluster.check(PlannedOperation::Running).await;
+    let findings = cluster.check(PlannedOperation::NoOperation).await;
     expect(
         &findings,
-        Status::Problem,
+        FindingStatus::Problem,
         "no process runs deployment-controller: kube-controller-manager does not, and Nonet is held",
     );
     cluster.manager("*").await;
     let findings = cluster.check(PlannedOperation::HandOver).await;
     assert_eq!(exit_code(&findings), 0, "{findings:#?}");
-    expect(&findings, Status::Ok, "kube-controller-manager runs deployment-controller, and Nonet stands by");
+    expect(&findings, FindingStatus::Ok, "kube-controller-manager runs deployment-controller, and Nonet stands by");
 }
 
 #[tokio::test]
@@ -169,20 +169,20 @@ async fn a_missing_right_of_a_controller_is_a_problem() {
         .delete("clusterrolebindings.rbac.authorization.k8s.io", None, "nonet:deployment-controller")
         .await
         .unwrap();
-    let findings = cluster.check(PlannedOperation::Running).await;
+    let findings = cluster.check(PlannedOperation::NoOperation).await;
     expect(
         &findings,
-        Status::Problem,
+        FindingStatus::Problem,
         "there is no ClusterRoleBinding for the ServiceAccount kube-system/nonet-deployment-controller",
     );
-    expect(&findings, Status::Problem, "deployment-controller lacks rights: list deployments (apps)");
+    expect(&findings, FindingStatus::Problem, "deployment-controller lacks rights: list deployments (apps)");
 }
 
 #[tokio::test]
 async fn facts_that_the_caller_may_not_read_are_unknown() {
     let cluster = Cluster::handed_over("forbidden").await;
     cluster.log_in("nobody", Credential::Token);
-    let findings = cluster.check(PlannedOperation::Running).await;
+    let findings = cluster.check(PlannedOperation::NoOperation).await;
     assert_eq!(exit_code(&findings), 3, "{findings:#?}");
     for words in [
         "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace \
@@ -192,9 +192,9 @@ async fn facts_that_the_caller_may_not_read_are_unknown() {
         "cannot tell which loops kube-controller-manager runs: forbidden",
         "cannot tell which loops kubeadm upgrade will switch on: forbidden",
     ] {
-        expect(&findings, Status::Unknown, words);
+        expect(&findings, FindingStatus::Unknown, words);
     }
-    let good = findings.iter().filter(|finding| finding.status == Status::Ok);
+    let good = findings.iter().filter(|finding| finding.status == FindingStatus::Ok);
     assert!(good.clone().all(|finding| !finding.found.contains("Nonet")), "{:#?}", good.collect::<Vec<_>>());
 }
 
@@ -206,6 +206,6 @@ async fn a_server_that_does_not_answer_is_an_error() {
     let timeout = Duration::from_secs(30);
     let connection = Connection::open(Some(&cluster.kubeconfig), None, timeout).await.unwrap();
     cluster.server.shutdown().await;
-    let why = gather(&connection, &Clock::system(), GatherOptions::default()).await.unwrap_err();
+    let why = gather_facts(&connection, &Clock::system(), GatherOptions::default()).await.unwrap_err();
     assert!(why.to_string().starts_with("GET /version failed: "), "{why}");
 }

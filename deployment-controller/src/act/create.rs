@@ -61,15 +61,16 @@ impl PlanRun<'_> {
             format!("labelSelector={}", percent_encode(&snapshot.deployment.spec.selector.compiled.to_string()));
         let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
         let list = io
-            .send_and_read::<List>(request.with_reason("another process may have created the missing ReplicaSet"))
+            .send_and_decode::<List>(request.with_reason("another process may have created the missing ReplicaSet"))
             .await;
         let list = list.map_err(|refusal| {
             SyncError::from_refusal(&format!("cannot list ReplicaSets with the template of {name}"), &refusal)
         })?;
         io.apply_memory_note(DeploymentNote::SearchedForReplicaSets);
-        let is_known = |set: &ReplicaSet| snapshot.claims.keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
-        let is_wanted =
-            |set: &ReplicaSet| relation_to_deployment(snapshot, set) != ReplicaSetRelation::Foreign && !is_known(set);
+        let is_known = |set: &ReplicaSet| snapshot.claims.to_keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
+        let is_wanted = |set: &ReplicaSet| {
+            relation_to_deployment(snapshot, set) != ReplicaSetRelation::NotAdoptable && !is_known(set)
+        };
         let Some(found) = list.and_then(|list| list.items.into_iter().find(is_wanted)) else { return Ok(()) };
         io.apply_memory_note(DeploymentNote::ReadReplicaSet(found.metadata.resource_version));
         io.explain_deviation(format!(
@@ -84,7 +85,7 @@ impl PlanRun<'_> {
         let is_unanswered = refusal.class == RefusalClass::MaybeWritten;
         let live = match self
             .io
-            .send_and_read::<ReplicaSet>(self.get_set(name).with_reason("the ReplicaSet may exist"))
+            .send_and_decode::<ReplicaSet>(self.get_set(name).with_reason("the ReplicaSet may exist"))
             .await
         {
             Ok(Some(live)) => live,
@@ -99,7 +100,7 @@ impl PlanRun<'_> {
             Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
         };
         let kind = relation_to_deployment(self.snapshot, &live);
-        if kind != ReplicaSetRelation::Foreign {
+        if kind != ReplicaSetRelation::NotAdoptable {
             self.io.apply_memory_note(DeploymentNote::ReadReplicaSet(live.metadata.resource_version));
         }
         match kind {
@@ -112,8 +113,8 @@ impl PlanRun<'_> {
             ReplicaSetRelation::Controlled | ReplicaSetRelation::Adoptable => {
                 Err(StepStop::End(Requeue::After(Duration::ZERO)))
             }
-            ReplicaSetRelation::Foreign if is_unanswered => Err(self.refused(step, &refusal)),
-            ReplicaSetRelation::Foreign => Err(self.not_created(step, name, &refusal, &CreateFailure::Collision)),
+            ReplicaSetRelation::NotAdoptable if is_unanswered => Err(self.refused(step, &refusal)),
+            ReplicaSetRelation::NotAdoptable => Err(self.not_created(step, name, &refusal, &CreateFailure::Collision)),
         }
     }
 

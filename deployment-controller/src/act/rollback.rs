@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::{PlanRun, StepStop};
 use crate::{
-    objects::{DEPLOYMENTS, ROLLBACK_TO, is_never_copied_annotation},
-    plan::{ReplicaSetRef, Step},
+    objects::{DEPLOYMENTS, ROLLBACK_TO_ANNOTATION, is_never_copied_annotation},
+    plan::{ReplicaSetNameAndUid, Step},
 };
 
 impl PlanRun<'_> {
@@ -21,15 +21,15 @@ impl PlanRun<'_> {
     pub(super) async fn roll_back(
         &self,
         step: &Step,
-        ReplicaSetRef { name, uid }: &ReplicaSetRef,
+        ReplicaSetNameAndUid { name, uid }: &ReplicaSetNameAndUid,
     ) -> Result<AnswerMetadata, StepStop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
         let live = io
-            .send_and_read::<Value>(self.get_deployment().with_reason("the rollback replaces the whole object"))
+            .send_and_decode::<Value>(self.get_deployment().with_reason("the rollback replaces the whole object"))
             .await;
         let live = live.map_err(|refusal| SyncError::from_refusal(&unread("Deployment", &meta.name), &refusal))?;
-        let set = io.send_and_read::<Value>(self.get_set(name).with_reason("its template is restored")).await;
+        let set = io.send_and_decode::<Value>(self.get_set(name).with_reason("its template is restored")).await;
         let set = set.map_err(|refusal| SyncError::from_refusal(&unread("ReplicaSet", name), &refusal))?;
         // A forecast, which sends no requests, assumes that the Deployment and the ReplicaSet are as in the cache.
         let mut deployment = live.unwrap_or_default();
@@ -64,8 +64,9 @@ fn restore(deployment: &mut Value, set: &Value) {
     }
     deployment["spec"]["template"] = template;
     let annotations = |object: &Value| object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    let own =
-        annotations(deployment).into_iter().filter(|(key, _)| is_never_copied_annotation(key) && key != ROLLBACK_TO);
+    let own = annotations(deployment)
+        .into_iter()
+        .filter(|(key, _)| is_never_copied_annotation(key) && key != ROLLBACK_TO_ANNOTATION);
     let restored = annotations(set).into_iter().filter(|(key, _)| !is_never_copied_annotation(key));
     let annotations: Map<String, Value> = own.chain(restored).collect();
     deployment["metadata"]["annotations"] = Value::Object(annotations);
@@ -85,7 +86,7 @@ mod tests {
     fn a_rollback_restores_the_whole_template_without_its_hash() {
         let mut deployment = json!({
             "metadata": {"name": "web", "resourceVersion": "7", "managedFields": [{}], "annotations": {
-                "deployment.kubernetes.io/revision": "3", ROLLBACK_TO: "1", "note": "new"}},
+                "deployment.kubernetes.io/revision": "3", ROLLBACK_TO_ANNOTATION: "1", "note": "new"}},
             "spec": {"replicas": 2, "later": true, "template": {"spec": {"containers": [1], "new": 1}}},
             "status": {"replicas": 2},
         });

@@ -2,7 +2,7 @@
 
 use crate::{
     decide::draft::{DraftReplicaSet, PlanDraft},
-    plan::{Action, ReplicaSetRef, Step},
+    plan::{Action, ReplicaSetNameAndUid, Step},
 };
 
 /// Plans the deletion of the lowest revisions beyond `spec.revisionHistoryLimit`. A ReplicaSet with Pods is kept, and no
@@ -10,7 +10,7 @@ use crate::{
 ///
 /// Upstream: `cleanupDeployment`.
 pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
-    let Some(limit) = draft.spec().history_limit() else { return };
+    let Some(limit) = draft.spec().effective_revision_history_limit() else { return };
     let candidates: Vec<&DraftReplicaSet<'_>> =
         draft.old_sets().filter(|set| set.cached.is_some_and(|source| !source.metadata.is_deleting())).collect();
     let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
@@ -19,7 +19,7 @@ pub fn plan_history_cleanup(draft: &mut PlanDraft<'_>) {
         .take(excess)
         .filter(|set| is_idle(set))
         .filter_map(|set| {
-            let action = Action::DeleteReplicaSet(ReplicaSetRef::from_meta(&set.cached?.metadata));
+            let action = Action::DeleteReplicaSet(ReplicaSetNameAndUid::from_meta(&set.cached?.metadata));
             Some(Step::new(action, format!("only {limit} old ReplicaSets are kept")))
         })
         .collect();

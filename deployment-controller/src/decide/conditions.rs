@@ -27,15 +27,15 @@ pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 /// Reason of `Progressing=False`: the new ReplicaSet cannot be created.
 pub const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
 /// Reason of `Progressing=Unknown`: the Deployment was paused.
-pub const PAUSED: &str = "DeploymentPaused";
+pub const DEPLOYMENT_PAUSED: &str = "DeploymentPaused";
 /// Reason of `Progressing=Unknown`: the Deployment was resumed.
-pub const RESUMED: &str = "DeploymentResumed";
+pub const DEPLOYMENT_RESUMED: &str = "DeploymentResumed";
 
 /// Returns the condition `Progressing` with a reason; the reason decides whether its status is True, False or Unknown.
 pub fn progressing_condition(reason: &str, message: &str, now: Timestamp) -> Condition {
     let status = match reason {
         PROGRESS_DEADLINE_EXCEEDED | REPLICA_SET_CREATE_ERROR => FALSE,
-        PAUSED | RESUMED => UNKNOWN,
+        DEPLOYMENT_PAUSED | DEPLOYMENT_RESUMED => UNKNOWN,
         _ => TRUE,
     };
     Condition::new(PROGRESSING, status, reason, message, now).with_last_update_time(now)
@@ -76,5 +76,5 @@ pub fn has_progressing_reason(status: &DeploymentStatus, reason: &str) -> bool {
 
 /// Adds or replaces a condition. Returns whether the status changed.
 pub fn set_condition(status: &mut DeploymentStatus, condition: Condition) -> bool {
-    conditions::set_for_deployment(&mut status.conditions, condition) == conditions::ListChange::Changed
+    conditions::set_deployment_condition(&mut status.conditions, condition) == conditions::ConditionListChange::Changed
 }

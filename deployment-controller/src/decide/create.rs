@@ -14,7 +14,7 @@ use crate::{
         draft::{DraftReplicaSet, PlanDraft},
         revision, scale,
     },
-    objects::{DeploymentStatus, REPLICA_SETS, REVISION, ReplicaSet, StrategyType},
+    objects::{DeploymentStatus, REPLICA_SETS, REVISION_ANNOTATION, ReplicaSet, StrategyType},
     plan::{Action, Event, OnFailure, Step},
     snapshot::Snapshot,
 };
@@ -37,7 +37,7 @@ pub enum CreateFailure {
 /// with a changed template, plans the report of a failure instead.
 ///
 /// Upstream: `getNewReplicaSet`.
-pub fn plan_creation(draft: &mut PlanDraft<'_>) {
+pub fn plan_new_replica_set(draft: &mut PlanDraft<'_>) {
     let template = &draft.spec().template;
     let hash = template.hash(draft.status.collision_count);
     let name: Arc<str> = replica_set_name(&draft.deployment().metadata.name, &hash).into();
@@ -51,14 +51,14 @@ pub fn plan_creation(draft: &mut PlanDraft<'_>) {
         }
         return draft.set_failure(refusal_message(&name, &why));
     }
-    let limits = draft.limits();
+    let limits = draft.rollout_limits();
     let replicas = match draft.spec().strategy.kind {
         StrategyType::RollingUpdate => limits.new_set_size(draft.total_replicas(), 0),
         _ => limits.replicas,
     };
     let next = revision::next_revision(draft).to_string();
     let mut annotations = revision::annotations_to_copy(draft.deployment(), |_| None);
-    annotations.insert(REVISION.to_owned(), next.clone());
+    annotations.insert(REVISION_ANNOTATION.to_owned(), next.clone());
     annotations.extend(scale::size_annotations(limits));
     let body = Box::new(replica_set_body(draft.snapshot, &name, &hash, replicas, &annotations));
     let step = Step::new(Action::CreateReplicaSet { set: Arc::clone(&name), body }, "no ReplicaSet has this template");
@@ -90,7 +90,7 @@ pub fn creation_failure_steps(
         CreateFailure::Collision => {
             new.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
             let write = Action::WriteStatus { status: Box::new(new), revision: None };
-            vec![Step::new(write, "the next attempt uses another name").on_failure(OnFailure::Ignore)]
+            vec![Step::new(write, "the next attempt uses another name").with_on_failure(OnFailure::Ignore)]
         }
         CreateFailure::Refused(why) => {
             let message = refusal_message(set, why);
@@ -100,7 +100,7 @@ pub fn creation_failure_steps(
                 && conditions::set_condition(&mut new, condition)
             {
                 let write = Action::WriteStatus { status: Box::new(new), revision: None };
-                steps.push(Step::new(write, "the rollout cannot begin").on_failure(OnFailure::Ignore));
+                steps.push(Step::new(write, "the rollout cannot begin").with_on_failure(OnFailure::Ignore));
             }
             let event = Event::warning(REPLICA_SET_CREATE_ERROR, message);
             steps.push(Step::new(Action::OnlyRecordEvent, "the rollout cannot begin").with_event(event));
@@ -117,21 +117,21 @@ pub enum ReplicaSetRelation {
     /// An orphan with the current template, which the Deployment can adopt.
     Adoptable,
     /// Any other ReplicaSet: it has another template, another controller or other labels, or it is being deleted.
-    Foreign,
+    NotAdoptable,
 }
 
 /// Classifies a ReplicaSet that was read from the API server.
 pub fn relation_to_deployment(snapshot: &Snapshot, live: &ReplicaSet) -> ReplicaSetRelation {
     let (deployment, meta) = (&snapshot.deployment, &live.metadata);
     if !live.spec.template.is_digest_of(&deployment.spec.template) {
-        return ReplicaSetRelation::Foreign;
+        return ReplicaSetRelation::NotAdoptable;
     }
     match meta.controller() {
         Some(owner) if owner.uid == deployment.metadata.uid => ReplicaSetRelation::Controlled,
         None if !meta.is_deleting() && deployment.spec.selector.compiled.matches(&meta.labels) => {
             ReplicaSetRelation::Adoptable
         }
-        _ => ReplicaSetRelation::Foreign,
+        _ => ReplicaSetRelation::NotAdoptable,
     }
 }
 
@@ -186,7 +186,7 @@ fn replica_set_body(
             "namespace": snapshot.deployment.metadata.namespace,
             "labels": template.labels(),
             "annotations": annotations,
-            "ownerReferences": [snapshot.owner.controller_ref()],
+            "ownerReferences": [snapshot.owner.controller_reference()],
         },
         "spec": {
             "replicas": replicas,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     limits::RolloutLimits,
-    objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION, ReplicaSet, ReplicaSetStatus},
+    objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION_ANNOTATION, ReplicaSet, ReplicaSetStatus},
     plan::{Action, Plan, PodCounts, ReplicaSetChange, Step, WaitReason},
     snapshot::{Snapshot, TerminatingReplicasSupport},
 };
@@ -58,7 +58,7 @@ impl<'a> DraftReplicaSet<'a> {
 
     /// Returns the revision: 0 without the annotation, `None` if the annotation is not an integer.
     pub fn revision(&self) -> Option<i64> {
-        self.annotation(REVISION).map_or(Some(0), |text| text.parse().ok())
+        self.annotation(REVISION_ANNOTATION).map_or(Some(0), |text| text.parse().ok())
     }
 
     /// Returns the status from the cache; the default status for a ReplicaSet that this plan creates.
@@ -115,15 +115,15 @@ impl<'a> PlanDraft<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let deployment = &snapshot.deployment;
         let sets: Vec<DraftReplicaSet<'a>> =
-            snapshot.claims.keep.iter().map(|set| DraftReplicaSet::from_cached(set)).collect();
+            snapshot.claims.to_keep.iter().map(|set| DraftReplicaSet::from_cached(set)).collect();
         let template = &deployment.spec.template;
-        let new = snapshot.claims.keep.iter().position(|set| set.spec.template.is_digest_of(template));
+        let new = snapshot.claims.to_keep.iter().position(|set| set.spec.template.is_digest_of(template));
         Self {
             snapshot,
             sets,
             new_set_index: new,
             status: deployment.status.clone(),
-            revision: deployment.metadata.annotations.get(REVISION).map(str::to_owned),
+            revision: deployment.metadata.annotations.get(REVISION_ANNOTATION).map(str::to_owned),
             steps: Vec::new(),
             requeue: Requeue::AfterPlannedDelay,
             failure: None,
@@ -141,8 +141,8 @@ impl<'a> PlanDraft<'a> {
     }
 
     /// Returns the desired number of Pods, maxSurge and maxUnavailable.
-    pub fn limits(&self) -> RolloutLimits {
-        self.snapshot.limits
+    pub fn rollout_limits(&self) -> RolloutLimits {
+        self.snapshot.rollout_limits
     }
 
     /// Returns the new ReplicaSet; `None` if it neither exists nor is planned.
@@ -224,7 +224,7 @@ impl<'a> PlanDraft<'a> {
     }
 
     /// Returns the plan, which requeues the Deployment no later than the next attempt of a refused release.
-    pub fn finish(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
+    pub fn into_plan(self, situation: PodCounts, waiting: Vec<WaitReason>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_retry_after) {
             (Requeue::AfterPlannedDelay, Some(again)) => Requeue::After(again),
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),

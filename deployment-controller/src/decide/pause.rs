@@ -3,7 +3,7 @@
 //! Without this condition, a Deployment paused for longer than its progress deadline would be reported as stuck when it resumes.
 
 use crate::decide::{
-    conditions::{self, PAUSED, PROGRESS_DEADLINE_EXCEEDED, RESUMED, has_progressing_reason},
+    conditions::{self, DEPLOYMENT_PAUSED, DEPLOYMENT_RESUMED, PROGRESS_DEADLINE_EXCEEDED, has_progressing_reason},
     draft::PlanDraft,
 };
 
@@ -16,9 +16,9 @@ pub fn plan_pause_condition(draft: &mut PlanDraft<'_>) {
     {
         return;
     }
-    let (reason, message, why) = match (draft.spec().paused, has_progressing_reason(&draft.status, PAUSED)) {
-        (true, false) => (PAUSED, "Deployment is paused", "a pause begins"),
-        (false, true) => (RESUMED, "Deployment is resumed", "a pause ends"),
+    let (reason, message, why) = match (draft.spec().paused, has_progressing_reason(&draft.status, DEPLOYMENT_PAUSED)) {
+        (true, false) => (DEPLOYMENT_PAUSED, "Deployment is paused", "a pause begins"),
+        (false, true) => (DEPLOYMENT_RESUMED, "Deployment is resumed", "a pause ends"),
         _ => return,
     };
     let mut status = draft.status.clone();
@@ -39,12 +39,15 @@ mod tests {
             .with_condition(PROGRESSING, NEW_REPLICA_SET_AVAILABLE);
         world.spec["paused"] = true.into();
         let plan = world.plan();
-        assert_eq!(plan.last_progressing_condition(), (PAUSED, "Unknown", "Deployment is paused"));
+        assert_eq!(plan.last_progressing_condition(), (DEPLOYMENT_PAUSED, "Unknown", "Deployment is paused"));
         world.apply_plan(&plan);
         assert_eq!(world.apply_until_settled(), 0);
         world.spec["paused"] = false.into();
         let plan = world.plan();
-        assert_eq!(plan.revision_and_progress_of_status_writes()[0].1, (RESUMED.to_owned(), "Unknown".to_owned()));
+        assert_eq!(
+            plan.revision_and_progress_of_status_writes()[0].1,
+            (DEPLOYMENT_RESUMED.to_owned(), "Unknown".to_owned())
+        );
     }
 
     /// DEPLOYMENT-45.

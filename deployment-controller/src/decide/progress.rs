@@ -49,7 +49,7 @@ pub fn plan_status_with_progress(draft: &mut PlanDraft<'_>) {
 ///
 /// Upstream: `DeploymentComplete`.
 pub fn is_rollout_complete(draft: &PlanDraft<'_>, status: &DeploymentStatus) -> bool {
-    let wanted = draft.limits().replicas;
+    let wanted = draft.rollout_limits().replicas;
     [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
         && status.observed_generation >= draft.deployment().metadata.generation
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::conditions::*;
 use crate::{
-    objects::{REVISION, StrategyType},
+    objects::{REVISION_ANNOTATION, StrategyType},
     plan::{Action, Plan},
     world::DeploymentBuilder,
 };
@@ -112,9 +112,9 @@ fn number(set: &Value, pointer: &str) -> i64 {
 /// Checks the invariants of one plan, and returns the objects after its writes.
 fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, TestCaseError> {
     let snapshot = before.snapshot();
-    let (limits, spec) = (snapshot.limits, &snapshot.deployment.spec);
+    let (limits, spec) = (snapshot.rollout_limits, &snapshot.deployment.spec);
     let rolling = spec.strategy.kind == StrategyType::RollingUpdate;
-    let new = snapshot.claims.keep.iter().find(|set| set.spec.template.is_digest_of(&spec.template));
+    let new = snapshot.claims.to_keep.iter().find(|set| set.spec.template.is_digest_of(&spec.template));
     let new = new.map(|set| set.metadata.name.to_string());
     let total = |world: &DeploymentBuilder| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
 
@@ -131,7 +131,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
             && rolling
             && to < from
             && new.as_deref() != Some(&**set)
-            && step.on_failure == crate::plan::OnFailure::SkipSame
+            && step.on_failure == crate::plan::OnFailure::SkipStepsWithSameOnFailure
         {
             let available_within_size = |world: &DeploymentBuilder| {
                 let each = |set: &Value| number(set, "/status/availableReplicas").min(number(set, "/spec/replicas"));
@@ -152,7 +152,7 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
             _ => false,
         };
         if enlarges && spec.strategy.kind == StrategyType::Recreate {
-            for set in &snapshot.claims.keep {
+            for set in &snapshot.claims.to_keep {
                 let old = new.as_deref() != Some(&*set.metadata.name);
                 let runs = snapshot.unfinished_pod_counts.get(&set.metadata.uid).is_some_and(|count| *count > 0);
                 prop_assert!(!(old && runs), "old Pods of {} have not finished: {step:?}", set.metadata.name);
@@ -167,18 +167,19 @@ fn check(before: &DeploymentBuilder, plan: &Plan) -> Result<DeploymentBuilder, T
         prop_assert!(number(set, "/metadata/generation") <= number(set, "/status/observedGeneration"));
     }
     // Invariant 5: revisions only grow, and the new ReplicaSet has the highest revision.
-    let revision = |set: &Value| set["metadata"]["annotations"][REVISION].as_str().unwrap().parse::<i64>().unwrap();
+    let revision =
+        |set: &Value| set["metadata"]["annotations"][REVISION_ANNOTATION].as_str().unwrap().parse::<i64>().unwrap();
     for set in &world.sets {
         let was = before.sets.iter().find(|s| s["metadata"]["name"] == set["metadata"]["name"]);
         prop_assert!(was.is_none_or(|was| revision(was) <= revision(set)));
     }
     let after = world.snapshot();
-    if let Some(newest) = after.claims.keep.iter().position(|set| set.spec.template.is_digest_of(&spec.template)) {
+    if let Some(newest) = after.claims.to_keep.iter().position(|set| set.spec.template.is_digest_of(&spec.template)) {
         let revisions: Vec<i64> = after
             .claims
-            .keep
+            .to_keep
             .iter()
-            .map(|set| set.metadata.annotations.get(REVISION).unwrap().parse().unwrap())
+            .map(|set| set.metadata.annotations.get(REVISION_ANNOTATION).unwrap().parse().unwrap())
             .collect();
         for (at, other) in revisions.iter().enumerate() {
             prop_assert!(at == newest || *other < revisions[newest], "{revisions:?} {newest}");
@@ -241,13 +242,13 @@ proptest! {
         }
         prop_assert!(world.plan().is_idle(), "still has steps after 100 syncs: {:#?}", world.plan());
         let snapshot = world.snapshot();
-        for set in &snapshot.claims.keep {
+        for set in &snapshot.claims.to_keep {
             let newest = set.spec.template.is_digest_of(&snapshot.deployment.spec.template);
-            prop_assert_eq!(i64::from(set.spec.replicas), if newest { snapshot.limits.replicas } else { 0 });
+            prop_assert_eq!(i64::from(set.spec.replicas), if newest { snapshot.rollout_limits.replicas } else { 0 });
         }
         let status = &snapshot.deployment.status;
         prop_assert!(has_progressing_reason(status, NEW_REPLICA_SET_AVAILABLE), "{status:?}");
-        prop_assert_eq!(status.updated_replicas, snapshot.limits.replicas);
+        prop_assert_eq!(status.updated_replicas, snapshot.rollout_limits.replicas);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 use std::cmp::Reverse;
 
-use crate::{decide::draft::PlanDraft, objects::MAX_REPLICAS};
+use crate::{decide::draft::PlanDraft, objects::MAX_REPLICAS_ANNOTATION};
 
 /// Returns the index and new size of each `active` ReplicaSet, in the order of the writes.
 ///
 /// Upstream: `scale`, `GetReplicaSetProportion`. These functions multiply in 32 bits, and exceed the maximum number of Pods if
 /// a user has scaled a ReplicaSet directly.
 pub fn proportional_sizes(draft: &PlanDraft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
-    let limits = draft.limits();
+    let limits = draft.rollout_limits();
     let allowed = if limits.replicas == 0 { 0 } else { limits.max_pods() };
     let total: i64 = active.iter().map(|at| draft.sets[*at].replicas).sum();
     let to_add = allowed - total;
@@ -58,11 +58,12 @@ fn write_order(draft: &PlanDraft<'_>, active: &[usize], to_add: i64) -> Vec<usiz
 
 /// Returns the change of a ReplicaSet's size in proportion to the change of the maximum number of Pods; negative to scale down.
 fn size_change_in_proportion(draft: &PlanDraft<'_>, at: usize) -> i64 {
-    let (limits, set) = (draft.limits(), &draft.sets[at]);
+    let (limits, set) = (draft.rollout_limits(), &draft.sets[at]);
     if limits.replicas == 0 {
         return -set.replicas;
     }
-    let before = set.parse_replicas_annotation(MAX_REPLICAS).filter(|max| *max > 0).unwrap_or(draft.status.replicas);
+    let before =
+        set.parse_replicas_annotation(MAX_REPLICAS_ANNOTATION).filter(|max| *max > 0).unwrap_or(draft.status.replicas);
     if before <= 0 {
         return 0;
     }
@@ -78,18 +79,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{objects::DESIRED_REPLICAS, world::DeploymentBuilder};
+    use crate::{objects::DESIRED_REPLICAS_ANNOTATION, world::DeploymentBuilder};
 
     /// Scales `sets`, given oldest first with the new ReplicaSet last, and returns their names and new sizes.
     fn scaled(replicas: i64, surge: i64, sets: &[(&str, i64, &str)], status: i64) -> Vec<(String, i64)> {
         let mut world = DeploymentBuilder::new(replicas);
         world.spec["strategy"]["rollingUpdate"] = json!({"maxSurge": surge, "maxUnavailable": 1});
         for (name, size, max) in sets {
-            world = world.with_set(name, *size, 0).with_annotation(DESIRED_REPLICAS, &(replicas + 1).to_string());
+            world = world
+                .with_set(name, *size, 0)
+                .with_annotation(DESIRED_REPLICAS_ANNOTATION, &(replicas + 1).to_string());
             world = if max.is_empty() {
-                world.without_annotation(MAX_REPLICAS)
+                world.without_annotation(MAX_REPLICAS_ANNOTATION)
             } else {
-                world.with_annotation(MAX_REPLICAS, max)
+                world.with_annotation(MAX_REPLICAS_ANNOTATION, max)
             };
         }
         world.status["replicas"] = json!(status);
@@ -101,8 +104,12 @@ mod tests {
         }
         for (name, ..) in sets {
             let annotations = plan.annotations_of_set(name);
-            assert_eq!(annotations.get(DESIRED_REPLICAS), Some(&replicas.to_string()), "annotations are rewritten");
-            assert_eq!(annotations.get(MAX_REPLICAS), Some(&(replicas + surge).to_string()));
+            assert_eq!(
+                annotations.get(DESIRED_REPLICAS_ANNOTATION),
+                Some(&replicas.to_string()),
+                "annotations are rewritten"
+            );
+            assert_eq!(annotations.get(MAX_REPLICAS_ANNOTATION), Some(&(replicas + surge).to_string()));
         }
         sizes
     }

@@ -5,7 +5,7 @@ use crate::{
         cleanup, create,
         draft::PlanDraft,
         progress,
-        scale::{self, ResizeTrigger},
+        scale::{self, WriteIfChanged},
     },
     plan::OnFailure,
 };
@@ -18,20 +18,20 @@ pub fn plan_recreate(draft: &mut PlanDraft<'_>) {
     let mut scaled = false;
     for at in draft.old_set_indexes() {
         scaled |=
-            scale::plan_resize(draft, at, 0, ResizeTrigger::Size, OnFailure::EndSync, "old Pods are removed first");
+            scale::plan_resize(draft, at, 0, WriteIfChanged::Size, OnFailure::EndSync, "old Pods are removed first");
     }
     if scaled || old_pods_run(draft) {
         return progress::plan_status_with_progress(draft);
     }
     if draft.new_set_index.is_none() {
-        create::plan_creation(draft);
+        create::plan_new_replica_set(draft);
     }
     if draft.has_failure() {
         return;
     }
     if let Some(at) = draft.new_set_index {
-        let wanted = draft.limits().replicas;
-        scale::plan_resize(draft, at, wanted, ResizeTrigger::Size, OnFailure::EndSync, "no old Pod runs any more");
+        let wanted = draft.rollout_limits().replicas;
+        scale::plan_resize(draft, at, wanted, WriteIfChanged::Size, OnFailure::EndSync, "no old Pod runs any more");
     }
     if progress::is_rollout_complete(draft, &draft.status) {
         cleanup::plan_history_cleanup(draft);
@@ -89,8 +89,10 @@ mod tests {
 
     #[test]
     fn progress_without_a_new_set_names_the_deployment() {
-        let mut world =
-            recreate(4).with_set("a", 0, 0).with_unfinished_pods("a", 4).with_condition(PROGRESSING, RESUMED);
+        let mut world = recreate(4)
+            .with_set("a", 0, 0)
+            .with_unfinished_pods("a", 4)
+            .with_condition(PROGRESSING, DEPLOYMENT_RESUMED);
         world.status["replicas"] = json!(4);
         let plan = world.plan();
         assert_eq!(

@@ -7,7 +7,7 @@ use crate::{
         conditions::{self, FOUND_NEW_REPLICA_SET},
         draft::{DraftReplicaSet, PlanDraft},
     },
-    objects::{Deployment, REVISION, REVISION_HISTORY, is_never_copied_annotation},
+    objects::{Deployment, REVISION_ANNOTATION, REVISION_HISTORY_ANNOTATION, is_never_copied_annotation},
     plan::{ReplicaSetChange, Step},
 };
 
@@ -26,7 +26,7 @@ pub fn plan_new_set_update(draft: &mut PlanDraft<'_>) {
     let Some(at) = draft.new_set_index else { return };
     let change = new_set_change(draft.deployment(), &draft.sets[at], next_revision(draft));
     if !change.annotations.is_empty() || change.min_ready_seconds.is_some() {
-        let why = if change.annotations.contains_key(REVISION) {
+        let why = if change.annotations.contains_key(REVISION_ANNOTATION) {
             "its template is current again"
         } else {
             "annotations or minReadySeconds of the Deployment have changed"
@@ -34,7 +34,7 @@ pub fn plan_new_set_update(draft: &mut PlanDraft<'_>) {
         draft.push_set_change(at, change, |action| Step::new(action, why));
     }
     let set = &draft.sets[at];
-    let revision = set.annotation(REVISION).unwrap_or_default().to_owned();
+    let revision = set.annotation(REVISION_ANNOTATION).unwrap_or_default().to_owned();
     let revision = (draft.revision.as_deref().unwrap_or_default() != revision).then_some(revision);
     let mut status = draft.status.clone();
     if draft.spec().effective_progress_deadline_seconds().is_some()
@@ -54,13 +54,13 @@ fn new_set_change(deployment: &Deployment, set: &DraftReplicaSet<'_>, next: i64)
     let mut annotations = annotations_to_copy(deployment, |key| set.annotation(key));
     let min_ready = deployment.spec.min_ready_seconds;
     let min_ready = set.cached.is_some_and(|source| source.spec.min_ready_seconds != min_ready).then_some(min_ready);
-    let previous = set.annotation(REVISION);
+    let previous = set.annotation(REVISION_ANNOTATION);
     match previous.filter(|text| !text.is_empty()).map_or(Ok(0), str::parse::<i64>) {
         Ok(current) if current < next => {
-            annotations.insert(REVISION.to_owned(), next.to_string());
-            let history = set.annotation(REVISION_HISTORY).unwrap_or_default();
+            annotations.insert(REVISION_ANNOTATION.to_owned(), next.to_string());
+            let history = set.annotation(REVISION_HISTORY_ANNOTATION).unwrap_or_default();
             if let Some(history) = previous.and_then(|previous| append_to_history(history, previous)) {
-                annotations.insert(REVISION_HISTORY.to_owned(), history);
+                annotations.insert(REVISION_HISTORY_ANNOTATION.to_owned(), history);
             }
         }
         // Another writer set a revision that is not an integer, so the annotations stay, unless the ReplicaSet is written
@@ -142,16 +142,18 @@ mod tests {
         ] {
             let mut world = DeploymentBuilder::new(3);
             for (at, revision) in olds.iter().enumerate() {
-                world = world.with_set(&format!("old{at}"), 0, 0).with_annotation(REVISION, revision);
+                world = world.with_set(&format!("old{at}"), 0, 0).with_annotation(REVISION_ANNOTATION, revision);
             }
             world = world.with_set("new", 3, 3).with_current_template("new");
             world = match new {
-                Some(revision) => world.with_annotation(REVISION, revision),
-                None => world.without_annotation(REVISION),
+                Some(revision) => world.with_annotation(REVISION_ANNOTATION, revision),
+                None => world.without_annotation(REVISION_ANNOTATION),
             };
             let plan = world.plan();
             let got = plan.annotations_of_set("new");
-            let got = got.get(REVISION).map(|r| (r.as_str(), got.get(REVISION_HISTORY).map(String::as_str)));
+            let got = got
+                .get(REVISION_ANNOTATION)
+                .map(|r| (r.as_str(), got.get(REVISION_HISTORY_ANNOTATION).map(String::as_str)));
             assert_eq!(got, want, "{olds:?} {new:?}");
         }
     }
@@ -164,13 +166,13 @@ mod tests {
             .with_current_template("a")
             .with_annotation("gone", "1")
             .with_annotation("changed", "old");
-        world.annotations = json!({REVISION: "1", "changed": "new", "added": "", ROLLBACK: "x",
+        world.annotations = json!({REVISION_ANNOTATION: "1", "changed": "new", "added": "", ROLLBACK: "x",
             "kubectl.kubernetes.io/last-applied-configuration": "{}"});
         let got = world.plan().annotations_of_set("a");
         assert_eq!(got, BTreeMap::from([("changed".into(), "new".into()), ("added".into(), String::new())]));
     }
 
-    const ROLLBACK: &str = crate::objects::ROLLBACK_TO;
+    const ROLLBACK: &str = crate::objects::ROLLBACK_TO_ANNOTATION;
 
     /// DEPLOYMENT-16.
     #[test]
@@ -184,9 +186,11 @@ mod tests {
     /// DEPLOYMENT-19.
     #[test]
     fn an_unreadable_revision_is_left_alone_until_something_else_is_written() {
-        let mut world =
-            DeploymentBuilder::new(3).with_set("a", 3, 3).with_current_template("a").with_annotation(REVISION, "seven");
-        world.annotations = json!({REVISION: "seven", "note": "1"});
+        let mut world = DeploymentBuilder::new(3)
+            .with_set("a", 3, 3)
+            .with_current_template("a")
+            .with_annotation(REVISION_ANNOTATION, "seven");
+        world.annotations = json!({REVISION_ANNOTATION: "seven", "note": "1"});
         assert!(world.plan().changes_of_set("a").is_empty());
         world.spec["minReadySeconds"] = json!(7);
         assert_eq!(world.plan().annotations_of_set("a"), BTreeMap::from([("note".into(), "1".into())]));

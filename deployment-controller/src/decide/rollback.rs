@@ -5,14 +5,14 @@ use crate::{
         create,
         draft::{DraftReplicaSet, PlanDraft},
     },
-    objects::ROLLBACK_TO,
-    plan::{Action, Event, ReplicaSetRef, Step},
+    objects::ROLLBACK_TO_ANNOTATION,
+    plan::{Action, Event, ReplicaSetNameAndUid, Step},
     snapshot::Snapshot,
 };
 
 /// Returns the requested revision; 0 means the revision before the newest. A value that is not an integer is ignored.
 pub fn requested_rollback_revision(snapshot: &Snapshot) -> Option<i64> {
-    snapshot.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
+    snapshot.deployment.metadata.annotations.get(ROLLBACK_TO_ANNOTATION)?.parse().ok()
 }
 
 /// Plans the rollback and the removal of the annotation; only the removal if the rollback is impossible.
@@ -20,7 +20,7 @@ pub fn requested_rollback_revision(snapshot: &Snapshot) -> Option<i64> {
 /// Upstream: `rollback`.
 pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
     if draft.new_set_index.is_none() {
-        create::plan_creation(draft);
+        create::plan_new_replica_set(draft);
     }
     if draft.has_failure() {
         return;
@@ -40,7 +40,7 @@ pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
     let deployment = &draft.deployment().metadata.name;
     let other = found.cached.filter(|source| !source.spec.template.is_digest_of(&draft.spec().template));
     let step = if let Some(source) = other {
-        let action = Action::RollBack(ReplicaSetRef::from_meta(&source.metadata));
+        let action = Action::RollBack(ReplicaSetNameAndUid::from_meta(&source.metadata));
         let message = format!("Rolled back deployment {deployment:?} to revision {revision}");
         Step::new(action, "a rollback was requested").with_event(Event::normal("DeploymentRollback", message))
     } else {
@@ -63,18 +63,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{objects::REVISION, world::DeploymentBuilder};
+    use crate::{objects::REVISION_ANNOTATION, world::DeploymentBuilder};
 
     fn world(request: &str) -> DeploymentBuilder {
         let mut world = DeploymentBuilder::new(3)
             .with_set("a", 0, 0)
-            .with_annotation(REVISION, "1")
+            .with_annotation(REVISION_ANNOTATION, "1")
             .with_set("b", 0, 0)
-            .with_annotation(REVISION, "2")
+            .with_annotation(REVISION_ANNOTATION, "2")
             .with_set("c", 3, 3)
-            .with_annotation(REVISION, "3")
+            .with_annotation(REVISION_ANNOTATION, "3")
             .with_current_template("c");
-        world.annotations = json!({REVISION: "3", ROLLBACK_TO: request});
+        world.annotations = json!({REVISION_ANNOTATION: "3", ROLLBACK_TO_ANNOTATION: request});
         world
     }
 
@@ -102,15 +102,15 @@ mod tests {
     #[test]
     fn the_last_revision_needs_two_revisions() {
         let mut only = DeploymentBuilder::new(3).with_set("c", 3, 3).with_current_template("c");
-        only.annotations = json!({REVISION: "1", ROLLBACK_TO: "0"});
+        only.annotations = json!({REVISION_ANNOTATION: "1", ROLLBACK_TO_ANNOTATION: "0"});
         assert_eq!(only.plan().event_messages(), ["Unable to find last revision."]);
         let mut twice = DeploymentBuilder::new(3)
             .with_set("a", 0, 0)
-            .with_annotation(REVISION, "4")
+            .with_annotation(REVISION_ANNOTATION, "4")
             .with_set("c", 3, 3)
-            .with_annotation(REVISION, "4");
+            .with_annotation(REVISION_ANNOTATION, "4");
         twice = twice.with_current_template("c");
-        twice.annotations = json!({REVISION: "4", ROLLBACK_TO: "0"});
+        twice.annotations = json!({REVISION_ANNOTATION: "4", ROLLBACK_TO_ANNOTATION: "0"});
         let event = &twice.plan().event_messages()[0];
         assert_eq!(event, "Rolled back deployment \"web\" to revision 4");
     }

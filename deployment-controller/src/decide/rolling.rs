@@ -5,7 +5,7 @@ use crate::{
         cleanup, create,
         draft::PlanDraft,
         progress,
-        scale::{self, ResizeTrigger},
+        scale::{self, WriteIfChanged},
     },
     plan::OnFailure,
 };
@@ -15,7 +15,7 @@ use crate::{
 /// Upstream: `rolloutRolling`.
 pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
     if draft.new_set_index.is_none() {
-        create::plan_creation(draft);
+        create::plan_new_replica_set(draft);
     }
     if draft.has_failure() {
         return;
@@ -29,13 +29,13 @@ pub fn plan_rolling_update(draft: &mut PlanDraft<'_>) {
 /// Scales the new ReplicaSet as far as maxSurge allows. Returns whether its size changes.
 fn grow(draft: &mut PlanDraft<'_>) -> bool {
     let Some(at) = draft.new_set_index else { return false };
-    let (limits, current) = (draft.limits(), draft.sets[at].replicas);
+    let (limits, current) = (draft.rollout_limits(), draft.sets[at].replicas);
     let (to, why) = if current > limits.replicas {
         (limits.replicas, "it has more replicas than wanted")
     } else {
         (limits.new_set_size(draft.total_replicas(), current), "maxSurge leaves room")
     };
-    scale::plan_resize(draft, at, to, ResizeTrigger::Size, OnFailure::EndSync, why)
+    scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::EndSync, why)
 }
 
 /// Scales down the old ReplicaSets as far as maxUnavailable allows, unavailable replicas first. Returns whether a size changes.
@@ -47,7 +47,7 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     if active.is_empty() {
         return false;
     }
-    let min_available = draft.limits().min_available_pods();
+    let min_available = draft.rollout_limits().min_available_pods();
     let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_replicas_within_size());
     let mut budget = draft.total_replicas() - min_available - new_unavailable;
     if budget <= 0 {
@@ -56,7 +56,7 @@ fn shrink(draft: &mut PlanDraft<'_>) -> bool {
     let mut shrunk = false;
     let mut cut = |draft: &mut PlanDraft<'_>, at: usize, by: i64, why: &str| {
         let to = draft.sets[at].replicas - by;
-        shrunk |= scale::plan_resize(draft, at, to, ResizeTrigger::Size, OnFailure::SkipSame, why);
+        shrunk |= scale::plan_resize(draft, at, to, WriteIfChanged::Size, OnFailure::SkipStepsWithSameOnFailure, why);
     };
     for &at in &active {
         let set = &draft.sets[at];
@@ -178,6 +178,9 @@ mod tests {
             .with_current_template("new")
             .plan();
         let cuts: Vec<OnFailure> = plan.steps.iter().map(|step| step.on_failure).collect();
-        assert_eq!(cuts, [OnFailure::SkipSame, OnFailure::SkipSame, OnFailure::EndSync]);
+        assert_eq!(
+            cuts,
+            [OnFailure::SkipStepsWithSameOnFailure, OnFailure::SkipStepsWithSameOnFailure, OnFailure::EndSync]
+        );
     }
 }

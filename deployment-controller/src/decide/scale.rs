@@ -8,13 +8,13 @@ use crate::{
         proportional,
     },
     limits::RolloutLimits,
-    objects::{DESIRED_REPLICAS, MAX_REPLICAS, StrategyType},
+    objects::{DESIRED_REPLICAS_ANNOTATION, MAX_REPLICAS_ANNOTATION, StrategyType},
     plan::{Event, OnFailure, ReplicaSetChange, Step},
 };
 
 /// Whether stale annotations alone, with an unchanged size, cause a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResizeTrigger {
+pub enum WriteIfChanged {
     /// A request is sent only if the size changes.
     Size,
     /// A request is sent if the size or an annotation changes.
@@ -24,8 +24,8 @@ pub enum ResizeTrigger {
 /// Returns the annotations that are written with every size: the desired and the maximum number of Pods.
 pub fn size_annotations(limits: RolloutLimits) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (DESIRED_REPLICAS.to_owned(), limits.replicas.to_string()),
-        (MAX_REPLICAS.to_owned(), limits.max_pods().to_string()),
+        (DESIRED_REPLICAS_ANNOTATION.to_owned(), limits.replicas.to_string()),
+        (MAX_REPLICAS_ANNOTATION.to_owned(), limits.max_pods().to_string()),
     ])
 }
 
@@ -36,15 +36,15 @@ pub fn plan_resize(
     draft: &mut PlanDraft<'_>,
     at: usize,
     to: i64,
-    write: ResizeTrigger,
+    write: WriteIfChanged,
     on_failure: OnFailure,
     why: &str,
 ) -> bool {
     let set = &draft.sets[at];
     let (from, name) = (set.replicas, set.name.clone());
-    let annotations = size_annotations(draft.limits());
+    let annotations = size_annotations(draft.rollout_limits());
     let stale = annotations.iter().any(|(key, value)| set.annotation(key) != Some(value));
-    if from == to && !(stale && write == ResizeTrigger::SizeOrAnnotations) {
+    if from == to && !(stale && write == WriteIfChanged::SizeOrAnnotations) {
         return false;
     }
     let change = ReplicaSetChange {
@@ -53,7 +53,7 @@ pub fn plan_resize(
         min_ready_seconds: None,
     };
     draft.push_set_change(at, change, |action| {
-        let step = Step::new(action, why).on_failure(on_failure);
+        let step = Step::new(action, why).with_on_failure(on_failure);
         if from == to {
             return step;
         }
@@ -67,13 +67,13 @@ pub fn plan_resize(
 /// Whether `spec.replicas` has changed since the size of a ReplicaSet with Pods was last written.
 ///
 /// Upstream: `isScalingEvent`.
-pub fn is_scaling_event(draft: &PlanDraft<'_>) -> bool {
-    let wanted = draft.limits().replicas;
+pub fn has_desired_size_changed(draft: &PlanDraft<'_>) -> bool {
+    let wanted = draft.rollout_limits().replicas;
     draft.sets.iter().any(|set| set.replicas > 0 && has_stale_desired_replicas(set, wanted))
 }
 
 fn has_stale_desired_replicas(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
-    set.parse_replicas_annotation(DESIRED_REPLICAS).is_some_and(|desired| desired != wanted)
+    set.parse_replicas_annotation(DESIRED_REPLICAS_ANNOTATION).is_some_and(|desired| desired != wanted)
 }
 
 /// Plans the sizes that follow `spec.replicas`.
@@ -81,7 +81,7 @@ fn has_stale_desired_replicas(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
 /// If the only active ReplicaSet has the right size and stale annotations, only the annotations are written. Upstream's `scale`
 /// leaves the annotations stale, so that it treats every later sync as a scaling event.
 pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
-    let wanted = draft.limits().replicas;
+    let wanted = draft.rollout_limits().replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.len() <= 1 {
         let latest = || draft.new_set_index.or_else(|| draft.old_set_indexes().last().copied());
@@ -95,7 +95,7 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
                 draft,
                 at,
                 0,
-                ResizeTrigger::Size,
+                WriteIfChanged::Size,
                 OnFailure::EndSync,
                 "the newest ReplicaSet has all replicas",
             );
@@ -106,14 +106,14 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
         StrategyType::RollingUpdate => {
             for (at, size) in proportional::proportional_sizes(draft, &active) {
                 let why = "the Deployment was scaled during a rollout: each ReplicaSet gets its share";
-                plan_resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate if !draft.spec().paused => {
             for at in active {
                 let size = draft.sets[at].replicas;
                 let why = "the Deployment was scaled; the rollout changes the sizes afterwards";
-                plan_resize(draft, at, size, ResizeTrigger::SizeOrAnnotations, OnFailure::EndSync, why);
+                plan_resize(draft, at, size, WriteIfChanged::SizeOrAnnotations, OnFailure::EndSync, why);
             }
         }
         StrategyType::Recreate | StrategyType::Other(_) => {}
@@ -121,17 +121,17 @@ pub fn plan_scaling(draft: &mut PlanDraft<'_>) {
 }
 
 fn scale_one(draft: &mut PlanDraft<'_>, at: usize) {
-    let wanted = draft.limits().replicas;
+    let wanted = draft.rollout_limits().replicas;
     let write = if has_stale_desired_replicas(&draft.sets[at], wanted) {
-        ResizeTrigger::SizeOrAnnotations
+        WriteIfChanged::SizeOrAnnotations
     } else {
-        ResizeTrigger::Size
+        WriteIfChanged::Size
     };
     plan_resize(draft, at, wanted, write, OnFailure::EndSync, "the Deployment was scaled");
 }
 
 fn is_saturated(set: &DraftReplicaSet<'_>, wanted: i64) -> bool {
-    let desired = set.parse_replicas_annotation(DESIRED_REPLICAS);
+    let desired = set.parse_replicas_annotation(DESIRED_REPLICAS_ANNOTATION);
     set.replicas == wanted && desired == Some(wanted) && set.available_replicas() == wanted
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use crate::world::DeploymentBuilder;
 
     fn desired(world: DeploymentBuilder, desired: &str, max: &str) -> DeploymentBuilder {
-        world.with_annotation(DESIRED_REPLICAS, desired).with_annotation(MAX_REPLICAS, max)
+        world.with_annotation(DESIRED_REPLICAS_ANNOTATION, desired).with_annotation(MAX_REPLICAS_ANNOTATION, max)
     }
 
     /// DEPLOYMENT-26, DEPLOYMENT-41, DEPLOYMENT-53.
@@ -189,7 +189,7 @@ mod tests {
         let world = desired(DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a"), "9", "12");
         let plan = world.plan();
         assert_eq!((plan.size_changes(), plan.event_messages()), (vec![], vec![]));
-        assert_eq!(plan.annotations_of_set("a").get(DESIRED_REPLICAS).unwrap(), "4");
+        assert_eq!(plan.annotations_of_set("a").get(DESIRED_REPLICAS_ANNOTATION).unwrap(), "4");
         // An annotation that is not a number causes neither a scaling event nor a write.
         let world = desired(DeploymentBuilder::new(4).with_set("a", 4, 4).with_current_template("a"), "+9", "12");
         assert!(world.plan().changes_of_set("a").is_empty());
@@ -215,7 +215,7 @@ mod tests {
         let plan = world.plan();
         assert_eq!(plan.size_changes(), []);
         for set in ["a", "b"] {
-            assert_eq!(plan.annotations_of_set(set).get(DESIRED_REPLICAS).unwrap(), "5");
+            assert_eq!(plan.annotations_of_set(set).get(DESIRED_REPLICAS_ANNOTATION).unwrap(), "5");
         }
         world.spec["paused"] = json!(true);
         assert!(world.plan().changes_of_set("a").is_empty());

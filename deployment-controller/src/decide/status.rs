@@ -27,7 +27,7 @@ pub fn calculate_status(draft: &PlanDraft<'_>) -> DeploymentStatus {
         collision_count: draft.status.collision_count,
         conditions: draft.status.conditions.clone(),
     };
-    let enough = available >= draft.limits().min_available_pods();
+    let enough = available >= draft.rollout_limits().min_available_pods();
     conditions::set_condition(&mut status, conditions::available_condition(enough, draft.snapshot.now));
     status
 }

@@ -14,7 +14,7 @@ use crate::{
 /// Sums the counts in the statuses of the ReplicaSets.
 pub(super) fn pod_counts(draft: &PlanDraft<'_>) -> PodCounts {
     PodCounts {
-        limits: draft.limits(),
+        rollout_limits: draft.rollout_limits(),
         updated_pod_count: draft.new_set().map_or(0, DraftReplicaSet::status_replicas),
         old_pod_count: draft.old_sets().map(DraftReplicaSet::status_replicas).sum(),
         ready_pod_count: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
@@ -65,12 +65,12 @@ pub(super) fn wait_reasons(draft: &PlanDraft<'_>) -> Vec<WaitReason> {
     let Some(new) = draft.new_set() else { return out };
     if new.status_replicas() < new.replicas {
         let set = Arc::clone(&new.name);
-        out.push(WaitReason::PodsMissing { set, actual: new.status_replicas(), wanted: new.replicas });
+        out.push(WaitReason::PodsMissing { set, actual: new.status_replicas(), desired: new.replicas });
     }
     let count = new.replicas - new.available_replicas_within_size();
     if count > 0 {
         let available = draft.sets.iter().map(DraftReplicaSet::available_replicas).sum();
-        out.push(WaitReason::PodsNotAvailable { count, available_pods: available, limits: draft.limits() });
+        out.push(WaitReason::PodsNotAvailable { count, available_pods: available, limits: draft.rollout_limits() });
     }
     out
 }

@@ -8,7 +8,7 @@ use crate::limits::RolloutLimits;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
     /// Desired number of Pods, maxSurge and maxUnavailable.
-    pub limits: RolloutLimits,
+    pub rollout_limits: RolloutLimits,
     /// Pods of the new ReplicaSet.
     pub updated_pod_count: i64,
     /// Pods of all old ReplicaSets.
@@ -22,7 +22,7 @@ pub struct PodCounts {
 impl fmt::Display for PodCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            limits,
+            rollout_limits: limits,
             updated_pod_count: updated,
             old_pod_count: old,
             ready_pod_count: ready,
@@ -74,7 +74,7 @@ pub enum WaitReason {
         /// `status.replicas` of the ReplicaSet.
         actual: i64,
         /// `spec.replicas` of the ReplicaSet.
-        wanted: i64,
+        desired: i64,
     },
     /// An old ReplicaSet has not removed all surplus Pods yet.
     SurplusPods {
@@ -114,7 +114,9 @@ impl fmt::Display for WaitReason {
                 write!(f, "ReplicaSet {set} cannot create or delete Pods: {message}")
             }
             Self::OldPodsUnfinished { set, count } => write!(f, "old Pods of {set} still run (Recreate): {count}"),
-            Self::PodsMissing { set, actual, wanted } => write!(f, "ReplicaSet {set} has {actual} of {wanted} Pods"),
+            Self::PodsMissing { set, actual, desired: wanted } => {
+                write!(f, "ReplicaSet {set} has {actual} of {wanted} Pods")
+            }
             Self::SurplusPods { set, count } => write!(f, "ReplicaSet {set} has {count} Pods to remove"),
             Self::PodsNotAvailable { count, available_pods: available, limits } => {
                 let (noun, verb) = if *count == 1 { ("Pod", "is") } else { ("Pods", "are") };

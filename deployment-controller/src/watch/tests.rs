@@ -11,7 +11,7 @@ fn watch(world: &DeploymentBuilder) -> EventHandlers {
     let clock = Clock::simulated(world.now, 0);
     let deployments: Arc<Store<Deployment>> = Arc::default();
     let deployment = Arc::into_inner(world.snapshot().deployment).unwrap();
-    deployments.replace_for_tests(vec![deployment], ResourceVersion::parse("9"));
+    deployments.replace_objects_for_tests(vec![deployment], ResourceVersion::parse("9"));
     EventHandlers {
         queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         deployments,
@@ -32,7 +32,7 @@ fn updated(size: i64, change: impl FnOnce(&mut Value)) -> Vec<String> {
     new["metadata"]["resourceVersion"] = json!("1000");
     change(&mut new);
     let read = |set: &Value| -> Arc<ReplicaSet> { Arc::new(serde_json::from_str(&set.to_string()).unwrap()) };
-    watch.on_replica_set(&CacheEvent::Updated { old: read(&old), new: read(&new) }, ChangeOrigin::Watch);
+    watch.on_replica_set_event(&CacheEvent::Updated { old: read(&old), new: read(&new) }, ChangeOrigin::Watch);
     let state = watch.queue.debug_state(10);
     state.waiting.into_iter().chain(state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"))).collect()
 }

@@ -56,7 +56,7 @@ impl World {
 
     /// Starts the loop as a new process in shadow mode, and clears the logs of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start();
         self.clear_logs();
     }

@@ -86,7 +86,7 @@ impl Core {
         let Some(resource) = registry.get("", "v1", NAMESPACES) else { return };
         let mut object = serde_json::json!({
             "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": name, "uid": self.clock.uuid(), "creationTimestamp": names::time(self.clock.now())}
+            "metadata": {"name": name, "uid": self.clock.random_uuid(), "creationTimestamp": names::time(self.clock.now())}
         });
         resource.default(&mut object);
         self.with_env(|env| resource.prepare_create(&mut object, env));
@@ -100,7 +100,7 @@ impl Core {
         if let Some((token, _)) = users.iter().find(|(_, user)| user.name == identity) {
             return token.clone();
         }
-        let token = format!("sandbox-{}", self.clock.uuid());
+        let token = format!("sandbox-{}", self.clock.random_uuid());
         users.insert(token.clone(), Arc::new(User::of(identity)));
         token
     }

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
-    api::Format,
+    api::WireFormat,
     app::{LeadershipMode, RunningLoops, StartParameters, start_loops},
     clock::Clock,
     gate::{WriteGateKeeper, closed_write_gate},
-    io::RequestAccountObserver,
+    io::SyncCallbacks,
     metrics::Metrics,
     runtime::{LoopDefinition, RunningLoop},
     settings::OperatorSettings,
@@ -17,9 +17,9 @@ use common::{
 use crate::Sandbox;
 
 /// The format in which loops under test list and watch: protobuf, or that of the environment variable `NONET_CONTENT_TYPE`.
-pub fn preferred_format() -> Format {
+pub fn preferred_format() -> WireFormat {
     let chosen = std::env::var("NONET_CONTENT_TYPE").ok();
-    chosen.and_then(|media_type| Format::parse(&media_type)).unwrap_or(Format::Protobuf)
+    chosen.and_then(|media_type| WireFormat::from_media_type(&media_type)).unwrap_or(WireFormat::Protobuf)
 }
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
@@ -59,7 +59,7 @@ impl Loops {
         clock: &Clock,
         settings: OperatorSettings,
         definitions: &[LoopDefinition],
-        accounts: Option<Arc<dyn RequestAccountObserver>>,
+        accounts: Option<Arc<dyn SyncCallbacks>>,
     ) -> Self {
         let (keeper, gate) = closed_write_gate(clock.clone());
         let (keeper, writes) = (Arc::new(keeper), WriteLog::default());
@@ -69,7 +69,7 @@ impl Loops {
             preferred_response_format: preferred_format(),
             ..StartParameters::new(client.clone(), clock.clone(), definitions)
         };
-        let assembly = start_loops(StartParameters { settings, leadership, account_observer: accounts, ..parts });
+        let assembly = start_loops(StartParameters { settings, leadership, sync_callbacks: accounts, ..parts });
         Self { keeper, writes, clock: clock.clone(), assembly }
     }
 
@@ -85,15 +85,15 @@ impl Loops {
 
     /// What a leader that ends in good order leaves to the next.
     pub fn left(&self) -> Option<WrittenVersions> {
-        self.writes.versions_for_successor(self.clock.monotonic_now())
+        self.writes.written_versions_for_successor(self.clock.monotonic_now())
     }
 
     /// Takes over what a predecessor has left, before these loops lead.
     pub fn inherit(&self, left: Option<WrittenVersions>) {
         if let Some(left) = &left {
-            self.writes.inherit_versions(left);
+            self.writes.inherit_written_versions(left);
         }
-        self.keeper.set_predecessor_versions(left);
+        self.keeper.set_versions_written_by_predecessor(left);
     }
 
     /// Takes the permission to write away, at once.

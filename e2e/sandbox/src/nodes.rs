@@ -60,7 +60,7 @@ use common::{
     api::Api,
     clock::Clock,
     gate::{WriteGateKeeper, closed_write_gate},
-    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
+    informer::{AnyInformer as _, CacheEventHandler, Informer, InformerConfig},
     store::CacheEvent,
 };
 use parking_lot::Mutex;
@@ -191,7 +191,7 @@ fn pod_handler(
     clock: Clock,
     scheduler: Option<mpsc::UnboundedSender<scheduler::News>>,
     kubelets: mpsc::UnboundedSender<kubelet::News>,
-) -> Handler<Pod> {
+) -> CacheEventHandler<Pod> {
     Box::new(move |event, _| {
         let (pod, was_unbound, gone) = match event {
             CacheEvent::Added(pod) => (pod, true, false),
@@ -213,7 +213,7 @@ fn pod_handler(
 }
 
 /// Sends Nodes to the scheduler.
-fn node_handler(scheduler: mpsc::UnboundedSender<scheduler::News>) -> Handler<Node> {
+fn node_handler(scheduler: mpsc::UnboundedSender<scheduler::News>) -> CacheEventHandler<Node> {
     Box::new(move |event, _| {
         let news = match event {
             CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => scheduler::News::Node(Arc::clone(node)),

@@ -21,7 +21,7 @@ use common::{
     api::{Api, Error, PatchFormat, RequestTarget},
     clock::Clock,
     gate::closed_write_gate,
-    informer::{Handler, Informer, InformerConfig},
+    informer::{CacheEventHandler, Informer, InformerConfig},
     meta::{Meta, NamespacedName},
     object::{Object, Resource},
     store::CacheEvent,
@@ -174,7 +174,7 @@ fn names_resource(list: &[u8], plural: &str) -> bool {
     list["resources"].as_array().into_iter().flatten().any(|resource| resource["name"] == plural)
 }
 
-fn handler(kind: Kind, sender: mpsc::UnboundedSender<Terminating>) -> Handler<Protected> {
+fn handler(kind: Kind, sender: mpsc::UnboundedSender<Terminating>) -> CacheEventHandler<Protected> {
     Box::new(move |event, _| {
         let (CacheEvent::Added(object) | CacheEvent::Updated { new: object, .. }) = event else { return };
         let meta = &object.metadata;

@@ -1,6 +1,6 @@
 //! Objects that a real API server sent, as the frames of a watch.
 
-use common::api::Format;
+use common::api::WireFormat;
 use serde_json::{Value, json};
 
 use super::protobuf::write_event;
@@ -22,9 +22,9 @@ pub fn object(plural: &str, name: &str) -> Option<Value> {
 ///
 /// # Errors
 /// If the object is none, or its kind has no protobuf encoding.
-pub fn frame(format: Format, event: &str, object: &Value) -> Result<Vec<u8>, String> {
+pub fn frame(format: WireFormat, event: &str, object: &Value) -> Result<Vec<u8>, String> {
     match format {
-        Format::Json => {
+        WireFormat::Json => {
             let fields = object.as_object().ok_or("not an object")?;
             // Servers write these first.
             let first = ["kind", "apiVersion", "metadata"];
@@ -34,7 +34,7 @@ pub fn frame(format: Format, event: &str, object: &Value) -> Result<Vec<u8>, Str
             let texts: Vec<String> = all.map(|(field, value)| format!("\"{field}\":{value}")).collect();
             Ok(format!("{{\"type\":\"{event}\",\"object\":{{{}}}}}\n", texts.join(",")).into_bytes())
         }
-        Format::Protobuf => write_event(event, object),
+        WireFormat::Protobuf => write_event(event, object),
     }
 }
 
@@ -47,9 +47,9 @@ mod tests {
     fn frames_of_both_formats_have_the_recorded_object() {
         let pod = object("pods", "web-0").unwrap();
         assert_eq!((&pod["kind"], &pod["apiVersion"]), (&json!("Pod"), &json!("v1")));
-        let line = frame(Format::Json, "ADDED", &pod).unwrap();
+        let line = frame(WireFormat::Json, "ADDED", &pod).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), json!({"type": "ADDED", "object": pod}));
-        let event = parse_event(&frame(Format::Protobuf, "MODIFIED", &pod).unwrap()).unwrap();
+        let event = parse_event(&frame(WireFormat::Protobuf, "MODIFIED", &pod).unwrap()).unwrap();
         assert_eq!(
             (&event["type"], &event["object"]["spec"]["nodeName"]),
             (&json!("MODIFIED"), &pod["spec"]["nodeName"])

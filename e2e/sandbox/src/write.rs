@@ -78,7 +78,7 @@ impl Core {
         if !options.applied {
             metadata.remove("managedFields");
         }
-        metadata.insert("uid".into(), self.clock.uuid().into());
+        metadata.insert("uid".into(), self.clock.random_uuid().into());
         metadata.insert("creationTimestamp".into(), names::time(self.clock.now()).into());
         if resource.is("", "services") {
             self.allocate(&mut object);

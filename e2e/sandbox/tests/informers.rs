@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use common::{
-    api::{Api, Format},
+    api::{Api, WireFormat},
     clock::Clock,
     gate::closed_write_gate,
     informer::{AnyInformer as _, Informer, InformerConfig},
@@ -26,7 +26,7 @@ fn pod(name: &str) -> Value {
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}})
 }
 
-fn start(sandbox: &Sandbox, clock: &Clock, format: Format, streaming: bool) -> Informer<Pod> {
+fn start(sandbox: &Sandbox, clock: &Clock, format: WireFormat, streaming: bool) -> Informer<Pod> {
     let (_, gate) = closed_write_gate(clock.clone());
     let api = Api::new(sandbox.client(NAME), clock.clone(), gate, NAME).with_preferred_format(format);
     Informer::start(
@@ -37,7 +37,7 @@ fn start(sandbox: &Sandbox, clock: &Clock, format: Format, streaming: bool) -> I
 }
 
 fn names(informer: &Informer<Pod>) -> BTreeSet<String> {
-    informer.store().all_readable().iter().map(|pod| pod.meta.name.to_string()).collect()
+    informer.store().all_decoded().iter().map(|pod| pod.meta.name.to_string()).collect()
 }
 
 /// Lets the informer catch up.
@@ -51,13 +51,14 @@ async fn both_formats_fill_the_same_cache() {
         for streaming in [true, false] {
             let (sandbox, clock) = sandbox(served);
             sandbox.create(pod("before")).await.unwrap();
-            let informers = [Format::Protobuf, Format::Json].map(|format| start(&sandbox, &clock, format, streaming));
+            let informers =
+                [WireFormat::Protobuf, WireFormat::Json].map(|format| start(&sandbox, &clock, format, streaming));
             for informer in &informers {
                 informer.wait_until_synced().await;
             }
             sandbox.create(pod("after")).await.unwrap();
             settle(&clock).await;
-            let [protobuf, json] = informers.map(|informer| (informer.version(), informer.store().all_readable()));
+            let [protobuf, json] = informers.map(|informer| (informer.version(), informer.store().all_decoded()));
             assert_eq!(protobuf.1.len(), 2);
             assert_eq!(protobuf, json, "protobuf served: {served}, streaming: {streaming}");
         }
@@ -76,10 +77,10 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
         Action::ExpireWatch,
         Action::CutWatch,
     ];
-    for format in [Format::Protobuf, Format::Json] {
+    for format in [WireFormat::Protobuf, WireFormat::Json] {
         for damage in &damage {
             // An informer that reads JSON does not look at the kind.
-            if *damage == Action::WrongKind && format == Format::Json {
+            if *damage == Action::WrongKind && format == WireFormat::Json {
                 continue;
             }
             for streaming in [true, false] {
@@ -97,11 +98,11 @@ async fn a_damaged_watch_leads_to_the_right_cache() {
                     assert!(names(&informer).is_subset(&expected), "{damage:?} {format:?}");
                 }
                 assert_eq!(names(&informer), expected, "{damage:?} {format:?} {streaming}");
-                let clean = start(&sandbox, &clock, Format::Json, streaming);
+                let clean = start(&sandbox, &clock, WireFormat::Json, streaming);
                 clean.wait_until_synced().await;
                 assert_eq!(
-                    informer.store().all_readable(),
-                    clean.store().all_readable(),
+                    informer.store().all_decoded(),
+                    clean.store().all_decoded(),
                     "{damage:?} {format:?} {streaming}"
                 );
                 assert!(sandbox.faults().hits(damage) > 0, "{damage:?} {format:?}");

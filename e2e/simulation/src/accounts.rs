@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use common::io::{Action, RequestAccount, RequestAccountObserver};
+use common::io::{Action, RequestAccount, SyncCallbacks};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -152,7 +152,7 @@ pub(super) struct Observer {
     pub(super) process: Arc<Process>,
 }
 
-impl RequestAccountObserver for Observer {
+impl SyncCallbacks for Observer {
     fn on_sync_begin(&self, account: &RequestAccount) {
         self.process.accounts.begins(account);
     }

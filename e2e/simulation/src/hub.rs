@@ -469,7 +469,7 @@ impl Hub {
                 Some(Fate::Hangs)
             }
             Kind::Clock(seconds) => {
-                process.clock.skew(jiff::SignedDuration::from_secs(*seconds));
+                process.clock.shift_wall_clock(jiff::SignedDuration::from_secs(*seconds));
                 None
             }
             Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) | Kind::Neighbour(_) => {

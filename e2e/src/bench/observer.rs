@@ -16,7 +16,7 @@ use common::{
     api::Api,
     clock::{Clock, Instant},
     gate::{WriteGateKeeper, closed_write_gate},
-    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
+    informer::{AnyInformer as _, CacheEventHandler, Informer, InformerConfig},
     map::{HashMap, HashSet},
     meta::Uid,
     object::Resource,
@@ -210,7 +210,7 @@ impl Observer {
     }
 }
 
-fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> Handler<Watched> {
+fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -> CacheEventHandler<Watched> {
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let (old, new) = match event {
@@ -227,7 +227,7 @@ fn object_handler(state: &Arc<Mutex<State>>, resource: Resource, clock: Clock) -
     })
 }
 
-fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<served::Slice> {
+fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> CacheEventHandler<served::Slice> {
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let mut state = state.lock();

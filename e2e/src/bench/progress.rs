@@ -58,7 +58,7 @@ impl Progress {
 
     /// The number of succeeded and counted Pods, and whether all Jobs are complete.
     pub(super) fn succeeded(&self) -> (u32, bool) {
-        let all = self.jobs.store().all_readable();
+        let all = self.jobs.store().all_decoded();
         let pods = all.iter().map(|job| job.status.succeeded).sum();
         (pods, all.iter().all(|job| job.status.completion_time.is_some()))
     }

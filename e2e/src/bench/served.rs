@@ -6,7 +6,7 @@ use common::{
     api::Api,
     clock::{Clock, Instant},
     gate::{WriteGateKeeper, closed_write_gate},
-    informer::{AnyInformer as _, Handler, Informer, InformerConfig},
+    informer::{AnyInformer as _, CacheEventHandler, Informer, InformerConfig},
     map::HashMap,
     meta::Meta,
     object::{Object, Resource},
@@ -234,7 +234,7 @@ impl Served {
     }
 }
 
-fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Pod> {
+fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> CacheEventHandler<Pod> {
     let state = Arc::clone(state);
     Box::new(move |event, _| {
         let wanted = match event {
@@ -245,7 +245,7 @@ fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Pod> {
     })
 }
 
-fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Slice> {
+fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> CacheEventHandler<Slice> {
     let state = Arc::clone(state);
     Box::new(move |event, _| state.lock().slice_event(event, clock.monotonic_now()))
 }

@@ -43,7 +43,7 @@ async fn known(definition: &'static ProgramDefinition) -> Known {
         let TunableValue::Duration(second_writer_period) = SECOND_WRITER_SEARCH_PERIOD.default_value else { continue };
         let assembly = start_loops(StartParameters {
             metrics,
-            settings: Arc::new(OperatorSettings::new().with_shadow(is_shadow)),
+            settings: Arc::new(OperatorSettings::new().with_shadow_mode(is_shadow)),
             leadership: LeadershipMode::Elected(election),
             second_writer_search_period: second_writer_period,
             ..StartParameters::new(sandbox.client(definition.name), clock.clone(), definition.loops)
@@ -61,7 +61,7 @@ fn row(name: &str, of: &MetricDescription) -> Vec<String> {
         Stability::Stable => "stable",
         Stability::Unstated => "",
     };
-    vec![code(name), of.kind.to_owned(), codes(of.labels.iter().copied()), stability.to_owned(), plain(&of.help)]
+    vec![code(name), of.kind.to_owned(), codes(of.label_names.iter().copied()), stability.to_owned(), plain(&of.help)]
 }
 
 fn metric_table<'a>(metrics: impl IntoIterator<Item = (&'a &'static str, &'a MetricDescription)>) -> String {

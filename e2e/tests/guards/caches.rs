@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
 use common::{
-    api::{Api, Format},
+    api::{Api, WireFormat},
     clock::Clock,
     gate::closed_write_gate,
-    informer::{LabelFilterSink, Sink, StoreAndHandlers, apply_frame},
+    informer::{LabelFilterSink, Sink, StoreAndHandlers, apply_watch_frame},
     metrics::{HiddenObjectMetrics, Metrics},
     object::Object,
 };
@@ -15,7 +15,7 @@ use sandbox::{Sandbox, recorded};
 use serde_json::{Value, json};
 
 /// Both formats, as paths of guards name them.
-pub(crate) const FORMATS: [(&str, Format); 2] = [("protobuf", Format::Protobuf), ("json", Format::Json)];
+pub(crate) const FORMATS: [(&str, WireFormat); 2] = [("protobuf", WireFormat::Protobuf), ("json", WireFormat::Json)];
 
 /// The cache of a kind with its indexes and without handlers.
 pub(crate) fn cached<K: Object>() -> StoreAndHandlers<K> {
@@ -32,9 +32,9 @@ pub(crate) fn filtered<K: Object>(label: &'static str) -> LabelFilterSink<StoreA
 }
 
 /// What the informer allocates for one frame.
-pub(crate) fn cost<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> AllocationInfo {
+pub(crate) fn cost<S: Sink>(sink: &S, format: WireFormat, frame: &[u8]) -> AllocationInfo {
     let mut result = Ok(());
-    let cost = measure(|| result = apply_frame(sink, format, frame));
+    let cost = measure(|| result = apply_watch_frame(sink, format, frame));
     assert_eq!(result, Ok(()));
     cost
 }

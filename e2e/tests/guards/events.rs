@@ -1,7 +1,7 @@
 //! Allocations of one watch event.
 
 use allocation_counter::AllocationInfo;
-use common::{api::Format, informer::Sink, meta::ResourceVersion};
+use common::{api::WireFormat, informer::Sink, meta::ResourceVersion};
 use sandbox::{
     guards::{Guards, Unmeasured},
     recorded::frame,
@@ -49,7 +49,7 @@ fn foreign<S: Sink>(guards: &mut Guards, path: &str, sink: impl Fn() -> S, objec
             assert_eq!((sink.len(), sink.version()), (0, ResourceVersion::parse(&version)), "{path} is not foreign");
             let highest = highest(&costs[WARM_UP..]);
             add(guards, &format!("{name}/{path}/{}", event.to_lowercase()), highest);
-            if format == Format::Protobuf && highest != (0, 0) {
+            if format == WireFormat::Protobuf && highest != (0, 0) {
                 not_free.push(format!("{path} {event}: {} allocations of {} bytes", highest.0, highest.1));
             }
         }
@@ -106,7 +106,7 @@ async fn a_foreign_event_costs_nothing_in_protobuf() {
         foreign(
             g,
             "revision/statefulset",
-            cached::<statefulset_controller::objects::ControllerRevision>,
+            cached::<statefulset_controller::objects::CachedRevision>,
             &revision("DaemonSet"),
         ),
         foreign(
@@ -148,12 +148,7 @@ async fn an_event_of_a_cached_object_costs_no_more_than_recorded() {
     own(g, "lease/node-lifecycle", cached::<node_lifecycle_controller::objects::Lease>, &lease());
     own(g, "slice/endpointslice", cached::<endpointslice_controller::objects::Slice>, &slice());
     own(g, "job/cronjob", cached::<cronjob_controller::objects::Job>, &job("CronJob"));
-    own(
-        g,
-        "revision/statefulset",
-        cached::<statefulset_controller::objects::ControllerRevision>,
-        &revision("StatefulSet"),
-    );
+    own(g, "revision/statefulset", cached::<statefulset_controller::objects::CachedRevision>, &revision("StatefulSet"));
     own(g, "revision/daemonset", cached::<daemonset_controller::objects::ControllerRevision>, &revision("DaemonSet"));
     hold(guards);
 }

@@ -1,6 +1,6 @@
 //! Bytes that stay allocated for one cached object.
 
-use common::{api::Format, informer::Sink};
+use common::{api::WireFormat, informer::Sink};
 use sandbox::{
     guards::{Guards, Unmeasured},
     recorded::frame,
@@ -20,8 +20,8 @@ const OBJECTS: usize = 512;
 /// Fills a cache. The bytes of an object are those of its own texts, its place in the cache and its places in the indexes.
 fn object<S: Sink>(guards: &mut Guards, path: &str, sink: S, object: &Value) {
     let kept = (0..WARM_UP + OBJECTS).map(|number| {
-        let frame = frame(Format::Protobuf, "ADDED", &numbered(object.clone(), number)).unwrap();
-        cost(&sink, Format::Protobuf, &frame).bytes_current
+        let frame = frame(WireFormat::Protobuf, "ADDED", &numbered(object.clone(), number)).unwrap();
+        cost(&sink, WireFormat::Protobuf, &frame).bytes_current
     });
     let bytes: i64 = kept.skip(WARM_UP).sum();
     assert_eq!(sink.len(), WARM_UP + OBJECTS, "{path} is not cached");
@@ -60,7 +60,7 @@ async fn a_cached_object_takes_no_more_memory_than_recorded() {
     object(
         g,
         "revision/statefulset",
-        cached::<statefulset_controller::objects::ControllerRevision>(),
+        cached::<statefulset_controller::objects::CachedRevision>(),
         &revision("StatefulSet"),
     );
     object(

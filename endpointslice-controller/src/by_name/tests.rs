@@ -45,7 +45,7 @@ proptest! {
             let new = entry(name, value.unwrap_or(0));
             match value {
                 Some(_) => {
-                    list.put(new.clone());
+                    list.insert_or_replace(new.clone());
                     model.insert(new.name.clone(), new);
                 }
                 None => {
@@ -66,7 +66,7 @@ proptest! {
                 let name = format!("{name:05}");
                 prop_assert_eq!(old.get(&name), of_old.get(&name));
             }
-            let found = NameSortedList::differences(old, &list, Entry::eq);
+            let found = NameSortedList::entry_differences(old, &list, Entry::eq);
             let found: Vec<_> = found.into_iter().map(|(old, new)| (old.cloned(), new.cloned())).collect();
             prop_assert_eq!(found, differences(of_old, &model));
         }
@@ -78,10 +78,10 @@ proptest! {
 #[test]
 fn inserting_in_order_fills_the_parts() {
     let mut list = NameSortedList::default();
-    (0..10 * MAX_PART_LEN as u16).for_each(|name| list.put(entry(name, 0)));
+    (0..10 * MAX_PART_LEN as u16).for_each(|name| list.insert_or_replace(entry(name, 0)));
     assert_eq!(list.parts.len(), 10);
     let old = list.clone();
-    list.put(entry(100, 1));
+    list.insert_or_replace(entry(100, 1));
     let shared = old.parts.iter().zip(list.parts.iter()).filter(|(old, new)| Arc::ptr_eq(old, new)).count();
     assert_eq!(shared, 9);
 }

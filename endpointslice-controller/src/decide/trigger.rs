@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{by_name::Pods, memory::SyncedServiceState, objects::Service};
+use crate::{by_name::NameSortedPods, memory::SyncedServiceState, objects::Service};
 
 /// Returns the time of the earliest change since the last sync, as a text for the annotation, and the state for the next sync.
 ///
@@ -12,7 +12,7 @@ use crate::{by_name::Pods, memory::SyncedServiceState, objects::Service};
 pub fn trigger_time_and_synced_state(
     before: Option<&SyncedServiceState>,
     service: &Service,
-    pods: &Pods,
+    pods: &NameSortedPods,
 ) -> (Option<String>, SyncedServiceState) {
     let now = SyncedServiceState {
         service_creation_time: service.metadata.creation_timestamp.unwrap_or_default(),
@@ -25,7 +25,7 @@ pub fn trigger_time_and_synced_state(
 pub fn earliest_change_time(before: Option<&SyncedServiceState>, now: &SyncedServiceState) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service_creation_time) };
     let mut earliest = (now.service_creation_time > before.service_creation_time).then_some(now.service_creation_time);
-    for (old, new) in Pods::differences(&before.pods, &now.pods, Arc::ptr_eq) {
+    for (old, new) in NameSortedPods::entry_differences(&before.pods, &now.pods, Arc::ptr_eq) {
         let Some(time) = new.and_then(|new| new.readiness_changed_at) else { continue };
         if old.and_then(|old| old.readiness_changed_at).is_none_or(|seen| time > seen) {
             earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     address,
-    by_name::Pods,
+    by_name::NameSortedPods,
     decide::{
         ports::ServicePorts,
         subsets::{self, MAX_PROCESSED_ADDRESSES},
@@ -107,7 +107,11 @@ struct Group<'a> {
 }
 
 /// Groups the Pods of a Service so that each named port has the same number on all Pods of a group.
-fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
+fn groups<'a>(
+    service: &Service,
+    pods: &'a NameSortedPods,
+    ports: &ServicePorts<'_>,
+) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = service_address_type(service);
     let mut numbers = Vec::new();
@@ -140,7 +144,7 @@ fn is_portless(service: &Service) -> bool {
 /// Returns the subsets of a Service in canonical form, and whether they were truncated.
 ///
 /// For a low cost, addresses beyond the limit are never built, and ports with the same Pods are built as one subset.
-fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
+fn subsets_of(service: &Service, pods: &NameSortedPods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
     // For each named port with its number, the groups of Pods that have it. `None` stands for the ports that all groups have.

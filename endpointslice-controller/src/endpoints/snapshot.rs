@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::meta::NamespacedName;
 
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     memory::{InSyncVersions, SyncedServiceState},
     objects::{Endpoints, Service},
 };
@@ -16,7 +16,7 @@ pub struct ServiceWithPods {
     /// The Service in the cache, with or without a selector.
     pub service: Arc<Service>,
     /// Selected Pods, sorted by name; empty without a selector.
-    pub pods: Pods,
+    pub pods: NameSortedPods,
     /// The state of the Service and its Pods in the last sync; `None` before the first sync.
     pub synced_state: Option<Arc<SyncedServiceState>>,
     /// The versions of the Service and its Endpoints in the last sync; `None` if that sync needed a write.

@@ -24,7 +24,7 @@ pub(super) struct EventHandlers {
     pub(super) memories: ServiceMemories,
     pub(super) waiting_keys: WaitingKeys,
     pub(super) ledger: Ledger,
-    pub(super) cache: Arc<Store<Endpoints>>,
+    pub(super) endpoints_store: Arc<Store<Endpoints>>,
 }
 
 impl EventHandlers {
@@ -32,7 +32,7 @@ impl EventHandlers {
     pub(super) fn on_service(&self, event: &CacheEvent<Service>, origin: ChangeOrigin) {
         let key = event.meta().key();
         if let CacheEvent::Deleted(service) = event {
-            self.memories.forget(&key, &service.metadata.uid);
+            self.memories.drop_memory(&key, &service.metadata.uid);
         }
         self.queue.add(key, priority_of_origin(origin));
     }
@@ -48,7 +48,7 @@ impl EventHandlers {
             CacheEvent::Updated { .. } | CacheEvent::Unreadable(_) => false,
         };
         if matches!(event, CacheEvent::Deleted(_)) {
-            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.cache);
+            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.endpoints_store);
         }
         if self.waiting_keys.remove_waiting_key(&key) || comes {
             self.queue.add(key, priority_of_origin(origin));

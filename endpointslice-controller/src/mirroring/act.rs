@@ -48,7 +48,7 @@ type Io<'r> = io::Io<'r, Note>;
 /// Sends the Events and then the writes of a plan, up to the first failure.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let began = io.now();
-    let Plan { writes, updated_endpoint_count: updated, skipped_address_count: skipped, .. } = plan;
+    let Plan { slice_writes: writes, updated_endpoint_count: updated, skipped_address_count: skipped, .. } = plan;
     let counts = || writes.iter().map(|writes| writes.sync_counts).collect();
     let totals = || MirroringSyncCounts {
         counts_by_address_type: counts(),

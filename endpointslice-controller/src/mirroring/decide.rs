@@ -34,7 +34,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let Some(endpoints) = snapshot.mirrored_endpoints() else {
         let writes = SliceWrites { slices_to_delete: snapshot.slices.clone(), ..SliceWrites::default() };
-        return Plan { writes: vec![writes], ..Plan::default() };
+        return Plan { slice_writes: vec![writes], ..Plan::default() };
     };
     let mut plan = Plan { are_endpoints_mirrored: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
     let mut desired = wanted_slices(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
@@ -50,7 +50,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         }
         let wanted = desired.remove(&kind).unwrap_or_default();
         let writes = decide_address_type(&mut plan, kind, there, wanted, creation);
-        plan.writes.push(writes);
+        plan.slice_writes.push(writes);
     }
     plan
 }
@@ -175,7 +175,7 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(meta.labels.iter().chain(own)),
         annotations: Annotations::from_pairs(annotations.iter()),
-        owner_reference: Owner::new(ENDPOINTS, meta).controller_ref(),
+        owner_reference: Owner::new(ENDPOINTS, meta).controller_reference(),
         trigger_time: None,
     }
 }

@@ -76,13 +76,13 @@ impl MirroringMetrics {
             skipped_address_count: skipped,
         }) = totals
         else {
-            return self.shares.remove_contribution(key);
+            return self.shares.remove_counts_of_service(key);
         };
         let sum = |of: fn(&SyncCounts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
         self.added.observe(sum(|counts| counts.added_endpoint_count));
         self.removed.observe(sum(|counts| counts.removed_endpoint_count));
         self.updated.observe(*updated as f64);
         self.skipped.observe(*skipped as f64);
-        self.shares.set_contribution(key, counts.iter().copied());
+        self.shares.set_counts_of_service(key, counts.iter().copied());
     }
 }

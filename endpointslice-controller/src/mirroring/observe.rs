@@ -11,7 +11,7 @@ use crate::{
 impl MirroringController {
     pub(super) fn observe(&self, key: &NamespacedName) -> Result<Observation<Snapshot>, SyncError> {
         if let Some(behind) =
-            self.watch.ledger.unseen_write(&ledger_owner(key), &[&**self.slices.store()], Default::default)
+            self.watch.ledger.first_unseen_write(&ledger_owner(key), &[&**self.slices.store()], Default::default)
         {
             return Ok(Observation::waiting_for_own_writes(behind));
         }

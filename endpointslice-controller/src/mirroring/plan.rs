@@ -1,6 +1,6 @@
 //! The plan for the slices that mirror one Endpoints object.
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 use crate::plan::{self, PlannedEvent, SliceMetadata, SliceWrites};
 
@@ -12,7 +12,7 @@ pub struct Plan {
     /// The labels, annotations and owner of every written slice.
     pub slice_metadata: SliceMetadata,
     /// The writes for each address type. If the Endpoints are not mirrored, one element with the deletions of both types.
-    pub writes: Vec<SliceWrites>,
+    pub slice_writes: Vec<SliceWrites>,
     /// Events about the Endpoints, to emit before the writes.
     pub events: Vec<PlannedEvent>,
     /// The number of addresses that are not mirrored, because they are invalid or beyond a limit.
@@ -21,10 +21,10 @@ pub struct Plan {
     pub updated_endpoint_count: usize,
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         if self.are_endpoints_mirrored {
-            plan::describe_wanted_counts(&self.writes)
+            plan::describe_wanted_counts(&self.slice_writes)
         } else {
             "there is nothing to mirror".to_owned()
         }

@@ -11,14 +11,14 @@ use common::{
 use crate::{
     objects::{Endpoints, Service, Slice},
     observe::{drop_satisfied_ledger_record, ledger_owner},
-    watch::{SliceEventHandlers, service_key},
+    watch::{SliceEventHandlers, service_key_of_slice},
 };
 
 /// The event handlers of the mirroring loop, which enqueue keys. Upstream: `pkg/controller/endpointslicemirroring`,
 /// `onEndpointsUpdate`, `onServiceUpdate`, `onEndpointSliceUpdate`.
 pub(super) struct EventHandlers {
     pub(super) ledger: Ledger,
-    pub(super) cache: Arc<Store<Slice>>,
+    pub(super) slice_store: Arc<Store<Slice>>,
     pub(super) slice_handlers: SliceEventHandlers,
 }
 
@@ -58,9 +58,9 @@ impl EventHandlers {
         let origin = if origin == ChangeOrigin::Initial { ChangeOrigin::Relist } else { origin };
         self.slice_handlers.on_slice(event, origin);
         if let CacheEvent::Deleted(slice) = event
-            && let Some(key) = service_key(&slice.metadata)
+            && let Some(key) = service_key_of_slice(&slice.metadata)
         {
-            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.cache);
+            drop_satisfied_ledger_record(&self.ledger, &ledger_owner(&key), &*self.slice_store);
         }
     }
 }

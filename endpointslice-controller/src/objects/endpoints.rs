@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    events::ObjectRef,
+    events::InvolvedObject,
     intern::Text,
     json::null_as_default,
     meta::{Meta, NamespacedName, OwnerRefs, Uid},
@@ -46,10 +46,10 @@ impl Endpoints {
 }
 
 /// Builds the reference to Endpoints that Events contain; without a UID if the Endpoints do not exist.
-pub(crate) fn endpoints_object_ref(key: &NamespacedName, endpoints: Option<&Endpoints>) -> ObjectRef {
+pub(crate) fn endpoints_object_ref(key: &NamespacedName, endpoints: Option<&Endpoints>) -> InvolvedObject {
     match endpoints {
-        Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
-        None => ObjectRef::without_version(ENDPOINTS, &key.namespace, &key.name, Uid::default()),
+        Some(endpoints) => InvolvedObject::new(ENDPOINTS, &endpoints.metadata),
+        None => InvolvedObject::without_version(ENDPOINTS, &key.namespace, &key.name, Uid::default()),
     }
 }
 

@@ -32,20 +32,20 @@ fn an_unreadable_pod_is_an_error_for_the_services_that_select_it() {
     let mut index = ServicePodIndex::default();
     let web = labels(&[("app", "web")]);
     let (a, b) = (service("a", &web), service("b", &labels(&[("app", "db")])));
-    index.put_service(&a);
-    index.put_service(&b);
-    index.put_pod(None, &pod("p", &web));
+    index.add_or_replace_service(&a);
+    index.add_or_replace_service(&b);
+    index.add_or_replace_pod(None, &pod("p", &web));
     let bad = |app: &str| {
         let meta = serde_json::from_value(json!({"name": "p", "namespace": "ns", "labels": {"app": app}})).unwrap();
         Arc::new(MalformedObject { meta, error: "spec is a number".to_owned() })
     };
     // The unreadable state of the Pod has different labels from its last readable state.
-    let concerned: Vec<Arc<str>> = index.apply_unreadable_pod_event(&bad("db"), false).into_iter().collect();
+    let concerned: Vec<Arc<str>> = index.apply_malformed_pod_event(&bad("db"), false).into_iter().collect();
     assert_eq!(concerned, [Arc::from("a"), Arc::from("b")]);
     assert_eq!(names(&mut index, &a), Some(vec![]));
     let meta = &b.metadata;
     assert!(index.selected_pods(&meta.namespace, &meta.name, &b.spec.selector).is_err());
-    index.apply_unreadable_pod_event(&bad("db"), true);
+    index.apply_malformed_pod_event(&bad("db"), true);
     assert_eq!(names(&mut index, &b), Some(vec![]));
 }
 
@@ -56,10 +56,10 @@ fn deleted_objects_leave_nothing_in_the_index() {
     let (service, pod) = (service("web", &web), pod("p", &web));
     for services_first in [true, false] {
         if services_first {
-            index.put_service(&service);
+            index.add_or_replace_service(&service);
         }
-        index.put_pod(None, &pod);
-        index.put_service(&service);
+        index.add_or_replace_pod(None, &pod);
+        index.add_or_replace_service(&service);
         assert_eq!(names(&mut index, &service), Some(vec!["p".to_owned()]));
         if services_first {
             index.remove_pod(&pod);
@@ -91,14 +91,14 @@ fn services_that_share_a_label_are_indexed_in_linear_time() {
         let mut index = ServicePodIndex::default();
         if services_first {
             for service in &services {
-                index.put_service(service);
+                index.add_or_replace_service(service);
             }
         }
         for pod in &pods {
-            let _ = index.put_pod(None, pod);
+            let _ = index.add_or_replace_pod(None, pod);
         }
         for service in &services {
-            index.put_service(service);
+            index.add_or_replace_service(service);
         }
         assert_eq!(names(&mut index, &services[7]).unwrap(), ["p00021", "p00022", "p00023"]);
         let IndexOperationCounts { selector_comparison_count: tests, label_lookup_count: lookups, .. } =
@@ -115,15 +115,15 @@ fn an_event_of_a_pod_costs_only_its_changes() {
     let (services, pods) = many();
     let mut index = ServicePodIndex::default();
     for service in &services {
-        index.put_service(service);
+        index.add_or_replace_service(service);
     }
     for pod in &pods {
-        let _ = index.put_pod(None, pod);
+        let _ = index.add_or_replace_pod(None, pod);
     }
     let before = index.operation_counts();
     let mut changed = Pod::clone(&pods[0]);
     changed.is_ready = true;
-    let (old, new) = index.put_pod(Some(&pods[0]), &Arc::new(changed.clone()));
+    let (old, new) = index.add_or_replace_pod(Some(&pods[0]), &Arc::new(changed.clone()));
     assert_eq!((old.len(), new.len()), (1, 1));
     let work = index.operation_counts();
     let cost = (
@@ -135,7 +135,7 @@ fn an_event_of_a_pod_costs_only_its_changes() {
     // Replaces the Pod with one that has an additional label, which is in no selector.
     index.remove_pod(&changed);
     let before = index.operation_counts();
-    index.put_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));
+    index.add_or_replace_pod(None, &pod("p00000-again", &labels(&[("app.kubernetes.io/name", "s0"), ("new", "1")])));
     let work = index.operation_counts();
     assert!(
         work.selector_comparison_count - before.selector_comparison_count <= 1
@@ -151,8 +151,8 @@ fn huge_selectors_and_huge_label_sets_cost_their_size() {
     };
     let mut index = ServicePodIndex::default();
     for n in 0..100 {
-        index.put_service(&service(&format!("s{n}"), &huge(n)));
-        index.put_pod(None, &pod(&format!("p{n}"), &huge(n)));
+        index.add_or_replace_service(&service(&format!("s{n}"), &huge(n)));
+        index.add_or_replace_pod(None, &pod(&format!("p{n}"), &huge(n)));
     }
     let IndexOperationCounts { selector_comparison_count: tests, label_lookup_count: lookups, .. } =
         index.operation_counts();
@@ -184,7 +184,7 @@ proptest! {
             match (of_service, labels) {
                 (true, Some(labels)) => {
                     let service = service(&format!("s{at}"), &text(&labels));
-                    index.put_service(&service);
+                    index.add_or_replace_service(&service);
                     services.insert(at, service);
                 }
                 (true, None) => {
@@ -194,7 +194,7 @@ proptest! {
                 (false, Some(labels)) => {
                     let new = pod(&format!("p{at}"), &text(&labels));
                     let old = pods.insert(at, Arc::clone(&new));
-                    let (before, after) = index.put_pod(old.as_deref(), &new);
+                    let (before, after) = index.add_or_replace_pod(old.as_deref(), &new);
                     prop_assert_eq!(after, selecting(&services, Some(&new)));
                     prop_assert_eq!(before, selecting(&services, old.as_deref()));
                 }

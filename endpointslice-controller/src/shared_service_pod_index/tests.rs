@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     memory::ServiceMemory,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, SERVICE_NAME_LABEL, Slice},
-    plan::{DeferredCounts, SliceDraft, SliceWrites},
+    plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
     slices::{
         decide::decide,
         plan::Plan,
@@ -229,7 +229,7 @@ impl World {
         let mut snapshot = Snapshot {
             memory: self.memories.get(key).cloned().unwrap_or_default(),
             service: Arc::clone(&service),
-            pods: Pods::default(),
+            pods: NameSortedPods::default(),
             zones_by_node: self.topology().zones_by_node(),
             slices: Vec::new(),
             zone_cpu_shares: None,
@@ -253,17 +253,18 @@ impl World {
         let memory = ServiceMemory { pods_in_slices: None, ..snapshot.memory.clone() };
         assert_same_writes(&plan, &decide(&Snapshot { memory, ..snapshot }));
         self.memories.insert(key.clone(), plan.memory.clone());
-        let put_off = plan.writes.iter().any(|writes| writes.deferred_counts != DeferredCounts::default());
-        if put_off || plan.writes.iter().any(|writes| !writes.omitted_pod_messages.is_empty()) {
+        let put_off =
+            plan.slice_writes.iter().any(|writes| writes.deferred_write_counts != DeferredWriteCounts::default());
+        if put_off || plan.slice_writes.iter().any(|writes| !writes.omitted_pod_messages.is_empty()) {
             self.queue.insert(key.clone());
         }
         self.write(&service, &plan);
-        !plan.slices_of_unused_address_types.is_empty() || !plan.writes.iter().all(SliceWrites::is_empty)
+        !plan.slices_of_unused_address_types.is_empty() || !plan.slice_writes.iter().all(SliceWrites::is_empty)
     }
 
     /// Applies the writes of a plan to the slices of the server.
     fn write(&mut self, service: &Service, plan: &Plan) {
-        for writes in &plan.writes {
+        for writes in &plan.slice_writes {
             for draft in writes.slices_to_create.iter().chain(&writes.slices_to_update) {
                 let name = match &draft.existing_slice {
                     Some(base) => base.metadata.name.to_string(),
@@ -276,8 +277,11 @@ impl World {
                 self.slices.insert(name, Arc::new(slice));
             }
         }
-        let deleted =
-            plan.writes.iter().flat_map(|writes| &writes.slices_to_delete).chain(&plan.slices_of_unused_address_types);
+        let deleted = plan
+            .slice_writes
+            .iter()
+            .flat_map(|writes| &writes.slices_to_delete)
+            .chain(&plan.slices_of_unused_address_types);
         for slice in deleted {
             assert!(self.slices.remove(&*slice.metadata.name).is_some(), "{} is deleted twice", slice.metadata.name);
         }
@@ -304,7 +308,7 @@ impl World {
         let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for slice in self.slices.values() {
             let service = slice.service_name().unwrap_or_default();
-            let known = self.services.get_readable(NS, service);
+            let known = self.services.get_decoded(NS, service);
             let by_capacity = known.is_some_and(|service| service.has_topology_hints_enabled());
             let mut ports: Vec<String> = slice.ports.iter().map(|port| json!(port).to_string()).collect();
             ports.sort();
@@ -329,13 +333,16 @@ impl World {
 fn assert_same_writes(part: &Plan, whole: &Plan) {
     let written = |plan: &Plan| {
         let drafts =
-            plan.writes.iter().flat_map(|writes| writes.slices_to_create.iter().chain(&writes.slices_to_update));
+            plan.slice_writes.iter().flat_map(|writes| writes.slices_to_create.iter().chain(&writes.slices_to_update));
         let draft = |draft: &SliceDraft| {
             json!([draft.existing_slice.as_ref().map(|base| &*base.metadata.name), draft.endpoints, draft.ports])
         };
-        let deleted =
-            plan.writes.iter().flat_map(|writes| &writes.slices_to_delete).map(|slice| json!(&*slice.metadata.name));
-        let left_out = plan.writes.iter().map(|writes| json!(writes.omitted_pod_messages));
+        let deleted = plan
+            .slice_writes
+            .iter()
+            .flat_map(|writes| &writes.slices_to_delete)
+            .map(|slice| json!(&*slice.metadata.name));
+        let left_out = plan.slice_writes.iter().map(|writes| json!(writes.omitted_pod_messages));
         drafts.map(draft).chain(deleted).chain(left_out).collect::<Vec<_>>()
     };
     assert_eq!(written(part), written(whole));
@@ -348,9 +355,9 @@ fn changed<T: Object + Clone>(
     state: Option<&Value>,
     version: ResourceVersion,
 ) -> Vec<CacheEvent<T>> {
-    let others = store.all_readable().into_iter().filter(|object| *object.meta().name != *name);
+    let others = store.all_decoded().into_iter().filter(|object| *object.meta().name != *name);
     let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
-    let mut events = store.replace_for_tests(objects, version);
+    let mut events = store.replace_objects_for_tests(objects, version);
     // Refilling the store emits an event for every object.
     events.retain(|event| *event.meta().name == *name);
     events

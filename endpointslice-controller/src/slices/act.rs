@@ -18,7 +18,7 @@ use crate::{
     body::SlicePatch,
     memory::ServiceMemory,
     objects::SERVICES,
-    plan::{DeferredCounts, SyncCounts},
+    plan::{DeferredWriteCounts, SyncCounts},
 };
 
 /// A change of the controller's memory that a sync asks for.
@@ -58,7 +58,7 @@ type Io<'r> = io::Io<'r, Note>;
 
 /// Sends the writes and the Events of a plan. All failures are combined into one error.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    let counts = || plan.writes.iter().map(|writes| writes.sync_counts).collect();
+    let counts = || plan.slice_writes.iter().map(|writes| writes.sync_counts).collect();
     let totals = plan.is_managed_service.then(|| ServiceSyncCounts {
         counts_by_address_type: counts(),
         traffic_distribution: plan.hint_metric_labels.traffic_distribution,
@@ -75,12 +75,12 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     };
     let mut failures: Vec<SyncError> = Vec::new();
     let mut requeue = Requeue::AfterPlannedDelay;
-    for writes in &plan.writes {
+    for writes in &plan.slice_writes {
         failures.extend(writes.omitted_pod_messages.iter().map(|why| SyncError::new("node_not_found", why.clone())));
         match writer.write_all(writes).await {
             Ok(WriteOutcome::AllWritten) => {
                 io.apply_memory_note(Note::AddressTypeWritten(plan.hint_metric_labels, writes.len()));
-                if writes.deferred_counts != DeferredCounts::default() && !writes.is_empty() {
+                if writes.deferred_write_counts != DeferredWriteCounts::default() && !writes.is_empty() {
                     requeue = Requeue::After(Duration::ZERO);
                 }
             }

@@ -23,12 +23,12 @@ use crate::{
         write_order::{SliceCreationPermission, order_writes},
     },
     objects::{AddressType, Service, Slice},
-    plan::{DeferredCounts, SliceDraft, SliceWrites, SyncCounts},
+    plan::{DeferredWriteCounts, SliceDraft, SliceWrites, SyncCounts},
     pods_in_slices::{AddressTypePodsInSlices, PodsInSlices, PortGroupSize},
 };
 use distribution::HintPolicy;
 use pack::{SliceLimits, SlicesByNeededWrite};
-use scope::SyncScope;
+use scope::PodsAndSlicesToCompare;
 
 /// Decides the writes for the slices of a Service.
 ///
@@ -60,7 +60,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             snapshot.slices.iter().filter(|slice| slice.has_address_type(*kind)).cloned().collect();
         let (writes, packing) =
             decide_address_type(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
-        plan.writes.push(writes);
+        plan.slice_writes.push(writes);
         of_types.extend(packing.map(|packing| (*kind, packing)));
     }
     if !of_types.is_empty() {
@@ -108,12 +108,12 @@ fn decide_address_type(
     let service = &snapshot.service;
     let max_endpoints = snapshot.max_endpoints_per_slice;
     let limits = SliceLimits { max_endpoints_per_slice: max_endpoints, remaining_new_slice_ports: max_new_ports };
-    let whole = || SyncScope::with_all_pods_and_slices(snapshot, slices);
-    let mut scope = SyncScope::with_changes_since_last_sync(snapshot, kind, slices).unwrap_or_else(whole);
-    let mut desired = scope.desired_endpoints(snapshot, kind);
+    let whole = || PodsAndSlicesToCompare::with_all_pods_and_slices(snapshot, slices);
+    let mut scope = PodsAndSlicesToCompare::with_changes_since_last_sync(snapshot, kind, slices).unwrap_or_else(whole);
+    let mut desired = scope.wanted_endpoints(snapshot, kind);
     if scope.last_pods_in_slices.is_some() && pack::may_exceed_port_limit(&desired, &limits) {
         scope = whole();
-        desired = scope.desired_endpoints(snapshot, kind);
+        desired = scope.wanted_endpoints(snapshot, kind);
     }
     let (left_out, eligible) = (
         std::mem::take(&mut desired.omitted_pod_messages),
@@ -137,19 +137,19 @@ fn decide_address_type(
         (sorted.added_endpoint_count, sorted.removed_endpoint_count);
     ensure_placeholder(&mut sorted, plan, service, slices.len());
     let events = distribution::set_hints(&mut sorted, plan, snapshot, kind, distribution);
-    sorted.drop_needless_updates(&plan.slice_metadata);
+    sorted.drop_needless_slice_updates(&plan.slice_metadata);
     counts.wanted_slice_count = sorted.wanted_slice_count();
     // The next sync can use the record only if hints do not depend on all endpoints and no endpoint is omitted or deferred.
     let is_known = distribution != HintPolicy::ByCapacity
         && left_out.is_empty()
-        && sorted.deferred_counts == DeferredCounts::default();
+        && sorted.deferred_write_counts == DeferredWriteCounts::default();
     let is_large = snapshot.pods.len() >= snapshot.min_pods_to_record_slices;
     let packing = (is_known && is_large).then(|| scope.pods_in_slices_for_next_sync(&eligible, sizes, &sorted));
     let SlicesByNeededWrite {
         slices_to_create: create,
         slices_to_update: update,
         slices_to_delete: delete,
-        deferred_counts: put_off,
+        deferred_write_counts: put_off,
         ..
     } = sorted;
     let creation = if service.metadata.is_deleting() {
@@ -162,7 +162,7 @@ fn decide_address_type(
         SliceWrites {
             address_type: kind,
             omitted_pod_messages: left_out,
-            deferred_counts: put_off,
+            deferred_write_counts: put_off,
             events,
             sync_counts: counts,
             ..ordered
@@ -175,7 +175,7 @@ fn decide_address_type(
 fn ensure_placeholder(sorted: &mut SlicesByNeededWrite, plan: &Plan, service: &Service, there: usize) {
     if sorted.slices_to_delete.len() < there
         || !sorted.slices_to_create.is_empty()
-        || sorted.deferred_counts != DeferredCounts::default()
+        || sorted.deferred_write_counts != DeferredWriteCounts::default()
     {
         return;
     }

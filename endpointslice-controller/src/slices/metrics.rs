@@ -83,19 +83,19 @@ impl SliceMetrics {
             self.added.observe(counts.added_endpoint_count as f64);
             self.removed.observe(counts.removed_endpoint_count as f64);
         }
-        self.shares.set_contribution(key, totals.counts_by_address_type.iter().copied());
+        self.shares.set_counts_of_service(key, totals.counts_by_address_type.iter().copied());
         self.set_distribution(key, totals.traffic_distribution);
     }
 
     /// Records the count of writes, after all slices of an address type have been written.
-    pub(super) fn record_write_count(&self, spread: HintMetricLabels, slices: usize) {
+    pub(super) fn record_slice_write_count(&self, spread: HintMetricLabels, slices: usize) {
         let topology = if spread.is_hinted_by_capacity { "Auto" } else { "Disabled" };
         self.changed.with_label_values(&[topology, spread.traffic_distribution.unwrap_or("")]).observe(slices as f64);
     }
 
     /// Removes a deleted Service from the totals.
     pub(super) fn forget_service(&self, key: &NamespacedName) {
-        self.shares.remove_contribution(key);
+        self.shares.remove_counts_of_service(key);
         self.set_distribution(key, None);
     }
 

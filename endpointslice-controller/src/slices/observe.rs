@@ -9,21 +9,21 @@ use super::{
     snapshot::{MAX_NEW_SLICE_PORTS, Snapshot},
 };
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     objects::MANAGED_BY_SLICE_CONTROLLER,
     observe::{slices_of_service, wait_for_pod_index},
 };
 
 impl SliceController {
     pub(super) fn observe(&self, key: &NamespacedName) -> Result<Observation<Snapshot>, SyncError> {
-        let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
+        let Some(service) = self.members.service_informer.store().get(&key.namespace, &key.name)? else {
             return Ok(Observation::Gone);
         };
         let uid = &service.metadata.uid;
         let mut snapshot = Snapshot {
-            memory: self.watch.memories.memory_of(key, uid),
+            memory: self.watch.memories.memory_of_service(key, uid),
             service: Arc::clone(&service),
-            pods: Pods::default(),
+            pods: NameSortedPods::default(),
             zones_by_node: self.watch.topology.zones_by_node(),
             slices: Vec::new(),
             zone_cpu_shares: None,
@@ -34,7 +34,7 @@ impl SliceController {
         if !service.has_applicable_selector() {
             return Ok(Observation::Ready(snapshot));
         }
-        if let Some(behind) = self.watch.ledger.unseen_write(uid, &[&**self.slices.store()], Default::default) {
+        if let Some(behind) = self.watch.ledger.first_unseen_write(uid, &[&**self.slices.store()], Default::default) {
             return Ok(Observation::waiting_for_own_writes(behind));
         }
         let Some(pods) = self.members.pods_of_service(&service)? else { return Ok(wait_for_pod_index()) };

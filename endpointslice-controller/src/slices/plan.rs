@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 use crate::{
     memory::ServiceMemory,
     objects::Slice,
-    plan::{self, DeferredCounts, SliceMetadata, SliceWrites},
+    plan::{self, DeferredWriteCounts, SliceMetadata, SliceWrites},
 };
 
 /// The kind of hints of a Service, as labels of a metric.
@@ -27,7 +27,7 @@ pub struct Plan {
     /// The metadata of every written slice.
     pub slice_metadata: SliceMetadata,
     /// Writes for each address type of the Service.
-    pub writes: Vec<SliceWrites>,
+    pub slice_writes: Vec<SliceWrites>,
     /// Slices with an address type that the Service does not use. They are deleted last.
     pub slices_of_unused_address_types: Vec<Arc<Slice>>,
     /// The memory of the Service for the next sync.
@@ -36,20 +36,20 @@ pub struct Plan {
     pub hint_metric_labels: HintMetricLabels,
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         if !self.is_managed_service {
             return "the Service has no selector or is an ExternalName: its slices are not managed".to_owned();
         }
-        plan::describe_wanted_counts(&self.writes)
+        plan::describe_wanted_counts(&self.slice_writes)
     }
 
     fn wait_reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
-        for writes in &self.writes {
+        for writes in &self.slice_writes {
             out.extend(writes.omitted_pod_messages.iter().cloned());
-            let DeferredCounts { endpoint_count: endpoints, slice_count: slices } = writes.deferred_counts;
-            if writes.deferred_counts != DeferredCounts::default() {
+            let DeferredWriteCounts { endpoint_count: endpoints, slice_count: slices } = writes.deferred_write_counts;
+            if writes.deferred_write_counts != DeferredWriteCounts::default() {
                 let kind = writes.address_type;
                 out.push(format!(
                     "the number of ports in the new slices of one sync is limited: {endpoints} {kind} endpoints and {slices} \

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    by_name::Pods,
+    by_name::NameSortedPods,
     memory::ServiceMemory,
     objects::{Service, Slice},
     zones::{ZoneCpuShares, ZonesByNode},
@@ -18,7 +18,7 @@ pub struct Snapshot {
     /// The Service in the cache, with or without a selector.
     pub service: Arc<Service>,
     /// Selected Pods, sorted by name; empty without a selector.
-    pub pods: Pods,
+    pub pods: NameSortedPods,
     /// The zone of each Node.
     pub zones_by_node: Arc<ZonesByNode>,
     /// Slices that this loop manages for the Service, sorted by name, without terminating slices.

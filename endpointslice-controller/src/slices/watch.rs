@@ -29,7 +29,7 @@ impl EventHandlers {
         let key = event.meta().key();
         if let CacheEvent::Deleted(service) = event {
             let uid = &service.metadata.uid;
-            self.memories.forget(&key, uid);
+            self.memories.drop_memory(&key, uid);
             self.slice_handlers.own_writes.forget_service(&key);
             self.ledger.forget_owner(uid);
             self.metrics.forget_service(&key);

@@ -23,7 +23,7 @@ async fn the_failure_of_a_zone_with_a_thousand_nodes_causes_one_check() {
     }
     assert!(topology.zone_cpu_shares().is_some());
     let checks = Cell::new(0);
-    let checking = topology.recheck_after_node_changes(&clock, || checks.set(checks.get() + 1));
+    let checking = topology.run_after_node_changes(&clock, || checks.set(checks.get() + 1));
     let failing = async {
         clock.sleep(Duration::from_secs(10)).await;
         assert_eq!(checks.get(), 1, "after the first list");
@@ -66,7 +66,7 @@ async fn capacity_follows_every_node() {
     let topology = NodeTopology::new(Arc::default());
     let store: Store<Node> = Store::default();
     let tell = |nodes: Vec<Node>, version: &str| {
-        for event in &store.replace_for_tests(nodes, ResourceVersion::parse(version)) {
+        for event in &store.replace_objects_for_tests(nodes, ResourceVersion::parse(version)) {
             topology.on_node(event, ChangeOrigin::Relist);
         }
     };

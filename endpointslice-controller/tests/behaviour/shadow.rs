@@ -11,7 +11,8 @@ use crate::world::{TestCluster, web_service};
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_a_batch_after_its_period_and_writes_nothing() {
     let batch = TunableValue::Duration(Duration::from_secs(10));
-    let settings = OperatorSettings::new().with_shadow(true).with_tunable("endpointslice-updates-batch-period", batch);
+    let settings =
+        OperatorSettings::new().with_shadow_mode(true).with_tunable("endpointslice-updates-batch-period", batch);
     let world = TestCluster::with_settings(settings).await;
     world.create_object(web_service(&json!({}))).await;
     world.wait_seconds(1).await;

@@ -18,7 +18,7 @@ use common::{
 
 use super::{
     plan::Plan,
-    snapshot::{Owner, Snapshot},
+    snapshot::{OwnerWithState, Snapshot},
 };
 use crate::{
     graph::FOREGROUND_FINALIZER,
@@ -41,9 +41,9 @@ pub enum Note {
 }
 
 /// States of owners, read again from the graph and from the monitors during a sync.
-pub struct CurrentOwners {
+pub struct ReobservedOwners {
     /// The owners named by the requested references, in the same order.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<OwnerWithState>,
     /// Whether a dependent of the object is in foreground deletion. Object and dependent may then wait for each other.
     pub may_be_in_cycle: bool,
 }
@@ -51,7 +51,7 @@ pub struct CurrentOwners {
 impl io::MemoryNote for Note {
     /// Owner references. The sync reads the states of their owners again.
     type Query = Vec<OwnerRef>;
-    type NewState = CurrentOwners;
+    type NewState = ReobservedOwners;
 }
 
 type Io<'r> = io::Io<'r, Note>;
@@ -59,7 +59,8 @@ type Io<'r> = io::Io<'r, Note>;
 /// Executes the plan for one object.
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     // If the kind is not served, the plan sends no request, so the placeholder resource is never used.
-    let place = ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.node.identity);
+    let place =
+        ObjectLocation::new(snapshot.resource.unwrap_or(PartialObject::RESOURCE), &snapshot.graph_node.identity);
     io.apply_memory_note(Note::Unparked);
     let exists = match plan {
         Plan::Nothing(_) | Plan::BlockedByDependents(_) => true,
@@ -69,7 +70,9 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         Plan::RemoveForegroundFinalizer => {
             let why = "foregroundDeletion; no dependent blocks its deletion";
-            io.unless_shutting_down(place.remove_finalizer(FOREGROUND_FINALIZER, why, io)).await.unwrap_or(Ok(true))?
+            io.await_unless_shutting_down(place.remove_finalizer(FOREGROUND_FINALIZER, why, io))
+                .await
+                .unwrap_or(Ok(true))?
         }
         Plan::LookUpObject => match place.read_live("only owner references name it", io).await? {
             LiveReadResult::Absent => false,

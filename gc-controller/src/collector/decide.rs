@@ -20,13 +20,13 @@ pub use verdict::{CollectionDecision, OwnerLookupResult, decide_by_owners};
 
 use super::{
     plan::{Plan, PropagationPolicy},
-    snapshot::{KindState, Owner, Snapshot},
+    snapshot::{KindState, OwnerWithState, Snapshot},
 };
 use crate::{graph::OwnerState, parked::WaitCondition};
 
 /// Decides which work an object needs.
 pub fn decide(snapshot: &Snapshot) -> Plan {
-    let view = &snapshot.node;
+    let view = &snapshot.graph_node;
     if view.is_being_deleted && !view.is_deleting_dependents {
         return Plan::Nothing("it is being deleted already");
     }
@@ -55,7 +55,8 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     if snapshot.owners.is_empty() {
         return Plan::Nothing("it has no owner");
     }
-    let uncertain: Vec<&Owner> = snapshot.owners.iter().filter(|owner| owner.state != OwnerState::Absent).collect();
+    let uncertain: Vec<&OwnerWithState> =
+        snapshot.owners.iter().filter(|owner| owner.state_in_graph != OwnerState::Absent).collect();
     for owner in &uncertain {
         match owner.kind_state {
             KindState::Unknown => {
@@ -81,7 +82,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 
 /// Decides the work for an object in foreground deletion.
 fn finish(snapshot: &Snapshot) -> Plan {
-    let view = &snapshot.node;
+    let view = &snapshot.graph_node;
     if view.blocking_dependent_count > 0 {
         return Plan::BlockedByDependents(view.blocking_dependent_count);
     }

@@ -5,19 +5,19 @@ use jiff::Timestamp;
 
 use super::{
     Collector,
-    act::CurrentOwners,
-    snapshot::{KindState, Owner, Snapshot},
+    act::ReobservedOwners,
+    snapshot::{KindState, OwnerWithState, Snapshot},
 };
-use crate::graph::{Identity, Kind, NodeView, OwnerState};
+use crate::graph::{GraphNodeView, Identity, Kind, OwnerState};
 
 impl Collector {
-    pub(super) fn snapshot(&self, mut view: NodeView, now: Timestamp) -> Snapshot {
-        let owners = self.owners(std::mem::take(&mut view.owners), &view.owner_states);
+    pub(super) fn take_snapshot(&self, mut view: GraphNodeView, now: Timestamp) -> Snapshot {
+        let owners = self.owners(std::mem::take(&mut view.owner_references), &view.owner_states);
         let (known, resource) = self.monitors.kind_state_and_resource(&view.kind);
         let unsynced = if view.is_deleting_dependents { self.monitors.awaited_resources() } else { Vec::new() };
         Snapshot {
             now,
-            node: view,
+            graph_node: view,
             resource,
             is_kind_unsynced: known == KindState::Unsynced,
             owners,
@@ -26,22 +26,22 @@ impl Collector {
     }
 
     /// Reads the current states of the owners in `references`, and whether the object may be part of a cycle.
-    pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> CurrentOwners {
-        let Identity { namespace, uid, .. } = &snapshot.node.identity;
+    pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> ReobservedOwners {
+        let Identity { namespace, uid, .. } = &snapshot.graph_node.identity;
         let mut graph = self.collector_state.graph.lock();
         let in_cycle = graph.may_be_in_cycle(uid);
         let states: Vec<OwnerState> =
             references.iter().map(|reference| graph.owner_state(reference, namespace)).collect();
         drop(graph);
-        CurrentOwners { owners: self.owners(references, &states), may_be_in_cycle: in_cycle }
+        ReobservedOwners { owners: self.owners(references, &states), may_be_in_cycle: in_cycle }
     }
 
     /// Combines each owner reference with the owner's state in the graph and the state of the monitor for the owner's kind.
-    fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
+    fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<OwnerWithState> {
         let owner = |(reference, state): (OwnerRef, &OwnerState)| {
             let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
             let (kind, resource) = self.monitors.kind_state_and_resource(&kind);
-            Owner { reference, kind_state: kind, resource, state: *state }
+            OwnerWithState { reference, kind_state: kind, resource, state_in_graph: *state }
         };
         references.into_iter().zip(states).map(owner).collect()
     }

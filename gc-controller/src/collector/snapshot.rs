@@ -3,7 +3,7 @@
 use common::{meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
 
-use crate::graph::{Kind, NodeView, OwnerState};
+use crate::graph::{GraphNodeView, Kind, OwnerState};
 
 /// An object, and the states of its owners.
 #[derive(Clone, Debug)]
@@ -11,13 +11,13 @@ pub struct Snapshot {
     /// Time of the sync.
     pub now: Timestamp,
     /// The node of the object in the graph. Its references are moved to `owners`.
-    pub node: NodeView,
+    pub graph_node: GraphNodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Whether the resource is watched and its initial list is not complete.
     pub is_kind_unsynced: bool,
     /// Owner references of the object, in their order, with the states of the owners.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<OwnerWithState>,
     /// Resources without a complete initial list, except broken ones. Empty if the object is not in foreground deletion.
     pub unsynced_resources: Vec<String>,
 }
@@ -37,7 +37,7 @@ pub enum KindState {
 
 /// An owner reference of the object, and the state of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct OwnerWithState {
     /// The reference as the object has it.
     pub reference: OwnerRef,
     /// State of the monitor for the kind of the owner.
@@ -45,10 +45,10 @@ pub struct Owner {
     /// Resource that serves the kind; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// State of the owner in the graph.
-    pub state: OwnerState,
+    pub state_in_graph: OwnerState,
 }
 
-impl Owner {
+impl OwnerWithState {
     /// Returns the owner in the form `apps/v1/Deployment web`.
     pub fn describe(&self) -> String {
         let OwnerRef { api_version, kind, name, .. } = &self.reference;
@@ -66,7 +66,7 @@ impl Owner {
     }
 
     /// Returns whether the reference blocks the foreground deletion of the owner.
-    pub fn blocks_owner(&self) -> bool {
+    pub fn blocks_owner_deletion(&self) -> bool {
         self.reference.block_owner_deletion == Some(true)
     }
 }

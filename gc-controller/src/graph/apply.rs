@@ -10,17 +10,17 @@ use common::{
 use smallvec::SmallVec;
 
 use super::{
-    CrossNamespaceReference, FullSet, Graph, Identity, MonitorId, Node, Work,
-    node::{self, Flags},
-    references::{Reference, References},
-    slab::NodeId,
+    CrossNamespaceReference, Graph, GraphNode, Identity, ListedObjects, MonitorId, Work,
+    node::{self, ObjectFlags},
+    references::{CompactOwnerRef, CompactOwnerRefs},
+    slab::GraphNodeId,
 };
 
 /// Differences between the old and the new owner references of an object.
 #[derive(Default)]
 struct Difference<'a> {
     /// References that are new or have changed.
-    register: Vec<&'a Reference>,
+    register: Vec<&'a CompactOwnerRef>,
     /// UIDs of owners that only the old references name.
     removed: Vec<&'a Uid>,
 }
@@ -28,13 +28,13 @@ struct Difference<'a> {
 /// Compares two lists of references, in linear time because some objects have thousands of owners. If several references share
 /// a UID, the last such reference in `old` is compared with the first in `new`, and the remaining references in `new` count as
 /// new.
-fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
+fn difference<'a>(old: &'a CompactOwnerRefs, new: &'a CompactOwnerRefs) -> Difference<'a> {
     let mut out = Difference::default();
     if old.is_empty() {
         out.register.extend(new.iter());
         return out;
     }
-    let known: HashMap<&Uid, &Reference> = old.iter().map(|before| (&before.uid, before)).collect();
+    let known: HashMap<&Uid, &CompactOwnerRef> = old.iter().map(|before| (&before.uid, before)).collect();
     let mut seen: HashSet<&Uid> = HashSet::default();
     for reference in new.iter() {
         let first = seen.insert(&reference.uid);
@@ -56,7 +56,7 @@ struct ReferenceMatch {
 
 impl ReferenceMatch {
     /// Compares `identity` with the references of `dependent` that have the UID of `identity`.
-    fn of(dependent: &Node, identity: &Identity) -> Self {
+    fn of(dependent: &GraphNode, identity: &Identity) -> Self {
         if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
             return Self { matches: false, mismatches: true };
         }
@@ -83,19 +83,19 @@ impl Graph {
     /// Applies a deletion that a watch reports.
     pub fn apply_deletion(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
         if let Some(id) = self.nodes.find(&meta.uid)
-            && self.sources.get(source.number).is_some()
+            && self.sources.get(source.serial_number).is_some()
         {
             self.remove(id, Self::identity_of(source.kind, meta), out);
         }
     }
 
     /// Begins a list of all objects of a monitor.
-    pub fn begin_full_set(&self, source: MonitorId) -> FullSet {
-        FullSet::new(source, self.sources.get(source.number))
+    pub fn begin_list(&self, source: MonitorId) -> ListedObjects {
+        ListedObjects::new(source, self.sources.get(source.serial_number))
     }
 
     /// Applies one object of a list.
-    pub fn include_in_full_set(&mut self, seen: &mut FullSet, meta: &Meta, out: &mut Vec<Work>) {
+    pub fn apply_listed_object(&mut self, seen: &mut ListedObjects, meta: &Meta, out: &mut Vec<Work>) {
         self.add_further_monitor(seen.monitor, meta);
         let known = self.seen_version(&meta.uid);
         if !known.is_some_and(|known| known.is_known() && known == meta.resource_version) {
@@ -111,7 +111,7 @@ impl Graph {
     fn add_further_monitor(&mut self, source: MonitorId, meta: &Meta) {
         let Some(id) = self.nodes.find(&meta.uid) else { return };
         let node = self.nodes.get(id);
-        if node.is_virtual() || node.belongs_to(source) || self.sources.get(source.number).is_none() {
+        if node.is_virtual() || node.belongs_to(source) || self.sources.get(source.serial_number).is_none() {
             return;
         }
         let others = self.others.entry(id).or_default();
@@ -121,13 +121,13 @@ impl Graph {
     }
 
     /// Completes a list: removes the objects of the monitor that are not in the list.
-    pub fn complete_full_set(&mut self, seen: &FullSet, out: &mut Vec<Work>) {
+    pub fn complete_list(&mut self, seen: &ListedObjects, out: &mut Vec<Work>) {
         // Equal counters show that the list contains all objects. This usual case needs no scan of all nodes.
-        if self.sources.get(seen.monitor.number).is_none_or(|census| seen.contains_all_objects(census)) {
+        if self.sources.get(seen.monitor.serial_number).is_none_or(|census| seen.contains_all_objects(census)) {
             return;
         }
-        let unnamed = |(id, node): &(NodeId, &Node)| node.belongs_to(seen.monitor) && !seen.has(*id);
-        let gone: Vec<NodeId> = self.nodes.nodes_with_ids().filter(unnamed).map(|(id, _)| id).collect();
+        let unnamed = |(id, node): &(GraphNodeId, &GraphNode)| node.belongs_to(seen.monitor) && !seen.contains(*id);
+        let gone: Vec<GraphNodeId> = self.nodes.nodes_with_ids().filter(unnamed).map(|(id, _)| id).collect();
         for id in gone {
             self.remove(id, self.nodes.get(id).identity(), out);
         }
@@ -139,11 +139,11 @@ impl Graph {
     }
 
     fn see(&mut self, source: MonitorId, meta: &Meta, out: &mut Vec<Work>) {
-        if self.sources.get(source.number).is_none() {
+        if self.sources.get(source.serial_number).is_none() {
             // A stopped monitor may still deliver events, which are ignored.
             return;
         }
-        let mut before = Flags::default();
+        let mut before = ObjectFlags::default();
         let id = match self.nodes.find(&meta.uid) {
             Some(id) => {
                 let node = self.nodes.get(id);
@@ -155,8 +155,8 @@ impl Graph {
                 id
             }
             None => {
-                self.sources.count_added_object(source.number);
-                self.insert(Node::new_observed(Self::identity_of(source.kind, meta), source.number))
+                self.sources.count_added_object(source.serial_number);
+                self.insert(GraphNode::new_observed(Self::identity_of(source.kind, meta), source.serial_number))
             }
         };
         let node = self.nodes.get_mut(id);
@@ -169,11 +169,11 @@ impl Graph {
             self.change_owners(id, &old, &owners, out);
             old.iter().for_each(|owner| self.kinds.remove_use(owner.kind));
         }
-        let starts = |finalizer| now.waits_for(finalizer) && !before.waits_for(finalizer);
-        if starts(Flags::ORPHAN_FINALIZER) {
+        let starts = |finalizer| now.is_terminating_with(finalizer) && !before.is_terminating_with(finalizer);
+        if starts(ObjectFlags::ORPHAN_FINALIZER) {
             out.push(Work::Orphan(meta.uid.clone()));
-        } else if starts(Flags::FOREGROUND_FINALIZER) {
-            self.nodes.get_mut(id).flags.set(Flags::DELETING_DEPENDENTS, true);
+        } else if starts(ObjectFlags::FOREGROUND_FINALIZER) {
+            self.nodes.get_mut(id).flags.set(ObjectFlags::DELETING_DEPENDENTS, true);
             let dependents = self.nodes.get(id).dependents.iter();
             out.extend(dependents.map(|d| Work::CheckOwners(self.nodes.get(d).uid.clone())));
             out.push(Work::CheckOwners(meta.uid.clone()));
@@ -229,7 +229,7 @@ impl Graph {
         if self.sources.remove(source) {
             self.kinds.remove_use(source.kind);
         }
-        let ids: Vec<NodeId> =
+        let ids: Vec<GraphNodeId> =
             self.nodes.nodes_with_ids().filter(|(_, node)| node.belongs_to(source)).map(|(id, _)| id).collect();
         for id in ids {
             if let Some(heir) = self.take_further_monitor(id) {
@@ -238,15 +238,15 @@ impl Graph {
                 continue;
             }
             let node = self.nodes.get_mut(id);
-            node.flags.set(Flags::VIRTUAL, true);
+            node.flags.set(ObjectFlags::VIRTUAL, true);
             out.push(Work::CheckOwners(node.uid.clone()));
         }
     }
 
     /// Removes and returns a further monitor to which the object passes, because its first monitor has stopped.
-    fn take_further_monitor(&mut self, id: NodeId) -> Option<MonitorId> {
+    fn take_further_monitor(&mut self, id: GraphNodeId) -> Option<MonitorId> {
         let mut others = self.others.remove(&id)?;
-        others.retain(|source| self.sources.get(source.number).is_some());
+        others.retain(|source| self.sources.get(source.serial_number).is_some());
         let heir = others.pop()?;
         if !others.is_empty() {
             self.others.insert(id, others);
@@ -254,12 +254,12 @@ impl Graph {
         Some(heir)
     }
 
-    fn insert(&mut self, node: Node) -> NodeId {
+    fn insert(&mut self, node: GraphNode) -> GraphNodeId {
         self.kinds.add_use(node.kind);
         self.nodes.insert(node)
     }
 
-    fn take(&mut self, id: NodeId) -> Option<Node> {
+    fn take(&mut self, id: GraphNodeId) -> Option<GraphNode> {
         let node = self.nodes.remove(id)?;
         self.others.remove(&id);
         self.kinds.remove_use(node.kind);
@@ -268,7 +268,7 @@ impl Graph {
     }
 
     /// Turns a virtual node into an observed one, with the identity that the monitor saw.
-    fn observe(&mut self, id: NodeId, source: MonitorId, identity: &Identity, out: &mut Vec<Work>) {
+    fn observe(&mut self, id: GraphNodeId, source: MonitorId, identity: &Identity, out: &mut Vec<Work>) {
         if !self.nodes.get(id).has_identity(identity) {
             for dependent in self.nodes.get(id).dependents.iter() {
                 let dependent = self.nodes.get(dependent);
@@ -284,21 +284,21 @@ impl Graph {
             self.change_identity(id, identity.clone());
             out.push(Work::ResetBackoff(identity.uid.clone()));
         }
-        self.sources.count_added_object(source.number);
+        self.sources.count_added_object(source.serial_number);
         let node = self.nodes.get_mut(id);
-        node.flags.set(Flags::VIRTUAL, false);
-        node.monitor_number = source.number;
+        node.flags.set(ObjectFlags::VIRTUAL, false);
+        node.monitor_serial_number = source.serial_number;
     }
 
-    fn wrong_namespace(&self, dependent: &Node, reference: &Reference) -> Work {
+    fn wrong_namespace(&self, dependent: &GraphNode, reference: &CompactOwnerRef) -> Work {
         Work::CrossNamespaceReference(Box::new(CrossNamespaceReference {
             dependent: dependent.identity(),
-            kind: self.kinds.get(dependent.kind).clone(),
+            dependent_kind: self.kinds.get(dependent.kind).clone(),
             reference: reference.to_owner_ref(self.kinds.get(reference.kind)),
         }))
     }
 
-    fn change_identity(&mut self, id: NodeId, identity: Identity) {
+    fn change_identity(&mut self, id: GraphNodeId, identity: Identity) {
         self.kinds.add_use(identity.kind);
         self.kinds.remove_use(self.nodes.get(id).kind);
         let node = self.nodes.get_mut(id);
@@ -307,7 +307,7 @@ impl Graph {
         node.name = identity.name;
     }
 
-    fn change_owners(&mut self, id: NodeId, old: &References, new: &References, out: &mut Vec<Work>) {
+    fn change_owners(&mut self, id: GraphNodeId, old: &CompactOwnerRefs, new: &CompactOwnerRefs, out: &mut Vec<Work>) {
         let difference = difference(old, new);
         let before = self.blocked_by(id, old);
         self.register(id, &difference.register, out);
@@ -326,26 +326,30 @@ impl Graph {
     }
 
     /// Converts references to their compact form. Names and lists that the graph already contains are shared.
-    fn references(&mut self, id: NodeId, written: &OwnerRefs) -> References {
+    fn references(&mut self, id: GraphNodeId, written: &OwnerRefs) -> CompactOwnerRefs {
         let mut all = Vec::with_capacity(written.len());
         let mut siblings = None;
         for reference in written.iter() {
-            let kind = self.kinds.id_of(&reference.api_version, &reference.kind);
+            let kind = self.kinds.intern(&reference.api_version, &reference.kind);
             let owner = self.nodes.find(&reference.uid).map(|owner| self.nodes.get(owner));
             let known = owner.map(|owner| &owner.name).filter(|name| ***name == *reference.name);
-            all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
+            all.push(CompactOwnerRef::new(
+                reference,
+                kind,
+                known.map_or_else(|| Arc::from(&*reference.name), Arc::clone),
+            ));
             siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
         }
         // Dependents of one owner usually have equal lists of owners. An equal list of a sibling is shared.
         let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
-        sibling.cloned().unwrap_or_else(|| References::new(all))
+        sibling.cloned().unwrap_or_else(|| CompactOwnerRefs::new(all))
     }
 
     /// Returns the owners in foreground deletion that a node blocks by these references, without duplicates.
-    fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
+    fn blocked_by(&self, id: GraphNodeId, references: &CompactOwnerRefs) -> SmallVec<[GraphNodeId; 4]> {
         let blocking = references.iter().filter(|reference| reference.blocks_owner_deletion());
         let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
-        let mut owners: SmallVec<[NodeId; 4]> =
+        let mut owners: SmallVec<[GraphNodeId; 4]> =
             owners.filter(|owner| self.nodes.get(*owner).dependents.contains(id)).collect();
         owners.sort_unstable();
         owners.dedup();
@@ -353,7 +357,7 @@ impl Graph {
     }
 
     /// Decrements the number of dependents that block an owner. Enqueues the owner when the number becomes 0.
-    fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
+    fn unblock(&mut self, owner: GraphNodeId, out: &mut Vec<Work>) {
         let node = self.nodes.get_mut(owner);
         node.blocking_dependent_count -= 1;
         if node.blocking_dependent_count == 0 && node.is_deleting_dependents() {
@@ -362,18 +366,18 @@ impl Graph {
     }
 
     /// Makes a node a dependent of the owners in these references.
-    fn register(&mut self, id: NodeId, references: &[&Reference], out: &mut Vec<Work>) {
+    fn register(&mut self, id: GraphNodeId, references: &[&CompactOwnerRef], out: &mut Vec<Work>) {
         let mut doubtful = false;
         for reference in references {
             let namespace = self.nodes.get(id).namespace.clone();
             let Some(owner) = self.nodes.find(&reference.uid) else {
-                let owner = self.insert(Node::new_virtual(&namespace, reference));
+                let owner = self.insert(GraphNode::new_virtual(&namespace, reference));
                 self.nodes.get_mut(owner).dependents.insert(id);
                 out.push(Work::CheckOwners(reference.uid.clone()));
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.contradiction_and_event(owner, id, reference, &namespace);
+                let (doubt, event) = self.find_contradiction(owner, id, reference, &namespace);
                 doubtful = doubt;
                 out.extend(event);
             }
@@ -388,7 +392,7 @@ impl Graph {
     }
 
     /// Removes a dependent from its owner. A virtual owner is removed after its last dependent.
-    fn leave(&mut self, owner: NodeId, dependent: NodeId) {
+    fn leave(&mut self, owner: GraphNodeId, dependent: GraphNodeId) {
         let node = self.nodes.get_mut(owner);
         node.dependents.remove(dependent);
         if node.is_virtual() && node.dependents.is_empty() && node.owners.is_empty() {
@@ -397,11 +401,11 @@ impl Graph {
     }
 
     /// Returns whether a reference contradicts the identity of its owner's node, and the Event to record about this.
-    pub(super) fn contradiction_and_event(
+    pub(super) fn find_contradiction(
         &self,
-        owner: NodeId,
-        id: NodeId,
-        reference: &Reference,
+        owner: GraphNodeId,
+        id: GraphNodeId,
+        reference: &CompactOwnerRef,
         namespace: &Text,
     ) -> (bool, Option<Work>) {
         let owner = self.nodes.get(owner);
@@ -418,14 +422,15 @@ impl Graph {
 
     /// Returns the identities other than `identity` that dependents claim for the same UID, in the order of their lookups:
     /// first the identities that sort after `identity`, then the identities before it.
-    fn claimed_identities(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
+    fn claimed_identities(&self, mismatching: &[GraphNodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
                 // An owner of a cluster-scoped kind has no namespace, regardless of the namespace of the dependent.
                 let global = identity.namespace.is_empty() && reference.kind == identity.kind;
-                let claim = reference.identity(if global { Text::default() } else { dependent.namespace.clone() });
+                let claim =
+                    reference.owner_identity(if global { Text::default() } else { dependent.namespace.clone() });
                 if claim != *identity {
                     claimed.push(claim);
                 }
@@ -443,11 +448,11 @@ impl Graph {
         claimed
     }
 
-    fn remove(&mut self, id: NodeId, identity: Identity, out: &mut Vec<Work>) {
+    fn remove(&mut self, id: GraphNodeId, identity: Identity, out: &mut Vec<Work>) {
         let blocked = self.blocked_by(id, &self.nodes.get(id).owners);
         let Some(node) = self.take(id) else { return };
         if !node.is_virtual() {
-            self.sources.count_removed_object(node.monitor_number);
+            self.sources.count_removed_object(node.monitor_serial_number);
         }
         if !node.dependents.is_empty() {
             self.absent.insert(identity);

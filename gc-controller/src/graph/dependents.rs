@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use super::slab::NodeId;
+use super::slab::GraphNodeId;
 
 /// Maximum number of dependents in a list; larger sets are trees.
 const MAX_LIST_LEN: usize = 32;
@@ -12,18 +12,18 @@ const MAX_LIST_LEN: usize = 32;
 pub(super) enum Dependents {
     #[default]
     None,
-    One(NodeId),
+    One(GraphNodeId),
     /// At most [`MAX_LIST_LEN`] nodes, in insertion order.
-    SmallList(Box<SmallVec<[NodeId; 4]>>),
+    SmallList(Box<SmallVec<[GraphNodeId; 4]>>),
     /// A larger set, sorted by id.
     #[expect(clippy::box_collection, reason = "a million nodes pay for each byte here, and few have many dependents")]
-    Tree(Box<BTreeSet<NodeId>>),
+    Tree(Box<BTreeSet<GraphNodeId>>),
 }
 
 const _: () = assert!(size_of::<Dependents>() <= 16);
 
 impl Dependents {
-    pub(super) fn insert(&mut self, id: NodeId) {
+    pub(super) fn insert(&mut self, id: GraphNodeId) {
         match self {
             Self::None => *self = Self::One(id),
             Self::One(known) if *known == id => {}
@@ -37,7 +37,7 @@ impl Dependents {
         }
     }
 
-    pub(super) fn contains(&self, id: NodeId) -> bool {
+    pub(super) fn contains(&self, id: GraphNodeId) -> bool {
         match self {
             Self::None => false,
             Self::One(known) => *known == id,
@@ -46,7 +46,7 @@ impl Dependents {
         }
     }
 
-    pub(super) fn remove(&mut self, id: NodeId) {
+    pub(super) fn remove(&mut self, id: GraphNodeId) {
         match self {
             Self::None => {}
             Self::One(known) => {
@@ -82,7 +82,7 @@ impl Dependents {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = GraphNodeId> + '_ {
         let (few, many) = match self {
             Self::None => (&[][..], None),
             Self::One(id) => (std::slice::from_ref(id), None),

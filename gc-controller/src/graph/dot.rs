@@ -7,7 +7,7 @@ use std::{
 
 use common::meta::Uid;
 
-use super::{Graph, Kind, Node, slab::NodeId};
+use super::{Graph, GraphNode, Kind, slab::GraphNodeId};
 
 #[derive(Default)]
 struct Vertex {
@@ -21,7 +21,7 @@ struct Vertex {
 }
 
 impl Vertex {
-    fn of(node: &Node, kind: &Kind) -> Self {
+    fn of(node: &GraphNode, kind: &Kind) -> Self {
         Self {
             kind: kind.clone(),
             namespace: node.namespace.to_string(),
@@ -108,8 +108,8 @@ fn quoted(text: &str) -> String {
 impl Graph {
     /// Returns in DOT all nodes that are connected with these UIDs. Without UIDs, returns all nodes with owners or dependents.
     pub fn to_dot(&self, around: &[Uid]) -> String {
-        let chosen: BTreeSet<NodeId> = if around.is_empty() {
-            let connected = |id: &NodeId| {
+        let chosen: BTreeSet<GraphNodeId> = if around.is_empty() {
+            let connected = |id: &GraphNodeId| {
                 let node = self.nodes.get(*id);
                 !node.owners.is_empty() || !node.dependents.is_empty()
             };
@@ -153,9 +153,9 @@ impl Graph {
     }
 
     /// Returns all nodes that are connected with these UIDs, directly or through other nodes.
-    fn connected(&self, around: &[Uid]) -> BTreeSet<NodeId> {
-        let mut open: Vec<NodeId> = around.iter().filter_map(|uid| self.nodes.find(uid)).collect();
-        let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
+    fn connected(&self, around: &[Uid]) -> BTreeSet<GraphNodeId> {
+        let mut open: Vec<GraphNodeId> = around.iter().filter_map(|uid| self.nodes.find(uid)).collect();
+        let mut seen: BTreeSet<GraphNodeId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
             let node = self.nodes.get(id);
             let owners = node.owners.iter().filter_map(|o| self.nodes.find(&o.uid));

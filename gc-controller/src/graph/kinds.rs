@@ -33,7 +33,7 @@ pub(super) struct KindTable {
 
 impl KindTable {
     /// Returns the id of a kind. The id is stable while a node, a reference or a monitor uses the kind.
-    pub(super) fn id_of(&mut self, api_version: &Text, kind: &Text) -> KindId {
+    pub(super) fn intern(&mut self, api_version: &Text, kind: &Text) -> KindId {
         let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
         if let Some(id) = self.numbers.get(&kind) {
             return *id;

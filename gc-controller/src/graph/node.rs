@@ -8,7 +8,7 @@ use common::{
 use super::{
     FOREGROUND_FINALIZER, KindId, MonitorId, ORPHAN_FINALIZER,
     dependents::Dependents,
-    references::{Reference, References},
+    references::{CompactOwnerRef, CompactOwnerRefs},
 };
 use crate::objects::has_finalizer;
 
@@ -28,9 +28,9 @@ pub struct Identity {
 
 /// Booleans about an object, one bit each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Flags(u8);
+pub(super) struct ObjectFlags(u8);
 
-impl Flags {
+impl ObjectFlags {
     pub(super) const VIRTUAL: u8 = 1;
     pub(super) const BEING_DELETED: u8 = 1 << 1;
     pub(super) const DELETING_DEPENDENTS: u8 = 1 << 2;
@@ -46,48 +46,48 @@ impl Flags {
     }
 
     /// Returns whether the object is terminating and has this finalizer.
-    pub(super) fn waits_for(self, finalizer: u8) -> bool {
+    pub(super) fn is_terminating_with(self, finalizer: u8) -> bool {
         self.has(Self::BEING_DELETED) && self.has(finalizer)
     }
 }
 
 /// An object with its owners and dependents. A virtual node stands for an object that no active monitor has seen.
-pub struct Node {
+pub struct GraphNode {
     pub(super) uid: Uid,
     pub(super) namespace: Text,
     pub(super) name: Arc<str>,
     pub(super) version: ResourceVersion,
-    pub(super) owners: References,
+    pub(super) owners: CompactOwnerRefs,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
     /// Serial number of the monitor that the object belongs to; `u32::MAX` if no monitor has ever seen the object.
-    pub(super) monitor_number: u32,
+    pub(super) monitor_serial_number: u32,
     /// Number of dependents with a reference that blocks the foreground deletion of this object.
     pub(super) blocking_dependent_count: u32,
-    pub(super) flags: Flags,
+    pub(super) flags: ObjectFlags,
 }
 
 // A million nodes, with their names and owners, must fit in 400 MB.
-const _: () = assert!(size_of::<Node>() <= 112);
+const _: () = assert!(size_of::<GraphNode>() <= 112);
 
-impl fmt::Debug for Node {
+impl fmt::Debug for GraphNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} {}", self.namespace, self.name, self.uid)
     }
 }
 
-impl Node {
+impl GraphNode {
     /// Creates a virtual node for the owner that a reference names. `namespace` is the namespace of the dependent.
-    pub(super) fn new_virtual(namespace: &Text, reference: &Reference) -> Self {
-        Self::new(reference.identity(namespace.clone()), u32::MAX, Flags(Flags::VIRTUAL))
+    pub(super) fn new_virtual(namespace: &Text, reference: &CompactOwnerRef) -> Self {
+        Self::new(reference.owner_identity(namespace.clone()), u32::MAX, ObjectFlags(ObjectFlags::VIRTUAL))
     }
 
     /// Creates a node without owners for an object that the monitor with this serial number has seen.
     pub(super) fn new_observed(identity: Identity, source: u32) -> Self {
-        Self::new(identity, source, Flags::default())
+        Self::new(identity, source, ObjectFlags::default())
     }
 
-    fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: Flags) -> Self {
+    fn new(Identity { kind, namespace, name, uid }: Identity, source: u32, flags: ObjectFlags) -> Self {
         let (version, owners, dependents) = Default::default();
         Self {
             uid,
@@ -97,7 +97,7 @@ impl Node {
             owners,
             dependents,
             kind,
-            monitor_number: source,
+            monitor_serial_number: source,
             blocking_dependent_count: 0,
             flags,
         }
@@ -123,22 +123,22 @@ impl Node {
 
     /// Returns `true` if no active monitor has seen the object, for example if only owner references name it.
     pub fn is_virtual(&self) -> bool {
-        self.flags.has(Flags::VIRTUAL)
+        self.flags.has(ObjectFlags::VIRTUAL)
     }
 
     /// Returns whether the object belongs to this monitor. Always false for a virtual node.
     pub(super) fn belongs_to(&self, source: MonitorId) -> bool {
-        self.monitor_number == source.number && !self.is_virtual()
+        self.monitor_serial_number == source.serial_number && !self.is_virtual()
     }
 
     /// Returns whether the object is terminating.
     pub fn is_being_deleted(&self) -> bool {
-        self.flags.has(Flags::BEING_DELETED)
+        self.flags.has(ObjectFlags::BEING_DELETED)
     }
 
     /// Returns whether the object is in foreground deletion and waits for its dependents.
     pub fn is_deleting_dependents(&self) -> bool {
-        self.flags.has(Flags::DELETING_DEPENDENTS)
+        self.flags.has(ObjectFlags::DELETING_DEPENDENTS)
     }
 
     /// Returns whether the node has a reference to `owner` that blocks the owner's foreground deletion.
@@ -149,11 +149,11 @@ impl Node {
 }
 
 /// Copies the version, the finalizers and the deletion state of an object to its node. The owners are not copied.
-pub(super) fn copy_metadata(node: &mut Node, meta: &Meta) {
+pub(super) fn copy_metadata(node: &mut GraphNode, meta: &Meta) {
     node.version = meta.resource_version;
-    node.flags.set(Flags::ORPHAN_FINALIZER, has_finalizer(meta, ORPHAN_FINALIZER));
-    node.flags.set(Flags::FOREGROUND_FINALIZER, has_finalizer(meta, FOREGROUND_FINALIZER));
+    node.flags.set(ObjectFlags::ORPHAN_FINALIZER, has_finalizer(meta, ORPHAN_FINALIZER));
+    node.flags.set(ObjectFlags::FOREGROUND_FINALIZER, has_finalizer(meta, FOREGROUND_FINALIZER));
     if meta.is_deleting() {
-        node.flags.set(Flags::BEING_DELETED, true);
+        node.flags.set(ObjectFlags::BEING_DELETED, true);
     }
 }

@@ -11,7 +11,7 @@ use super::{Identity, Kind, KindId, kinds::KindTable};
 
 /// An owner reference with an id for its kind and a shared name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reference {
+pub(super) struct CompactOwnerRef {
     pub(super) uid: Uid,
     /// The same allocation as in the node of the owner if the names are equal.
     pub(super) name: Arc<str>,
@@ -21,9 +21,9 @@ pub(super) struct Reference {
 }
 
 // The size matters: nearly half of the objects of a cluster share their list of references with no other object.
-const _: () = assert!(size_of::<Reference>() <= 48);
+const _: () = assert!(size_of::<CompactOwnerRef>() <= 48);
 
-impl Reference {
+impl CompactOwnerRef {
     /// Converts an owner reference from the API. `name` has the same text as the name in `written`.
     pub(super) fn new(written: &OwnerRef, kind: KindId, name: Arc<str>) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Reference {
     }
 
     /// Returns the identity of the owner, for a dependent in this namespace.
-    pub(super) fn identity(&self, namespace: Text) -> Identity {
+    pub(super) fn owner_identity(&self, namespace: Text) -> Identity {
         Identity { kind: self.kind, namespace, name: Arc::clone(&self.name), uid: self.uid.clone() }
     }
 
@@ -80,10 +80,10 @@ impl Reference {
 
 /// The owner references of an object, in the order of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct References(Option<Arc<[Reference]>>);
+pub(super) struct CompactOwnerRefs(Option<Arc<[CompactOwnerRef]>>);
 
-impl References {
-    pub(super) fn new(all: Vec<Reference>) -> Self {
+impl CompactOwnerRefs {
+    pub(super) fn new(all: Vec<CompactOwnerRef>) -> Self {
         Self((!all.is_empty()).then(|| all.into()))
     }
 
@@ -94,9 +94,9 @@ impl References {
     }
 }
 
-impl Deref for References {
-    type Target = [Reference];
-    fn deref(&self) -> &[Reference] {
+impl Deref for CompactOwnerRefs {
+    type Target = [CompactOwnerRef];
+    fn deref(&self) -> &[CompactOwnerRef] {
         self.0.as_deref().unwrap_or_default()
     }
 }

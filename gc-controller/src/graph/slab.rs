@@ -5,11 +5,11 @@ use std::hash::BuildHasher as _;
 use common::{map::SeededHashState, meta::Uid};
 use hashbrown::HashTable;
 
-use super::Node;
+use super::GraphNode;
 
 /// Index of a node in the slab, valid until the node is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct NodeId(pub(super) u32);
+pub(super) struct GraphNodeId(pub(super) u32);
 
 /// Number of nodes in one block. The slab grows by whole blocks, so its growth copies no nodes.
 const NODES_PER_BLOCK: usize = 4096;
@@ -17,9 +17,9 @@ const NODES_PER_BLOCK: usize = 4096;
 /// The nodes of the graph in blocks of equal size, with an index by UID.
 #[derive(Default)]
 pub(super) struct Slab {
-    blocks: Vec<Vec<Option<Node>>>,
-    free: Vec<NodeId>,
-    by_uid: HashTable<NodeId>,
+    blocks: Vec<Vec<Option<GraphNode>>>,
+    free: Vec<GraphNodeId>,
+    by_uid: HashTable<GraphNodeId>,
     /// Number of reads of nodes, by which tests measure the cost of a change.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
@@ -30,7 +30,7 @@ fn hash(uid: &Uid) -> u64 {
 }
 
 /// Returns the node with this id. The node exists, because the graph keeps no ids of removed nodes.
-fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
+fn at(blocks: &[Vec<Option<GraphNode>>], id: GraphNodeId) -> &GraphNode {
     let index = id.0 as usize;
     match &blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
         Some(node) => node,
@@ -40,7 +40,7 @@ fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
 
 impl Slab {
     #[cfg(test)]
-    pub(super) fn read_count(&self) -> u64 {
+    pub(super) fn number_of_reads(&self) -> u64 {
         self.looks.get()
     }
 
@@ -48,17 +48,17 @@ impl Slab {
         self.by_uid.len()
     }
 
-    pub(super) fn find(&self, uid: &Uid) -> Option<NodeId> {
+    pub(super) fn find(&self, uid: &Uid) -> Option<GraphNodeId> {
         self.by_uid.find(hash(uid), |id| at(&self.blocks, *id).uid == *uid).copied()
     }
 
-    pub(super) fn get(&self, id: NodeId) -> &Node {
+    pub(super) fn get(&self, id: GraphNodeId) -> &GraphNode {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
         at(&self.blocks, id)
     }
 
-    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn get_mut(&mut self, id: GraphNodeId) -> &mut GraphNode {
         let index = id.0 as usize;
         match &mut self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK] {
             Some(node) => node,
@@ -67,7 +67,7 @@ impl Slab {
     }
 
     /// Adds a node. The slab must not contain its UID.
-    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+    pub(super) fn insert(&mut self, node: GraphNode) -> GraphNodeId {
         let hashed = hash(&node.uid);
         let id = if let Some(id) = self.free.pop() {
             let index = id.0 as usize;
@@ -79,14 +79,14 @@ impl Slab {
             }
             let block = self.blocks.len() - 1;
             self.blocks[block].push(Some(node));
-            NodeId((block * NODES_PER_BLOCK + self.blocks[block].len() - 1) as u32)
+            GraphNodeId((block * NODES_PER_BLOCK + self.blocks[block].len() - 1) as u32)
         };
         let blocks = &self.blocks;
         self.by_uid.insert_unique(hashed, id, |id| hash(&at(blocks, *id).uid));
         id
     }
 
-    pub(super) fn remove(&mut self, id: NodeId) -> Option<Node> {
+    pub(super) fn remove(&mut self, id: GraphNodeId) -> Option<GraphNode> {
         let index = id.0 as usize;
         let hashed = hash(&self.get(id).uid);
         if let Ok(entry) = self.by_uid.find_entry(hashed, |known| *known == id) {
@@ -96,23 +96,27 @@ impl Slab {
         self.blocks[index / NODES_PER_BLOCK][index % NODES_PER_BLOCK].take()
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub(super) fn ids(&self) -> impl Iterator<Item = GraphNodeId> + '_ {
         self.by_uid.iter().copied()
     }
 
     /// Returns all nodes with their ids, in the order of the ids.
-    pub(super) fn nodes_with_ids(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+    pub(super) fn nodes_with_ids(&self) -> impl Iterator<Item = (GraphNodeId, &GraphNode)> {
         let all = self.blocks.iter().flatten().enumerate();
-        all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
+        all.filter_map(|(at, node)| Some((GraphNodeId(at as u32), node.as_ref()?)))
     }
 
     /// Returns the nodes of one block with their ids; `None` after the last block.
-    pub(super) fn block_nodes(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
+    pub(super) fn nodes_of_block(&self, block: usize) -> Option<impl Iterator<Item = (GraphNodeId, &GraphNode)>> {
         let nodes = self.blocks.get(block)?.iter().enumerate();
-        Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * NODES_PER_BLOCK + at) as u32), node.as_ref()?))))
+        Some(
+            nodes.filter_map(move |(at, node)| {
+                Some((GraphNodeId((block * NODES_PER_BLOCK + at) as u32), node.as_ref()?))
+            }),
+        )
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &GraphNode> {
         self.blocks.iter().flatten().flatten()
     }
 }

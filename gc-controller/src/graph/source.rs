@@ -2,14 +2,14 @@
 
 use common::map::HashMap;
 
-use super::{KindId, slab::NodeId};
+use super::{KindId, slab::GraphNodeId};
 
 /// Identity of a monitor: the kind of its objects, and a serial number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorId {
     /// Kind of the objects that the monitor sees.
     pub kind: KindId,
-    pub(super) number: u32,
+    pub(super) serial_number: u32,
 }
 
 /// Counters that show whether a list contains all objects of a monitor.
@@ -33,12 +33,12 @@ impl ActiveMonitors {
         let number = self.next;
         self.next += 1;
         self.all.insert(number, MonitorCounters::default());
-        MonitorId { kind, number }
+        MonitorId { kind, serial_number: number }
     }
 
     /// Removes a monitor, and returns whether it was active.
     pub(super) fn remove(&mut self, source: MonitorId) -> bool {
-        self.all.remove(&source.number).is_some()
+        self.all.remove(&source.serial_number).is_some()
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&MonitorCounters> {
@@ -61,7 +61,7 @@ impl ActiveMonitors {
 
 /// The objects that a monitor has read so far in one list, one bit each.
 #[derive(Debug)]
-pub struct FullSet {
+pub struct ListedObjects {
     pub(super) monitor: MonitorId,
     places: Vec<u64>,
     count: u32,
@@ -69,7 +69,7 @@ pub struct FullSet {
     removals: u64,
 }
 
-impl FullSet {
+impl ListedObjects {
     pub(super) fn new(source: MonitorId, census: Option<&MonitorCounters>) -> Self {
         Self {
             monitor: source,
@@ -80,7 +80,7 @@ impl FullSet {
     }
 
     /// Adds an object of the list. `own` is false if the object belongs to another monitor, which saw it first.
-    pub(super) fn insert(&mut self, id: NodeId, own: bool) {
+    pub(super) fn insert(&mut self, id: GraphNodeId, own: bool) {
         let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
         if word >= self.places.len() {
             self.places.resize(word + 1, 0);
@@ -91,7 +91,7 @@ impl FullSet {
         }
     }
 
-    pub(super) fn has(&self, id: NodeId) -> bool {
+    pub(super) fn contains(&self, id: GraphNodeId) -> bool {
         self.places.get(id.0 as usize / 64).is_some_and(|word| word & (1 << (id.0 % 64)) != 0)
     }
 

@@ -175,7 +175,7 @@ fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
     for dependent in &all {
         w.write_and_observe(dependent);
     }
-    let before = w.graph.nodes.read_count();
+    let before = w.graph.nodes.number_of_reads();
     let judge = |w: &mut World, work: Vec<String>| {
         let uids = work.iter().filter_map(|work| work.strip_prefix("judge "));
         uids.for_each(|uid| drop(w.graph.node_view(&Uid::new(uid))));
@@ -187,7 +187,7 @@ fn looks_for_a_foreground_deletion_of(dependents: usize) -> u64 {
         judge(&mut w, work);
     }
     assert_eq!(w.graph.node_view(&Uid::new("o")).map(|view| view.blocking_dependent_count), Some(0));
-    w.graph.nodes.read_count() - before
+    w.graph.nodes.number_of_reads() - before
 }
 
 /// GC-16.
@@ -235,8 +235,8 @@ fn objects_missing_from_a_full_set_are_removed_once_it_is_complete() {
         w.write_and_observe(thing);
     }
     let child = w.next_meta(&c);
-    assert_eq!(w.read_full_set("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
-    assert_eq!(w.read_full_set("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
+    assert_eq!(w.read_list("ConfigMap", std::slice::from_ref(&child), false), [""; 0], "the set is not complete");
+    assert_eq!(w.read_list("ConfigMap", std::slice::from_ref(&child), true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("x")).is_some());
 }
 
@@ -247,7 +247,7 @@ fn an_object_recreated_unseen_has_a_new_node() {
     w.write_and_observe(&test_object("o"));
     w.write_and_observe(&test_object("c").owner("o"));
     let set = [w.next_meta(&test_object("o").uid("o2")), w.next_meta(&test_object("c").owner("o"))];
-    assert_eq!(w.read_full_set("ConfigMap", &set, true), ["judge c"]);
+    assert_eq!(w.read_list("ConfigMap", &set, true), ["judge c"]);
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.node(&Uid::new("o2")).is_some());
 }
 
@@ -259,13 +259,13 @@ fn an_object_removed_while_a_full_set_is_read_hides_no_other() {
     w.write_and_observe(&a);
     w.write_and_observe(&b);
     let source = w.monitor("ConfigMap");
-    let mut seen = w.graph.begin_full_set(source);
+    let mut seen = w.graph.begin_list(source);
     let meta = w.next_meta(&a);
-    w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
+    w.graph.apply_listed_object(&mut seen, &meta, &mut w.work);
     // The server answers that `a` no longer exists. The list then contains only `a`, and the graph only `b`.
     let gone = w.identity("ConfigMap", "ns", "a", "a");
     w.report_absent(&gone);
-    w.graph.complete_full_set(&seen, &mut w.work);
+    w.graph.complete_list(&seen, &mut w.work);
     assert!(w.graph.is_empty());
 }
 
@@ -280,7 +280,7 @@ fn late_events_of_a_stopped_monitor_are_ignored() {
     assert_eq!(w.write_and_observe(&test_object("b")), [""; 0]);
     assert_eq!(w.observe_deletion(&test_object("a")), [""; 0]);
     assert!(w.graph.node(&Uid::new("b")).is_none() && w.is_virtual("a"));
-    assert_eq!(w.read_full_set("ConfigMap", &[], true), [""; 0]);
+    assert_eq!(w.read_list("ConfigMap", &[], true), [""; 0]);
     assert!(w.is_virtual("a"));
 }
 
@@ -367,7 +367,7 @@ fn kinds_without_users_are_removed() {
         forged.resource_version = common::meta::ResourceVersion::parse(&(n + 1).to_string());
         w.graph.apply_object(source, &forged, &mut w.work);
         assert_eq!((w.graph.kinds.len(), w.graph.len()), (2, 2), "{n}");
-        assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owners[0].kind, *kind);
+        assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owner_references[0].kind, *kind);
     }
     w.observe_deletion(&test_object("c"));
     w.graph.remove_monitor(source, &mut w.work);
@@ -385,18 +385,18 @@ fn an_object_that_two_monitors_see_outlives_the_first() {
     w.write_and_observe(&c);
     // The second monitor sees the object in the same version, under another group.
     w.graph.apply_object(new, &meta, &mut w.work);
-    let mut seen = w.graph.begin_full_set(new);
-    w.graph.include_in_full_set(&mut seen, &meta, &mut w.work);
+    let mut seen = w.graph.begin_list(new);
+    w.graph.apply_listed_object(&mut seen, &meta, &mut w.work);
     assert_eq!(w.take_work(), [""; 0]);
     w.graph.remove_monitor(old, &mut w.work);
     assert_eq!(w.take_work(), ["judge c", "forget o"], "a dependent that names the removed group is judged");
     assert!(!w.is_virtual("o"));
     assert_eq!(w.location("o"), "New ns/o");
     assert_eq!((w.graph.object_count(new), w.graph.object_count(old)), (1, 0));
-    w.graph.complete_full_set(&seen, &mut w.work);
+    w.graph.complete_list(&seen, &mut w.work);
     assert!(w.graph.node(&Uid::new("o")).is_some(), "the set in progress contains the object");
-    let empty = w.graph.begin_full_set(new);
-    w.graph.complete_full_set(&empty, &mut w.work);
+    let empty = w.graph.begin_list(new);
+    w.graph.complete_list(&empty, &mut w.work);
     assert_eq!(w.take_work(), ["judge c"], "the last monitor of the object no longer has it");
     assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.others.is_empty());
 }
@@ -454,7 +454,7 @@ fn the_cost_of_a_change_is_linear_in_the_owners() {
     for n in 0..MANY {
         w.write_and_observe(&test_object(&format!("o{n}")));
     }
-    let before = w.graph.nodes.read_count();
+    let before = w.graph.nodes.number_of_reads();
     assert_eq!(w.write_and_observe(&of(0..MANY, true)), [""; 0]);
     let blocking = |w: &World| {
         (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking_dependent_count).sum::<u32>()
@@ -464,8 +464,8 @@ fn the_cost_of_a_change_is_linear_in_the_owners() {
     assert_eq!(blocking(&w), MANY as u32 / 2);
     w.write_and_observe(&of(0..MANY, false));
     assert_eq!(blocking(&w), 0);
-    assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owners.len(), MANY);
+    assert_eq!(w.graph.node_view(&Uid::new("c")).unwrap().owner_references.len(), MANY);
     w.observe_deletion(&test_object("c"));
-    let looks = w.graph.nodes.read_count() - before;
+    let looks = w.graph.nodes.number_of_reads() - before;
     assert!(looks < 50 * MANY as u64, "{looks} reads of nodes");
 }

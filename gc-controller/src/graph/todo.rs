@@ -1,16 +1,18 @@
 //! Pending work, derived from the graph at the take-over. A standby can therefore drop the work that changes cause.
 
-use super::{Graph, Node, Work, node::Flags, slab::NodeId};
+use super::{Graph, GraphNode, Work, node::ObjectFlags, slab::GraphNodeId};
 
 impl Graph {
     /// Adds the work for the nodes of one block of the slab. Returns false after the last block. The caller can release the
     /// lock on the graph between two blocks.
     pub fn add_pending_work(&self, part: usize, out: &mut Vec<Work>) -> bool {
-        let Some(nodes) = self.nodes.block_nodes(part) else { return false };
+        let Some(nodes) = self.nodes.nodes_of_block(part) else { return false };
         for (id, node) in nodes {
-            if node.is_virtual() || node.is_deleting_dependents() && !node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
+            if node.is_virtual()
+                || node.is_deleting_dependents() && !node.flags.is_terminating_with(ObjectFlags::ORPHAN_FINALIZER)
+            {
                 out.push(Work::CheckOwners(node.uid.clone()));
-            } else if node.flags.waits_for(Flags::ORPHAN_FINALIZER) {
+            } else if node.flags.is_terminating_with(ObjectFlags::ORPHAN_FINALIZER) {
                 out.push(Work::Orphan(node.uid.clone()));
             } else if !node.is_being_deleted() && self.is_doubtful(id, node, out) {
                 out.push(Work::CheckOwners(node.uid.clone()));
@@ -21,7 +23,7 @@ impl Graph {
 
     /// Returns whether an owner is missing, differs from its reference, or waits for its dependents. Adds Events about
     /// references across namespaces to `out`.
-    fn is_doubtful(&self, id: NodeId, node: &Node, out: &mut Vec<Work>) -> bool {
+    fn is_doubtful(&self, id: GraphNodeId, node: &GraphNode, out: &mut Vec<Work>) -> bool {
         let (mut doubtful, mut going) = (false, false);
         for reference in node.owners.iter() {
             let Some(owner) = self.nodes.find(&reference.uid) else {
@@ -29,7 +31,7 @@ impl Graph {
                 continue;
             };
             if !doubtful {
-                let (doubt, event) = self.contradiction_and_event(owner, id, reference, &node.namespace);
+                let (doubt, event) = self.find_contradiction(owner, id, reference, &node.namespace);
                 doubtful = doubt;
                 out.extend(event);
             }

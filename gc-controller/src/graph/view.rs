@@ -2,11 +2,11 @@
 
 use common::meta::{OwnerRef, ResourceVersion, Uid};
 
-use super::{Graph, Identity, Kind, node::Flags};
+use super::{Graph, Identity, Kind, node::ObjectFlags};
 
 /// An object of the graph, and the facts about its owners and dependents that decisions need.
 #[derive(Clone, Debug)]
-pub struct NodeView {
+pub struct GraphNodeView {
     /// Kind, location and UID of the object.
     pub identity: Identity,
     /// Group, version and kind of the object.
@@ -14,7 +14,7 @@ pub struct NodeView {
     /// The last `resourceVersion` that a monitor has seen; unknown if no monitor has seen the object.
     pub version: ResourceVersion,
     /// Owner references, in the order of `metadata.ownerReferences`.
-    pub owners: Vec<OwnerRef>,
+    pub owner_references: Vec<OwnerRef>,
     /// State of each owner, in the order of `owners`.
     pub owner_states: Vec<OwnerState>,
     /// Whether the object is virtual: no active monitor has seen it, for example because only owner references name it.
@@ -59,7 +59,7 @@ pub struct Dependent {
 
 impl Graph {
     /// Returns the object with this UID, and the facts about its owners and dependents.
-    pub fn node_view(&mut self, uid: &Uid) -> Option<NodeView> {
+    pub fn node_view(&mut self, uid: &Uid) -> Option<GraphNodeView> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
         let owners: Vec<_> = node.owners.iter().map(|owner| owner.to_owner_ref(self.kinds.get(owner.kind))).collect();
@@ -69,7 +69,7 @@ impl Graph {
         let node = self.nodes.get(id);
         let deleting_dependents = node.is_deleting_dependents();
         let blocking = if deleting_dependents { node.blocking_dependent_count } else { 0 };
-        Some(NodeView {
+        Some(GraphNodeView {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
             version: node.version,
@@ -77,10 +77,10 @@ impl Graph {
             is_virtual: node.is_virtual(),
             is_being_deleted: node.is_being_deleted(),
             is_deleting_dependents: deleting_dependents,
-            has_orphan_finalizer: node.flags.has(Flags::ORPHAN_FINALIZER),
-            has_foreground_finalizer: node.flags.has(Flags::FOREGROUND_FINALIZER),
+            has_orphan_finalizer: node.flags.has(ObjectFlags::ORPHAN_FINALIZER),
+            has_foreground_finalizer: node.flags.has(ObjectFlags::FOREGROUND_FINALIZER),
             dependent_count: node.dependents.len(),
-            owners,
+            owner_references: owners,
             blocking_dependent_count: blocking as usize,
             may_be_in_cycle: in_cycle,
         })

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
 use common::{
-    api::Format,
+    api::WireFormat,
     clock::Clock,
-    events::Recorder,
-    informer::{Sink as _, apply_frame},
+    events::EventRecorder,
+    informer::{Sink as _, apply_watch_frame},
     metrics::Metrics,
     queue::{BackoffSettings, Queue},
 };
@@ -32,7 +32,7 @@ fn monitor() -> GraphSink {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
     let queue = || Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = ControllerMetrics::new(&Metrics::default());
-    let recorder = Recorder::discarding_events("guards", clock.clone());
+    let recorder = EventRecorder::discarding_events("guards", clock.clone());
     let collection = CollectorState::new(queue(), queue(), recorder, metrics, true);
     let source = collection.graph.lock().add_monitor("v1", "Pod");
     GraphSink::new(Arc::new(collection), source)
@@ -51,10 +51,10 @@ fn pod(number: usize, version: usize) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-fn cost(sink: &GraphSink, format: Format, event: &str, pod: &Value) -> AllocationInfo {
+fn cost(sink: &GraphSink, format: WireFormat, event: &str, pod: &Value) -> AllocationInfo {
     let frame = recorded::frame(format, event, pod).unwrap();
     let mut result = Ok(());
-    let cost = measure(|| result = apply_frame(sink, format, &frame));
+    let cost = measure(|| result = apply_watch_frame(sink, format, &frame));
     assert_eq!(result, Ok(()));
     cost
 }
@@ -74,7 +74,7 @@ fn hold(guards: Guards) {
 fn an_event_of_an_object_costs_no_more_than_recorded() {
     let mut guards = Guards::new("collector/events", Unmeasured::Fails);
     let all = WARM_UP + EVENTS;
-    for (name, format) in [("protobuf", Format::Protobuf), ("json", Format::Json)] {
+    for (name, format) in [("protobuf", WireFormat::Protobuf), ("json", WireFormat::Json)] {
         let sink = monitor();
         let added: Vec<_> = (0..all).map(|number| cost(&sink, format, "ADDED", &pod(number, number + 1))).collect();
         assert_eq!(sink.len(), all);
@@ -96,7 +96,7 @@ fn an_object_in_the_graph_takes_no_more_memory_than_recorded() {
     let mut guards = Guards::new("collector/objects", Unmeasured::Fails);
     let sink = monitor();
     let kept = (0..WARM_UP + OBJECTS)
-        .map(|number| cost(&sink, Format::Protobuf, "ADDED", &pod(number, number + 1)).bytes_current);
+        .map(|number| cost(&sink, WireFormat::Protobuf, "ADDED", &pod(number, number + 1)).bytes_current);
     let bytes: i64 = kept.skip(WARM_UP).sum();
     assert_eq!(sink.len(), WARM_UP + OBJECTS);
     guards.add("pod", "bytes", u64::try_from(bytes).unwrap().div_ceil(OBJECTS as u64));

@@ -50,7 +50,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
         }
         Plan::Release(_) => {}
     }
-    let view = &snapshot.node;
+    let view = &snapshot.graph_node;
     let owner = &view.identity.uid;
     let mut released = HashSet::default();
     let mut dependents = Cow::Borrowed(&snapshot.dependents);
@@ -88,6 +88,6 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     let Some(resource) = snapshot.resource else { return Err(unserved_kind_error(&view.kind)) };
     let place = ObjectLocation::new(resource, &view.identity);
     let why = "orphan; no dependent refers to it any more";
-    io.unless_shutting_down(place.remove_finalizer(ORPHAN_FINALIZER, why, io)).await.transpose()?;
+    io.await_unless_shutting_down(place.remove_finalizer(ORPHAN_FINALIZER, why, io)).await.transpose()?;
     Ok(Requeue::AfterPlannedDelay)
 }

@@ -8,14 +8,15 @@ use super::{
     plan::Plan,
     snapshot::{DependentWithResource, Snapshot},
 };
-use crate::graph::{Dependent, NodeView};
+use crate::graph::{Dependent, GraphNodeView};
 
 impl Orphaner {
-    pub(super) fn snapshot(&self, view: NodeView) -> Snapshot {
+    pub(super) fn take_snapshot(&self, view: GraphNodeView) -> Snapshot {
         let (resource, unsynced) = (self.monitors.resource_of_kind(&view.kind), self.monitors.awaited_resources());
-        let mut snapshot = Snapshot { node: view, resource, dependents: Vec::new(), unsynced_resources: unsynced };
+        let mut snapshot =
+            Snapshot { graph_node: view, resource, dependents: Vec::new(), unsynced_resources: unsynced };
         if let Plan::Release(_) = decide(&snapshot) {
-            snapshot.dependents = self.dependents(&snapshot.node.identity.uid);
+            snapshot.dependents = self.dependents(&snapshot.graph_node.identity.uid);
         }
         snapshot
     }

@@ -2,13 +2,13 @@
 
 use common::object::Resource;
 
-use crate::graph::{Dependent, NodeView};
+use crate::graph::{Dependent, GraphNodeView};
 
 /// An object with the finalizer `orphan`, and its dependents.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The object as it is in the graph.
-    pub node: NodeView,
+    pub graph_node: GraphNodeView,
     /// Resource that serves the kind of the object; `None` if the kind is not served.
     pub resource: Option<Resource>,
     /// Dependents of the object; empty if the plan does not release them.

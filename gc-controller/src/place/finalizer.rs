@@ -40,13 +40,15 @@ impl ObjectLocation {
                     json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": left}})
                 }),
             };
-            let request =
-                self.patch(PatchFormat::Merge, None, body).with_verb_text("remove the finalizer of").with_reason(why);
+            let request = self
+                .build_patch_request(PatchFormat::Merge, None, body)
+                .with_verb_text("remove the finalizer of")
+                .with_reason(why);
             match io.send(request).await {
                 Ok(_) => return Ok(true),
                 Err(refusal) if is_object_absent(&refusal) => return Ok(false),
                 Err(refusal) if refusal.error.is_conflict() => io.pause_with_jitter(pause, 0.1).await,
-                Err(refusal) => return Err(self.refused_error("removing a finalizer of", &refusal)),
+                Err(refusal) => return Err(self.refusal_error("removing a finalizer of", &refusal)),
             }
             pause *= 5;
         }

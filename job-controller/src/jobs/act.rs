@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use common::{
     events::EventType,
-    io::{Claim, Requeue, SyncError},
+    io::{ChildClaim, Requeue, SyncError},
     pods::PODS,
 };
 
@@ -32,7 +32,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
     // These Pods lose their finalizers even if the Job is not synced, for example because its selector is invalid.
     let why = "the terminating Job does not count this Pod";
     let untracked = remove_finalizers(plan.uncounted_pods_to_remove_finalizer_from.iter().collect(), why, io).await;
-    untracked.record_denied_event(io);
+    untracked.record_denied_removal_event(io);
 
     let sync_plan = match &plan.sync_plan {
         Ok(sync_plan) => sync_plan,
@@ -47,7 +47,7 @@ pub(crate) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
                     io.apply_memory_note(Note::InvalidSelector(problem.to_string()));
                 }
             }
-            return untracked.first_failure(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
+            return untracked.first_error(REMOVING_FINALIZER).map_or(Ok(Requeue::AfterPlannedDelay), Err);
         }
     };
     // The value of the metric label `action` if the sync fails before it creates or deletes Pods.
@@ -72,19 +72,19 @@ async fn sync(
     io: Io<'_>,
 ) -> Result<Requeue, SyncError> {
     let claims = &snapshot.pod_claims;
-    let claim =
-        Claim::new(&snapshot.owner, PODS, &claims.adopt, &claims.release).with_finalizers(&[JOB_TRACKING_FINALIZER]);
+    let claim = ChildClaim::new(&snapshot.owner, PODS, &claims.to_adopt, &claims.to_release)
+        .with_finalizers(&[JOB_TRACKING_FINALIZER]);
     let mut claim = claim.send(io).await;
-    claim.record_denied_event(io);
+    claim.record_event_if_denied(io);
     if claim.has_only_conflicts() {
         return Ok(Requeue::Conflict);
     }
-    claim.take_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
+    claim.take_claim_result().map_err(|failed| failed.with_context("cannot claim Pods"))?;
     // The plan assumes that every adoption succeeds, so a refused adoption requires a new decision.
     let plan = if claim.has_adopted_all() {
         Cow::Borrowed(plan)
     } else {
-        let adopted: Vec<SharedPod> = claim.adopted().cloned().collect();
+        let adopted: Vec<SharedPod> = claim.adopted_children().cloned().collect();
         Cow::Owned(decide_with_adopted_pods(snapshot, &adopted))
     };
     let SyncPlan { pod_summary: situation, scaling_decision: manage, .. } = &*plan;
@@ -97,14 +97,14 @@ async fn sync(
         _ => pods::delete_pods(situation, manage, io).await,
     };
 
-    let managed = manage::counts_after_scaling(snapshot, situation, manage, &writes);
+    let managed = manage::pod_counts_after_scaling(snapshot, situation, manage, &writes);
     let tracked = first_status::decide_first_status(snapshot, situation, manage, &managed, io.now());
     if let Some(suspension) = tracked.suspension_change {
         let (reason, message) = suspension.event_reason_and_message();
         io.record_event(EventType::Normal, reason, message);
     }
     let counted = count::write_statuses_and_remove_finalizers(snapshot, situation, &managed, &tracked, io).await?;
-    if let Some(failed) = failed.or_else(|| uncounted.first_failure(REMOVING_FINALIZER)) {
+    if let Some(failed) = failed.or_else(|| uncounted.first_error(REMOVING_FINALIZER)) {
         return Err(failed);
     }
     writes.conflict_count += uncounted.conflict_count() + counted.conflict_count();

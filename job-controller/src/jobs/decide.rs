@@ -5,7 +5,7 @@
 //! 1. [`decide()`] counts the Pods ([`PodSummary`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
 //!    ([`gang`]), and which Pods to create or delete ([`ScalingDecision`]). [`decide_with_adopted_pods`] decides again if the
 //!    server refuses some adoptions, and [`gang::decide_pod_scheduling`] if the Workload or the `PodGroup` already exists.
-//! 2. After Pods are created or deleted, [`manage::counts_after_scaling`] and [`first_status::decide_first_status`] decide the
+//! 2. After Pods are created or deleted, [`manage::pod_counts_after_scaling`] and [`first_status::decide_first_status`] decide the
 //!    first status, and which Pods lose their finalizers after the status is written.
 //! 3. After these finalizers are removed, [`second_status::decide_second_status`] decides the second status, and whether it
 //!    contains the end.
@@ -38,7 +38,7 @@ use crate::objects::{CompletionMode, Job};
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let sync = match reason_to_skip(&snapshot.job) {
         Some(why) => Err(why),
-        None => Ok(decide_with_adopted_pods(snapshot, &snapshot.pod_claims.adopt)),
+        None => Ok(decide_with_adopted_pods(snapshot, &snapshot.pod_claims.to_adopt)),
     };
     Plan {
         job: Arc::clone(&snapshot.job),
@@ -52,14 +52,15 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
     let situation = PodSummary::new(snapshot, pod_summary::controlled_pods(snapshot, adopted));
     let gang = gang::decide_pod_scheduling(snapshot, &situation, snapshot.scheduling_objects.as_ref());
     let manage = manage::decide_scaling(snapshot, &situation);
-    let managed = manage::counts_after_scaling(snapshot, &situation, &manage, &manage.expected_writes(&situation));
+    let managed =
+        manage::pod_counts_after_scaling(snapshot, &situation, &manage, &manage.expected_pod_writes(&situation));
     let tracked = first_status::decide_first_status(snapshot, &situation, &manage, &managed, snapshot.now);
     let requeue_after = requeue_after(snapshot, &situation, &manage);
     SyncPlan {
         pod_summary: situation,
         pod_scheduling: gang,
         scaling_decision: manage,
-        counts_after_scaling: managed,
+        pod_counts_after_scaling: managed,
         first_status_write: tracked,
         requeue_after,
     }
@@ -67,7 +68,8 @@ pub fn decide_with_adopted_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> S
 
 /// Returns the time until the earliest of active deadline, creation of a postponed Pod, and end of the wait for stale caches.
 fn requeue_after(snapshot: &Snapshot, situation: &PodSummary, manage: &ScalingDecision) -> Option<Duration> {
-    let deadline = if situation.decided_end.is_none() { end::time_until_deadline(snapshot, situation) } else { None };
+    let deadline =
+        if situation.decided_job_end.is_none() { end::time_until_active_deadline(snapshot, situation) } else { None };
     let postponed = match manage {
         ScalingDecision::PostponeCreate { remaining_backoff: wait, .. } => Some(*wait),
         ScalingDecision::Create { remaining_backoff: wait, .. } => *wait,
@@ -88,7 +90,9 @@ fn uncounted_pods_to_untrack(snapshot: &Snapshot, left_alone: Option<&SkipReason
     let selected = match left_alone {
         // Another manager counts the Pods, or the Job has finished and the orphan loop removes the finalizers.
         Some(SkipReason::ManagedExternally(_) | SkipReason::Finished) => return Vec::new(),
-        Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => snapshot.pod_claims.keep.as_slice(),
+        Some(SkipReason::UnknownCompletionMode | SkipReason::InvalidSelector(_)) => {
+            snapshot.pod_claims.to_keep.as_slice()
+        }
         None => &[],
     };
     let pods = snapshot.unselected_pods.iter().chain(selected);
@@ -107,5 +111,5 @@ fn reason_to_skip(job: &Job) -> Option<SkipReason> {
     if job.completion_mode == CompletionMode::Unknown {
         return Some(SkipReason::UnknownCompletionMode);
     }
-    job.selector.problem().map(|problem| SkipReason::InvalidSelector(problem.clone()))
+    job.selector.validation_error().map(|problem| SkipReason::InvalidSelector(problem.clone()))
 }

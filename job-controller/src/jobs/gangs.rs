@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use common::{
     consistency::LedgerCache,
-    informer::{AnyInformer, Handler, Informer, handler_from_method},
-    object::{Object, UnreadableObject},
+    informer::{AnyInformer, CacheEventHandler, Informer, handler_from_method},
+    object::{CachedObjectError, Object},
     runtime::LoopContext,
 };
 
@@ -28,7 +28,7 @@ impl GangCaches {
     }
 
     /// Returns the Workloads that refer to the Job. If there is exactly one, also returns the `PodGroups` that refer to it.
-    pub(crate) fn scheduling_objects(&self, job: &Job) -> Result<SchedulingObjects, UnreadableObject> {
+    pub(crate) fn scheduling_objects(&self, job: &Job) -> Result<SchedulingObjects, CachedObjectError> {
         let namespace = &job.metadata.namespace;
         let mut workloads = self
             .workloads
@@ -56,6 +56,6 @@ impl GangCaches {
     }
 }
 
-fn scheduling_object_handler<K: Object>(watch: &Arc<EventHandlers>) -> Handler<K> {
+fn scheduling_object_handler<K: Object>(watch: &Arc<EventHandlers>) -> CacheEventHandler<K> {
     handler_from_method(watch, |watch, event, _| watch.on_scheduling_object(event.meta(), K::RESOURCE))
 }

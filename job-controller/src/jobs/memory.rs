@@ -25,7 +25,7 @@ pub struct JobMemory {
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
     pub pod_uids_with_removed_finalizer: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future: the time at which this process first saw that the Pod had finished.
-    pub pod_ends_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
+    pub pod_finish_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of the Job's Pods since the last success; `None` until this process has written a status of the Job.
     pub failure_record: Option<FailureRecord>,
     /// Whether this process has written the status with the condition `Complete` or `Failed`.
@@ -41,7 +41,7 @@ pub struct JobMemory {
 
 impl JobMemories {
     /// Applies `change` to the remembered state of a Job, or to the default state if no state is remembered.
-    pub fn update_job(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
+    pub fn update_job_memory(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
     }
 
@@ -52,12 +52,14 @@ impl JobMemories {
 
     /// Records that the finalizers of these Pods are about to be removed.
     pub fn record_finalizer_removal(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
-        self.update_job(job, |remembered| Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods));
+        self.update_job_memory(job, |remembered| {
+            Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods)
+        });
     }
 
     /// Reverts [`record_finalizer_removal`](Self::record_finalizer_removal) for Pods that may still have their finalizers.
     pub fn revert_finalizer_removal(&self, job: &Uid, pods: &[Uid]) {
-        self.update_job(job, |remembered| {
+        self.update_job_memory(job, |remembered| {
             let untracked_here = Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer);
             for pod in pods {
                 untracked_here.remove(pod);
@@ -66,7 +68,7 @@ impl JobMemories {
     }
 
     /// Stores the UIDs of Pods with removed finalizers and the first-seen finish times, if a sync has changed them.
-    pub fn store_pod_observations(
+    pub fn store_per_pod_memory(
         &self,
         job: &Uid,
         untracked_here: &Arc<HashSet<Uid>>,
@@ -74,11 +76,11 @@ impl JobMemories {
     ) {
         let remembered = self.job_memory(job);
         if remembered.pod_uids_with_removed_finalizer != *untracked_here
-            || remembered.pod_ends_first_seen_at != *seen_ended
+            || remembered.pod_finish_first_seen_at != *seen_ended
         {
-            self.update_job(job, |remembered| {
+            self.update_job_memory(job, |remembered| {
                 remembered.pod_uids_with_removed_finalizer = Arc::clone(untracked_here);
-                remembered.pod_ends_first_seen_at = Arc::clone(seen_ended);
+                remembered.pod_finish_first_seen_at = Arc::clone(seen_ended);
             });
         }
     }
@@ -86,7 +88,7 @@ impl JobMemories {
     /// Records the write that the cache must show before the next sync of the Job. With `None`, the next sync does not wait.
     pub fn set_awaited_write(&self, job: &Uid, write: Option<(Resource, ResourceVersion)>) {
         if write.is_some() || self.job_memory(job).awaited.is_some() {
-            self.update_job(job, |remembered| remembered.awaited = write);
+            self.update_job_memory(job, |remembered| remembered.awaited = write);
         }
     }
 
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn a_forgotten_job_leaves_no_memory() {
         let (memory, job) = (JobMemories::default(), Uid::new("job"));
-        memory.update_job(&job, |remembered| {
+        memory.update_job_memory(&job, |remembered| {
             remembered.has_written_job_end = true;
             remembered.failure_record = Some(FailureRecord { failure_count_since_success: 2, last_failure_at: None });
         });

@@ -11,7 +11,7 @@ use common::{
     meta::{NamespacedName, ResourceVersion, Uid},
     object::Resource,
     pods::Phase,
-    refs::{self, Claims, Owner},
+    refs::{self, DependentClaims, Owner},
     selector::Selector,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
@@ -47,10 +47,10 @@ impl JobController {
         let without_pods = Snapshot {
             owner: Owner::new(JOBS, &job.metadata),
             job: Arc::clone(&job),
-            pod_claims: Claims::default(),
+            pod_claims: DependentClaims::default(),
             unselected_pods: Vec::new(),
             pod_uids_with_removed_finalizer: Arc::default(),
-            pod_ends_first_seen_at: Arc::default(),
+            pod_finish_first_seen_at: Arc::default(),
             failure_record: FailureRecord::default(),
             scheduling_objects: None,
             is_namespace_terminating: false,
@@ -63,7 +63,7 @@ impl JobController {
         }
         let JobMemory {
             pod_uids_with_removed_finalizer: untracked_here,
-            pod_ends_first_seen_at: seen_ended,
+            pod_finish_first_seen_at: seen_ended,
             failure_record: backoff,
             has_written_job_end: finished,
             namespace_termination_seen_at: refused,
@@ -92,7 +92,7 @@ impl JobController {
             pod_claims: claims,
             unselected_pods: unselected,
             pod_uids_with_removed_finalizer: untracked_here,
-            pod_ends_first_seen_at: seen_ended,
+            pod_finish_first_seen_at: seen_ended,
             failure_record: backoff,
             scheduling_objects: self.gangs.as_ref().map(|gangs| gangs.scheduling_objects(&job)).transpose()?,
             is_namespace_terminating: refused.is_some_and(is_recent),
@@ -122,20 +122,20 @@ impl JobController {
     pub(crate) fn unseen_write(&self, namespace: &Text, uid: &Uid) -> Option<(UnseenWrite, Duration)> {
         let mut caches: Vec<&dyn LedgerCache> = vec![&**self.pod_informer.store(), &**self.job_informer.store()];
         caches.extend(self.gangs.iter().flat_map(GangCaches::ledger_caches));
-        self.ledger.unseen_write(uid, &caches, || self.child_pod_uids(namespace, uid))
+        self.ledger.first_unseen_write(uid, &caches, || self.child_pod_uids(namespace, uid))
     }
 
     /// Returns the UIDs of the cached Pods that a Job controls, even if its selector does not match them.
     pub(crate) fn child_pod_uids(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        let pods = self.pod_informer.store().list_readable_by_index(ByController, &owner);
+        let pods = self.pod_informer.store().list_decoded_by_index(ByController, &owner);
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
     /// Returns the Pods without a controller in the Job's namespace, except Pods that cannot be decoded and thus not adopted.
     fn orphan_pods(&self, job: &Job) -> Vec<SharedPod> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
-        self.pod_informer.store().list_readable_by_index(OrphansByNamespace, &namespace)
+        self.pod_informer.store().list_decoded_by_index(OrphansByNamespace, &namespace)
     }
 }
 
@@ -147,13 +147,13 @@ pub(crate) fn claim_pods(
     selector: &Selector,
     owned: Vec<SharedPod>,
     unowned: Vec<SharedPod>,
-) -> (Claims<SharedPod>, Vec<SharedPod>) {
+) -> (DependentClaims<SharedPod>, Vec<SharedPod>) {
     let candidates = owned.iter().cloned().chain(unowned);
-    let claims = refs::claim(owner, selector, candidates, |_| true).unwrap_or_default();
+    let claims = refs::claim_dependents(owner, selector, candidates, |_| true).unwrap_or_default();
     if !owner.is_deleting {
         return (claims, Vec::new());
     }
-    let kept: HashSet<Uid> = claims.keep.iter().map(|pod| pod.meta().uid.clone()).collect();
+    let kept: HashSet<Uid> = claims.to_keep.iter().map(|pod| pod.meta().uid.clone()).collect();
     let is_unselected = |pod: &SharedPod| {
         let meta = pod.meta();
         meta.controller().is_some_and(|controller| controller.uid == owner.uid) && !kept.contains(&meta.uid)
@@ -258,7 +258,7 @@ mod tests {
         let shown = |job: &Uid, tracked: &[&str]| {
             let pods: Vec<SharedPod> = tracked.iter().map(|name| pod(name).build()).collect();
             let still = untracked_and_still_shown(memory.job_memory(job).pod_uids_with_removed_finalizer, &pods);
-            memory.store_pod_observations(job, &still, &Arc::default());
+            memory.store_per_pod_memory(job, &still, &Arc::default());
             (*still).clone()
         };
         memory.record_finalizer_removal(&job, uids(&["a", "b", "c"]));
@@ -278,11 +278,11 @@ mod tests {
             let pods: Vec<SharedPod> =
                 known.iter().map(|name| pod(name).failed_with_exit_code_at(1, end(name)).build()).collect();
             let seen = record_first_seen_ends(
-                memory.job_memory(&job).pod_ends_first_seen_at,
+                memory.job_memory(&job).pod_finish_first_seen_at,
                 &pods,
                 sync_time_plus_seconds(now),
             );
-            memory.store_pod_observations(&job, &Arc::default(), &seen);
+            memory.store_per_pod_memory(&job, &Arc::default(), &seen);
             let mut ends: Vec<_> = seen
                 .iter()
                 .map(|(uid, end)| (uid.to_string(), end.duration_since(sync_time_plus_seconds(0)).as_secs()))

@@ -17,7 +17,7 @@ pub use self::{
     gang::{NoGangReason, PodScheduling},
     manage::{DeletionReason, IndexFailureCounts, NewPod, PodToDelete, ScalingDecision},
     pod_summary::{ControlledPod, PodSummary},
-    steps::{CountsAfterScaling, FirstStatusWrite, PodWrites, SecondStatusWrite, SuspensionChange},
+    steps::{FirstStatusWrite, PodCountsAfterScaling, PodWrites, SecondStatusWrite, SuspensionChange},
 };
 use super::snapshot::SharedPod;
 use crate::objects::Job;
@@ -43,7 +43,7 @@ pub struct SyncPlan {
     /// The Pods to create or delete.
     pub scaling_decision: ScalingDecision,
     /// The Pod counts after the scaling decision has been applied.
-    pub counts_after_scaling: CountsAfterScaling,
+    pub pod_counts_after_scaling: PodCountsAfterScaling,
     /// The first status that the sync writes, and the finalizers to remove after this write.
     pub first_status_write: FirstStatusWrite,
     /// The time after which the decision may change without an event; `None` if only an event can change it.

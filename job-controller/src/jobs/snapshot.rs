@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     map::{HashMap, HashSet},
     meta::Uid,
-    refs::{Claims, Owner},
+    refs::{DependentClaims, Owner},
 };
 use jiff::Timestamp;
 
@@ -22,7 +22,7 @@ pub struct Snapshot {
     /// The identity and version of the Job, for the owner references of its Pods.
     pub owner: Owner,
     /// The Pods that the Job keeps, adopts and releases.
-    pub pod_claims: Claims<SharedPod>,
+    pub pod_claims: DependentClaims<SharedPod>,
     /// Pods that the Job controls although its selector does not match them; empty unless the Job is terminating.
     pub unselected_pods: Vec<SharedPod>,
     /// UIDs of Pods with a finalizer that this process has removed, although the cache still shows the finalizer.
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub pod_uids_with_removed_finalizer: Arc<HashSet<Uid>>,
     /// For each Pod with a finish time in the future, by the clock of its node: the time at which this process first saw that
     /// the Pod had finished.
-    pub pod_ends_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
+    pub pod_finish_first_seen_at: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success, before this sync.
     pub failure_record: FailureRecord,
     /// The Workloads and `PodGroups` of the Job; `None` if the gate `WorkloadWithJob` is off.

@@ -6,7 +6,7 @@ use common::{
     controller::priority_of_origin,
     meta::{Meta, NamespacedName, Uid},
     object::{Object as _, Resource},
-    owners::{adopters_of, controlling_owner},
+    owners::{controlling_owner, find_potential_adopters},
     queue::{Priority, Queue},
     store::{CacheEvent, ChangeOrigin, Store},
 };
@@ -172,7 +172,9 @@ impl EventHandlers {
     }
 
     fn enqueue_adopters(&self, pod: &Meta) {
-        for job in adopters_of(&self.job_store, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels)) {
+        for job in
+            find_potential_adopters(&self.job_store, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels))
+        {
             self.enqueue_job(&job.metadata);
         }
     }
@@ -181,16 +183,14 @@ impl EventHandlers {
     fn record_tracking_metric(&self, event: &CacheEvent<CachedPod>) {
         match event {
             CacheEvent::Added(pod) => {
-                self.metrics.record_tracked_terminated_pod_change(false, pod.is_terminated_and_tracked());
+                self.metrics.record_finished_tracked_pod_change(false, pod.is_finished_and_tracked());
             }
             CacheEvent::Updated { old, new } => {
-                self.metrics.record_tracked_terminated_pod_change(
-                    old.is_terminated_and_tracked(),
-                    new.is_terminated_and_tracked(),
-                );
+                self.metrics
+                    .record_finished_tracked_pod_change(old.is_finished_and_tracked(), new.is_finished_and_tracked());
             }
             CacheEvent::Deleted(pod) => {
-                self.metrics.record_tracked_terminated_pod_change(pod.is_terminated_and_tracked(), false);
+                self.metrics.record_finished_tracked_pod_change(pod.is_finished_and_tracked(), false);
             }
             CacheEvent::Unreadable(_) => {}
         }

@@ -114,7 +114,7 @@ impl Job {
     }
 
     /// Whether the completion index of a Pod is below [`Self::index_count`]. Always true unless the Job is indexed.
-    pub fn has_valid_index(&self, pod: &CachedPod) -> bool {
+    pub fn accepts_index_of(&self, pod: &CachedPod) -> bool {
         !self.is_indexed() || pod.completion_index.is_some_and(|index| index < self.index_count())
     }
 }

@@ -92,12 +92,12 @@ impl CachedPod {
     }
 
     /// Whether the Pod has finished and still carries the tracking finalizer.
-    pub fn is_terminated_and_tracked(&self) -> bool {
+    pub fn is_finished_and_tracked(&self) -> bool {
         self.has_tracking_finalizer && self.phase.is_terminal()
     }
 
     /// Returns the number of failures of the index before this Pod, including ignored failures.
-    pub fn earlier_index_failure_count(&self) -> u32 {
+    pub fn total_index_failure_count(&self) -> u32 {
         self.index_failure_count.saturating_add(self.index_ignored_failure_count)
     }
 }
@@ -295,8 +295,8 @@ impl<'a> WireStatus<'a> {
         pods::PodStatus {
             phase,
             readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
-            max_restart_count: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
-            init_restart_counts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
+            max_regular_restart_count: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
+            init_container_restart_counts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
         }
     }
 
@@ -323,7 +323,8 @@ impl<'a> WireStatus<'a> {
     /// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready,
     /// was deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
     fn finished(&self, meta: &Meta, spec: &pods::PodSpec, grace: Option<i64>) -> Timestamp {
-        let sidecars = self.init().filter(|c| spec.restartable_init_names.iter().any(|name| **name == *c.name()));
+        let sidecars =
+            self.init().filter(|c| spec.restartable_init_container_names.iter().any(|name| **name == *c.name()));
         let unready = || {
             let ready = self.ready().filter(|c| c.status.as_deref() == Some("False"))?;
             ready.last_transition_time
@@ -379,9 +380,9 @@ mod tests {
         let status = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
             "containerStatuses": [ended("c", 5), {"name": "d", "restartCount": 3}], "initContainerStatuses": [{"restartCount": 4}]});
         let pod = pod(&metadata, &json!({}), &status);
-        assert!(pod.has_tracking_finalizer && pod.is_terminated_and_tracked());
+        assert!(pod.has_tracking_finalizer && pod.is_finished_and_tracked());
         assert_eq!((pod.completion_index, pod.index_failure_count, pod.index_ignored_failure_count), (Some(7), 2, 0));
-        assert_eq!((pod.total_restart_count, pod.restart_counts.regular), (8, 3));
+        assert_eq!((pod.total_restart_count, pod.restart_counts.max_of_regular_containers), (8, 3));
         assert!(pod.meta().annotations.is_empty() && pod.meta().finalizers.is_empty());
         assert_eq!(*pod.failure_policy_input.container_exit_codes, [("c".into(), 1)]);
         let conditions: Vec<_> =

@@ -9,7 +9,7 @@ use common::{
 use super::{
     OrphanController,
     key::OrphanKey,
-    snapshot::{OrphanCandidate, Snapshot},
+    snapshot::{PossibleOrphan, Snapshot},
 };
 use crate::jobs::snapshot::SharedPod;
 
@@ -17,14 +17,14 @@ impl OrphanController {
     pub(super) fn observe(&self, key: &OrphanKey) -> Observation<Snapshot> {
         let store = self.0.pod_informer.store();
         let pods: Vec<SharedPod> = match key {
-            OrphanKey::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
+            OrphanKey::Pod { namespace, name } => store.get_decoded(namespace, name).into_iter().collect(),
             OrphanKey::Job { namespace, uid, .. } => {
                 // The sync waits until the cache shows the last removals of finalizers, so that no finalizer is removed twice.
                 if let Some(behind) = self.0.unseen_write(namespace, uid) {
                     return Observation::waiting_for_own_writes(behind);
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-                store.list_readable_by_index(ByController, &owner)
+                store.list_decoded_by_index(ByController, &owner)
             }
         };
         let ended_job = match key {
@@ -38,11 +38,11 @@ impl OrphanController {
             let meta = pod.meta();
             let is_counted =
                 meta.controller().is_some_and(|owner| self.job_counts_pods(&meta.namespace, &owner.name, &owner.uid));
-            OrphanCandidate { pod, is_counted_by_job: is_counted }
+            PossibleOrphan { pod, is_counted_by_job: is_counted }
         };
         Observation::Ready(Snapshot {
-            orphan_candidates: pods.into_iter().map(candidate).collect(),
-            ended_job_uid: ended_job,
+            possible_orphans: pods.into_iter().map(candidate).collect(),
+            finished_or_deleted_job_uid: ended_job,
         })
     }
 

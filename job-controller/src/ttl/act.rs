@@ -49,7 +49,7 @@ pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<
 async fn remove(job: &Job, io: Io<'_>) -> Result<Requeue, SyncError> {
     let Meta { namespace, name, .. } = &job.metadata;
     let read = Request::get(JOBS, namespace, name).with_reason("its time to live may have changed");
-    let live = match io.send_and_read::<Job>(read).await {
+    let live = match io.send_and_decode::<Job>(read).await {
         Ok(live) => live,
         Err(refusal) if refusal.class == RefusalClass::NotFound => return Ok(Requeue::AfterPlannedDelay),
         Err(refusal) => return Err(SyncError::from_refusal("reading the finished Job", &refusal)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 use crate::jobs::plan::format_whole_seconds;
 
@@ -27,7 +27,7 @@ pub enum Plan {
     },
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         let is_to_stay = *self == Self::KeepJob;
         if is_to_stay { "the Job is not to be removed" } else { "the Job has finished" }.to_owned()

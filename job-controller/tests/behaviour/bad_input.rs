@@ -273,7 +273,7 @@ async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
     world.create_object(job("sum", &[("exit", "0"), ("after", "5")])).await;
     world.wait_seconds(2).await;
     world.crash_loops();
-    world.clock.skew(SignedDuration::from_secs(-600));
+    world.clock.shift_wall_clock(SignedDuration::from_secs(-600));
     world.start();
     world.wait_seconds(15).await;
     let status = world.job_status("sum").await;

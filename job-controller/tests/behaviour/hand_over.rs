@@ -194,7 +194,7 @@ async fn every_recorded_state_is_taken_over() {
             let mut world = TestCluster::new().await;
             world.crash_loops();
             // The clock is set to a time after the whole recording.
-            world.clock.skew(SignedDuration::from_mins(50));
+            world.clock.shift_wall_clock(SignedDuration::from_mins(50));
             create_state(&world, &lines[..upto]).await;
             let expected = expected(job, &lines[..upto], &end, left);
             let found = world.pods().await;

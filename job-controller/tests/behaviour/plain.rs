@@ -266,7 +266,7 @@ async fn a_settled_job_is_not_written() {
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_and_writes_nothing() {
     let world = TestCluster::with_setup(ClusterSetup {
-        settings: OperatorSettings::new().with_shadow(true),
+        settings: OperatorSettings::new().with_shadow_mode(true),
         ..ClusterSetup::default()
     })
     .await;

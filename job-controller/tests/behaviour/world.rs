@@ -77,7 +77,7 @@ impl TestCluster {
 
     /// Starts new loops that decide and write nothing (shadow mode), and resets the counts of requests and writes.
     pub(crate) fn start_shadow_loops(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start();
         self.reset_counts();
     }

@@ -163,7 +163,7 @@ impl PodDeletion<'_> {
         }
         let request = Request::get(PODS, &cached.meta.namespace, &cached.meta.name);
         let conditions =
-            match io.send_and_read(request.with_reason("it may tolerate the taints of its node by now")).await {
+            match io.send_and_decode(request.with_reason("it may tolerate the taints of its node by now")).await {
                 Err(refusal) if refusal.error.is_not_found() => return Ok(self.note_pod_gone()),
                 Err(refusal) => return Err(refusal),
                 Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
@@ -237,7 +237,7 @@ impl PodDeletion<'_> {
         let (io, name) = (self.io, Arc::from(&**node));
         let expected = self.live_snapshot.no_execute_taints.clone();
         let request = Request::get(NODES, &"".into(), &name);
-        match io.send_and_read::<Node>(request.with_reason("it must still have the taint")).await {
+        match io.send_and_decode::<Node>(request.with_reason("it must still have the taint")).await {
             // A forecast sends no request, and assumes that the node on the server equals the cached node.
             Ok(None) => {}
             Ok(Some(mut node)) => {
@@ -254,12 +254,14 @@ impl PodDeletion<'_> {
         }
         if depends_on_lease {
             let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), &name);
-            let renewal =
-                match io.send_and_read::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
-                    Err(refusal) if refusal.error.is_not_found() => None,
-                    Err(refusal) => return Err(refusal),
-                    Ok(lease) => lease.map(|lease| lease.renew_time()),
-                };
+            let renewal = match io
+                .send_and_decode::<Lease>(request.with_reason("the node may have renewed it meanwhile"))
+                .await
+            {
+                Err(refusal) if refusal.error.is_not_found() => None,
+                Err(refusal) => return Err(refusal),
+                Ok(lease) => lease.map(|lease| lease.renew_time()),
+            };
             io.apply_memory_note(EvictionNote::LeaseRead(node.clone(), renewal));
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::{TaintEvictionController, snapshot::Snapshot};
 impl TaintEvictionController {
     pub(super) fn observe(&self, key: &NamespacedName) -> Observation<Snapshot> {
         let timer = self.timers.get(key);
-        let pod = self.caches.pods.store().get_readable(&key.namespace, &key.name);
+        let pod = self.caches.pod_informer.store().get_decoded(&key.namespace, &key.name);
         if pod.is_none() && timer.is_none() {
             return Observation::Gone;
         }

@@ -42,7 +42,7 @@ impl DeletionTimers {
     }
 
     /// Removes the timer of a deleted Pod, but not the timer of a later Pod with the same name.
-    pub(super) fn remove_for_pod(&self, key: &NamespacedName, pod: Option<&Uid>) {
+    pub(super) fn remove_timer_of_pod(&self, key: &NamespacedName, pod: Option<&Uid>) {
         let mut timers = self.0.lock();
         if timers.get(key).is_some_and(|timer| Some(&timer.pod_uid) == pod) {
             timers.remove(key);

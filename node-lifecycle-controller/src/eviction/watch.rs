@@ -31,8 +31,8 @@ pub(super) fn register_handlers(
         timers: timers.clone(),
         node_reads: Arc::clone(nodes),
     });
-    caches.pods.add_handler(handler_from_method(&watch, EvictionHandlers::on_pod));
-    caches.nodes.add_handler(handler_from_method(&watch, EvictionHandlers::on_node));
+    caches.pod_informer.add_handler(handler_from_method(&watch, EvictionHandlers::on_pod));
+    caches.node_informer.add_handler(handler_from_method(&watch, EvictionHandlers::on_node));
 }
 
 /// Receives changes and enqueues Pods. The reference to the caches is weak, because the caches own their handlers.

@@ -12,8 +12,8 @@ use common::{
 use serde_json::json;
 
 use super::{
-    plan::{NodeRemovals, Plan, PodRemoval, RemovalReason},
-    snapshot::MAX_ENDED_PODS_PER_CHUNK,
+    plan::{Plan, PodRemoval, PodRemovalsOnNode, RemovalReason},
+    snapshot::MAX_FINISHED_PODS_PER_CHUNK,
 };
 use crate::objects::{CachedPod, DISRUPTION_TARGET_CONDITION, NODES, Node};
 
@@ -30,17 +30,17 @@ pub(crate) enum PodGcNote {
     /// The removal of a Pod starts.
     RemovalStarted(Arc<CachedPod>, RemovalReason),
     /// The removal of a Pod has finished; the error is set if the removal failed.
-    RemovalEnded(Arc<CachedPod>, RemovalReason, Option<api::Error>),
+    RemovalFinished(Arc<CachedPod>, RemovalReason, Option<api::Error>),
     /// The node with this name could not be read from the server, so its Pods are not removed.
     NodeReadFailed(Text, api::Error),
 }
 
 /// Query for the finished Pods that follow this Pod in the order of removal, with the maximum count of Pods in the answer.
 #[derive(Debug)]
-pub(crate) struct NextEndedPodsQuery(pub(crate) Arc<CachedPod>, pub(crate) usize);
+pub(crate) struct NextFinishedPodsQuery(pub(crate) Arc<CachedPod>, pub(crate) usize);
 
 impl io::MemoryNote for PodGcNote {
-    type Query = NextEndedPodsQuery;
+    type Query = NextFinishedPodsQuery;
     type NewState = Vec<Arc<CachedPod>>;
 }
 
@@ -48,10 +48,10 @@ type Io<'r> = io::Io<'r, PodGcNote>;
 
 /// Removes the planned Pods, one reason after the other. Returns the pause before the next pass.
 pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
-    remove_pods(&plan.terminated_pod_removals, io).await;
+    remove_pods(&plan.finished_pod_removals, io).await;
     remove_further_ended_pods(plan, io).await;
     for (of_nodes, reason) in [
-        (&plan.out_of_service_removals, RemovalReason::OutOfService),
+        (&plan.out_of_service_pod_removals, RemovalReason::OutOfService),
         (&plan.orphaned_pod_removals, RemovalReason::Orphaned),
     ] {
         for of_nodes in of_nodes.chunks(MAX_CONCURRENT_NODE_READS) {
@@ -61,7 +61,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
                 })
                 .await;
             for (of_node, _) in of_nodes.iter().zip(confirmed).filter(|(_, is_confirmed)| *is_confirmed == Ok(true)) {
-                remove_pods(&of_node.removals, io).await;
+                remove_pods(&of_node.pod_removals, io).await;
             }
         }
     }
@@ -72,10 +72,11 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
 
 /// Removes the finished Pods above the threshold that follow those in the plan. A forecast does not show these removals.
 async fn remove_further_ended_pods(plan: &Plan, io: Io<'_>) {
-    let mut last = plan.terminated_pod_removals.last().map(|victim| Arc::clone(&victim.pod));
-    let mut left = plan.removable_ended_pod_count.saturating_sub(plan.terminated_pod_removals.len());
+    let mut last = plan.finished_pod_removals.last().map(|victim| Arc::clone(&victim.pod));
+    let mut left = plan.excess_finished_pod_count.saturating_sub(plan.finished_pod_removals.len());
     while let Some(behind) = last.take().filter(|_| left > 0) {
-        let pods = io.observe_again(NextEndedPodsQuery(behind, left.min(MAX_ENDED_PODS_PER_CHUNK))).unwrap_or_default();
+        let pods =
+            io.observe_again(NextFinishedPodsQuery(behind, left.min(MAX_FINISHED_PODS_PER_CHUNK))).unwrap_or_default();
         left = left.saturating_sub(pods.len());
         last = pods.last().cloned();
         let victims: Vec<PodRemoval> =
@@ -93,13 +94,13 @@ async fn remove_pods(victims: &[PodRemoval], io: Io<'_>) {
 
 /// Reads a node, and returns true if its state is still the reason to remove its Pods; false if the read fails.
 async fn is_removal_confirmed(
-    NodeRemovals { node_name: node, .. }: &NodeRemovals,
+    PodRemovalsOnNode { node_name: node, .. }: &PodRemovalsOnNode,
     reason: RemovalReason,
     io: Io<'_>,
 ) -> Result<bool, Infallible> {
     let request = Request::get(NODES, &"".into(), &node.as_str().into());
     let request = request.with_reason("its Pods are removed only if it equals the cached state");
-    let is_confirmed = match io.send_and_read::<Node>(request).await {
+    let is_confirmed = match io.send_and_decode::<Node>(request).await {
         // A forecast sends no request, and assumes that the node on the server equals the cached node.
         Ok(None) => true,
         Ok(Some(live)) => reason.is_confirmed_by_node(Some(&live)),
@@ -120,7 +121,7 @@ async fn remove_pod(victim: &PodRemoval, io: Io<'_>) -> Result<(), Infallible> {
     let PodRemoval { pod, reason } = victim;
     io.apply_memory_note(PodGcNote::RemovalStarted(Arc::clone(pod), *reason));
     let error = remove_while_reason_holds(victim, io).await.err();
-    io.apply_memory_note(PodGcNote::RemovalEnded(Arc::clone(pod), *reason, error));
+    io.apply_memory_note(PodGcNote::RemovalFinished(Arc::clone(pod), *reason, error));
     Ok(())
 }
 
@@ -140,7 +141,7 @@ async fn remove_while_reason_holds(victim: &PodRemoval, io: Io<'_>) -> Result<()
         }
         let meta = &victim.pod.meta;
         let request = Request::get(PODS, &meta.namespace, &meta.name);
-        match io.send_and_read::<CachedPod>(request.with_reason("it has changed")).await {
+        match io.send_and_decode::<CachedPod>(request.with_reason("it has changed")).await {
             Err(refusal) if refusal.error.is_not_found() => return Ok(()),
             Err(refusal) => return Err(refusal.error),
             Ok(Some(live)) if victim.reason.still_applies(&victim.pod, &live) => judged = Arc::new(live),

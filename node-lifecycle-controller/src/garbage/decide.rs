@@ -9,13 +9,13 @@ use std::{
 use common::{intern::Text, pods::Phase};
 
 use super::{
-    plan::{NodeRemovals, Plan, PodRemoval, RemovalReason},
+    plan::{Plan, PodRemoval, PodRemovalsOnNode, RemovalReason},
     snapshot::Snapshot,
 };
 use crate::objects::CachedPod;
 
 /// Returns the number of finished Pods above the threshold; 0 if the threshold is 0 or less.
-pub(crate) fn ended_pods_above_threshold(ended_count: usize, threshold: i64) -> usize {
+pub(crate) fn excess_finished_pod_count(ended_count: usize, threshold: i64) -> usize {
     match usize::try_from(threshold) {
         Ok(0) | Err(_) => 0,
         Ok(threshold) => ended_count.saturating_sub(threshold),
@@ -24,32 +24,39 @@ pub(crate) fn ended_pods_above_threshold(ended_count: usize, threshold: i64) -> 
 
 /// Decides which Pods a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { missing_nodes: missing, quarantine, settings: limits, now, ended_pod_count: ended_count, .. } =
-        snapshot;
+    let Snapshot {
+        names_of_missing_nodes: missing,
+        quarantine,
+        settings: limits,
+        now,
+        finished_pod_count: ended_count,
+        ..
+    } = snapshot;
     let out_of_service =
         snapshot.terminating_pods_of_out_of_service_nodes.iter().filter(|(node, _)| node.is_out_of_service());
-    let out_of_service = out_of_service.map(|(node, pods)| NodeRemovals {
+    let out_of_service = out_of_service.map(|(node, pods)| PodRemovalsOnNode {
         node_name: Text::new(&node.metadata.name),
-        removals: removals_for_reason(pods, RemovalReason::OutOfService),
+        pod_removals: removals_for_reason(pods, RemovalReason::OutOfService),
     });
-    let orphaned = |(node, pods): (&Text, &Vec<_>)| NodeRemovals {
+    let orphaned = |(node, pods): (&Text, &Vec<_>)| PodRemovalsOnNode {
         node_name: node.clone(),
-        removals: removals_for_reason(pods, RemovalReason::Orphaned),
+        pod_removals: removals_for_reason(pods, RemovalReason::Orphaned),
     };
-    let due: BTreeSet<&Text> = quarantine.nodes_after_quarantine(missing, *now, limits.quarantine_period).collect();
+    let due: BTreeSet<&Text> =
+        quarantine.node_names_after_quarantine(missing, *now, limits.quarantine_period).collect();
     Plan {
-        terminated_pod_removals: removals_for_reason(&snapshot.ended_pods_to_remove, RemovalReason::Terminated),
-        removable_ended_pod_count: ended_pods_above_threshold(*ended_count, limits.terminated_pod_threshold),
-        out_of_service_removals: out_of_service.collect(),
+        finished_pod_removals: removals_for_reason(&snapshot.finished_pods_to_remove, RemovalReason::Terminated),
+        excess_finished_pod_count: excess_finished_pod_count(*ended_count, limits.finished_pod_threshold),
+        out_of_service_pod_removals: out_of_service.collect(),
         orphaned_pod_removals: snapshot.pods_of_nodes_after_quarantine.iter().map(orphaned).collect(),
         unscheduled_pod_removals: removals_for_reason(
             &snapshot.terminating_pods_without_node,
             RemovalReason::Unscheduled,
         ),
-        quarantine: quarantine.updated_after_pass(missing, snapshot.pods_of_nodes_after_quarantine.keys(), *now),
-        quarantined_nodes: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
+        quarantine: quarantine.quarantine_after_pass(missing, snapshot.pods_of_nodes_after_quarantine.keys(), *now),
+        names_of_quarantined_nodes: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
         leaves_nodes_to_next_pass: due.len() > snapshot.pods_of_nodes_after_quarantine.len(),
-        ended_pod_count: *ended_count,
+        finished_pod_count: *ended_count,
         settings: *limits,
     }
 }

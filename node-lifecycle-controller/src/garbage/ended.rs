@@ -10,7 +10,7 @@ use crate::objects::CachedPod;
 
 /// The cached Pods that have finished, sorted by the order of removal.
 #[derive(Default)]
-pub(super) struct EndedPods(BTreeSet<ByRemovalOrder>);
+pub(super) struct FinishedPods(BTreeSet<ByRemovalOrder>);
 
 /// A Pod that compares by the order of removal, in which namespace and name break all ties.
 struct ByRemovalOrder(Arc<CachedPod>);
@@ -18,7 +18,7 @@ struct ByRemovalOrder(Arc<CachedPod>);
 impl Ord for ByRemovalOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
-        tests::COMPARISONS.with(|count| count.set(count.get() + 1));
+        tests::REMOVAL_ORDER_COMPARISON_COUNT.with(|count| count.set(count.get() + 1));
         compare_removal_order(&self.0, &other.0)
     }
 }
@@ -37,7 +37,7 @@ impl PartialEq for ByRemovalOrder {
 
 impl Eq for ByRemovalOrder {}
 
-impl EndedPods {
+impl FinishedPods {
     /// Returns the finished Pods of a cache. A handler of the cache keeps them up to date.
     pub(super) fn follow_informer(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
@@ -59,13 +59,13 @@ impl EndedPods {
     }
 
     pub(super) fn insert(&mut self, pod: &Arc<CachedPod>) {
-        if pod.has_ended() {
+        if pod.is_finished() {
             self.0.insert(ByRemovalOrder(Arc::clone(pod)));
         }
     }
 
     fn remove(&mut self, pod: &Arc<CachedPod>) {
-        if pod.has_ended() {
+        if pod.is_finished() {
             self.0.remove(&ByRemovalOrder(Arc::clone(pod)));
         }
     }
@@ -101,10 +101,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{garbage::snapshot::MAX_ENDED_PODS_PER_CHUNK, world};
+    use crate::{garbage::snapshot::MAX_FINISHED_PODS_PER_CHUNK, world};
 
     thread_local! {
-        pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+        pub(super) static REMOVAL_ORDER_COMPARISON_COUNT: Cell<usize> = const { Cell::new(0) };
     }
 
     fn pod(name: &str, second: i64, phase: &str) -> Arc<CachedPod> {
@@ -119,7 +119,7 @@ mod tests {
     /// NODE-65.
     #[test]
     fn ended_pods_follow_the_events_of_the_cache() {
-        let mut ended = EndedPods::default();
+        let mut ended = FinishedPods::default();
         let (old, young) = (pod("old", 1, "Succeeded"), pod("young", 2, "Failed"));
         for event in [
             CacheEvent::Added(Arc::clone(&young)),
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_chunk_does_not_depend_on_the_number_of_ended_pods() {
-        let mut ended = EndedPods::default();
+        let mut ended = FinishedPods::default();
         let pods: Vec<_> = (0..150_000_i64)
             .map(|number| pod(&format!("p{number}"), number.wrapping_mul(0x9e37_79b9_7f4a) % 100_000, "Succeeded"))
             .collect();
@@ -152,12 +152,12 @@ mod tests {
         }
         let (mut last, mut steps) = (None, 0);
         loop {
-            COMPARISONS.with(|count| count.set(0));
-            let chunk = ended.pods_after(MAX_ENDED_PODS_PER_CHUNK, last.as_ref());
-            let compared = COMPARISONS.with(Cell::get);
-            assert!(compared <= 400, "{compared} comparisons for {MAX_ENDED_PODS_PER_CHUNK} of {} Pods", pods.len());
+            REMOVAL_ORDER_COMPARISON_COUNT.with(|count| count.set(0));
+            let chunk = ended.pods_after(MAX_FINISHED_PODS_PER_CHUNK, last.as_ref());
+            let compared = REMOVAL_ORDER_COMPARISON_COUNT.with(Cell::get);
+            assert!(compared <= 400, "{compared} comparisons for {MAX_FINISHED_PODS_PER_CHUNK} of {} Pods", pods.len());
             let held = pods.iter().filter(|pod| Arc::strong_count(pod) > 2).count();
-            assert!(held <= MAX_ENDED_PODS_PER_CHUNK + 1, "{held} Pods are referenced by the pass");
+            assert!(held <= MAX_FINISHED_PODS_PER_CHUNK + 1, "{held} Pods are referenced by the pass");
             assert!(chunk.is_sorted_by(|a, b| compare_removal_order(a, b).is_lt()));
             let Some(next) = chunk.last() else { break };
             assert!(last.is_none_or(|last| compare_removal_order(&last, next).is_lt()));

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{clock::Instant, intern::Text};
 
 use super::{
-    decide::ended_pods_above_threshold,
-    ended::EndedPods,
+    decide::excess_finished_pod_count,
+    ended::FinishedPods,
     quarantine::NodeQuarantine,
-    snapshot::{MAX_ENDED_PODS_PER_CHUNK, MAX_NODES_PER_PASS, PodGcSettings, Snapshot},
+    snapshot::{MAX_FINISHED_PODS_PER_CHUNK, MAX_NODES_PER_PASS, PodGcSettings, Snapshot},
 };
 use crate::{caches::CacheView, objects::CachedPod};
 
@@ -17,19 +17,19 @@ use crate::{caches::CacheView, objects::CachedPod};
 /// The cost grows with the number of nodes and the number of Pods to remove, not with the number of all Pods.
 pub(super) fn observe(
     caches: CacheView<'_>,
-    ended: &EndedPods,
+    ended: &FinishedPods,
     quarantine: NodeQuarantine,
     now: Instant,
     limits: PodGcSettings,
 ) -> Snapshot {
     let ended_count = ended.len();
     let ended = ended.pods_after(
-        ended_pods_above_threshold(ended_count, limits.terminated_pod_threshold).min(MAX_ENDED_PODS_PER_CHUNK),
+        excess_finished_pod_count(ended_count, limits.finished_pod_threshold).min(MAX_FINISHED_PODS_PER_CHUNK),
         None,
     );
-    let missing = caches.missing_nodes();
+    let missing = caches.names_of_missing_nodes();
     let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
-        .nodes_after_quarantine(&missing, now, limits.quarantine_period)
+        .node_names_after_quarantine(&missing, now, limits.quarantine_period)
         .take(MAX_NODES_PER_PASS)
         .map(|node| (node.clone(), caches.pods_on_node(node)))
         .collect();
@@ -37,14 +37,14 @@ pub(super) fn observe(
         let node = caches.node(&name).filter(|node| node.is_out_of_service())?;
         Some((node, caches.terminating_pods_on_node(&name)))
     };
-    let terminating = caches.nodes_of_terminating_pods().into_iter().filter_map(out_of_service).collect();
+    let terminating = caches.node_names_of_terminating_pods().into_iter().filter_map(out_of_service).collect();
     let unscheduled = caches.terminating_pods_on_node("");
     Snapshot {
-        ended_pods_to_remove: ended,
-        ended_pod_count: ended_count,
+        finished_pods_to_remove: ended,
+        finished_pod_count: ended_count,
         terminating_pods_of_out_of_service_nodes: terminating,
         terminating_pods_without_node: unscheduled,
-        missing_nodes: missing,
+        names_of_missing_nodes: missing,
         pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         settings: limits,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::Explain, duration, intern::Text};
+use common::{controller::ExplainPlan, duration, intern::Text};
 
 use super::{quarantine::NodeQuarantine, snapshot::PodGcSettings};
 use crate::objects::{CachedPod, Node};
@@ -37,7 +37,7 @@ impl RemovalReason {
     /// Whether the reason to remove the Pod `judged` also applies to `live`, the Pod with the same name on the server.
     pub(crate) fn still_applies(self, judged: &CachedPod, live: &CachedPod) -> bool {
         let holds = match self {
-            Self::Terminated => live.has_ended(),
+            Self::Terminated => live.is_finished(),
             Self::OutOfService | Self::Unscheduled => live.meta.is_deleting() && live.node_name == judged.node_name,
             Self::Orphaned => live.node_name == judged.node_name,
         };
@@ -64,33 +64,33 @@ pub(crate) struct PodRemoval {
 
 /// The Pods that a pass removes because of their node. The node is read from the server first.
 #[derive(Clone, Debug)]
-pub(crate) struct NodeRemovals {
+pub(crate) struct PodRemovalsOnNode {
     pub(crate) node_name: Text,
     /// Pods to remove if the server confirms the state of the node.
-    pub(crate) removals: Vec<PodRemoval>,
+    pub(crate) pod_removals: Vec<PodRemoval>,
 }
 
 /// The removals of a pass, executed in the order of the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The first finished Pods to remove, at most `MAX_ENDED_PODS_PER_CHUNK`.
-    pub(crate) terminated_pod_removals: Vec<PodRemoval>,
+    /// The first finished Pods to remove, at most `MAX_FINISHED_PODS_PER_CHUNK`.
+    pub(crate) finished_pod_removals: Vec<PodRemoval>,
     /// Count of all finished Pods to remove, including those that follow the first chunk.
-    pub(crate) removable_ended_pod_count: usize,
+    pub(crate) excess_finished_pod_count: usize,
     /// Terminating Pods on nodes that are out of service.
-    pub(crate) out_of_service_removals: Vec<NodeRemovals>,
+    pub(crate) out_of_service_pod_removals: Vec<PodRemovalsOnNode>,
     /// Pods of nodes that do not exist.
-    pub(crate) orphaned_pod_removals: Vec<NodeRemovals>,
+    pub(crate) orphaned_pod_removals: Vec<PodRemovalsOnNode>,
     /// Terminating Pods without a node.
     pub(crate) unscheduled_pod_removals: Vec<PodRemoval>,
     /// The missing nodes after this pass, each with the start of its quarantine.
     pub(crate) quarantine: NodeQuarantine,
     /// Missing nodes that are still in quarantine.
-    pub(crate) quarantined_nodes: Vec<Text>,
+    pub(crate) names_of_quarantined_nodes: Vec<Text>,
     /// Whether the Pods of some nodes are left to the next pass, because a pass handles at most `MAX_NODES_PER_PASS` nodes.
     pub(crate) leaves_nodes_to_next_pass: bool,
     /// Number of all finished Pods in the cache.
-    pub(crate) ended_pod_count: usize,
+    pub(crate) finished_pod_count: usize,
     pub(crate) settings: PodGcSettings,
 }
 
@@ -101,11 +101,14 @@ impl Plan {
     }
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
-        match self.settings.terminated_pod_threshold {
+        match self.settings.finished_pod_threshold {
             1.. => {
-                format!("{} Pods have ended, {} are kept", self.ended_pod_count, self.settings.terminated_pod_threshold)
+                format!(
+                    "{} Pods have ended, {} are kept",
+                    self.finished_pod_count, self.settings.finished_pod_threshold
+                )
             }
             _ => "all Pods that have ended are kept".to_owned(),
         }
@@ -115,7 +118,7 @@ impl Explain for Plan {
         let period = duration::format(self.settings.quarantine_period);
         let missing =
             |node: &Text| format!("Node {node} is missing; its Pods are removed if it is still missing after {period}");
-        self.quarantined_nodes.iter().map(missing).collect()
+        self.names_of_quarantined_nodes.iter().map(missing).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

@@ -13,7 +13,7 @@ pub(crate) struct NodeQuarantine(BTreeMap<Text, Instant>);
 
 impl NodeQuarantine {
     /// Returns the nodes of `missing` that have been missing for at least `period`.
-    pub(crate) fn nodes_after_quarantine<'a>(
+    pub(crate) fn node_names_after_quarantine<'a>(
         &'a self,
         missing: &'a BTreeSet<Text>,
         now: Instant,
@@ -25,7 +25,7 @@ impl NodeQuarantine {
 
     /// Returns the quarantine after a pass that examined the nodes in `examined`. The quarantine of examined nodes restarts,
     /// newly missing nodes are added, and nodes that exist again are removed.
-    pub(crate) fn updated_after_pass<'a>(
+    pub(crate) fn quarantine_after_pass<'a>(
         &self,
         missing: &BTreeSet<Text>,
         examined: impl Iterator<Item = &'a Text>,
@@ -53,8 +53,8 @@ mod tests {
         let mut quarantine = NodeQuarantine::default();
         let mut pass = |names: &[&str], second| {
             let (missing, now) = (text_set(names), origin + Duration::from_secs(second));
-            let due: BTreeSet<Text> = quarantine.nodes_after_quarantine(&missing, now, period).cloned().collect();
-            quarantine = quarantine.updated_after_pass(&missing, due.iter(), now);
+            let due: BTreeSet<Text> = quarantine.node_names_after_quarantine(&missing, now, period).cloned().collect();
+            quarantine = quarantine.quarantine_after_pass(&missing, due.iter(), now);
             due
         };
         assert_eq!(pass(&["a"], 0), text_set(&[]));
@@ -72,10 +72,10 @@ mod tests {
     fn a_due_node_that_was_not_examined_stays_due() {
         let origin = start_time();
         let (missing, period) = (text_set(&["a", "b"]), Duration::from_secs(40));
-        let first = NodeQuarantine::default().updated_after_pass(&missing, [].iter(), origin);
+        let first = NodeQuarantine::default().quarantine_after_pass(&missing, [].iter(), origin);
         let later = origin + period;
-        let next = first.updated_after_pass(&missing, [Text::new("a")].iter(), later);
-        assert_eq!(next.nodes_after_quarantine(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
-        assert_eq!(first.nodes_after_quarantine(&missing, later, period).count(), 2, "a query changes nothing");
+        let next = first.quarantine_after_pass(&missing, [Text::new("a")].iter(), later);
+        assert_eq!(next.node_names_after_quarantine(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
+        assert_eq!(first.node_names_after_quarantine(&missing, later, period).count(), 2, "a query changes nothing");
     }
 }

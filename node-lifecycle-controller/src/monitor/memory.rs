@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     api, duration,
-    events::{EventType, ObjectRef},
+    events::{EventType, InvolvedObject},
     informer::AnyInformer,
     meta::Uid,
     object::Resource,
@@ -17,7 +17,7 @@ use super::{
     node_pass::snapshot::NodesToReport,
     notes::{MonitorNote, MonitorQuery},
     outage::MonitorOutage,
-    taints_and_labels::snapshot::ChangeFailure,
+    taints_and_labels::snapshot::NodeChangeFailure,
 };
 use crate::{
     caches::Caches,
@@ -41,7 +41,11 @@ pub(crate) struct NodeMonitor {
 
 impl NodeMonitor {
     pub(crate) fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![self.caches.nodes.informer(), self.heartbeats.leases.informer(), self.caches.pods.informer()]
+        vec![
+            self.caches.node_informer.informer(),
+            self.heartbeats.lease_informer.informer(),
+            self.caches.pod_informer.informer(),
+        ]
     }
 
     /// Returns the reason why passes make no decisions about nodes; `None` if they make decisions.
@@ -83,8 +87,8 @@ impl NodeMonitor {
                     alarm,
                     "A large share of nodes has a NoExecute taint or waits for one"
                 );
-                let leases = ObjectRef::without_version(NAMESPACES, "", NODE_LEASE_NAMESPACE, Uid::default());
-                self.context.recorder.event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
+                let leases = InvolvedObject::without_version(NAMESPACES, "", NODE_LEASE_NAMESPACE, Uid::default());
+                self.context.recorder.record_event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
             }
             MonitorNote::LeaseReadSucceeded => self.node_records.lock().server_contact.record_contact(now()),
             MonitorNote::LeaseReadFailed(error) => {
@@ -141,20 +145,20 @@ impl NodeMonitor {
 
     /// Records that the condition `Ready` of a node is no longer `True`, and creates an Event.
     fn record_not_ready(&self, name: &str, uid: Uid) {
-        self.node_records.lock().record_conditions_written(name);
+        self.node_records.lock().record_successful_condition_write(name);
         self.report_event(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
     }
 
     fn report_event(&self, name: &str, uid: Uid, reason: &'static str, message: String) {
-        let node = ObjectRef::without_version(NODES, "", name, uid);
-        self.context.recorder.event(&node, EventType::Normal, reason, message);
+        let node = InvolvedObject::without_version(NODES, "", name, uid);
+        self.context.recorder.record_event(&node, EventType::Normal, reason, message);
     }
 
     /// Counts a failed change of a node, and stores it for explanations until a change succeeds.
     fn record_write_result(&self, name: &str, what: &str, error: Option<&api::Error>) {
         let failure = error.map(|error| {
             self.metrics.count_failed_write(error);
-            ChangeFailure { error: format!("{what}: {error}"), failed_at: self.context.clock.now() }
+            NodeChangeFailure { error: format!("{what}: {error}"), failed_at: self.context.clock.now() }
         });
         self.node_records.lock().record_node_change_result(name, failure);
     }

@@ -129,7 +129,7 @@ impl MonitorMetrics {
     pub(crate) fn update_outage_on_scrape(&self, context: &LoopContext, blindness: &Arc<MonitorOutage>) {
         let blind = self.outage_seconds.clone();
         let blindness = Arc::downgrade(blindness);
-        context.metrics.before_scrape(move || {
+        context.metrics.run_before_each_scrape(move || {
             let Some(blindness) = blindness.upgrade() else { return };
             blind.set(blindness.outage_duration().map_or(0.0, |time| time.as_secs_f64()));
         });
@@ -168,7 +168,7 @@ impl MonitorMetrics {
 
     /// Counts a failed change of a node by the class of its error.
     pub(crate) fn count_failed_write(&self, error: &api::Error) {
-        self.failed_writes_total.with_label_values(&[error.label()]).inc();
+        self.failed_writes_total.with_label_values(&[error.metric_label()]).inc();
     }
 
     /// Updates the metrics of zones with nodes, and shows 0 nodes for zones that have lost their last node.

@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use common::{
     clock::Instant,
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::Uid,
@@ -27,7 +27,7 @@ use super::{
 };
 
 use plan::{Plan, health, tainting};
-use snapshot::{HealthSnapshot, Snapshot, TaintShareLimits, TaintedShare, TaintingSnapshot};
+use snapshot::{HealthSnapshot, Snapshot, TaintShareLimits, TaintedNodeShare, TaintingSnapshot};
 
 /// The kind of a pass. Each kind is one key in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,8 +92,8 @@ impl Controller for NodePassController {
         act::act(plan, io).await
     }
 
-    fn synced_object(_: &Snapshot) -> (ObjectRef, Uid) {
-        (ObjectRef::default(), Uid::default())
+    fn synced_object(_: &Snapshot) -> (InvolvedObject, Uid) {
+        (InvolvedObject::default(), Uid::default())
     }
 
     fn apply_memory_note(&self, snapshot: &Snapshot, note: MonitorNote) {
@@ -128,7 +128,7 @@ impl NodePassController {
         let unseen_for = self.monitor.node_records.lock().server_contact.time_without_contact(snapshot.now);
         self.monitor.heartbeats.record_contact_problem(snapshot.watch_error.is_some());
         let mut fleet = self.monitor.node_records.lock();
-        fleet.apply_pass(plan, snapshot.now);
+        fleet.apply_health_plan(plan, snapshot.now);
         self.monitor.metrics.update_zones(&fleet.zones.zone_statuses(), &fleet.zones.take_vanished_zones());
         self.monitor.metrics.examined_nodes_total.inc_by(plan.node_decisions.len() as u64);
         let waiting = fleet.zones.waiting_node_count();
@@ -137,7 +137,7 @@ impl NodePassController {
         } else {
             self.monitor.metrics.nodes_blocked_by_max_share.set(0.0);
         }
-        let share = TaintedShare {
+        let share = TaintedNodeShare {
             tainted_node_count: fleet.tainted_node_count() + fleet.zones.taintable_waiting_node_count(),
             total_node_count: fleet.len(),
         };
@@ -173,12 +173,12 @@ impl NodePassController {
         for chosen in &plan.nodes_to_taint {
             fleet.zones.take_taint_token(&chosen.zone_key, snapshot.now);
         }
-        for name in &plan.nodes_no_longer_waiting {
+        for name in &plan.nodes_no_longer_waiting_for_taint {
             fleet.stop_waiting_for_taint(name);
         }
         let mut is_alarmed = self.is_taint_alarm_active.lock();
         *is_alarmed = plan.alarm_message.is_some() || (*is_alarmed && plan.exceeds_alarm_share);
-        let share = TaintedShare {
+        let share = TaintedNodeShare {
             tainted_node_count: snapshot.tainted_node_count + plan.taintable_waiting_node_count,
             total_node_count: snapshot.total_node_count,
         };

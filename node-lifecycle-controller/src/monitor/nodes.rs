@@ -19,7 +19,7 @@ use super::{
 use crate::objects::{LEASES, Lease, NODE_LEASE_NAMESPACE, NODES, Node};
 
 /// Number of nodes for which one loop of the node monitor sends requests concurrently.
-pub(super) const MAX_CONCURRENT_NODES: usize = 8;
+pub(super) const MAX_NODES_WITH_CONCURRENT_REQUESTS: usize = 8;
 /// Maximum number of attempts of one sync to change a node that other writers keep changing. Upstream: `UpdateTaintBackoff`.
 const MAX_CHANGE_ATTEMPTS: usize = 5;
 /// Pause before the next attempt after a conflict; jitter lengthens the pause by up to 100 %.
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for LiveNode {
 
 /// Reads a node from the server and records its state. Returns `None` in a forecast, which sends nothing.
 pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
-    let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).with_reason(why)).await;
+    let live = io.send_and_decode::<LiveNode>(Request::get(NODES, &"".into(), name).with_reason(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
     if let Some(live) = &live {
         io.apply_memory_note(MonitorNote::NodeStateReceived(Arc::clone(&live.node)));
@@ -92,7 +92,9 @@ pub(super) async fn change_node(
         let body = io.encode_body(|| edit.merge_patch(taints, &seconds::format_rfc3339(io.now())));
         let request =
             Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
-        match io.send_and_read::<LiveNode>(request.with_verb_text(change.request_text()).with_reason(why.clone())).await
+        match io
+            .send_and_decode::<LiveNode>(request.with_verb_text(change.request_text()).with_reason(why.clone()))
+            .await
         {
             Ok(changed) => {
                 if let Some(changed) = changed {
@@ -113,7 +115,7 @@ pub(super) async fn change_node(
 pub(super) async fn has_unseen_lease_renewal(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
     let request = Request::get(LEASES, &NODE_LEASE_NAMESPACE.into(), name);
-    let lease = match io.send_and_read::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
+    let lease = match io.send_and_decode::<Lease>(request.with_reason("the node may have renewed it meanwhile")).await {
         Err(refusal) if refusal.error.is_not_found() => None,
         Err(refusal) => return Err(refusal.error),
         Ok(lease) => lease,

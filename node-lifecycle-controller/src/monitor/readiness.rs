@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observation},
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{Io, Requeue, SyncError},
     meta::{NamespacedName, Uid},
@@ -47,9 +47,9 @@ impl Controller for PodReadinessController {
         act::act(snapshot, plan, io).await
     }
 
-    fn synced_object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+    fn synced_object(snapshot: &Snapshot) -> (InvolvedObject, Uid) {
         let meta = &snapshot.pod.meta;
-        (ObjectRef::new(PODS, meta), meta.uid.clone())
+        (InvolvedObject::new(PODS, meta), meta.uid.clone())
     }
 
     fn apply_memory_note(&self, _: &Snapshot, note: MonitorNote) {

@@ -32,8 +32,8 @@ impl MonitorHandlers {
     /// Adds the handlers to the caches of Nodes and Pods.
     pub(super) fn register(self, caches: &Caches) {
         let watch = Arc::new(self);
-        caches.nodes.add_handler(handler_from_method(&watch, Self::on_node));
-        caches.pods.add_handler(handler_from_method(&watch, Self::on_pod));
+        caches.node_informer.add_handler(handler_from_method(&watch, Self::on_node));
+        caches.pod_informer.add_handler(handler_from_method(&watch, Self::on_pod));
     }
 
     fn on_node(&self, event: &CacheEvent<Node>, origin: ChangeOrigin) {

@@ -13,9 +13,9 @@ const FIRST_DENIED_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub(super) struct UnknownConditionWrites {
     /// Whether an attempt has failed since the last heartbeat; if so, the node counts as not ready for its zone.
-    pub(super) has_failed_since_heartbeat: bool,
+    pub(super) has_failed_write_since_heartbeat: bool,
     /// Time of the last failed attempt, except denials because of the content. Heartbeats may have failed for the same reason.
-    pub(super) last_unaccepted_write: Option<Instant>,
+    pub(super) last_unaccepted_write_at: Option<Instant>,
     /// The condition `Ready` before a write that the server did not answer, so that its effect is unknown.
     ready_before_unanswered: Option<NodeReadyStatus>,
     /// The pause before the next write, if the server denied the last write because of its content.
@@ -32,8 +32,8 @@ impl UnknownConditionWrites {
     /// Records that the server did not accept a write. `unanswered` is the condition `Ready` before the write; it is set if the
     /// answer was lost, so that the write may have taken effect.
     pub(super) fn record_unaccepted_write(&mut self, unanswered: Option<NodeReadyStatus>, now: Instant) {
-        self.has_failed_since_heartbeat = true;
-        self.last_unaccepted_write = Some(now);
+        self.has_failed_write_since_heartbeat = true;
+        self.last_unaccepted_write_at = Some(now);
         self.ready_before_unanswered = unanswered.or(self.ready_before_unanswered);
     }
 
@@ -41,17 +41,17 @@ impl UnknownConditionWrites {
     /// `longest`.
     pub(super) fn record_denied_write(&mut self, longest: Duration, now: Instant) {
         let length = self.denied_pause.map_or(FIRST_DENIED_PAUSE, |denied| denied.length * 2).min(longest);
-        self.has_failed_since_heartbeat = true;
+        self.has_failed_write_since_heartbeat = true;
         self.denied_pause = Some(AttemptPause { until: now + length, length });
     }
 
     /// Returns the earliest time of the next write; `None` if no pause is necessary.
-    pub(super) fn next_attempt_at(&self) -> Option<Instant> {
+    pub(super) fn next_write_attempt_at(&self) -> Option<Instant> {
         self.denied_pause.map(|denied| denied.until)
     }
 
     /// Records a successful write. Whether a previous unanswered write took effect no longer matters.
-    pub(super) fn record_success(&mut self) {
+    pub(super) fn record_successful_write(&mut self) {
         self.ready_before_unanswered = None;
     }
 
@@ -59,17 +59,17 @@ impl UnknownConditionWrites {
     /// accepts writes, and the function returns the condition `Ready` before that write.
     pub(super) fn resolve_unanswered_write(&mut self) -> Option<NodeReadyStatus> {
         let before = self.ready_before_unanswered.take()?;
-        (self.last_unaccepted_write, self.has_failed_since_heartbeat) = (None, false);
+        (self.last_unaccepted_write_at, self.has_failed_write_since_heartbeat) = (None, false);
         Some(before)
     }
 
     /// Records a heartbeat, after which failed writes before it no longer count.
     pub(super) fn record_heartbeat(&mut self) {
-        (self.has_failed_since_heartbeat, self.denied_pause) = (false, None);
+        (self.has_failed_write_since_heartbeat, self.denied_pause) = (false, None);
     }
 
     /// Records a status report of the kubelet. A report is a heartbeat, and shows that no unanswered write has taken effect.
-    pub(super) fn record_report(&mut self) {
+    pub(super) fn record_status_report(&mut self) {
         self.record_heartbeat();
         self.ready_before_unanswered = None;
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use common::{clock::Instant, intern::Text};
 
-use super::{lapse::UnknownConditionWrites, zones::ZoneCounter};
+use super::{lapse::UnknownConditionWrites, zones::ZoneNodeCounter};
 use crate::{
-    monitor::taints_and_labels::snapshot::ChangeFailure,
+    monitor::taints_and_labels::snapshot::NodeChangeFailure,
     objects::{Node, NodeReadyStatus, RenewTime},
     silence,
 };
@@ -30,7 +30,7 @@ pub(super) struct NodeRecord {
     /// Whether a pass has reported that the node was added.
     pub(super) is_addition_reported: bool,
     /// Failure of the last change of the node; `None` if the change succeeded or is no longer necessary.
-    pub(super) last_change_failure: Option<Arc<ChangeFailure>>,
+    pub(super) last_change_failure: Option<Arc<NodeChangeFailure>>,
     pub(super) condition_writes: UnknownConditionWrites,
 }
 
@@ -82,7 +82,7 @@ impl NodeRecord {
 
     /// Stores a new state of the node. If the state shows that an unanswered write of this program has taken effect, returns the
     /// condition `Ready` before that write.
-    pub(super) fn record_state(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReadyStatus> {
+    pub(super) fn record_node_state(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReadyStatus> {
         let news = StateDifference::between(&self.node, node);
         (self.node, self.zone_key) = (Arc::clone(node), node.zone_key());
         let before = if silence::is_marked_unknown_by_monitor(node) {
@@ -95,7 +95,7 @@ impl NodeRecord {
         }
         if news == StateDifference::KubeletReport {
             self.last_heartbeat = now;
-            self.condition_writes.record_report();
+            self.condition_writes.record_status_report();
         }
         if news != StateDifference::NoActivity {
             self.last_status_report = Some(now);
@@ -104,21 +104,22 @@ impl NodeRecord {
     }
 
     /// Returns the counter of the zone that includes the node.
-    pub(super) fn zone_counter(&self) -> ZoneCounter {
+    pub(super) fn zone_node_counter(&self) -> ZoneNodeCounter {
         if self.node.is_excluded_from_zone_state() {
-            ZoneCounter::Excluded
-        } else if self.node.ready_status() == NodeReadyStatus::True && !self.condition_writes.has_failed_since_heartbeat
+            ZoneNodeCounter::Excluded
+        } else if self.node.ready_status() == NodeReadyStatus::True
+            && !self.condition_writes.has_failed_write_since_heartbeat
         {
-            ZoneCounter::Ready
+            ZoneNodeCounter::Ready
         } else {
-            ZoneCounter::NotReady
+            ZoneNodeCounter::NotReady
         }
     }
 
     /// Returns the start of the current grace period: the last heartbeat, or a later write that the server did not accept.
     pub(super) fn grace_period_start(&self) -> Instant {
         self.condition_writes
-            .last_unaccepted_write
+            .last_unaccepted_write_at
             .map_or(self.last_heartbeat, |not_taken| not_taken.max(self.last_heartbeat))
     }
 }

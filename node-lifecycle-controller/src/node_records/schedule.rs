@@ -34,7 +34,12 @@ impl ExaminationSchedule {
     }
 
     /// Replaces the deadline of a node. `deadline` is the copy in the record of the node.
-    pub(super) fn set_deadline(&mut self, name: &NodeName, deadline: &mut Option<Instant>, new: Option<Instant>) {
+    pub(super) fn set_examination_deadline(
+        &mut self,
+        name: &NodeName,
+        deadline: &mut Option<Instant>,
+        new: Option<Instant>,
+    ) {
         if let Some(old) = std::mem::replace(deadline, new) {
             self.deadlines.remove(&(old, name.clone()));
         }

@@ -13,7 +13,7 @@ fn a_pass_examines_only_nodes_that_changed() {
     let mut world = NodeRecordsFixture::new(5000);
     assert_eq!(world.run_pass().len(), 5000);
     assert_eq!(world.run_pass().len(), 0);
-    world.set_ready("n7", "False", "r");
+    world.set_ready_condition("n7", "False", "r");
     assert_eq!(world.run_pass(), ["n7 wait"]);
     assert_eq!(world.run_pass().len(), 0);
 }
@@ -52,7 +52,7 @@ fn a_silent_node_is_examined_until_its_conditions_are_written_and_then_waits() {
     let lapse = |pass: Vec<String>| pass.into_iter().filter(|line| line.ends_with("lapse")).collect::<Vec<_>>();
     assert_eq!(lapse(world.run_pass()), ["n0 lapse"]);
     assert_eq!(lapse(world.run_pass()), ["n0 lapse"], "the conditions were not written yet");
-    world.set_ready("n0", "Unknown", "NodeStatusUnknown");
+    world.set_ready_condition("n0", "Unknown", "NodeStatusUnknown");
     assert_eq!(world.run_pass(), ["n0 wait"]);
     assert_eq!(world.longest_waiting_nodes(), ["::a n0 of 1"]);
     assert_eq!(world.run_pass().len(), 0);
@@ -64,7 +64,7 @@ fn a_heartbeat_ends_the_wait_of_a_silent_node() {
     let mut world = NodeRecordsFixture::new(5);
     world.run_pass();
     world.advance(51);
-    world.set_ready("n0", "Unknown", "NodeStatusUnknown");
+    world.set_ready_condition("n0", "Unknown", "NodeStatusUnknown");
     for name in ["n1", "n2", "n3", "n4"] {
         world.renew_lease(name);
     }
@@ -83,13 +83,13 @@ fn a_heartbeat_ends_the_wait_of_a_silent_node() {
 fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
     let mut world = NodeRecordsFixture::new(5);
     world.run_pass();
-    world.set_ready("n3", "False", "r");
+    world.set_ready_condition("n3", "False", "r");
     world.run_pass();
     world.advance(1);
-    world.set_ready("n1", "False", "r");
+    world.set_ready_condition("n1", "False", "r");
     world.run_pass();
     assert_eq!(world.longest_waiting_nodes(), ["::a n3 of 2"], "the node that came first");
-    world.set_ready("n3", "Unknown", "r");
+    world.set_ready_condition("n3", "Unknown", "r");
     world.run_pass();
     assert_eq!(world.longest_waiting_nodes(), ["::a n3 of 2"]);
     world.update_node("n3", |node| {
@@ -106,10 +106,10 @@ fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
 #[test]
 fn a_node_that_recovered_during_the_write_of_its_taint_does_not_wait_again() {
     let mut world = NodeRecordsFixture::new(2);
-    world.set_ready("n0", "Unknown", "r");
+    world.set_ready_condition("n0", "Unknown", "r");
     world.run_pass();
     assert_eq!(world.longest_waiting_nodes(), ["::a n0 of 1"]);
-    world.set_ready("n0", "True", "r");
+    world.set_ready_condition("n0", "True", "r");
     world.run_pass();
     assert!(world.longest_waiting_nodes().is_empty());
     world.node_records.move_to_end_of_taint_queue(&Arc::from("n0"), world.now);
@@ -119,7 +119,7 @@ fn a_node_that_recovered_during_the_write_of_its_taint_does_not_wait_again() {
 #[test]
 fn zones_are_counted_and_removed_with_their_last_node() {
     let mut world = NodeRecordsFixture::new(3);
-    world.set_ready("n0", "False", "r");
+    world.set_ready_condition("n0", "False", "r");
     world.update_node("n1", |node| node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!(""));
     let zone = Text::new(":\0:a");
     assert_eq!(world.node_records.zones.zone_statuses()[&zone].node_counts, NodeCounts { ready: 1, not_ready: 1 });
@@ -155,12 +155,12 @@ fn zones_that_appear_and_vanish_without_a_pass_leave_nothing() {
 fn changes_during_a_pass_are_left_to_the_next_pass() {
     let mut world = NodeRecordsFixture::new(3);
     world.run_pass();
-    world.set_ready("n0", "False", "r");
+    world.set_ready_condition("n0", "False", "r");
     let plan = world.next_plan();
-    world.set_ready("n0", "True", "r");
+    world.set_ready_condition("n0", "True", "r");
     world.update_node("n3", |_| {});
     world.node_records.remove_node(&Arc::from("n1"));
-    world.node_records.apply_pass(&plan, world.now);
+    world.node_records.apply_health_plan(&plan, world.now);
     assert!(world.longest_waiting_nodes().is_empty(), "the node is ready by now");
     let due = world.next_nodes_to_report();
     assert_eq!((due.added_nodes.len(), due.removed_nodes.len()), (1, 1));
@@ -169,7 +169,7 @@ fn changes_during_a_pass_are_left_to_the_next_pass() {
     world.update_node("n4", |_| {});
     let plan = world.next_plan();
     world.node_records.record_node(&ready_node("n4", "other", 1000, |_| {}), None, false, world.now);
-    world.node_records.apply_pass(&plan, world.now);
+    world.node_records.apply_health_plan(&plan, world.now);
     assert_eq!(world.next_nodes_to_report().added_nodes.len(), 1);
 }
 
@@ -177,7 +177,7 @@ fn changes_during_a_pass_are_left_to_the_next_pass() {
 #[test]
 fn an_unanswered_write_is_reported_once() {
     let lapsed = |world: &mut NodeRecordsFixture| {
-        world.set_ready("n0", "Unknown", silence::KUBELET_STOPPED_REASON_AND_MESSAGE.0);
+        world.set_ready_condition("n0", "Unknown", silence::KUBELET_STOPPED_REASON_AND_MESSAGE.0);
         world.next_nodes_to_report().nodes_set_unknown.len()
     };
     let mut world = NodeRecordsFixture::new(1);
@@ -185,11 +185,11 @@ fn an_unanswered_write_is_reported_once() {
     assert_eq!(lapsed(&mut world), 1, "the write took effect");
     let mut world = NodeRecordsFixture::new(1);
     world.node_records.restart_grace_period("n0", true, world.now);
-    world.node_records.record_conditions_written("n0");
+    world.node_records.record_successful_condition_write("n0");
     assert_eq!(lapsed(&mut world), 0, "a later write took effect and was reported");
     let mut world = NodeRecordsFixture::new(1);
     world.node_records.restart_grace_period("n0", true, world.now);
-    world.set_ready("n0", "False", "KubeletNotReady");
+    world.set_ready_condition("n0", "False", "KubeletNotReady");
     world
         .update_node("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
     assert_eq!(lapsed(&mut world), 0, "the node has reported since");

@@ -12,7 +12,7 @@ use crate::{
 
 /// The counter of a zone that includes a node.
 #[derive(Clone, Copy)]
-pub(super) enum ZoneCounter {
+pub(super) enum ZoneNodeCounter {
     /// A label of the node excludes it from the state of its zone.
     Excluded,
     Ready,
@@ -38,11 +38,11 @@ impl Zone {
         Self { count, excluded: 0, state: ZoneState::Initial, limiter, waiting_nodes: waiting, is_in_metrics: false }
     }
 
-    fn counter(&mut self, counted: ZoneCounter) -> &mut usize {
+    fn counter(&mut self, counted: ZoneNodeCounter) -> &mut usize {
         match counted {
-            ZoneCounter::Excluded => &mut self.excluded,
-            ZoneCounter::Ready => &mut self.count.ready,
-            ZoneCounter::NotReady => &mut self.count.not_ready,
+            ZoneNodeCounter::Excluded => &mut self.excluded,
+            ZoneNodeCounter::Ready => &mut self.count.ready,
+            ZoneNodeCounter::NotReady => &mut self.count.not_ready,
         }
     }
 }
@@ -61,14 +61,14 @@ impl Zones {
     }
 
     /// Counts a node in its zone, and creates the zone for its first node.
-    pub(super) fn add_node(&mut self, name: &Text, counted: ZoneCounter, now: Instant) {
+    pub(super) fn add_node(&mut self, name: &Text, counted: ZoneNodeCounter, now: Instant) {
         let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.settings, now));
         *zone.counter(counted) += 1;
         self.vanished.remove(name);
     }
 
     /// Removes a node from the counters of its zone, and the zone itself after its last node.
-    pub(super) fn remove_node(&mut self, name: &Text, counted: ZoneCounter) {
+    pub(super) fn remove_node(&mut self, name: &Text, counted: ZoneNodeCounter) {
         let Some(zone) = self.by_name.get_mut(name) else { return };
         let count = zone.counter(counted);
         *count = count.saturating_sub(1);
@@ -81,7 +81,7 @@ impl Zones {
     }
 
     /// Moves a node of a zone from one counter to another.
-    pub(super) fn move_node_count(&mut self, zone: &Text, from: ZoneCounter, to: ZoneCounter) {
+    pub(super) fn move_node_count(&mut self, zone: &Text, from: ZoneNodeCounter, to: ZoneNodeCounter) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             *zone.counter(from) -= 1;
             *zone.counter(to) += 1;
@@ -136,7 +136,7 @@ impl Zones {
     }
 
     /// Applies the new states and tainting rates that a pass has decided.
-    pub(super) fn apply_changes(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
+    pub(super) fn apply_zone_changes(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
         self.by_name.values_mut().for_each(|zone| zone.is_in_metrics = true);
         for (name, change) in changes {
             if let Some(zone) = self.by_name.get_mut(name) {

@@ -98,7 +98,7 @@ impl Object for CachedPod {
 
 impl CachedPod {
     /// Whether the phase is none of `Pending`, `Running` and `Unknown`. As in upstream, an empty phase counts as finished.
-    pub fn has_ended(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
     }
 }

@@ -77,7 +77,7 @@ async fn a_suspended_machine_gives_every_node_its_whole_grace_period() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(45).await;
-    cluster.clock.suspend(Duration::from_secs(600));
+    cluster.clock.simulate_suspension(Duration::from_secs(600));
     let silent = cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
     assert!((48..=62).contains(&silent), "{silent}");
     assert_eq!(cluster.unknown_count().await, 1);
@@ -155,7 +155,7 @@ async fn jumps_of_the_clock_change_nothing() {
     cluster.wait(30).await;
     let since = cluster.clock.now();
     for hours in [5, -10, 100] {
-        cluster.clock.skew(jiff::SignedDuration::from_hours(hours));
+        cluster.clock.shift_wall_clock(jiff::SignedDuration::from_hours(hours));
         cluster.wait(100).await;
     }
     for node in cluster.nodes.names() {

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{Cluster, ME, NS, PodLoopsWorld, no_execute_taint, tolerate_all};
 
 async fn shadow() -> PodLoopsWorld {
-    PodLoopsWorld::with(OperatorSettings::new().with_shadow(true)).await
+    PodLoopsWorld::with(OperatorSettings::new().with_shadow_mode(true)).await
 }
 
 fn is_untouched(world: &PodLoopsWorld) -> bool {
@@ -69,7 +69,7 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
 /// NODE-76.
 #[tokio::test(start_paused = true)]
 async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
-    let cluster = Cluster::with(6, OperatorSettings::new().with_shadow(true)).await;
+    let cluster = Cluster::with(6, OperatorSettings::new().with_shadow_mode(true)).await;
     cluster.pod("p", "node-1").await;
     cluster.wait(20).await;
     cluster.nodes.set_condition("node-2", "Ready", false).unwrap();

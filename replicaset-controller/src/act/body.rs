@@ -41,7 +41,7 @@ fn serialize_annotations<S: Serializer>(annotations: &Annotations, serializer: S
 }
 
 /// Returns `metadata.generateName` of an owner's Pods, such as `web-`.
-pub(super) fn generate_name(owner: &str) -> String {
+pub(super) fn pod_name_prefix(owner: &str) -> String {
     format!("{owner}-")
 }
 
@@ -53,7 +53,7 @@ pub(super) fn new_pod_body<'a>(owner: &'a str, template: &'a Template, reference
         kind: PODS.kind,
         api_version: PODS.version,
         metadata: Metadata {
-            generate_name: generate_name(owner),
+            generate_name: pod_name_prefix(owner),
             labels: template.labels(),
             annotations: template.annotations(),
             finalizers: template.finalizers(),

@@ -67,13 +67,13 @@ fn without_names_and_numbers(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::FailedOperation;
+    use crate::plan::FailedPodOperation;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    fn failed(reason: FailedOperation, message: &str) -> PodChangesOutcome {
+    fn failed(reason: FailedPodOperation, message: &str) -> PodChangesOutcome {
         PodChangesOutcome::RequestFailed { reason, message: message.to_owned() }
     }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn stored(message: &str) -> Vec<Condition> {
-        updated_conditions(&[], &failed(FailedOperation::Create, message), at(0))
+        updated_conditions(&[], &failed(FailedPodOperation::Create, message), at(0))
     }
 
     /// REPLICASET-37.
@@ -100,7 +100,7 @@ mod tests {
         );
         assert_eq!(c.last_transition_time, Some(at(0)));
         let list =
-            updated_conditions(&[list[0].clone(), other.clone()], &failed(FailedOperation::Delete, "denied"), at(1));
+            updated_conditions(&[list[0].clone(), other.clone()], &failed(FailedPodOperation::Delete, "denied"), at(1));
         assert_eq!(list[0], other);
         assert_eq!((&*list[1].reason, &*list[1].message), ("FailedDelete", "denied"));
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn another_message_for_the_same_problem_changes_nothing() {
         let list = stored(&quota("web-abcde", 3));
-        let again = failed(FailedOperation::Create, &quota("web-x7k2p", 14));
+        let again = failed(FailedPodOperation::Create, &quota("web-x7k2p", 14));
         assert_eq!(updated_conditions(&list, &again, at(3600)), list);
     }
 
@@ -126,12 +126,12 @@ mod tests {
     #[test]
     fn another_problem_updates_the_message_at_most_once_a_minute() {
         let list = stored(&quota("web-abcde", 3));
-        let other = failed(FailedOperation::Create, "admission webhook \"policy\" denied the request: id 7");
+        let other = failed(FailedPodOperation::Create, "admission webhook \"policy\" denied the request: id 7");
         assert_eq!(updated_conditions(&list, &other, at(59)), list);
         let refreshed = updated_conditions(&list, &other, at(60));
         assert_eq!(&*refreshed[0].message, "admission webhook \"policy\" denied the request: id 7");
         assert_eq!(
-            updated_conditions(&refreshed, &failed(FailedOperation::Create, &quota("web-b", 1)), at(61)),
+            updated_conditions(&refreshed, &failed(FailedPodOperation::Create, &quota("web-b", 1)), at(61)),
             refreshed
         );
     }

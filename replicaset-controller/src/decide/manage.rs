@@ -18,7 +18,7 @@ use crate::{
 /// are created. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn decide_pod_changes(snapshot: &Snapshot, claimed: &[&SharedPod]) -> PodChanges {
     let set = &snapshot.set;
-    if set.selector.problem().is_some() {
+    if set.selector.validation_error().is_some() {
         return PodChanges::NotAllowed("its selector is invalid".to_owned());
     }
     if snapshot.owner.is_deleting {
@@ -70,7 +70,7 @@ fn choose_victims(snapshot: &Snapshot, claimed: &[&SharedPod], surplus: usize) -
         .map(|pod| DeletionCandidate { pod, deletion_cost: cost(pod), colocated_pod_count: colocated(pod) })
         .collect();
     let order = if snapshot.decision_settings.reranks_remaining_pods {
-        rank::rank_with_falling_counts(&mut candidates, snapshot.now)
+        rank::rank_with_decreasing_pod_counts(&mut candidates, snapshot.now)
     } else {
         rank_for_deletion(&candidates, snapshot.now)
     };

@@ -27,7 +27,7 @@ fn deletion_class(candidate: &DeletionCandidate<'_>) -> DeletionClass {
 /// Among Pods that are equal by rules 1 to 4, the next Pod is taken from the node with the highest remaining count; on that
 /// node, age, restarts and UID decide. A scale-down therefore balances nodes. With the initial counts, a scale-down
 /// would empty the fullest node (kubernetes/kubernetes#102948).
-pub(super) fn rank_with_falling_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
+pub(super) fn rank_with_decreasing_pod_counts(candidates: &mut [DeletionCandidate<'_>], now: Timestamp) -> Vec<usize> {
     let level: Vec<DeletionCandidate<'_>> =
         candidates.iter().map(|c| DeletionCandidate { colocated_pod_count: 0, ..*c }).collect();
     let by_age = rank_for_deletion(&level, now);

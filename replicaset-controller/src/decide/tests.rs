@@ -19,7 +19,7 @@ use crate::{
 };
 
 fn plan(world: &SnapshotBuilder) -> Plan {
-    decide(&world.snapshot())
+    decide(&world.build_snapshot())
 }
 
 /// Whether the status is the only write of the plan.
@@ -29,7 +29,7 @@ fn writes_status(world: &SnapshotBuilder) -> bool {
 
 /// Returns the explanation of the plan, including its forecast requests.
 fn explained(world: &SnapshotBuilder) -> Explanation {
-    let snapshot = world.snapshot();
+    let snapshot = world.build_snapshot();
     Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain()
 }
 
@@ -114,7 +114,9 @@ fn a_set_with_an_invalid_selector_is_left_alone() {
     broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
     let plan = plan(&broken);
     assert!(
-        plan.set.selector.problem().is_some() && plan.orphans_to_adopt.is_empty() && plan.pods_to_release.is_empty()
+        plan.set.selector.validation_error().is_some()
+            && plan.orphans_to_adopt.is_empty()
+            && plan.pods_to_release.is_empty()
     );
     let told = explained(&broken);
     assert!(told.actions.is_empty());
@@ -137,7 +139,7 @@ fn finished_and_terminating_pods_do_not_count() {
 /// REPLICASET-8, REPLICASET-9, REPLICASET-10.
 #[test]
 fn an_adopted_pod_counts_and_a_released_one_does_not() {
-    let found = [pod_builder("a"), pod_builder("b").orphan(), pod_builder("c").labels(json!({"app": "other"}))];
+    let found = [pod_builder("a"), pod_builder("b").into_orphan(), pod_builder("c").labels(json!({"app": "other"}))];
     let plan = plan(&set_with_pods(3, found));
     let names = |pods: &[SharedPod]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
     assert_eq!(
@@ -276,7 +278,7 @@ fn the_status_counts_pods_by_class() {
             pod_builder("e").terminating(),
             pod_builder("f").terminating().phase("Failed"),
             pod_builder("g").terminating().labels(json!({"app": "other"})),
-            pod_builder("h").terminating().orphan(),
+            pod_builder("h").terminating().into_orphan(),
         ],
     )
     .with_min_ready_seconds(30);
@@ -345,8 +347,9 @@ fn the_failure_condition_is_removed_only_after_managing() {
 #[test]
 fn the_next_check_is_due_when_a_pod_becomes_available() {
     let check = |found: &[PodBuilder], min_ready, late: i64| {
-        let snapshot = set_with_pods(found.len(), found.iter().cloned()).with_min_ready_seconds(min_ready).snapshot();
-        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().collect();
+        let snapshot =
+            set_with_pods(found.len(), found.iter().cloned()).with_min_ready_seconds(min_ready).build_snapshot();
+        let claimed: Vec<&SharedPod> = snapshot.claims.to_keep.iter().collect();
         let status = status::compute_status(&snapshot, &claimed, &PodChangesOutcome::Done, now());
         let available = status.available_replicas;
         let wait = timer::time_until_next_available(&snapshot, &claimed, &status, now(), time_before_now(-late));
@@ -372,7 +375,7 @@ fn an_explanation_gives_reasons() {
     let found = [
         pod_builder("a").ready_for_seconds(10),
         pod_builder("b").unready(),
-        pod_builder("c").orphan(),
+        pod_builder("c").into_orphan(),
         pod_builder("d").terminating(),
     ];
     let told = explained(&set_with_pods(4, found).with_min_ready_seconds(30));
@@ -403,7 +406,7 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
                 _ => pod.ready_for_seconds(age),
             };
             let pod = match of {
-                "orphan" => pod.orphan(),
+                "orphan" => pod.into_orphan(),
                 "other" => pod.owner("ReplicaSet", "web", "u-other"),
                 "strange" => pod.labels(json!({"app": "other"})),
                 _ => pod,
@@ -464,9 +467,9 @@ proptest! {
     /// REPLICASET-12, REPLICASET-13, REPLICASET-17, REPLICASET-23.
     #[test]
     fn invariants(world in any_world()) {
-        let snapshot = world.snapshot();
+        let snapshot = world.build_snapshot();
         let plan = decide(&snapshot);
-        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        let claimed: Vec<&SharedPod> = snapshot.claims.to_keep.iter().chain(&snapshot.claims.to_adopt).collect();
         let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.decision_settings.burst_replicas);
         match &plan.pod_changes {
             PodChanges::DelayedAfterFailures(_) => prop_assert!(snapshot.failed_pod_backoff.is_some() && active < wanted),

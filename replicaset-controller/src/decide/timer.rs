@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::pods::next_availability_check;
+use common::pods::time_until_next_available_pod;
 use jiff::Timestamp;
 
 use crate::{
@@ -29,7 +29,7 @@ pub fn time_until_next_available(
     }
     let full = Duration::from_secs(u64::from(min_ready.unsigned_abs()));
     let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-    let next = next_availability_check(claimed.iter().map(|pod| &***(*pod)), min_ready, at);
+    let next = time_until_next_available_pod(claimed.iter().map(|pod| &***(*pod)), min_ready, at);
     Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
 }
 

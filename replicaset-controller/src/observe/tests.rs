@@ -1,7 +1,7 @@
 use common::{
     api::Api,
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     gate::closed_write_gate,
     meta::ResourceVersion,
     metrics::Metrics,
@@ -30,14 +30,14 @@ fn controller<K: SetKind>(settings: OperatorSettings) -> ReplicaController<K> {
     let client = kube::Client::new(silent, "default");
     let context = LoopContext {
         api: Api::new(client, clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::discarding_events("test", clock.clone()),
+        recorder: EventRecorder::discarding_events("test", clock.clone()),
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        request_account_observer: None,
+        sync_callbacks: None,
         write_sampler: None,
         shared_values: common::runtime::SharedValues::default(),
         clock: clock.clone(),
-        gate,
+        write_gate: gate,
     };
     ReplicaController::new(context, Queue::new(clock, BackoffSettings::default(), None))
 }
@@ -47,10 +47,10 @@ impl<K: SetKind> ReplicaController<K> {
         let version = ResourceVersion::parse(&version.to_string());
         let sets: Vec<CachedSet<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
         // The stores are emptied first, because a store skips an object with a version that it already has.
-        self.sets.store().replace_for_tests(Vec::new(), version);
-        self.pods.store().replace_for_tests(Vec::new(), version);
-        self.sets.store().replace_for_tests(sets, version);
-        self.pods.store().replace_for_tests(pods.iter().map(PodBuilder::build).collect(), version);
+        self.sets.store().replace_objects_for_tests(Vec::new(), version);
+        self.pods.store().replace_objects_for_tests(Vec::new(), version);
+        self.sets.store().replace_objects_for_tests(sets, version);
+        self.pods.store().replace_objects_for_tests(pods.iter().map(PodBuilder::build).collect(), version);
     }
 
     fn ready(&self) -> Snapshot {
@@ -94,12 +94,12 @@ fn owned(mut set: Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     let controller = controller::<ReplicaSets>(OperatorSettings::new());
-    let mut elsewhere = pod_builder("elsewhere").orphan();
+    let mut elsewhere = pod_builder("elsewhere").into_orphan();
     elsewhere.0["metadata"]["namespace"] = json!("other");
     let found = [
         pod_builder("a"),
-        pod_builder("b").orphan(),
-        pod_builder("c").orphan().labels(json!({"app": "db"})),
+        pod_builder("b").into_orphan(),
+        pod_builder("c").into_orphan().labels(json!({"app": "db"})),
         pod_builder("d").owner("ReplicaSet", "web", "u-other"),
         pod_builder("e").terminating(),
         pod_builder("f").labels(json!({"app": "db"})),
@@ -107,9 +107,9 @@ async fn a_snapshot_contains_own_pods_and_orphans_of_the_namespace() {
     ];
     controller.know(&[web_set_json(3)], &found, 9);
     let snapshot = controller.ready();
-    assert_eq!(names(&snapshot.claims.keep), ["a"]);
-    assert_eq!(names(&snapshot.claims.adopt), ["b"]);
-    assert_eq!(names(&snapshot.claims.release), ["f"]);
+    assert_eq!(names(&snapshot.claims.to_keep), ["a"]);
+    assert_eq!(names(&snapshot.claims.to_adopt), ["b"]);
+    assert_eq!(names(&snapshot.claims.to_release), ["f"]);
     assert_eq!((snapshot.terminating_pod_count, snapshot.unobserved_write), (1, None));
 }
 
@@ -136,7 +136,7 @@ async fn a_sync_waits_until_own_writes_are_seen() {
     };
     assert_eq!(stale, Some(PODS), "the skipped sync is counted by resource");
     controller.know(&[web_set_json(3)], &[pod_builder("a"), pod_builder("b")], 10);
-    assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
+    assert_eq!(names(&controller.ready().claims.to_keep), ["a", "b"]);
 }
 
 /// REPLICASET-60, REPLICASET-64.
@@ -151,7 +151,7 @@ async fn stale_caches_block_only_managing_without_the_gate_and_for_replication_c
         controller.ledger.record_creation(&Uid::new("u-web"), PODS, &Uid::new("b"), ResourceVersion::parse("10"));
         let snapshot = controller.ready();
         assert!(snapshot.unobserved_write.is_some());
-        assert!(!decide::decide(&snapshot).pod_changes.changes_pods());
+        assert!(!decide::decide(&snapshot).pod_changes.creates_or_deletes_pods());
     }
     let rc = controller::<ReplicationControllers>(OperatorSettings::new());
     let mut object = web_set_json(3);
@@ -191,7 +191,7 @@ async fn pods_of_siblings_are_counted_by_node() {
         of_db("c").node("A"),
         of_db("d").node("B"),
         of_db("e").node("B").terminating(),
-        pod_builder("f").node("B").orphan().labels(json!({"app": "db"})),
+        pod_builder("f").node("B").into_orphan().labels(json!({"app": "db"})),
         pod_builder("g").node("A").owner("ReplicaSet", "alone", "u-alone"),
     ];
     let sets = [owned(web_set_json(1)), owned(sibling("db", "db")), sibling("alone", "web")];
@@ -218,7 +218,7 @@ fn counts<K: SetKind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<T
 async fn own_pods_are_counted_for_sets_without_siblings_if_enabled() {
     let found = [
         pod_builder("a").node("A"),
-        pod_builder("b").node("A").orphan(),
+        pod_builder("b").node("A").into_orphan(),
         pod_builder("c").node("B"),
         pod_builder("d").node("B").terminating(),
     ];

@@ -30,7 +30,7 @@ fn fixture() -> Fixture {
     let clock = Clock::simulated(crate::world::now(), 0);
     let sets: Arc<Store<CachedSet<ReplicaSets>>> = Arc::default();
     let app = |app: &str| json!({"matchLabels": {"app": app}});
-    sets.replace_for_tests(
+    sets.replace_objects_for_tests(
         vec![
             set("web", "u-web", &app("web"), 0),
             set("slow", "u-slow", &app("web"), 30),
@@ -45,7 +45,7 @@ fn fixture() -> Fixture {
             queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
             set_store: sets,
             ledger,
-            debounce_period: Duration::from_secs(3),
+            min_debounce_period: Duration::from_secs(3),
             failed_pod_backoffs: Some(FailedPodBackoffs::new(clock)),
         },
     }
@@ -121,7 +121,7 @@ async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_
     assert_eq!(status(100, 1, "10", ChangeOrigin::Resync), ["web"]);
     let ended = |pods: usize, pod: &PodBuilder| {
         let fixture = fixture();
-        fixture.watch.set_store.replace_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
+        fixture.watch.set_store.replace_objects_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
         fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Watch);
         fixture.queued()
     };
@@ -136,7 +136,7 @@ async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();
         let large = sized(wanted, counted, "10", 1);
-        fixture.watch.set_store.replace_for_tests(vec![large], ResourceVersion::parse("10"));
+        fixture.watch.set_store.replace_objects_for_tests(vec![large], ResourceVersion::parse("10"));
         let (old, new) = (pod_builder("a"), pod_builder("a").resource_version(2));
         fixture.watch.on_pod_event(
             &CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) },
@@ -163,17 +163,17 @@ async fn an_unresolved_owner_reference_enqueues_nothing() {
 /// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_enqueues_every_set_that_selects_it() {
-    assert_eq!(added(&pod_builder("a").orphan()), ["slow", "web"]);
-    assert_eq!(added(&pod_builder("a").orphan().labels(json!({}))), NONE);
-    assert_eq!(added(&pod_builder("a").orphan().labels(json!({"app": "other"}))), NONE);
-    assert_eq!(added(&pod_builder("a").orphan().terminating()), NONE);
-    assert_eq!(deleted(&pod_builder("a").orphan()), NONE);
+    assert_eq!(added(&pod_builder("a").into_orphan()), ["slow", "web"]);
+    assert_eq!(added(&pod_builder("a").into_orphan().labels(json!({}))), NONE);
+    assert_eq!(added(&pod_builder("a").into_orphan().labels(json!({"app": "other"}))), NONE);
+    assert_eq!(added(&pod_builder("a").into_orphan().terminating()), NONE);
+    assert_eq!(deleted(&pod_builder("a").into_orphan()), NONE);
 }
 
 /// REPLICASET-5.
 #[tokio::test(start_paused = true)]
 async fn a_changed_orphan_enqueues_sets_only_if_its_labels_changed() {
-    let orphan = pod_builder("a").orphan();
+    let orphan = pod_builder("a").into_orphan();
     assert_eq!(updated(&orphan, &orphan.clone().unready()), NONE);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"}))), ["db"]);
     assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).terminating()), NONE);
@@ -185,8 +185,8 @@ async fn a_pod_with_a_new_owner_enqueues_both_owners() {
     let (mine, theirs) = (pod_builder("a"), pod_builder("a").owner("ReplicaSet", "db", "u-db"));
     assert_eq!(updated(&mine, &theirs), ["db", "web"]);
     assert_eq!(updated(&mine, &theirs.terminating()), ["db", "web"]);
-    assert_eq!(updated(&mine, &mine.clone().orphan()), ["slow", "web"]);
-    let released = mine.clone().orphan().labels(json!({"app": "db"}));
+    assert_eq!(updated(&mine, &mine.clone().into_orphan()), ["slow", "web"]);
+    let released = mine.clone().into_orphan().labels(json!({"app": "db"}));
     assert_eq!(updated(&mine, &released), ["db", "web"]);
     assert_eq!(updated(&released, &mine), ["web"]);
 }
@@ -235,7 +235,7 @@ async fn every_event_of_a_set_enqueues_it_and_its_deletion_clears_the_ledger() {
         fixture.watch.on_set_event(&event, ChangeOrigin::Resync);
         assert_eq!(fixture.queued(), ["web"]);
         let key = fixture.watch.queue.next_key().await.unwrap();
-        fixture.watch.queue.mark_done(&key);
+        fixture.watch.queue.mark_processed(&key);
     }
     fixture.watch.ledger.record_write(uid, common::pods::PODS, ResourceVersion::parse("99"));
     fixture.watch.on_set_event(&CacheEvent::Deleted(set), ChangeOrigin::Watch);
@@ -249,11 +249,11 @@ fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
     let backoff = fixture.watch.failed_pod_backoffs.clone().unwrap();
     let tell = |event| fixture.watch.on_pod_event(&event, ChangeOrigin::Watch);
     tell(CacheEvent::Deleted(Arc::new(pod_builder("a").unready().build())));
-    backoff.record_creation(&Uid::new("u-web"));
+    backoff.record_pod_creation(&Uid::new("u-web"));
     let replacement = pod_builder("b").unready();
     tell(CacheEvent::Added(Arc::new(replacement.build())));
     happens(&fixture, &replacement);
-    backoff.current_backoff(&Uid::new("u-web")).is_some()
+    backoff.backoff_of_set(&Uid::new("u-web")).is_some()
 }
 
 fn gone(pod: PodBuilder) -> impl FnOnce(&Fixture, &PodBuilder) {
@@ -269,7 +269,7 @@ async fn a_pod_that_disappears_unready_from_its_node_has_failed() {
         (pod_builder("b"), false),
         (pod_builder("b").unready().terminating(), false),
         (pod_builder("b").unready().node(""), false),
-        (pod_builder("b").unready().orphan(), false),
+        (pod_builder("b").unready().into_orphan(), false),
         (pod_builder("b").unready().owner("ReplicaSet", "db", "u-db"), false),
         (pod_builder("c").unready(), false),
     ] {

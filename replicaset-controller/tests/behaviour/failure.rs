@@ -10,8 +10,8 @@ use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{
-    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, RequestFilter, TestCluster, WorldSetup, refusal_response,
-    replica_set,
+    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, RequestFilter, TestCluster, TestClusterSetup,
+    refusal_response, replica_set,
 };
 
 /// A filter that refuses creations of Pods while `is_refusing` is true, and counts the refusals.
@@ -35,7 +35,7 @@ impl PodCreationRefuser {
         (this, filter)
     }
 
-    fn tries(&self) -> u64 {
+    fn attempt_count(&self) -> u64 {
         self.refusal_count.swap(0, Ordering::Relaxed)
     }
 }
@@ -50,11 +50,11 @@ pub(crate) fn quota_message(try_: u64) -> String {
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_quota_costs_one_request_per_back_off() {
     let (quota, filter) = PodCreationRefuser::new(quota_message, json!([]));
-    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { filter: Some(filter), ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 10)).await;
     // Attempts: immediately, again after the status write, after 5 ms, and then after 20 ms, 40 ms, ... 20.48 s.
     world.wait_seconds(80).await;
-    assert_eq!(quota.tries(), 3 + 11);
+    assert_eq!(quota.attempt_count(), 3 + 11);
     let conditions = world.conditions_of_set("web").await;
     assert_eq!(conditions.len(), 1);
     let c = &conditions[0];
@@ -74,7 +74,7 @@ async fn an_exceeded_quota_costs_one_request_per_back_off() {
     quota.is_refusing.store(false, Ordering::Relaxed);
     world.touch_annotation(REPLICA_SET_RESOURCE, "web").await;
     world.wait_until_settled().await;
-    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (10, 10));
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (10, 10));
     assert!(world.conditions_of_set("web").await.is_empty());
 }
 
@@ -85,11 +85,11 @@ async fn a_failure_with_changing_messages_backs_off() {
         |n| format!("admission webhook said {}", ["ah", "oh", "uh"][n as usize % 3]),
         json!([]),
     );
-    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { filter: Some(filter), ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 1)).await;
     world.wait_seconds(600).await;
     // The first 17 back-offs take 655 s. The message is updated at most once a minute, and each update causes one more attempt.
-    let (tries, writes) = (webhook.tries(), world.request_count("patch", "replicasets.apps/status"));
+    let (tries, writes) = (webhook.attempt_count(), world.request_count("patch", "replicasets.apps/status"));
     assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
 }
 
@@ -98,10 +98,10 @@ async fn a_failure_with_changing_messages_backs_off() {
 async fn a_terminating_namespace_is_not_a_failure() {
     let cause = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
     let (going, filter) = PodCreationRefuser::new(|_| "forbidden: namespace is being terminated".to_owned(), cause);
-    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { filter: Some(filter), ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 3)).await;
     world.wait_seconds(60).await;
-    assert_eq!(going.tries(), 1);
+    assert_eq!(going.attempt_count(), 1);
     assert!(world.conditions_of_set("web").await.is_empty() && world.event_texts().await.is_empty());
     // Pods are created again five minutes after the refusal.
     going.is_refusing.store(false, Ordering::Relaxed);
@@ -123,7 +123,7 @@ async fn a_creation_without_an_answer_is_not_repeated() {
         world.create_object(replica_set("web", 7)).await;
         world.wait_until_settled().await;
         assert_eq!(
-            (world.active_pod_names().await.len(), world.max_live_pods(), world.request_count("create", "pods")),
+            (world.active_pod_names().await.len(), world.max_live_pod_count(), world.request_count("create", "pods")),
             (7, 7, 7),
             "{skip}"
         );
@@ -146,7 +146,7 @@ async fn a_creation_without_an_answer_is_awaited_for_a_minute() {
         assert_eq!(world.conditions_of_set("web").await.len(), 1);
         world.wait_seconds(10).await;
         world.wait_until_settled().await;
-        assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (3, 3), "{action:?}");
+        assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (3, 3), "{action:?}");
         assert!(world.conditions_of_set("web").await.is_empty());
     }
 }
@@ -228,6 +228,6 @@ async fn a_set_reaches_its_size_after_an_outage_of_a_minute() {
     world.sandbox.faults().go_down_for(std::time::Duration::from_mins(1));
     world.wait_seconds(200).await;
     world.wait_until_settled().await;
-    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (50, 50));
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (50, 50));
     assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"]["readyReplicas"], 50);
 }

@@ -5,14 +5,16 @@ use std::time::Duration;
 use common::settings::{OperatorSettings, TunableValue};
 use sandbox::{Action, Rule};
 
-use crate::world::{CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, TestCluster, WorldSetup, object_name, replica_set};
+use crate::world::{
+    CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, TestCluster, TestClusterSetup, object_name, replica_set,
+};
 
 const ORDINARY: usize = 100;
 
 /// Returns the time until each of a hundred ReplicaSets has two Pods, with a huge ReplicaSet beside them if `greedy` is true.
 async fn time_needed(greedy: bool) -> Duration {
     let settings = OperatorSettings::new().with_tunable("burst-replicas", TunableValue::Count(100));
-    let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
     // With slow requests, all workers are busy.
     world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).identity(CONTROLLER_IDENTITY));
     if greedy {

@@ -91,7 +91,7 @@ async fn a_crash_at_any_write_creates_no_surplus_pod() {
             }
             world.wait_until_settled().await;
             assert_eq!(world.active_pod_names().await.len(), 3, "crash at {at}");
-            assert!(world.max_live_pods() <= 6, "crash at {at}: {} Pods", world.max_live_pods());
+            assert!(world.max_live_pod_count() <= 6, "crash at {at}: {} Pods", world.max_live_pod_count());
             let status = world.get_object(REPLICA_SET_RESOURCE, "web").await["status"].clone();
             assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(3), &json!(3)), "crash at {at}");
         }
@@ -156,5 +156,5 @@ async fn a_shutdown_does_not_wait_for_a_large_set() {
     world.sandbox.faults().clear();
     world.start_loops();
     world.wait_until_settled().await;
-    assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (100, 100));
+    assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (100, 100));
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::{PodCreationRefuser, quota_message},
     world::{
-        NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, WorldSetup, object_name,
+        NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, TestClusterSetup, object_name,
         replica_set, replication_controller,
     },
 };
@@ -22,7 +22,7 @@ const ON: TunableValue = TunableValue::Switch(true);
 async fn tuned(tunes: &[(&str, TunableValue)]) -> TestCluster {
     let settings =
         tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value));
-    TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await
+    TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await
 }
 
 /// Returns the set with a template for Pods that every node rejects.
@@ -163,7 +163,8 @@ async fn free_quota_is_noticed_within_the_maximum_back_off() {
         let settings =
             tunes.iter().fold(OperatorSettings::new(), |settings, (name, value)| settings.with_tunable(name, *value));
         let world =
-            TestCluster::with_setup(WorldSetup { settings, filter: Some(filter), ..WorldSetup::default() }).await;
+            TestCluster::with_setup(TestClusterSetup { settings, filter: Some(filter), ..TestClusterSetup::default() })
+                .await;
         world.create_object(replica_set("web", 2)).await;
         world.wait_seconds(700).await;
         refuser.is_refusing.store(false, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{
-    NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, WorldSetup, object_name,
+    NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, TestClusterSetup, object_name,
     owner_names, replica_set, replication_controller,
 };
 
@@ -97,10 +97,10 @@ async fn a_set_is_scaled_by_exactly_the_difference() {
 #[tokio::test(start_paused = true)]
 async fn no_sync_exceeds_the_burst() {
     let settings = OperatorSettings::new().with_tunable("burst-replicas", TunableValue::Count(5));
-    let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 12)).await;
     world.wait_until_settled().await;
-    assert_eq!((world.request_count("create", "pods"), world.max_live_pods()), (12, 12));
+    assert_eq!((world.request_count("create", "pods"), world.max_live_pod_count()), (12, 12));
     // A sync writes the status after each burst, so that the log of writes shows the sizes after 5 and 10 creations.
     let sizes: Vec<i64> = world
         .own_writes()
@@ -155,7 +155,7 @@ async fn sets_of_both_kinds_may_have_the_same_name() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_field_is_copied_to_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
-    let world = TestCluster::with_setup(WorldSetup { builder, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { builder, ..TestClusterSetup::default() }).await;
     let mut web = replica_set("web", 1);
     web["spec"]["template"]["spec"]["fromTheFuture"] = json!({"deep": [1, {"x": true}]});
     web["spec"]["template"]["spec"]["containers"][0]["alsoNew"] = json!(3);
@@ -229,9 +229,9 @@ async fn unready_pods_are_deleted_first() {
 /// REPLICASET-55.
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_decides_and_writes_nothing() {
-    let world = TestCluster::with_setup(WorldSetup {
-        settings: OperatorSettings::new().with_shadow(true),
-        ..WorldSetup::default()
+    let world = TestCluster::with_setup(TestClusterSetup {
+        settings: OperatorSettings::new().with_shadow_mode(true),
+        ..TestClusterSetup::default()
     })
     .await;
     world.create_object(replica_set("web", 3)).await;
@@ -251,7 +251,7 @@ async fn two_hundred_sets_get_their_pods_concurrently() {
     }
     world.wait_until_settled().await;
     assert_eq!(
-        (world.active_pod_names().await.len(), world.request_count("create", "pods"), world.max_live_pods()),
+        (world.active_pod_names().await.len(), world.request_count("create", "pods"), world.max_live_pod_count()),
         (400, 400, 400)
     );
 }

@@ -7,8 +7,8 @@ use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{
-    CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, WorldSetup, replica_set,
-    replication_controller,
+    CONTROLLER_IDENTITY, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, TestClusterSetup,
+    replica_set, replication_controller,
 };
 
 /// REPLICASET-40, REPLICASET-64, REPLICASET-72, REPLICASET-73.
@@ -16,7 +16,7 @@ use crate::world::{
 async fn no_pod_is_created_twice_while_the_cache_is_stale() {
     for gate in [true, false] {
         let settings = OperatorSettings::new().with_feature_gate("StaleControllerConsistencyReplicaSet", gate);
-        let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
+        let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
         world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
         world.create_object(replica_set("web", 3)).await;
         for _ in 0..20 {
@@ -29,7 +29,7 @@ async fn no_pod_is_created_twice_while_the_cache_is_stale() {
         assert_eq!(counted, gate);
         world.sandbox.faults().release_watch(CONTROLLER_IDENTITY, "pods");
         world.wait_until_settled().await;
-        assert_eq!((world.request_count("create", "pods"), world.max_live_pods()), (3, 3));
+        assert_eq!((world.request_count("create", "pods"), world.max_live_pod_count()), (3, 3));
         assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"]["readyReplicas"], 3);
     }
 }
@@ -78,7 +78,7 @@ async fn a_replication_controller_does_not_act_on_stale_caches() {
 async fn a_set_waits_at_most_for_the_expectations_timeout() {
     let settings =
         OperatorSettings::new().with_tunable("expectations-timeout", TunableValue::Duration(Duration::from_secs(10)));
-    let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 1)).await;
     world.wait_until_settled().await;
     world.sandbox.faults().hold_watch(CONTROLLER_IDENTITY, "pods");
@@ -106,7 +106,7 @@ async fn a_set_reaches_its_size_after_any_failure_of_a_watch() {
         world.set_replicas("web", 7).await;
         world.wait_seconds(120).await;
         world.wait_until_settled().await;
-        assert_eq!((world.active_pod_names().await.len(), world.max_live_pods()), (7, 20), "{action:?}");
+        assert_eq!((world.active_pod_names().await.len(), world.max_live_pod_count()), (7, 20), "{action:?}");
         assert_eq!(
             (world.request_count("create", "pods"), world.request_count("delete", "pods")),
             (20, 13),

@@ -7,8 +7,8 @@ use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{
-    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster, WorldSetup,
-    replica_set, replication_controller,
+    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, REPLICATION_CONTROLLER_RESOURCE, TestCluster,
+    TestClusterSetup, replica_set, replication_controller,
 };
 
 const STATUS: &str = "replicasets.apps/status";
@@ -37,7 +37,7 @@ async fn pods_become_available_on_time() {
 async fn terminating_pods_are_counted_if_the_gate_is_on() {
     for (gate, then) in [(true, json!(2)), (false, json!(null))] {
         let settings = OperatorSettings::new().with_feature_gate("DeploymentReplicaSetTerminatingReplicas", gate);
-        let world = TestCluster::with_setup(WorldSetup { settings, ..WorldSetup::default() }).await;
+        let world = TestCluster::with_setup(TestClusterSetup { settings, ..TestClusterSetup::default() }).await;
         let mut web = replica_set("web", 3);
         web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/terminate-after": "20"});
         world.create_object(web).await;
@@ -72,7 +72,7 @@ async fn a_replication_controller_has_no_count_of_terminating_pods() {
 #[tokio::test(start_paused = true)]
 async fn a_server_without_the_terminating_field_gets_no_repeated_writes() {
     let builder = Sandbox::builder().gate("DeploymentReplicaSetTerminatingReplicas", false);
-    let world = TestCluster::with_setup(WorldSetup { builder, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { builder, ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 2)).await;
     world.wait_until_settled().await;
     assert_eq!(world.get_object(REPLICA_SET_RESOURCE, "web").await["status"].get("terminatingReplicas"), None);
@@ -146,7 +146,7 @@ async fn a_status_is_never_written_onto_a_new_set_of_the_same_name() {
 #[tokio::test(start_paused = true)]
 async fn unknown_status_fields_are_kept() {
     let builder = Sandbox::builder().keep_unknown_fields(true);
-    let world = TestCluster::with_setup(WorldSetup { builder, ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { builder, ..TestClusterSetup::default() }).await;
     world.create_object(replica_set("web", 1)).await;
     world.wait_until_settled().await;
     let more = json!({"status": {"fromTheFuture": 3,

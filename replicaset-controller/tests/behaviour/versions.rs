@@ -13,7 +13,7 @@ use http::{Method, Request};
 use serde_json::json;
 
 use crate::world::{
-    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, TestCluster, WorldSetup, object_name, owner_names,
+    CONTROLLER_IDENTITY, NAMESPACE, REPLICA_SET_RESOURCE, TestCluster, TestClusterSetup, object_name, owner_names,
     refusal_response, replica_set,
 };
 
@@ -104,7 +104,7 @@ async fn a_set_in_a_terminating_namespace_tries_one_creation() {
             refusal_response(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
         })
     });
-    let world = TestCluster::with_setup(WorldSetup { filter: Some(filter), ..WorldSetup::default() }).await;
+    let world = TestCluster::with_setup(TestClusterSetup { filter: Some(filter), ..TestClusterSetup::default() }).await;
     for at in 0..5 {
         world.create_object(crate::world::orphan_pod(&format!("web-{at}"), "web")).await;
     }

@@ -29,13 +29,13 @@ pub(crate) struct TestCluster {
     settings: OperatorSettings,
 }
 
-pub(crate) struct WorldSetup {
+pub(crate) struct TestClusterSetup {
     pub(crate) builder: Builder,
     pub(crate) settings: OperatorSettings,
     pub(crate) filter: Option<RequestFilter>,
 }
 
-impl Default for WorldSetup {
+impl Default for TestClusterSetup {
     fn default() -> Self {
         Self { builder: Sandbox::builder(), settings: OperatorSettings::new(), filter: None }
     }
@@ -43,10 +43,10 @@ impl Default for WorldSetup {
 
 impl TestCluster {
     pub(crate) async fn new() -> Self {
-        Self::with_setup(WorldSetup::default()).await
+        Self::with_setup(TestClusterSetup::default()).await
     }
 
-    pub(crate) async fn with_setup(setup: WorldSetup) -> Self {
+    pub(crate) async fn with_setup(setup: TestClusterSetup) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = setup.builder.clock(clock.clone()).build();
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
@@ -71,7 +71,7 @@ impl TestCluster {
 
     /// Starts the loops as a new process in shadow mode, and clears the logs of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start_loops();
         self.clear_logs();
     }
@@ -190,7 +190,7 @@ impl TestCluster {
     }
 
     /// Returns the maximum count of Pods that existed at one time and were not terminating, from the log of writes.
-    pub(crate) fn max_live_pods(&self) -> usize {
+    pub(crate) fn max_live_pod_count(&self) -> usize {
         let (mut live, mut peak) = (BTreeSet::new(), 0);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
             let going = write.after().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());

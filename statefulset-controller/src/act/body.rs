@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json, value::RawValue};
 use crate::{
     decide::revisions,
     objects::{
-        ClaimTemplate, PERSISTENT_VOLUME_CLAIMS, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_HASH_LABEL, REVISION_LABEL,
-        StatefulSet,
+        PERSISTENT_VOLUME_CLAIMS, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_HASH_LABEL, REVISION_LABEL, StatefulSet,
+        VolumeClaimTemplate,
     },
     snapshot::Snapshot,
 };
@@ -24,7 +24,7 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
 /// Makes the Pod of an ordinal from the template of a revision; `None` if the template is malformed.
 ///
 /// Upstream: `newStatefulSetPod`, `updateStorage`.
-pub(super) fn pod(
+pub(super) fn build_pod(
     set: &StatefulSet,
     owner: &Owner,
     ordinal: i32,
@@ -44,7 +44,7 @@ pub(super) fn pod(
     metadata.insert("generateName".to_owned(), format!("{}-", set.metadata.name).into());
     metadata.insert("name".to_owned(), name.as_str().into());
     metadata.insert("namespace".to_owned(), set.metadata.namespace.as_str().into());
-    metadata.insert("ownerReferences".to_owned(), json!([owner.controller_ref()]));
+    metadata.insert("ownerReferences".to_owned(), json!([owner.controller_reference()]));
     let mut spec = template.get_mut("spec").map(Value::take).unwrap_or_default();
     let spec_fields = object(&mut spec)?;
     spec_fields.insert("hostname".to_owned(), name.into());
@@ -52,11 +52,11 @@ pub(super) fn pod(
     if set.service_name.is_empty() {
         spec_fields.remove("subdomain");
     }
-    if !set.claim_templates.is_empty() {
-        let own = set.claim_templates.iter().map(
-            |claim| json!({"name": claim.name, "persistentVolumeClaim": {"claimName": set.claim_name(claim, ordinal)}}),
+    if !set.volume_claim_templates.is_empty() {
+        let own = set.volume_claim_templates.iter().map(
+            |claim| json!({"name": claim.name, "persistentVolumeClaim": {"claimName": set.volume_claim_name(claim, ordinal)}}),
         );
-        let names: BTreeSet<&str> = set.claim_templates.iter().map(|claim| claim.name.as_str()).collect();
+        let names: BTreeSet<&str> = set.volume_claim_templates.iter().map(|claim| claim.name.as_str()).collect();
         let is_own = |volume: &Value| volume["name"].as_str().is_some_and(|name| names.contains(name));
         let others = spec_fields.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
         let volumes = own.chain(others.into_iter().filter(|volume| !is_own(volume))).collect();
@@ -75,8 +75,8 @@ pub(super) fn identity_labels(name: &str, ordinal: Option<i32>) -> Value {
 }
 
 /// Makes the volume claim `name` from its template; `None` if the template is malformed. Upstream: `getPersistentVolumeClaims`.
-pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
-    let mut claim = template.raw.parse_value().ok()?;
+pub(super) fn build_volume_claim(set: &StatefulSet, template: &VolumeClaimTemplate, name: &str) -> Option<Value> {
+    let mut claim = template.raw_json.parse_value().ok()?;
     let fields = claim.as_object_mut()?;
     fields.insert("apiVersion".to_owned(), PERSISTENT_VOLUME_CLAIMS.version.into());
     fields.insert("kind".to_owned(), PERSISTENT_VOLUME_CLAIMS.kind.into());
@@ -97,7 +97,7 @@ pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> 
 /// Makes the revision `name` of the set's template. The server stores the bytes of `data` as they are sent.
 ///
 /// The hash in the label is the hash before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
-pub(super) fn revision(
+pub(super) fn build_revision(
     snapshot: &Snapshot,
     number: i64,
     collisions: i32,
@@ -106,7 +106,7 @@ pub(super) fn revision(
     let hash = revisions::template_hash(&snapshot.template, collisions);
     let annotations = &snapshot.set.metadata.annotations;
     NewRevision { name, revision: number, hash_label: (REVISION_HASH_LABEL, &hash), annotations }
-        .body(&snapshot.owner, &snapshot.template)
+        .creation_request_body(&snapshot.owner, &snapshot.template)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub enum Note {
 
 /// The cached Pod with the name of a Pod to create, and the refused creations so far.
 #[derive(Debug)]
-pub struct NamesakeLookup {
+pub struct NamesakeState {
     /// The cached Pod with the name. The cache holds only Pods with the watched label, and no Pods of other kinds of
     /// controllers.
     pub cached_pod: Option<SharedPod>,
@@ -48,7 +48,7 @@ pub struct NamesakeLookup {
 
 impl io::MemoryNote for Note {
     type Query = Arc<str>;
-    type NewState = NamesakeLookup;
+    type NewState = NamesakeState;
 }
 
 pub(super) type Io<'r> = io::Io<'r, Note>;

@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 
 use super::{
     body,
-    note::{Io, NamesakeLookup, Note},
+    note::{Io, NamesakeState, Note},
     request::{request_failure, with_retry_policy, write_role},
     templates::PhaseTemplates,
 };
 use crate::{
     decide::{
-        retention::ClaimOwners,
-        scaling::{MAX_CLAIM_WRITES_PER_POD, ownership_changes},
+        retention::VolumeClaimOwners,
+        scaling::{MAX_VOLUME_CLAIM_WRITES_PER_POD, ownership_changes},
     },
     objects::{CachedPod, PERSISTENT_VOLUME_CLAIMS},
     plan::{
-        DeletionReason, OwnershipChanges, PodErrors, PodRepair, PodWork, RepairOccasion, UnusableClaims,
+        DeletionReason, OwnershipChanges, PodErrors, PodRepair, PodWork, RepairOccasion, UnusableVolumeClaims,
         revisions::RevisionRole,
     },
     snapshot::{SharedPod, Snapshot},
@@ -121,7 +121,7 @@ impl WorkOnPod<'_> {
         failed
     }
 
-    async fn create_claims_of_new_pod(&self, claims: &UnusableClaims) -> Result<(), SyncError> {
+    async fn create_claims_of_new_pod(&self, claims: &UnusableVolumeClaims) -> Result<(), SyncError> {
         self.create_claims(claims).await.map_err(|trouble| {
             let is_reported = is_worth_an_event(trouble.class);
             self.failed(EventVerb::Create, trouble, is_reported)
@@ -131,14 +131,17 @@ impl WorkOnPod<'_> {
     /// Creates the missing claims. Every claim is tried; the error names all claims that failed or are terminating.
     ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
-    async fn create_claims(&self, claims: &UnusableClaims) -> Result<(), ClaimFailure> {
+    async fn create_claims(&self, claims: &UnusableVolumeClaims) -> Result<(), ClaimFailure> {
         let Self { snapshot, name: pod, io } = self;
         let set = &snapshot.set;
         let set_name = &set.metadata.name;
         let mut problems = Vec::new();
         let mut first_refusal = None;
         for (template, name) in &claims.missing_claims {
-            let Some(claim) = set.claim_templates.get(*template).and_then(|template| body::claim(set, template, name))
+            let Some(claim) = set
+                .volume_claim_templates
+                .get(*template)
+                .and_then(|template| body::build_volume_claim(set, template, name))
             else {
                 return Err(ClaimFailure {
                     failed: SyncError::new("template", format!("cannot make claim {name}")),
@@ -175,7 +178,7 @@ impl WorkOnPod<'_> {
             [problem] => problem.clone(),
             _ => format!("[{}]", problems.join(", ")),
         };
-        let label = first_refusal.as_ref().map_or("gone", |refusal| refusal.error.label());
+        let label = first_refusal.as_ref().map_or("gone", |refusal| refusal.error.metric_label());
         let class = first_refusal.map(|refusal| refusal.class);
         Err(ClaimFailure { failed: with_retry_policy(SyncError::new(label, text), class), class })
     }
@@ -195,7 +198,7 @@ impl WorkOnPod<'_> {
         let usable = templates.get(revision, name);
         let (from, template) =
             usable.inspect_err(|failed| self.report(EventVerb::Create, Some(&failed.to_string())))?;
-        let body = io.encode_body(|| body::pod(set, owner, ordinal, template.clone(), from));
+        let body = io.encode_body(|| body::build_pod(set, owner, ordinal, template.clone(), from));
         let why = match revision {
             RevisionRole::Current => "from the current revision",
             RevisionRole::Update => "from the update revision",
@@ -221,9 +224,9 @@ impl WorkOnPod<'_> {
         };
         // Claims that this sync created get their owner references in a later sync, after the first event of the Pod. The
         // volume binder writes these claims now, so a write by this sync could end in a conflict.
-        let mut ownership = ownership_changes(snapshot, ordinal, &ClaimOwners::new(set, name, &uid, false));
+        let mut ownership = ownership_changes(snapshot, ordinal, &VolumeClaimOwners::new(set, name, &uid, false));
         // The remaining claims get their owner references at the next event of the Pod.
-        ownership.new_owners_by_claim.truncate(MAX_CLAIM_WRITES_PER_POD);
+        ownership.new_owners_by_volume_claim.truncate(MAX_VOLUME_CLAIM_WRITES_PER_POD);
         let owned = self.write_claim_owners(&ownership).await.map_err(|trouble| {
             let is_reported = trouble.class != Some(RefusalClass::VersionConflict) && is_worth_an_event(trouble.class);
             self.failed(EventVerb::Update, trouble, is_reported)
@@ -238,7 +241,7 @@ impl WorkOnPod<'_> {
     /// watches all Pods, and only returns the refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
-        let Some(NamesakeLookup { cached_pod: cached, refused_creations: taken }) = io.observe_again(Arc::clone(name))
+        let Some(NamesakeState { cached_pod: cached, refused_creations: taken }) = io.observe_again(Arc::clone(name))
         else {
             return;
         };
@@ -254,7 +257,7 @@ impl WorkOnPod<'_> {
             return report(pod.meta());
         }
         let request = Request::get(PODS, &snapshot.owner.namespace, name).with_reason("its name is taken");
-        let Ok(Some(pod)) = io.send_and_read::<CachedPod>(request).await else { return };
+        let Ok(Some(pod)) = io.send_and_decode::<CachedPod>(request).await else { return };
         report(pod.meta());
         let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
         if pod.lacks_name_label() && !pod.meta().controller().is_some_and(is_foreign) {
@@ -279,7 +282,7 @@ impl WorkOnPod<'_> {
     /// lost.
     async fn write_claim_owners(
         &self,
-        OwnershipChanges { new_owners_by_claim: owners, conflicting_claims: conflicting }: &OwnershipChanges,
+        OwnershipChanges { new_owners_by_volume_claim: owners, conflicting_volume_claims: conflicting }: &OwnershipChanges,
     ) -> Result<(), ClaimFailure> {
         let Self { snapshot, io, .. } = self;
         for claim in conflicting {
@@ -307,7 +310,7 @@ impl WorkOnPod<'_> {
         let PodRepair {
             pod,
             ordinal,
-            unusable_claims: claims,
+            unusable_volume_claims: claims,
             ownership_changes: ownership,
             pod_errors: wrong,
             occasion,
@@ -328,7 +331,7 @@ impl WorkOnPod<'_> {
             Some(wrong) => self.update(pod, *ordinal, wrong).await,
             None => {
                 // If only owner references were wrong, the Pod is not written, but the Event is the same as upstream's.
-                if *occasion == RepairOccasion::InRange && !ownership.new_owners_by_claim.is_empty() {
+                if *occasion == RepairOccasion::InRange && !ownership.new_owners_by_volume_claim.is_empty() {
                     self.report(EventVerb::Update, None);
                 }
                 Ok(())

@@ -20,5 +20,9 @@ pub(super) fn request_failure(what: &str, refusal: &Refusal) -> SyncError {
 ///
 /// No object can be created there, and every deletion enqueues the set.
 pub(super) fn with_retry_policy(failed: SyncError, class: Option<RefusalClass>) -> SyncError {
-    if class == Some(RefusalClass::NamespaceTerminating) { failed.with_retry(RetryPolicy::NextEvent) } else { failed }
+    if class == Some(RefusalClass::NamespaceTerminating) {
+        failed.with_retry_policy(RetryPolicy::NextEvent)
+    } else {
+        failed
+    }
 }

@@ -72,8 +72,9 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
         },
         source => source.template_in_set(),
     };
-    let makes_pods =
-        |template: &Value| body::pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some();
+    let makes_pods = |template: &Value| {
+        body::build_pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some()
+    };
     template.filter(makes_pods).map_or(Template::Malformed, Template::Usable)
 }
 
@@ -83,7 +84,7 @@ async fn read(cached: &SharedRevision, io: Io<'_>) -> Result<Option<Value>, (&'s
     let request =
         Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).with_reason("Pods are created from it");
     match io
-        .send_and_read::<RevisionWithData>(request)
+        .send_and_decode::<RevisionWithData>(request)
         .await
         .map(|read| read.map(RevisionWithData::into_revision_and_template))
     {
@@ -92,7 +93,7 @@ async fn read(cached: &SharedRevision, io: Io<'_>) -> Result<Option<Value>, (&'s
         Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
         Ok(Some(_)) => Err(("gone", format!("ControllerRevision {name} was replaced by another one"))),
         Err(refusal) => {
-            Err((refusal.error.label(), format!("cannot read ControllerRevision {name}: {}", refusal.error)))
+            Err((refusal.error.metric_label(), format!("cannot read ControllerRevision {name}: {}", refusal.error)))
         }
     }
 }

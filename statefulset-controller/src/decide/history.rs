@@ -14,7 +14,7 @@ use crate::{
 pub fn revisions_to_delete(set: &StatefulSet, revisions: &Revisions, claimed: &[SharedPod]) -> Vec<SharedRevision> {
     let Ok(limit) = usize::try_from(set.revision_history_limit) else { return Vec::new() };
     let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision_name()).collect();
-    live.extend([&*revisions.current.name, &*revisions.update.name]);
+    live.extend([&*revisions.current_revision.name, &*revisions.update_revision.name]);
     live.extend([&*set.status.current_revision, &*set.status.update_revision]);
     let unused: Vec<&SharedRevision> =
         revisions.stored_revisions.iter().filter(|r| !live.contains(&*r.meta.name)).collect();

@@ -6,7 +6,7 @@
 use common::intern::Text;
 
 use crate::{
-    plan::mismatch::{ClaimMismatch, ClaimMismatches},
+    plan::mismatch::{VolumeClaimMismatch, VolumeClaimMismatches},
     snapshot::Snapshot,
 };
 
@@ -14,9 +14,9 @@ use crate::{
 pub const MAX_MISMATCHES: usize = 10;
 
 /// Compares the claims of the Pods in range with their templates.
-pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
-    let (set, mut found) = (&snapshot.set, ClaimMismatches::default());
-    for template in &set.claim_templates {
+pub fn find_mismatches(snapshot: &Snapshot) -> VolumeClaimMismatches {
+    let (set, mut found) = (&snapshot.set, VolumeClaimMismatches::default());
+    for template in &set.volume_claim_templates {
         // Claims are sorted by name, so the claims of a template are adjacent and each is compared once.
         let prefix = format!("{}-{}-", template.name, set.metadata.name);
         let of_template =
@@ -27,9 +27,9 @@ pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
             }
             let ordinal: Option<i32> = name.get(prefix.len()..).and_then(|digits| digits.parse().ok());
             let is_wanted =
-                |ordinal: &i32| set.contains_ordinal(*ordinal) && set.claim_name(template, *ordinal) == *name;
+                |ordinal: &i32| set.contains_ordinal(*ordinal) && set.volume_claim_name(template, *ordinal) == *name;
             if ordinal.as_ref().is_some_and(is_wanted)
-                && let Some(shortfall) = claim.spec.shortfall(&template.spec)
+                && let Some(shortfall) = claim.spec.describe_shortfall(&template.spec)
             {
                 add(&mut found, &template.name, name, shortfall);
             }
@@ -38,17 +38,17 @@ pub fn find_mismatches(snapshot: &Snapshot) -> ClaimMismatches {
     found
 }
 
-fn add(mismatches: &mut ClaimMismatches, template: &Text, claim: &str, shortfall: String) {
-    let ClaimMismatches { listed_mismatches: listed, unlisted_claim_count: unlisted } = mismatches;
-    let same = |known: &&mut ClaimMismatch| known.template_name == *template && known.shortfall == shortfall;
+fn add(mismatches: &mut VolumeClaimMismatches, template: &Text, claim: &str, shortfall: String) {
+    let VolumeClaimMismatches { listed_mismatches: listed, unlisted_volume_claim_count: unlisted } = mismatches;
+    let same = |known: &&mut VolumeClaimMismatch| known.template_name == *template && known.shortfall == shortfall;
     if let Some(known) = listed.iter_mut().find(same) {
-        known.other_claim_count += 1;
+        known.further_volume_claim_count += 1;
     } else if listed.len() < MAX_MISMATCHES {
-        listed.push(ClaimMismatch {
+        listed.push(VolumeClaimMismatch {
             template_name: template.clone(),
-            first_claim: claim.to_owned(),
+            first_volume_claim_name: claim.to_owned(),
             shortfall,
-            other_claim_count: 0,
+            further_volume_claim_count: 0,
         });
     } else {
         *unlisted += 1;
@@ -56,9 +56,11 @@ fn add(mismatches: &mut ClaimMismatches, template: &Text, claim: &str, shortfall
 }
 
 /// Returns the differences to report: at most [`MAX_MISMATCHES`] in an hour, and each difference once in an hour.
-pub fn unreported_mismatches(mismatches: &ClaimMismatches, snapshot: &Snapshot) -> Vec<ClaimMismatch> {
+pub fn unreported_mismatches(mismatches: &VolumeClaimMismatches, snapshot: &Snapshot) -> Vec<VolumeClaimMismatch> {
     let reported = &snapshot.reported_mismatches;
     let room = MAX_MISMATCHES.saturating_sub(reported.recently_reported_count(snapshot.now));
-    let is_new = |mismatch: &&ClaimMismatch| !reported.was_reported_recently(&mismatch.difference(), snapshot.now);
+    let is_new = |mismatch: &&VolumeClaimMismatch| {
+        !reported.was_reported_recently(&mismatch.describe_difference(), snapshot.now)
+    };
     mismatches.listed_mismatches.iter().filter(is_new).take(room).cloned().collect()
 }

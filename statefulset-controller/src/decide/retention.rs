@@ -8,12 +8,14 @@ use common::{
     pods::PODS,
 };
 
-use crate::objects::{ClaimRetention, ClaimRetentionPolicy, PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, StatefulSet};
+use crate::objects::{
+    PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, StatefulSet, VolumeClaimRetention, VolumeClaimRetentionPolicy,
+};
 
 /// The owner references to a set and to one of its Pods that a claim can have.
 #[derive(Clone, Debug)]
-pub struct ClaimOwners {
-    retention: ClaimRetentionPolicy,
+pub struct VolumeClaimOwners {
+    retention: VolumeClaimRetentionPolicy,
     condemned: bool,
     set: OwnerRef,
     pod: OwnerRef,
@@ -43,12 +45,12 @@ pub struct OwnershipCheck {
     pub new_owners: Option<Vec<OwnerRef>>,
 }
 
-impl ClaimOwners {
+impl VolumeClaimOwners {
     /// Makes the owner references to a set and to its Pod. `condemned` is true if the Pod is out of range.
     pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
         let meta = &set.metadata;
         Self {
-            retention: set.claim_retention_policy,
+            retention: set.volume_claim_retention_policy,
             condemned,
             set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind, &meta.name, &meta.uid),
             pod: reference(PERSISTENT_VOLUME_CLAIMS.version, PODS.kind, pod, uid),
@@ -57,12 +59,12 @@ impl ClaimOwners {
 
     /// Returns whether the set must own the claim, and whether the Pod must own the claim.
     fn wanted_owners(&self) -> (bool, bool) {
-        let goes_with_pod = self.retention.when_scaled == ClaimRetention::Delete && self.condemned;
-        (self.retention.when_deleted == ClaimRetention::Delete && !goes_with_pod, goes_with_pod)
+        let goes_with_pod = self.retention.when_scaled == VolumeClaimRetention::Delete && self.condemned;
+        (self.retention.when_deleted == VolumeClaimRetention::Delete && !goes_with_pod, goes_with_pod)
     }
 
     /// Compares the owner references of a claim with the retention policy.
-    pub fn check_references(&self, owners: &[OwnerRef]) -> OwnershipCheck {
+    pub fn check_owner_references(&self, owners: &[OwnerRef]) -> OwnershipCheck {
         let conflicting = self.is_conflicting(owners);
         let change = (!self.are_up_to_date(owners, conflicting)).then(|| self.changed(owners, conflicting));
         OwnershipCheck { has_conflicting_owner: conflicting, new_owners: change.filter(|change| change != owners) }
@@ -70,7 +72,7 @@ impl ClaimOwners {
 
     /// Returns whether a claim has an unexpected owner: an earlier set or Pod of the same name, or another controller.
     fn is_conflicting(&self, owners: &[OwnerRef]) -> bool {
-        self.retention != ClaimRetentionPolicy::default()
+        self.retention != VolumeClaimRetentionPolicy::default()
             && owners.iter().any(|owner| {
                 if is_named(owner, &self.set) {
                     owner.uid != self.set.uid
@@ -116,26 +118,28 @@ impl ClaimOwners {
 /// Returns whether a claim is about to be deleted with an earlier Pod of this name. The next Pod must not use such a claim.
 ///
 /// Always false if `whenScaled` is `Retain`.
-pub fn is_claim_stale(retention: ClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
+pub fn is_volume_claim_stale(retention: VolumeClaimRetentionPolicy, owners: &[OwnerRef], pod: &str) -> bool {
     let earlier = |owner: &OwnerRef| {
         owner.api_version == PERSISTENT_VOLUME_CLAIMS.version
             && owner.kind == PODS.kind
             && owner.name == *pod
             && !owner.uid.is_empty()
     };
-    retention.when_scaled != ClaimRetention::Retain && owners.iter().any(earlier)
+    retention.when_scaled != VolumeClaimRetention::Retain && owners.iter().any(earlier)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RETAIN: ClaimRetentionPolicy =
-        ClaimRetentionPolicy { when_deleted: ClaimRetention::Retain, when_scaled: ClaimRetention::Retain };
+    const RETAIN: VolumeClaimRetentionPolicy = VolumeClaimRetentionPolicy {
+        when_deleted: VolumeClaimRetention::Retain,
+        when_scaled: VolumeClaimRetention::Retain,
+    };
 
-    fn owners(retention: ClaimRetentionPolicy, condemned: bool) -> ClaimOwners {
+    fn owners(retention: VolumeClaimRetentionPolicy, condemned: bool) -> VolumeClaimOwners {
         let uid = |text| Uid::new(text);
-        ClaimOwners {
+        VolumeClaimOwners {
             retention,
             condemned,
             set: reference("apps/v1", "StatefulSet", "web", &uid("SET")),
@@ -155,10 +159,10 @@ mod tests {
         OwnerRef { controller, ..reference("example.com/v1", "Backup", "b", &Uid::new("B")) }
     }
 
-    fn all() -> impl Iterator<Item = (ClaimRetentionPolicy, bool)> {
-        let keeps = [ClaimRetention::Retain, ClaimRetention::Delete];
+    fn all() -> impl Iterator<Item = (VolumeClaimRetentionPolicy, bool)> {
+        let keeps = [VolumeClaimRetention::Retain, VolumeClaimRetention::Delete];
         let retentions = keeps.into_iter().flat_map(move |when_deleted| {
-            keeps.into_iter().map(move |when_scaled| ClaimRetentionPolicy { when_deleted, when_scaled })
+            keeps.into_iter().map(move |when_scaled| VolumeClaimRetentionPolicy { when_deleted, when_scaled })
         });
         retentions.flat_map(|retention| [(retention, false), (retention, true)])
     }
@@ -167,9 +171,9 @@ mod tests {
     #[test]
     fn the_retention_policy_determines_the_owners() {
         let wanted = |deleted, scaled, condemned| {
-            owners(ClaimRetentionPolicy { when_deleted: deleted, when_scaled: scaled }, condemned).wanted_owners()
+            owners(VolumeClaimRetentionPolicy { when_deleted: deleted, when_scaled: scaled }, condemned).wanted_owners()
         };
-        use ClaimRetention::{Delete, Retain};
+        use VolumeClaimRetention::{Delete, Retain};
         for condemned in [false, true] {
             assert_eq!(wanted(Retain, Retain, condemned), (false, false));
             assert_eq!(wanted(Delete, Retain, condemned), (true, false));
@@ -197,9 +201,9 @@ mod tests {
         for (retention, condemned) in all() {
             for list in &lists {
                 let owners = owners(retention, condemned);
-                if let Some(changed) = owners.check_references(list).new_owners {
+                if let Some(changed) = owners.check_owner_references(list).new_owners {
                     assert_eq!(
-                        owners.check_references(&changed).new_owners,
+                        owners.check_owner_references(&changed).new_owners,
                         None,
                         "{retention:?} {condemned} {list:?}"
                     );
@@ -213,13 +217,16 @@ mod tests {
     /// STATEFULSET-46.
     #[test]
     fn references_to_earlier_objects_are_left_to_the_garbage_collector() {
-        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Delete };
+        let policy = VolumeClaimRetentionPolicy {
+            when_deleted: VolumeClaimRetention::Delete,
+            when_scaled: VolumeClaimRetention::Delete,
+        };
         for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
-            let verdict = owners(policy, false).check_references(&list);
+            let verdict = owners(policy, false).check_owner_references(&list);
             assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None }, "{list:?}");
         }
         assert_eq!(
-            owners(RETAIN, false).check_references(&[set("OLD")]),
+            owners(RETAIN, false).check_owner_references(&[set("OLD")]),
             OwnershipCheck { has_conflicting_owner: false, new_owners: None }
         );
     }
@@ -227,38 +234,50 @@ mod tests {
     /// STATEFULSET-45.
     #[test]
     fn a_claim_of_another_controller_loses_the_reference_to_the_set() {
-        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
-        let verdict = owners(policy, false).check_references(&[other(Some(true)), set("SET")]);
+        let policy = VolumeClaimRetentionPolicy {
+            when_deleted: VolumeClaimRetention::Delete,
+            when_scaled: VolumeClaimRetention::Retain,
+        };
+        let verdict = owners(policy, false).check_owner_references(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: Some(vec![other(Some(true))]) });
-        let verdict = owners(policy, false).check_references(&[other(Some(true))]);
+        let verdict = owners(policy, false).check_owner_references(&[other(Some(true))]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: true, new_owners: None });
         // If all claims are retained, another controller is no conflict.
-        let verdict = owners(RETAIN, false).check_references(&[other(Some(true)), set("SET")]);
+        let verdict = owners(RETAIN, false).check_owner_references(&[other(Some(true)), set("SET")]);
         assert_eq!(verdict, OwnershipCheck { has_conflicting_owner: false, new_owners: Some(vec![other(Some(true))]) });
     }
 
     #[test]
     fn a_reference_without_controller_is_made_a_controller_reference() {
-        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
+        let policy = VolumeClaimRetentionPolicy {
+            when_deleted: VolumeClaimRetention::Delete,
+            when_scaled: VolumeClaimRetention::Retain,
+        };
         let weak = OwnerRef { controller: None, ..set("SET") };
-        assert_eq!(owners(policy, false).check_references(&[weak]).new_owners, Some(vec![set("SET")]));
+        assert_eq!(owners(policy, false).check_owner_references(&[weak]).new_owners, Some(vec![set("SET")]));
     }
 
     #[test]
     fn a_uid_under_another_name_is_not_written_twice() {
-        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Delete, when_scaled: ClaimRetention::Retain };
+        let policy = VolumeClaimRetentionPolicy {
+            when_deleted: VolumeClaimRetention::Delete,
+            when_scaled: VolumeClaimRetention::Retain,
+        };
         let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
         // A write would change nothing and would be repeated in every sync, so none is planned.
-        assert_eq!(owners(policy, false).check_references(&[odd]).new_owners, None);
+        assert_eq!(owners(policy, false).check_owner_references(&[odd]).new_owners, None);
     }
 
     /// STATEFULSET-42.
     #[test]
     fn a_claim_that_is_deleted_with_an_earlier_pod_is_stale() {
-        let policy = ClaimRetentionPolicy { when_deleted: ClaimRetention::Retain, when_scaled: ClaimRetention::Delete };
-        assert!(is_claim_stale(policy, &[pod("OLD")], "web-0"));
-        assert!(!is_claim_stale(policy, &[pod("OLD")], "web-1"));
-        assert!(!is_claim_stale(policy, &[set("SET")], "web-0"));
-        assert!(!is_claim_stale(RETAIN, &[pod("OLD")], "web-0"));
+        let policy = VolumeClaimRetentionPolicy {
+            when_deleted: VolumeClaimRetention::Retain,
+            when_scaled: VolumeClaimRetention::Delete,
+        };
+        assert!(is_volume_claim_stale(policy, &[pod("OLD")], "web-0"));
+        assert!(!is_volume_claim_stale(policy, &[pod("OLD")], "web-1"));
+        assert!(!is_volume_claim_stale(policy, &[set("SET")], "web-0"));
+        assert!(!is_volume_claim_stale(RETAIN, &[pod("OLD")], "web-0"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     hash::controller_revision_hash,
     intern::Text,
-    revision::{self, template::PodTemplate},
+    revision::{self, template::PodTemplateWithRevisionData},
 };
 
 use crate::{
@@ -20,13 +20,13 @@ const MAX_NAME_PREFIX: usize = 223;
 /// Returns the revisions of the set and the orphans to adopt, oldest first.
 pub fn sorted_revisions(snapshot: &Snapshot) -> Vec<SharedRevision> {
     let claims = &snapshot.revisions;
-    let mut all: Vec<SharedRevision> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
-    revision::sort(&mut all);
+    let mut all: Vec<SharedRevision> = claims.to_keep.iter().chain(&claims.to_adopt).cloned().collect();
+    revision::sort_revisions(&mut all);
     all
 }
 
 /// Returns the hash of a template after this number of collisions.
-pub fn template_hash(template: &PodTemplate, collisions: i32) -> String {
+pub fn template_hash(template: &PodTemplateWithRevisionData, collisions: i32) -> String {
     controller_revision_hash(template.revision_data().bytes(), Some(collisions))
 }
 
@@ -47,7 +47,7 @@ pub fn revision_name(set: &StatefulSet, hash: &str) -> String {
 /// revision, which then exists although the caches do not show it as a revision of the set.
 pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Revisions {
     let (set, template) = (&snapshot.set, &snapshot.template);
-    let number = revision::next_revision(stored.iter().map(|r| &***r));
+    let number = revision::next_revision_number(stored.iter().map(|r| &***r));
     let collisions = set.status.collision_count.unwrap_or(0);
     let latest = stored.last();
     let equal = stored.iter().rfind(|revision| revision.has_data(template.revision_data()));
@@ -82,10 +82,10 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
         current => current,
     };
     Revisions {
-        current: current.unwrap_or_else(|| update.clone()),
+        current_revision: current.unwrap_or_else(|| update.clone()),
         stored_revisions: stored,
         revision_write: step,
-        update,
+        update_revision: update,
         collision_count: collisions,
     }
 }
@@ -96,18 +96,18 @@ pub fn choose_revisions(snapshot: &Snapshot, stored: Vec<SharedRevision>) -> Rev
 /// case applies: after a collision, a stored current revision has the name that was planned for the update revision.
 pub fn with_created_revision(
     revisions: &Revisions,
-    template: &Arc<PodTemplate>,
+    template: &Arc<PodTemplateWithRevisionData>,
     name: &str,
     collisions: i32,
 ) -> Revisions {
     let update = Revision::from_template(template, name);
-    let current = match revisions.current.template_source {
-        TemplateSource::Stored(_) | TemplateSource::StoredTemplate(_) => revisions.current.clone(),
+    let current = match revisions.current_revision.template_source {
+        TemplateSource::Stored(_) | TemplateSource::StoredTemplate(_) => revisions.current_revision.clone(),
         TemplateSource::Template(_) | TemplateSource::OnlyNameKnown => update.clone(),
     };
     Revisions {
-        current,
-        update,
+        current_revision: current,
+        update_revision: update,
         collision_count: collisions,
         revision_write: RevisionWrite::Nothing,
         stored_revisions: revisions.stored_revisions.clone(),

@@ -68,7 +68,8 @@ fn within_limit(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> Vec<Shared
         + situation.pods_in_range().filter(|pod| situation.is_unavailable(pod)).count() as i64;
     let broken = situation.pods_in_range().filter(is_broken).count() as i64;
     let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
-    plan.unavailable_pods = Some(UnavailablePods { limit: max_unavailable(situation.set()), count: Some(now) });
+    plan.unavailable_pods =
+        Some(UnavailablePods { max_unavailable: max_unavailable(situation.set()), count: Some(now) });
     // Number of further deletions that the limit allows: of ready Pods, and of all Pods together.
     let mut for_ready = limit - unavailable;
     let mut for_all = limit - (unavailable - broken);

@@ -9,13 +9,13 @@ use std::{
 use common::{io::GroupConcurrency, pods::Phase as PodPhase};
 
 use super::{
-    retention::ClaimOwners,
+    retention::VolumeClaimOwners,
     situation::{self, OrdinalSlot, PodsByOrdinal},
 };
 use crate::{
     objects::{POD_NAME_LABEL, StatefulSet, UpdateStrategy, has_leading_zero},
     plan::{
-        DeletionReason, OwnershipChanges, PodErrors, PodPlan, PodRepair, PodWork, RepairOccasion, UnusableClaims,
+        DeletionReason, OwnershipChanges, PodErrors, PodPlan, PodRepair, PodWork, RepairOccasion, UnusableVolumeClaims,
         WorkPhase, revisions::RevisionRole,
     },
     snapshot::{SharedPod, Snapshot},
@@ -24,7 +24,7 @@ use crate::{
 /// Maximum number of claims that one sync creates for a Pod, and of existing claims that one sync patches for a Pod.
 ///
 /// The requests for the claims of a Pod are sent one after the other, and occupy a worker that other sets wait for.
-pub const MAX_CLAIM_WRITES_PER_POD: usize = 100;
+pub const MAX_VOLUME_CLAIM_WRITES_PER_POD: usize = 100;
 /// The largest batch of Pods with `Parallel`. Upstream: `MaxBatchSize`.
 const MAX_BATCH_SIZE: usize = 500;
 
@@ -46,14 +46,14 @@ fn add_phase(plan: &mut PodPlan, set: &StatefulSet, work: Vec<PodWork>, flow: Sy
 /// Adds the label of the Pod's name to Pods that lack it, before any other work, because changes of such Pods are not watched.
 ///
 /// Upstream adds the label once the Pod is ready and its turn has come: `processReplica`, `updateIdentity`.
-pub fn label_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
+pub fn plan_pod_labels(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) {
     let mut work = Vec::new();
-    for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.lacks_name_label()) {
+    for pod in situation.snapshot.pods.to_keep.iter().filter(|pod| pod.lacks_name_label()) {
         let Some(ordinal) = pod.ordinal() else { continue };
         work.push(PodWork::Repair(PodRepair {
             pod: pod.clone(),
             ordinal,
-            unusable_claims: UnusableClaims::default(),
+            unusable_volume_claims: UnusableVolumeClaims::default(),
             ownership_changes: OwnershipChanges::default(),
             pod_errors: Some(PodErrors { lacks_identity_labels: true, ..PodErrors::default() }),
             occasion: RepairOccasion::InRange,
@@ -91,16 +91,16 @@ pub fn plan_pods_in_range(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) -> 
 fn missing(situation: &PodsByOrdinal<'_>, ordinal: i32, plan: &mut PodPlan, work: &mut Vec<PodWork>) -> SyncFlow {
     let (snapshot, set) = (situation.snapshot, situation.set());
     let pod = || set.pod_name(ordinal);
-    if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
+    if let Some(claim) = situation::find_stale_volume_claim(snapshot, ordinal) {
         plan.waiting_reasons
             .push(|| format!("Pod {} is not created: claim {claim} of the previous Pod is still to be deleted", pod()));
-        plan.claims_to_await.push(claim);
+        plan.volume_claims_to_await.push(claim);
         return Break(());
     }
     let claims = unusable_claims(snapshot, ordinal);
     for claim in &claims.terminating_claims {
         plan.waiting_reasons.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
-        plan.claims_to_await.push(claim.clone());
+        plan.volume_claims_to_await.push(claim.clone());
     }
     if claims.deferred_claim_count > 0 {
         plan.waiting_reasons
@@ -136,7 +136,7 @@ fn present(
     if pending {
         // Missing claims keep a Pod pending. With `OrderedReady`, all other repairs wait until the Pod is ready.
         let claims = unusable_claims(situation.snapshot, slot.ordinal);
-        plan.claims_to_await.extend(claims.terminating_claims.iter().cloned());
+        plan.volume_claims_to_await.extend(claims.terminating_claims.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_ordered_ready());
         repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::Pending, (plan, work));
     }
@@ -150,7 +150,7 @@ fn present(
                 situation,
                 pod,
                 slot.ordinal,
-                UnusableClaims::default(),
+                UnusableVolumeClaims::default(),
                 None,
                 RepairOccasion::InRange,
                 (plan, work),
@@ -166,7 +166,8 @@ fn present(
     }
     if !pending {
         let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.wrong_volumes.is_empty());
-        let claims = if lacks { unusable_claims(situation.snapshot, slot.ordinal) } else { UnusableClaims::default() };
+        let claims =
+            if lacks { unusable_claims(situation.snapshot, slot.ordinal) } else { UnusableVolumeClaims::default() };
         repair(situation, pod, slot.ordinal, claims, wrong, RepairOccasion::InRange, (plan, work));
     }
     Continue(())
@@ -202,13 +203,15 @@ fn is_stuck(situation: &PodsByOrdinal<'_>, slot: &OrdinalSlot, pod: &SharedPod) 
 }
 
 /// Returns the claims of an ordinal that are missing or terminating.
-fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
+fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableVolumeClaims {
     let set = &snapshot.set;
-    let mut claims = UnusableClaims::default();
-    for (at, template) in set.claim_templates.iter().enumerate() {
-        let name = set.claim_name(template, ordinal);
+    let mut claims = UnusableVolumeClaims::default();
+    for (at, template) in set.volume_claim_templates.iter().enumerate() {
+        let name = set.volume_claim_name(template, ordinal);
         match snapshot.volume_claims.get(&name) {
-            None if claims.missing_claims.len() < MAX_CLAIM_WRITES_PER_POD => claims.missing_claims.push((at, name)),
+            None if claims.missing_claims.len() < MAX_VOLUME_CLAIM_WRITES_PER_POD => {
+                claims.missing_claims.push((at, name))
+            }
             None => claims.deferred_claim_count += 1,
             Some(claim) if claim.metadata.is_deleting() => claims.terminating_claims.push(name),
             Some(_) => {}
@@ -219,14 +222,16 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableClaims {
 
 /// Returns the errors in the Pod of an ordinal; `None` if the Pod is correct. Upstream: `identityMatches`, `storageMatches`.
 ///
-/// A missing label with the Pod's name is not an error here: the adoption or [`label_pods`] adds the label.
+/// A missing label with the Pod's name is not an error here: the adoption or [`plan_pod_labels`] adds the label.
 fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &SharedPod) -> Option<PodErrors> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
-    let claims =
-        set.claim_templates.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
+    let claims = set
+        .volume_claim_templates
+        .iter()
+        .map(|template| (template.name.to_string(), set.volume_claim_name(template, ordinal)));
     let volumes: Vec<_> =
-        claims.filter(|(volume, claim)| pod.claim_of_volume(volume) != Some(claim.as_str())).collect();
+        claims.filter(|(volume, claim)| pod.volume_claim_name(volume) != Some(claim.as_str())).collect();
     (name || labels || !volumes.is_empty()).then_some(PodErrors {
         has_wrong_name: name,
         lacks_identity_labels: labels,
@@ -235,16 +240,16 @@ fn pod_errors_of(set: &StatefulSet, ordinal: i32, pod: &SharedPod) -> Option<Pod
 }
 
 /// Returns the changes of the owner references of an ordinal's existing claims.
-pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &ClaimOwners) -> OwnershipChanges {
+pub fn ownership_changes(snapshot: &Snapshot, ordinal: i32, owners: &VolumeClaimOwners) -> OwnershipChanges {
     let (set, mut ownership) = (&snapshot.set, OwnershipChanges::default());
-    for template in &set.claim_templates {
-        let name = set.claim_name(template, ordinal);
+    for template in &set.volume_claim_templates {
+        let name = set.volume_claim_name(template, ordinal);
         let Some(claim) = snapshot.volume_claims.get(&name) else { continue };
-        let verdict = owners.check_references(&claim.metadata.owners);
+        let verdict = owners.check_owner_references(&claim.metadata.owners);
         if verdict.has_conflicting_owner {
-            ownership.conflicting_claims.push(name);
+            ownership.conflicting_volume_claims.push(name);
         }
-        ownership.new_owners_by_claim.extend(verdict.new_owners.map(|change| (claim.clone(), change)));
+        ownership.new_owners_by_volume_claim.extend(verdict.new_owners.map(|change| (claim.clone(), change)));
     }
     ownership
 }
@@ -254,17 +259,18 @@ fn repair(
     situation: &PodsByOrdinal<'_>,
     pod: &SharedPod,
     ordinal: i32,
-    claims: UnusableClaims,
+    claims: UnusableVolumeClaims,
     wrong: Option<PodErrors>,
     occasion: RepairOccasion,
     (plan, work): (&mut PodPlan, &mut Vec<PodWork>),
 ) {
     let (set, meta) = (situation.set(), pod.meta());
-    let owners_to_be = ClaimOwners::new(set, &meta.name, &meta.uid, occasion == RepairOccasion::Condemned);
+    let owners_to_be = VolumeClaimOwners::new(set, &meta.name, &meta.uid, occasion == RepairOccasion::Condemned);
     let mut ownership = ownership_changes(situation.snapshot, ordinal, &owners_to_be);
-    let OwnershipChanges { new_owners_by_claim: owners, conflicting_claims: conflicting } = &mut ownership;
-    if claims.deferred_claim_count > 0 || owners.len() > MAX_CLAIM_WRITES_PER_POD {
-        owners.truncate(MAX_CLAIM_WRITES_PER_POD);
+    let OwnershipChanges { new_owners_by_volume_claim: owners, conflicting_volume_claims: conflicting } =
+        &mut ownership;
+    if claims.deferred_claim_count > 0 || owners.len() > MAX_VOLUME_CLAIM_WRITES_PER_POD {
+        owners.truncate(MAX_VOLUME_CLAIM_WRITES_PER_POD);
         plan.deferred_pod_count += 1;
     }
     // Upstream reports a conflicting owner each time it processes the owner references of the claims: at each sync of a pending
@@ -276,7 +282,7 @@ fn repair(
         work.push(PodWork::Repair(PodRepair {
             pod: pod.clone(),
             ordinal,
-            unusable_claims: claims,
+            unusable_volume_claims: claims,
             ownership_changes: ownership,
             pod_errors: wrong,
             occasion,
@@ -297,7 +303,7 @@ pub fn plan_condemned_pods(situation: &PodsByOrdinal<'_>, plan: &mut PodPlan) ->
             situation,
             pod,
             *ordinal,
-            UnusableClaims::default(),
+            UnusableVolumeClaims::default(),
             None,
             RepairOccasion::Condemned,
             (plan, &mut claims),

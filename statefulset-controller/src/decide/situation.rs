@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// The greatest number of Pods that one sync creates with `Parallel`. The next sync creates the following Pods.
-pub const MAX_CREATIONS_PER_SYNC: usize = 1000;
+pub const MAX_POD_CREATIONS_PER_SYNC: usize = 1000;
 /// The greatest number of claims that one sync looks up for new Pods. At least one Pod is created, regardless of its claims.
-pub const MAX_CLAIM_LOOKUPS_PER_SYNC: usize = 5000;
+pub const MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC: usize = 5000;
 
 /// An ordinal in range, with its Pod if the Pod exists.
 #[derive(Clone, Debug)]
@@ -60,9 +60,12 @@ pub fn missing_ordinals(
         missing.push(ordinal);
         if created {
             creates += 1;
-            claims += set.claim_templates.len();
+            claims += set.volume_claim_templates.len();
         }
-        if set.is_ordered_ready() || creates >= MAX_CREATIONS_PER_SYNC || claims >= MAX_CLAIM_LOOKUPS_PER_SYNC {
+        if set.is_ordered_ready()
+            || creates >= MAX_POD_CREATIONS_PER_SYNC
+            || claims >= MAX_VOLUME_CLAIM_LOOKUPS_PER_SYNC
+        {
             break;
         }
     }
@@ -92,7 +95,7 @@ impl<'a> PodsByOrdinal<'a> {
             }
         }
         condemned.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.meta().name.cmp(&other.meta().name)));
-        let waits = |ordinal| stale_claim(snapshot, ordinal).is_some();
+        let waits = |ordinal| find_stale_volume_claim(snapshot, ordinal).is_some();
         let absent = missing_ordinals(set, |ordinal| present.contains_key(&ordinal), waits);
         let range = set.ordinals();
         let count = i64::from(*range.end()) - i64::from(*range.start()) + 1;
@@ -182,12 +185,12 @@ impl<'a> PodsByOrdinal<'a> {
 
     /// Returns whether the label of a Pod names the update revision.
     pub fn has_update_revision(&self, pod: &SharedPod) -> bool {
-        pod.revision_name() == self.revisions.update.name.as_str()
+        pod.revision_name() == self.revisions.update_revision.name.as_str()
     }
 
     /// Returns whether the label of a Pod names the current revision.
     pub fn has_current_revision(&self, pod: &SharedPod) -> bool {
-        pod.revision_name() == self.revisions.current.name.as_str()
+        pod.revision_name() == self.revisions.current_revision.name.as_str()
     }
 
     /// Returns whether a rolling update must delete a Pod. The Pod has an outdated revision, and is neither terminating nor
@@ -198,12 +201,14 @@ impl<'a> PodsByOrdinal<'a> {
 }
 
 /// Returns a claim of the ordinal that is about to be deleted with an earlier Pod; `None` if there is no such claim.
-pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
+pub fn find_stale_volume_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
     let set = &snapshot.set;
     let pod = set.pod_name(ordinal);
-    let mut names = set.claim_templates.iter().map(|template| set.claim_name(template, ordinal));
+    let mut names = set.volume_claim_templates.iter().map(|template| set.volume_claim_name(template, ordinal));
     names.find(|name| {
         let claim = snapshot.volume_claims.get(name);
-        claim.is_some_and(|claim| retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &pod))
+        claim.is_some_and(|claim| {
+            retention::is_volume_claim_stale(set.volume_claim_retention_policy, &claim.metadata.owners, &pod)
+        })
     })
 }

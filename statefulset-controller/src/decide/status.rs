@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::pods::next_availability_check;
+use common::pods::time_until_next_available_pod;
 use jiff::Timestamp;
 
 use super::situation::PodsByOrdinal;
@@ -16,8 +16,8 @@ pub fn count_pods(situation: &PodsByOrdinal<'_>) -> Status {
     let set = situation.set();
     let revisions = situation.revisions;
     let mut status = Status {
-        current_revision: revisions.current.name.clone(),
-        update_revision: revisions.update.name.clone(),
+        current_revision: revisions.current_revision.name.clone(),
+        update_revision: revisions.update_revision.name.clone(),
         observed_generation: set.metadata.generation,
         collision_count: Some(revisions.collision_count),
         ..Status::default()
@@ -73,7 +73,7 @@ pub fn time_to_next_availability(
     if set.min_ready_seconds == 0 || status.ready_replicas == status.available_replicas {
         return None;
     }
-    let wait = next_availability_check(claimed.iter().map(|pod| &***pod), set.min_ready_seconds, at);
+    let wait = time_until_next_available_pod(claimed.iter().map(|pod| &***pod), set.min_ready_seconds, at);
     let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     let usual = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
     Some(wait.map_or(usual, |wait| wait.saturating_sub(passed)))

@@ -1,4 +1,4 @@
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -17,7 +17,8 @@ fn waiting(world: &World) -> String {
 /// STATEFULSET-60.
 #[test]
 fn a_set_at_rest_does_nothing() {
-    for world in [world(3), world(3).with_parallel_policy(), world(0), world(2).with_claims("Retain", "Retain")] {
+    for world in [world(3), world(3).with_parallel_policy(), world(0), world(2).with_volume_claims("Retain", "Retain")]
+    {
         assert_eq!(world.abbreviated_work(), none());
         assert_eq!(world.actions(), none());
     }
@@ -342,15 +343,15 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
     let template = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
     let claim = |size: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
     let of = |sizes: &[&str]| {
-        let mut world = world(sizes.len() as i32).with_claims("Retain", "Retain");
+        let mut world = world(sizes.len() as i32).with_volume_claims("Retain", "Retain");
         world.set["spec"]["volumeClaimTemplates"][0]["spec"] = template.clone();
-        for (known, size) in world.claims.iter_mut().zip(sizes) {
+        for (known, size) in world.volume_claims.iter_mut().zip(sizes) {
             known["spec"] = claim(size);
         }
         world
     };
     let reports = |world: &World| world.plan().mismatches_to_report.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let lines = |world: &World| Explain::wait_reasons(&world.plan()).join("\n");
+    let lines = |world: &World| ExplainPlan::wait_reasons(&world.plan()).join("\n");
     assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim satisfies the template");
     let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
     let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \
@@ -363,7 +364,7 @@ fn claims_that_fall_short_of_their_template_are_reported_once() {
     assert!(reports(&small.being_deleted()).is_empty());
     let sizes: Vec<String> = (1..=15).map(|n| format!("{n}Mi")).collect();
     let many = of(&sizes.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!((reports(&many).len(), many.plan().claim_mismatches.unlisted_claim_count), (10, 5));
+    assert_eq!((reports(&many).len(), many.plan().volume_claim_mismatches.unlisted_volume_claim_count), (10, 5));
     assert!(lines(&many).contains("5 more claims do not match their volumeClaimTemplates"), "{}", lines(&many));
 }
 
@@ -389,17 +390,20 @@ fn a_pod_that_has_lost_its_name_label_gets_it_back() {
         ["~1"]
     );
     // Volumes are not restored: the server refuses the change, and an Event reports the refusal.
-    assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).abbreviated_work(), ["~1"]);
+    assert_eq!(world(2).with_volume_claims("Retain", "Retain").pod(pod(1)).abbreviated_work(), ["~1"]);
 }
 
 /// STATEFULSET-41.
 #[test]
 fn claims_are_created_before_their_pod_and_again_while_it_is_pending() {
-    let set = || world(2).with_claims("Retain", "Retain");
-    assert_eq!(set().without_pod(1).without_claim(1).abbreviated_work(), ["pvc 1", "+1"]);
+    let set = || world(2).with_volume_claims("Retain", "Retain");
+    assert_eq!(set().without_pod(1).without_volume_claim(1).abbreviated_work(), ["pvc 1", "+1"]);
     assert_eq!(set().without_pod(1).abbreviated_work(), ["+1"]);
-    assert_eq!(set().pod(pod(1).with_claim(1).phase("Pending")).without_claim(1).abbreviated_work(), ["pvc 1"]);
-    assert_eq!(set().without_claim(1).abbreviated_work(), none(), "a running Pod needs no new claim");
+    assert_eq!(
+        set().pod(pod(1).with_volume_claim(1).phase("Pending")).without_volume_claim(1).abbreviated_work(),
+        ["pvc 1"]
+    );
+    assert_eq!(set().without_volume_claim(1).abbreviated_work(), none(), "a running Pod needs no new claim");
 }
 
 /// STATEFULSET-43, STATEFULSET-44, STATEFULSET-82.
@@ -408,28 +412,28 @@ fn claims_get_the_owners_of_the_retention_policy() {
     let owner = |kind: &str, api: &str, name: &str, uid: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
     let set_ref = || owner("StatefulSet", "apps/v1", "web", "SET");
     let scaled = |claims: World| claims.spec("replicas", json!(1));
-    assert_eq!(world(1).with_claims("Delete", "Retain").abbreviated_work(), ["own 0"]);
-    assert_eq!(world(1).with_claims("Delete", "Retain").claim(0, set_ref()).abbreviated_work(), none());
+    assert_eq!(world(1).with_volume_claims("Delete", "Retain").abbreviated_work(), ["own 0"]);
+    assert_eq!(world(1).with_volume_claims("Delete", "Retain").volume_claim(0, set_ref()).abbreviated_work(), none());
     assert_eq!(
-        world(1).with_claims("Retain", "Retain").claim(0, set_ref()).abbreviated_work(),
+        world(1).with_volume_claims("Retain", "Retain").volume_claim(0, set_ref()).abbreviated_work(),
         ["own 0"],
         "the policy has changed"
     );
     assert_eq!(
-        world(2).pod(pod(0).unready()).with_claims("Delete", "Retain").abbreviated_work(),
+        world(2).pod(pod(0).unready()).with_volume_claims("Delete", "Retain").abbreviated_work(),
         ["own 0"],
         "a Pod that may never become ready must not leave a claim behind"
     );
     // The owner references of the claims of all condemned Pods are written first. Then one Pod is deleted.
-    assert_eq!(scaled(world(3).with_claims("Retain", "Delete")).abbreviated_work(), ["own 2", "own 1", "-2"]);
-    let pods = scaled(world(3).with_claims("Retain", "Delete"))
-        .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
-        .claim(2, owner("Pod", "v1", "web-2", "POD-2"));
+    assert_eq!(scaled(world(3).with_volume_claims("Retain", "Delete")).abbreviated_work(), ["own 2", "own 1", "-2"]);
+    let pods = scaled(world(3).with_volume_claims("Retain", "Delete"))
+        .volume_claim(1, owner("Pod", "v1", "web-1", "POD-1"))
+        .volume_claim(2, owner("Pod", "v1", "web-2", "POD-2"));
     assert_eq!(pods.abbreviated_work(), ["-2"]);
     // A claim of the previous Pod must be deleted before the Pod is created again.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
-    assert_eq!(again.clone().claim(1, json!([])).abbreviated_work(), none());
-    assert_eq!(again.plan().pod_plan.claims_to_await, ["data-web-2"]);
+    assert_eq!(again.clone().volume_claim(1, json!([])).abbreviated_work(), none());
+    assert_eq!(again.plan().pod_plan.volume_claims_to_await, ["data-web-2"]);
     assert!(waiting(&again).contains("claim data-web-2 of the previous Pod is still to be deleted"));
 }
 
@@ -480,7 +484,7 @@ fn the_next_check_is_when_a_pod_becomes_available() {
     let snapshot = set.snapshot();
     let status = set.plan().status;
     let later = sync_time() + jiff::SignedDuration::from_secs(2);
-    let check = |at, now| status::time_to_next_availability(&snapshot.set, &snapshot.pods.keep, &status, at, now);
+    let check = |at, now| status::time_to_next_availability(&snapshot.set, &snapshot.pods.to_keep, &status, at, now);
     assert_eq!(check(sync_time(), sync_time()), Some(std::time::Duration::from_secs(6)));
     assert_eq!(check(sync_time(), later), Some(std::time::Duration::from_secs(4)));
 }
@@ -536,9 +540,9 @@ prop_compose! {
         match policy {
             None => world,
             Some((when_deleted, when_scaled)) => {
-                let mut world = world.with_claims(when_deleted, when_scaled);
-                world.claims.clear();
-                claims.into_iter().fold(world, |world, (ordinal, owners)| world.claim(ordinal, owners))
+                let mut world = world.with_volume_claims(when_deleted, when_scaled);
+                world.volume_claims.clear();
+                claims.into_iter().fold(world, |world, (ordinal, owners)| world.volume_claim(ordinal, owners))
             }
         }
     }
@@ -557,7 +561,7 @@ proptest! {
             work.iter().filter(|w| w.starts_with(sign)).map(|w| w[1..].parse().unwrap()).collect()
         };
         let (created, deleted) = (listed('+'), listed('-'));
-        let there = |n: i32| snapshot.pods.keep.iter().find(|p| *p.meta().name == *set.pod_name(n));
+        let there = |n: i32| snapshot.pods.to_keep.iter().find(|p| *p.meta().name == *set.pod_name(n));
         let unavailable = |p: &SharedPod| p.is_unavailable(set.min_ready_seconds, snapshot.now);
         let fit = |n: i32| there(n).is_some_and(|p| p.is_running_and_ready() && !unavailable(p));
         for n in &created {
@@ -608,31 +612,31 @@ proptest! {
     fn claims_are_written_before_their_pods_are_created_or_deleted(world in any_world()) {
         let (snapshot, plan) = (world.snapshot(), world.plan());
         let set = &snapshot.set;
-        let Some(template) = set.claim_templates.first() else { return Ok(()) };
+        let Some(template) = set.volume_claim_templates.first() else { return Ok(()) };
         let foreign = |owners: &[common::meta::OwnerRef]| owners.iter().filter(|o| o.kind == "Backup").count();
         let mut written = std::collections::BTreeMap::new();
         for phase in &plan.pod_plan.phases {
             for work in &phase.work {
                 match work {
                     PodWork::Create { ordinal, claims, .. } => {
-                        let name = set.claim_name(template, *ordinal);
+                        let name = set.volume_claim_name(template, *ordinal);
                         let claim = snapshot.volume_claims.get(&name);
                         prop_assert_eq!(claim.is_none(), claims.missing_claims == [(0, name)]);
-                        let stale = claim.is_some_and(|claim| retention::is_claim_stale(set.claim_retention_policy, &claim.metadata.owners, &set.pod_name(*ordinal)));
+                        let stale = claim.is_some_and(|claim| retention::is_volume_claim_stale(set.volume_claim_retention_policy, &claim.metadata.owners, &set.pod_name(*ordinal)));
                         prop_assert!(!stale, "the claim is about to be deleted with the previous Pod");
                     }
                     PodWork::Repair(PodRepair { ownership_changes, .. }) => {
-                        for (claim, owners) in &ownership_changes.new_owners_by_claim {
+                        for (claim, owners) in &ownership_changes.new_owners_by_volume_claim {
                             prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "other owner references stay");
                             written.insert(claim.metadata.name.to_string(), owners.clone());
                         }
                     }
                     PodWork::Delete { pod, why: crate::plan::DeletionReason::Condemned } => {
-                        let ordinal = crate::objects::ordinal_of("web", &pod.meta().name).flatten().unwrap();
-                        let name = set.claim_name(template, ordinal);
+                        let ordinal = crate::objects::parse_ordinal("web", &pod.meta().name).flatten().unwrap();
+                        let name = set.volume_claim_name(template, ordinal);
                         let Some(claim) = snapshot.volume_claims.get(&name) else { continue };
                         let owners = written.get(&name).map_or(&*claim.metadata.owners, |owners| &**owners);
-                        let judged = retention::ClaimOwners::new(set, &pod.meta().name, &pod.meta().uid, true).check_references(owners);
+                        let judged = retention::VolumeClaimOwners::new(set, &pod.meta().name, &pod.meta().uid, true).check_owner_references(owners);
                         prop_assert_eq!(judged.new_owners, None, "the Pod is deleted before its claim has the owner reference");
                     }
                     PodWork::Delete { .. } | PodWork::CreateClaims { .. } => {}

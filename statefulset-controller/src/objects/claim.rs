@@ -20,15 +20,15 @@ const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class"
 
 /// The fields of a PersistentVolumeClaim that the controller reads.
 #[derive(Debug, Deserialize)]
-pub struct CachedClaim {
+pub struct CachedVolumeClaim {
     /// Metadata, without labels, annotations and finalizers.
     pub metadata: Meta,
     /// The requested storage, access modes, storage class and volume mode.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub spec: ClaimSpec,
+    pub spec: VolumeClaimSpec,
 }
 
-impl Object for CachedClaim {
+impl Object for CachedVolumeClaim {
     const RESOURCE: Resource = PERSISTENT_VOLUME_CLAIMS;
     type Indexes = ();
     const PROTOBUF_SCHEMA: Option<&'static MessageSchema> = Some(&messages::PERSISTENT_VOLUME_CLAIM);
@@ -50,7 +50,7 @@ impl Object for CachedClaim {
 /// The fields of a claim's `spec` that are compared with its template. Claims of one template share the interned texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireSpec")]
-pub struct ClaimSpec {
+pub struct VolumeClaimSpec {
     /// `resources.requests.storage` as written.
     storage: Option<Text>,
     /// The access modes, sorted and separated by commas.
@@ -86,7 +86,7 @@ struct WireRequests {
     storage: Option<Value>,
 }
 
-impl From<WireSpec> for ClaimSpec {
+impl From<WireSpec> for VolumeClaimSpec {
     fn from(wire: WireSpec) -> Self {
         let storage = wire.resources.and_then(|resources| resources.requests?.storage);
         let modes = wire.access_modes.unwrap_or_default();
@@ -103,12 +103,12 @@ impl From<WireSpec> for ClaimSpec {
     }
 }
 
-impl ClaimSpec {
+impl VolumeClaimSpec {
     /// Describes how a claim with this spec falls short of its template; `None` if the claim satisfies the template.
     ///
     /// A claim may have more storage, because users expand claims, and further access modes. A storage class is compared only
     /// if the template names one.
-    pub fn shortfall(&self, template: &Self) -> Option<String> {
+    pub fn describe_shortfall(&self, template: &Self) -> Option<String> {
         if self == template {
             return None;
         }
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(storage: &str, modes: &[&str], class: Option<&str>, mode: Option<&str>) -> ClaimSpec {
+    fn spec(storage: &str, modes: &[&str], class: Option<&str>, mode: Option<&str>) -> VolumeClaimSpec {
         let json = json!({"accessModes": modes, "resources": {"requests": {"storage": storage}},
             "storageClassName": class, "volumeMode": mode});
         serde_json::from_str(&json.to_string()).unwrap()
@@ -161,18 +161,18 @@ mod tests {
             spec("2Gi", &["ReadOnlyMany", "ReadWriteOnce"], None, None),
             spec("2Gi", &["ReadWriteOnce"], Some("fast"), None),
         ] {
-            assert_eq!(claim.shortfall(&template), None, "{claim:?}");
+            assert_eq!(claim.describe_shortfall(&template), None, "{claim:?}");
         }
         let without_class = spec("2Gi", &["ReadWriteOnce"], Some(""), None);
-        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&without_class), None);
-        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&ClaimSpec::default()), None);
+        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).describe_shortfall(&without_class), None);
+        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).describe_shortfall(&VolumeClaimSpec::default()), None);
     }
 
     /// STATEFULSET-88.
     #[test]
     fn a_shortfall_names_size_access_modes_class_and_volume_mode() {
         let template = spec("2Gi", &["ReadWriteMany", "ReadWriteOnce"], Some("fast"), None);
-        let shortfall = |claim: ClaimSpec| claim.shortfall(&template).unwrap();
+        let shortfall = |claim: VolumeClaimSpec| claim.describe_shortfall(&template).unwrap();
         let modes = &["ReadWriteOnce", "ReadWriteMany"];
         assert_eq!(
             shortfall(spec("1500Mi", modes, Some("fast"), None)),
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_storage_class_is_read_from_its_old_annotation() {
         let json = json!({"metadata": {"name": "c", "annotations": {STORAGE_CLASS_ANNOTATION: "fast"}}, "spec": {}});
-        let mut claim: CachedClaim = serde_json::from_str(&json.to_string()).unwrap();
+        let mut claim: CachedVolumeClaim = serde_json::from_str(&json.to_string()).unwrap();
         claim.drop_unneeded_fields();
         assert_eq!(claim.spec.storage_class.as_deref(), Some("fast"));
         assert_eq!(claim.metadata.annotations.get(STORAGE_CLASS_ANNOTATION), None);

@@ -48,11 +48,11 @@ impl CachedPod {
     /// Returns the ordinal in the name; `None` if the name does not end in `-<digits>` or the digits exceed an `i32`.
     pub fn ordinal(&self) -> Option<i32> {
         let (set, _) = self.pod.meta.name.rsplit_once('-')?;
-        ordinal_of(set, &self.pod.meta.name)?
+        parse_ordinal(set, &self.pod.meta.name)?
     }
 
     /// Returns the name of the claim that the volume mounts; `None` if no volume of this name mounts a claim.
-    pub fn claim_of_volume(&self, volume: &str) -> Option<&str> {
+    pub fn volume_claim_name(&self, volume: &str) -> Option<&str> {
         let at = self.claims.binary_search_by(|(name, _)| name.as_str().cmp(volume)).ok()?;
         self.claims.get(at).map(|(_, claim)| claim.as_str())
     }
@@ -188,7 +188,7 @@ impl WireStatus<'_> {
 /// Returns the ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, `Some(None)` if the digits exceed an `i32`.
 ///
 /// `web-01` has ordinal 1, as `web-1` has. Upstream: `pkg/controller/statefulset`, `getParentNameAndOrdinal`.
-pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
+pub fn parse_ordinal(set: &str, pod: &str) -> Option<Option<i32>> {
     let (parent, digits) = pod.rsplit_once('-')?;
     if parent != set || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -227,7 +227,7 @@ mod tests {
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}, {"name": "tmp", "emptyDir": {}}]);
         let pod = pod(None, json!({ "volumes": volumes }));
         assert_eq!(
-            (pod.claim_of_volume("data"), pod.claim_of_volume("tmp"), pod.claim_of_volume("x")),
+            (pod.volume_claim_name("data"), pod.volume_claim_name("tmp"), pod.volume_claim_name("x")),
             (Some("data-web-0"), None, None)
         );
     }
@@ -237,7 +237,7 @@ mod tests {
         let volume =
             |n: usize| json!({"name": format!("v{n}"), "persistentVolumeClaim": {"claimName": format!("c{n}")}});
         let pod = pod(None, json!({"volumes": (0..40).rev().map(volume).collect::<Vec<_>>()}));
-        assert!((0..40).all(|n| pod.claim_of_volume(&format!("v{n}")) == Some(format!("c{n}").as_str())));
+        assert!((0..40).all(|n| pod.volume_claim_name(&format!("v{n}")) == Some(format!("c{n}").as_str())));
     }
 
     /// STATEFULSET-68.
@@ -288,9 +288,9 @@ mod tests {
             ("web-0-1", None),
             ("webs-1", None),
         ] {
-            assert_eq!(ordinal_of("web", name), ordinal, "{name}");
+            assert_eq!(parse_ordinal("web", name), ordinal, "{name}");
         }
-        assert_eq!(ordinal_of("web-0", "web-0-1"), Some(Some(1)));
+        assert_eq!(parse_ordinal("web-0", "web-0-1"), Some(Some(1)));
         for (name, leading) in [("web-0", false), ("web-10", false), ("web-00", true), ("web-01", true)] {
             assert_eq!(has_leading_zero(name), leading, "{name}");
         }

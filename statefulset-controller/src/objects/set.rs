@@ -12,7 +12,7 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
-use super::{ClaimSpec, STATEFUL_SETS};
+use super::{STATEFUL_SETS, VolumeClaimSpec};
 
 /// The fields of a StatefulSet that the controller reads.
 ///
@@ -32,7 +32,7 @@ pub struct StatefulSet {
     /// `spec.template` with the bytes that the server sent.
     pub template: RawJson,
     /// `spec.volumeClaimTemplates` in their order.
-    pub claim_templates: Vec<ClaimTemplate>,
+    pub volume_claim_templates: Vec<VolumeClaimTemplate>,
     /// The subdomain of the Pods (`spec.serviceName`).
     pub service_name: Text,
     /// The order of creations and deletions (`spec.podManagementPolicy`). Unknown values count as `OrderedReady`.
@@ -42,20 +42,20 @@ pub struct StatefulSet {
     /// How many unused revisions are kept (`spec.revisionHistoryLimit`), 10 by default. A negative number keeps all.
     pub revision_history_limit: i32,
     /// `spec.persistentVolumeClaimRetentionPolicy`. If one of the two values is unknown, all claims are retained.
-    pub claim_retention_policy: ClaimRetentionPolicy,
+    pub volume_claim_retention_policy: VolumeClaimRetentionPolicy,
     /// The status in the cache, zero and empty if the set has no status yet.
     pub status: Status,
 }
 
 /// An element of `spec.volumeClaimTemplates`.
 #[derive(Clone, Debug)]
-pub struct ClaimTemplate {
+pub struct VolumeClaimTemplate {
     /// `metadata.name`, which is also the name of the volume.
     pub name: Text,
     /// The requested storage, access modes, storage class and volume mode.
-    pub spec: ClaimSpec,
+    pub spec: VolumeClaimSpec,
     /// The complete template as the server sent it.
-    pub raw: RawJson,
+    pub raw_json: RawJson,
 }
 
 /// The order in which Pods are created and deleted.
@@ -89,7 +89,7 @@ pub struct RollingUpdate {
 
 /// What happens to a claim when its Pod or its set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClaimRetention {
+pub enum VolumeClaimRetention {
     /// The claim is kept.
     #[default]
     Retain,
@@ -99,11 +99,11 @@ pub enum ClaimRetention {
 
 /// What happens to claims (`spec.persistentVolumeClaimRetentionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClaimRetentionPolicy {
+pub struct VolumeClaimRetentionPolicy {
     /// What happens to the claims when the set is deleted.
-    pub when_deleted: ClaimRetention,
+    pub when_deleted: VolumeClaimRetention,
     /// What happens to the claims of a Pod when a scale-down deletes the Pod.
-    pub when_scaled: ClaimRetention,
+    pub when_scaled: VolumeClaimRetention,
 }
 
 /// The fields of a set's `status` that this controller writes.
@@ -181,7 +181,7 @@ impl StatefulSet {
     }
 
     /// Returns `<template>-<set>-<ordinal>`.
-    pub fn claim_name(&self, template: &ClaimTemplate, ordinal: i32) -> String {
+    pub fn volume_claim_name(&self, template: &VolumeClaimTemplate, ordinal: i32) -> String {
         format!("{}-{}-{ordinal}", template.name, self.metadata.name)
     }
 
@@ -299,15 +299,15 @@ impl Wire {
         // Unknown values count as the values that delete less: `OrderedReady`, and `Retain` for both events.
         let parallel = &*spec.pod_management_policy == "Parallel";
         let retention =
-            spec.persistent_volume_claim_retention_policy.map_or_else(ClaimRetentionPolicy::default, |policy| {
+            spec.persistent_volume_claim_retention_policy.map_or_else(VolumeClaimRetentionPolicy::default, |policy| {
                 let known = |word: &Text| match word.as_str() {
-                    "Delete" => Some(ClaimRetention::Delete),
-                    "Retain" => Some(ClaimRetention::Retain),
+                    "Delete" => Some(VolumeClaimRetention::Delete),
+                    "Retain" => Some(VolumeClaimRetention::Retain),
                     _ => None,
                 };
                 match (known(&policy.when_deleted), known(&policy.when_scaled)) {
-                    (Some(when_deleted), Some(when_scaled)) => ClaimRetentionPolicy { when_deleted, when_scaled },
-                    _ => ClaimRetentionPolicy::default(),
+                    (Some(when_deleted), Some(when_scaled)) => VolumeClaimRetentionPolicy { when_deleted, when_scaled },
+                    _ => VolumeClaimRetentionPolicy::default(),
                 }
             });
         Ok(StatefulSet {
@@ -317,7 +317,7 @@ impl Wire {
             min_ready_seconds,
             selector,
             template,
-            claim_templates: claims.collect::<Result<_, _>>()?,
+            volume_claim_templates: claims.collect::<Result<_, _>>()?,
             service_name: spec.service_name,
             pod_management_policy: if parallel {
                 PodManagementPolicy::Parallel
@@ -326,13 +326,13 @@ impl Wire {
             },
             update_strategy: update,
             revision_history_limit: spec.revision_history_limit.unwrap_or(10),
-            claim_retention_policy: retention,
+            volume_claim_retention_policy: retention,
             status: status.unwrap_or_default(),
         })
     }
 }
 
-fn claim_template(raw: RawJson) -> Result<ClaimTemplate, String> {
+fn claim_template(raw: RawJson) -> Result<VolumeClaimTemplate, String> {
     #[derive(Deserialize)]
     struct Named {
         metadata: Name,
@@ -347,7 +347,7 @@ fn claim_template(raw: RawJson) -> Result<ClaimTemplate, String> {
         serde_json::from_str(raw.text()).map_err(|error| format!("spec.volumeClaimTemplates: {error}"))?;
     // A spec that cannot be decoded is not compared with claims, and the set is still managed.
     let spec = named.spec.and_then(|spec| serde_json::from_str(spec.text()).ok()).unwrap_or_default();
-    Ok(ClaimTemplate { name: named.metadata.name, spec, raw })
+    Ok(VolumeClaimTemplate { name: named.metadata.name, spec, raw_json: raw })
 }
 
 fn count(field: &str, value: i64) -> Result<i32, String> {

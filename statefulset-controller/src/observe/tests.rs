@@ -2,7 +2,7 @@ use common::{
     api::Api,
     clock::Clock,
     controller::Controller as _,
-    events::Recorder,
+    events::EventRecorder,
     gate::closed_write_gate,
     meta::{Meta, ResourceVersion},
     metrics::Metrics,
@@ -27,14 +27,14 @@ fn controller() -> StatefulSetController {
     let (_, gate) = closed_write_gate(clock.clone());
     let context = LoopContext {
         api: Api::new(kube::Client::new(silent, "default"), clock.clone(), gate.clone(), "test"),
-        recorder: Recorder::discarding_events("test", clock.clone()),
+        recorder: EventRecorder::discarding_events("test", clock.clone()),
         settings: Arc::new(OperatorSettings::new()),
         metrics: Metrics::new(),
-        request_account_observer: None,
+        sync_callbacks: None,
         write_sampler: None,
         shared_values: SharedValues::default(),
         clock: clock.clone(),
-        gate,
+        write_gate: gate,
     };
     StatefulSetController::new(context, Queue::new(clock, BackoffSettings::default(), None))
 }
@@ -49,7 +49,7 @@ async fn a_template_is_parsed_once_until_it_changes() {
         if version > 2 {
             set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:b");
         }
-        controller.sets.store().replace_for_tests(
+        controller.sets.store().replace_objects_for_tests(
             vec![serde_json::from_str(&set.to_string()).unwrap()],
             ResourceVersion::parse(&version.to_string()),
         );
@@ -68,12 +68,12 @@ async fn a_template_is_parsed_once_until_it_changes() {
 async fn a_sync_registers_an_awaited_write_and_an_explanation_does_not() {
     let (controller, key) = (controller(), NamespacedName::new("shop", "web"));
     let set = serde_json::from_str(&empty_set(3).set.to_string()).unwrap();
-    controller.sets.store().replace_for_tests(vec![set], ResourceVersion::parse("5"));
-    controller.claims.store().replace_for_tests(Vec::new(), ResourceVersion::parse("8"));
+    controller.sets.store().replace_objects_for_tests(vec![set], ResourceVersion::parse("5"));
+    controller.claims.store().replace_objects_for_tests(Vec::new(), ResourceVersion::parse("8"));
     controller.ledger.record_write(&Uid::new("SET"), PERSISTENT_VOLUME_CLAIMS, ResourceVersion::parse("9"));
     let claim = Meta { namespace: "shop".into(), resource_version: ResourceVersion::parse("9"), ..Meta::default() };
     assert!(matches!(controller.observe(&key, sync_time()), Ok(Observation::Waiting { .. })));
-    assert!(controller.awaited_writes.take_reached_sets(PERSISTENT_VOLUME_CLAIMS, &claim).is_empty());
+    assert!(controller.awaited_writes.take_sets_waiting_for_version(PERSISTENT_VOLUME_CLAIMS, &claim).is_empty());
     controller.on_waiting(&key);
-    assert_eq!(controller.awaited_writes.take_reached_sets(PERSISTENT_VOLUME_CLAIMS, &claim), [key]);
+    assert_eq!(controller.awaited_writes.take_sets_waiting_for_version(PERSISTENT_VOLUME_CLAIMS, &claim), [key]);
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
-use super::{Plan, mismatch::ClaimMismatches};
+use super::{Plan, mismatch::VolumeClaimMismatches};
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         if self.unmanaged_reason.is_some() {
             return String::new();
         }
-        let counted = &self.pod_plan.counted_status;
+        let counted = &self.pod_plan.status_before_work;
         format!(
             "{} Pods wanted: {} exist, {} ready, {} available; {} of revision {}, {} of revision {}",
             self.set.replicas,
@@ -33,7 +33,8 @@ impl Explain for Plan {
         if self.pod_plan.deferred_pod_count > 0 {
             waiting.push(format!("{} more Pods are left to the next syncs", self.pod_plan.deferred_pod_count));
         }
-        let ClaimMismatches { listed_mismatches: listed, unlisted_claim_count: unlisted } = &self.claim_mismatches;
+        let VolumeClaimMismatches { listed_mismatches: listed, unlisted_volume_claim_count: unlisted } =
+            &self.volume_claim_mismatches;
         waiting.extend(listed.iter().map(ToString::to_string));
         if *unlisted > 0 {
             waiting.push(format!("{unlisted} more claims do not match their volumeClaimTemplates"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     intern::Text,
-    revision::{self, template::PodTemplate},
+    revision::{self, template::PodTemplateWithRevisionData},
 };
 use serde_json::Value;
 
@@ -18,9 +18,9 @@ pub struct Revisions {
     /// The write that precedes the work on Pods.
     pub revision_write: RevisionWrite,
     /// The revision of Pods before the rolling update.
-    pub current: Revision,
+    pub current_revision: Revision,
     /// The revision of the set's template.
-    pub update: Revision,
+    pub update_revision: Revision,
     /// How often the name of a new revision was taken by a revision with other data (`status.collisionCount`).
     pub collision_count: i32,
 }
@@ -29,8 +29,8 @@ impl Revisions {
     /// Returns the revision in the given role.
     pub fn get(&self, role: RevisionRole) -> &Revision {
         match role {
-            RevisionRole::Current => &self.current,
-            RevisionRole::Update => &self.update,
+            RevisionRole::Current => &self.current_revision,
+            RevisionRole::Update => &self.update_revision,
         }
     }
 }
@@ -78,16 +78,16 @@ pub enum TemplateSource {
     /// The stored revision. The template is read from the server, because the cache keeps only a digest of the data.
     Stored(SharedRevision),
     /// The set, because the stored revision holds the same template.
-    StoredTemplate(Arc<PodTemplate>),
+    StoredTemplate(Arc<PodTemplateWithRevisionData>),
     /// The set, because this sync stores the revision.
-    Template(Arc<PodTemplate>),
+    Template(Arc<PodTemplateWithRevisionData>),
     /// No place: only the status of a terminating set names the revision, and its template is unknown.
     OnlyNameKnown,
 }
 
 impl Revision {
     /// Creates a [`Revision`] from a stored revision. `template` is the template of the set.
-    pub fn from_stored(revision: &SharedRevision, template: &Arc<PodTemplate>) -> Self {
+    pub fn from_stored(revision: &SharedRevision, template: &Arc<PodTemplateWithRevisionData>) -> Self {
         let source = if revision.has_data(template.revision_data()) {
             TemplateSource::StoredTemplate(Arc::clone(template))
         } else {
@@ -97,7 +97,7 @@ impl Revision {
     }
 
     /// Creates the revision `name` of the set's template.
-    pub fn from_template(template: &Arc<PodTemplate>, name: &str) -> Self {
+    pub fn from_template(template: &Arc<PodTemplateWithRevisionData>, name: &str) -> Self {
         Self { name: Text::new(name), template_source: TemplateSource::Template(Arc::clone(template)) }
     }
 }

@@ -18,7 +18,7 @@ fn read<T: Object>(value: &serde_json::Value) -> T {
 fn ground(min_ready_seconds: i32) -> Ground {
     let clock = Clock::simulated(crate::world::sync_time(), 1);
     let sets: Arc<Store<StatefulSet>> = Arc::default();
-    sets.replace_for_tests(
+    sets.replace_objects_for_tests(
         vec![read(&world(3).spec("minReadySeconds", json!(min_ready_seconds)).set)],
         ResourceVersion::parse("9"),
     );
@@ -27,7 +27,7 @@ fn ground(min_ready_seconds: i32) -> Ground {
         set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
-        awaited_claims: Arc::default(),
+        awaited_volume_claims: Arc::default(),
         awaited_writes: Arc::default(),
         report_times: Arc::default(),
         template_cache: Arc::default(),
@@ -75,7 +75,7 @@ async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_availabl
     let change = CacheEvent::Updated { old: cached(&pod(0).unready(), 1), new: cached(&pod(0).ready_for(0), 2) };
     assert_eq!(ground.brings(&change), 1);
     let key = ground.watch.queue.next_key().await.unwrap();
-    ground.watch.queue.mark_done(&key);
+    ground.watch.queue.mark_processed(&key);
     ground.clock.sleep(Duration::from_millis(9900)).await;
     assert!(ground.watch.queue.is_empty());
     ground.clock.sleep(Duration::from_millis(200)).await;
@@ -86,14 +86,18 @@ async fn a_pod_that_became_ready_enqueues_its_set_again_when_it_becomes_availabl
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);
-    let claim: Arc<CachedClaim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
-    ground.watch.on_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
+    let claim: Arc<CachedVolumeClaim> =
+        Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
+    ground.watch.on_volume_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
     assert!(ground.watch.queue.is_empty());
-    ground.watch.awaited_claims.replace_claims_of_set(&NamespacedName::new("shop", "web"), vec![claim.metadata.key()]);
-    ground.watch.on_claim(&CacheEvent::Added(Arc::clone(&claim)), ChangeOrigin::Watch);
+    ground
+        .watch
+        .awaited_volume_claims
+        .replace_claims_of_set(&NamespacedName::new("shop", "web"), vec![claim.metadata.key()]);
+    ground.watch.on_volume_claim(&CacheEvent::Added(Arc::clone(&claim)), ChangeOrigin::Watch);
     assert!(ground.watch.queue.is_empty());
-    ground.watch.on_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
-    ground.watch.on_claim(&CacheEvent::Deleted(claim), ChangeOrigin::Watch);
+    ground.watch.on_volume_claim(&CacheEvent::Deleted(Arc::clone(&claim)), ChangeOrigin::Watch);
+    ground.watch.on_volume_claim(&CacheEvent::Deleted(claim), ChangeOrigin::Watch);
     assert_eq!(ground.watch.queue.len(), 1);
 }
 
@@ -103,13 +107,15 @@ async fn entries_of_a_deleted_set_are_removed() {
     let set = ground.watch.set_store.get("shop", "web").unwrap().unwrap();
     ground
         .watch
-        .awaited_claims
+        .awaited_volume_claims
         .replace_claims_of_set(&set.metadata.key(), vec![NamespacedName::new("shop", "data-web-0")]);
     let templates = &ground.watch.template_cache;
-    let parse = |raw: &common::json::RawJson| PodTemplate::new(raw.clone(), common::revision::NumberEncoding::Doubles);
+    let parse = |raw: &common::json::RawJson| {
+        PodTemplateWithRevisionData::new(raw.clone(), common::revision::NumberEncoding::Doubles)
+    };
     let parsed = templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap();
-    ground.watch.set_store.replace_for_tests(Vec::new(), ResourceVersion::parse("10"));
+    ground.watch.set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
     ground.watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
-    assert_eq!(ground.watch.awaited_claims.len(), 0);
+    assert_eq!(ground.watch.awaited_volume_claims.len(), 0);
     assert!(!Arc::ptr_eq(&parsed, &templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap()));
 }

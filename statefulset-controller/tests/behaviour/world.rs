@@ -69,7 +69,7 @@ impl World {
 
     /// Starts the loop in shadow mode, where it writes nothing, as a new process. Restarts the count of requests and writes.
     pub(crate) fn start_shadow(&mut self) {
-        self.settings = self.settings.clone().with_shadow(true);
+        self.settings = self.settings.clone().with_shadow_mode(true);
         self.start();
         self.reset_counters();
     }

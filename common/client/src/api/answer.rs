@@ -7,14 +7,14 @@ use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 
-use super::{Error, ErrorStatus, Format, MAX_RETRY_AFTER};
+use super::{Error, ErrorStatus, MAX_RETRY_AFTER, WireFormat};
 
 /// A complete answer: the status, the format, and the body.
 pub(super) struct Answer {
     status: StatusCode,
     /// Wait before a retry, if the server asked for one and did not execute the request.
     retry_after: Option<Duration>,
-    format: Format,
+    format: WireFormat,
     pub(super) body: Bytes,
 }
 
@@ -23,9 +23,9 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`] if the connection breaks, the body is longer than `limit` bytes, or the body is compressed.
-    pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
+    pub(super) async fn read_response(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
-        let format = Format::from_headers(&parts.headers)?;
+        let format = WireFormat::from_headers(&parts.headers)?;
         let body = Limited::new(body, limit).collect().await.map_err(|e| {
             let too_long = e.is::<LengthLimitError>();
             Error::OutcomeUnknown(if too_long {
@@ -46,7 +46,7 @@ impl Answer {
     }
 
     /// Returns the format and the body of a success, and an error for any other status.
-    pub(super) fn into_result(self) -> Result<(Format, Bytes), Error> {
+    pub(super) fn into_result(self) -> Result<(WireFormat, Bytes), Error> {
         if self.status.is_success() {
             return Ok((self.format, self.body));
         }

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use hyper_util::client::legacy;
 use serde::Deserialize;
 
-use super::Format;
+use super::WireFormat;
 use crate::{
     client,
     wire::{self, Envelope, messages},
@@ -82,10 +82,10 @@ pub struct StatusCause {
 
 impl ErrorStatus {
     /// Decodes the body of an answer with the HTTP status `code`.
-    pub(super) fn decode_status(code: u16, format: Format, body: &[u8], retry_after: Option<Duration>) -> Self {
+    pub(super) fn decode_status(code: u16, format: WireFormat, body: &[u8], retry_after: Option<Duration>) -> Self {
         let mut status = match format {
-            Format::Json => serde_json::from_slice(body).unwrap_or_default(),
-            Format::Protobuf => Envelope::read(body).map(Self::from_protobuf).unwrap_or_default(),
+            WireFormat::Json => serde_json::from_slice(body).unwrap_or_default(),
+            WireFormat::Protobuf => Envelope::decode(body).map(Self::from_protobuf).unwrap_or_default(),
         };
         status.code = code;
         status.retry_after = retry_after;
@@ -99,7 +99,7 @@ impl ErrorStatus {
     /// Decodes a `Status` in protobuf. Returns an empty status if the message cannot be decoded.
     pub(crate) fn from_protobuf(message: Envelope<'_>) -> Self {
         if message.kind == "Status" {
-            wire::read(&messages::STATUS, message.object).unwrap_or_default()
+            wire::decode_message(&messages::STATUS, message.object).unwrap_or_default()
         } else {
             Self::default()
         }
@@ -210,7 +210,7 @@ impl Error {
     }
 
     /// Returns the class of the error for metrics and logs, from a fixed set.
-    pub fn label(&self) -> &'static str {
+    pub fn metric_label(&self) -> &'static str {
         match self {
             Self::NotLeader => "not_leader",
             Self::Unsent(_) => "unsent",
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn status(code: u16, body: &str) -> Error {
-        Error::Status(Box::new(ErrorStatus::decode_status(code, Format::Json, body.as_bytes(), None)))
+        Error::Status(Box::new(ErrorStatus::decode_status(code, WireFormat::Json, body.as_bytes(), None)))
     }
 
     #[test]
@@ -283,17 +283,17 @@ mod tests {
             [text(2, b"Failure"), text(3, b"too old"), text(4, b"Expired"), details, vec![6 << 3, 0x9a, 3]].concat();
         let kind = text(1, &[text(1, b"v1"), text(2, b"Status")].concat());
         let body = [b"k8s\0".to_vec(), kind, text(2, &status)].concat();
-        let read = ErrorStatus::decode_status(410, Format::Protobuf, &body, None);
+        let read = ErrorStatus::decode_status(410, WireFormat::Protobuf, &body, None);
         assert_eq!((read.code, &*read.reason, &*read.message), (410, "Expired", "too old"));
         assert_eq!((&*read.details.kind, read.details.retry_after_seconds), ("pods", 5));
         assert!(read.has_cause("ResourceVersionTooLarge") && read.details.causes[0].field == "metadata.uid");
-        let in_watch = ErrorStatus::from_protobuf(Envelope::read(&body).unwrap());
+        let in_watch = ErrorStatus::from_protobuf(Envelope::decode(&body).unwrap());
         assert_eq!((in_watch.code, &*in_watch.reason), (410, "Expired"));
         // A message of another kind is not a `Status`, even if it can be decoded as one.
         let pod = [b"k8s\0".to_vec(), text(1, &[text(1, b"v1"), text(2, b"Pod")].concat()), text(2, &status)].concat();
-        assert_eq!(ErrorStatus::from_protobuf(Envelope::read(&pod).unwrap()).code, 0);
+        assert_eq!(ErrorStatus::from_protobuf(Envelope::decode(&pod).unwrap()).code, 0);
         assert_eq!(
-            ErrorStatus::decode_status(502, Format::Protobuf, b"junk", None).to_string(),
+            ErrorStatus::decode_status(502, WireFormat::Protobuf, b"junk", None).to_string(),
             "the server answered 502: junk"
         );
     }

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{AttemptMeasurement, RequestObserver};
+use super::{AttemptMeasurement, RequestCallbacks};
 use crate::metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability::Alpha, Stability::Beta};
 
 const DURATIONS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const SIZES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// [`RequestObserver`] that counts and measures the requests to one API server.
+/// [`RequestCallbacks`] that counts and measures the requests to one API server.
 ///
 /// Upstream: `component-base/metrics/prometheus/restclient`.
 pub struct RequestMetrics {
@@ -118,7 +118,7 @@ fn verb(method: &str) -> &'static str {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }
 
-impl RequestObserver for RequestMetrics {
+impl RequestCallbacks for RequestMetrics {
     fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
         let handles = self.handles(seen.method, seen.status_code, seen.attempt_index);
         handles.requests.inc();

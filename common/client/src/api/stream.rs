@@ -16,7 +16,7 @@ const LENGTH: usize = 4;
 
 /// Encoding of the objects in an answer or a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum WireFormat {
     /// JSON; the default for an unknown content type.
     #[default]
     Json,
@@ -24,7 +24,7 @@ pub enum Format {
     Protobuf,
 }
 
-impl Format {
+impl WireFormat {
     /// Returns the media type for the `Accept` header.
     pub fn media_type(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Format {
     }
 
     /// Returns the format of a media type, ignoring the case of letters; `None` for an unknown media type.
-    pub fn parse(media_type: &str) -> Option<Self> {
+    pub fn from_media_type(media_type: &str) -> Option<Self> {
         [Self::Json, Self::Protobuf].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
     }
 
@@ -51,7 +51,7 @@ impl Format {
             }
         }
         let media_type = header(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
-        Ok(Self::parse(media_type).unwrap_or_default())
+        Ok(Self::from_media_type(media_type).unwrap_or_default())
     }
 }
 
@@ -59,7 +59,7 @@ impl Format {
 #[derive(Debug)]
 pub struct WatchFrames {
     body: Body,
-    format: Format,
+    format: WireFormat,
     buffer: BytesMut,
     /// Number of bytes at the beginning of `buffer` that were searched for a line end without success.
     scanned: usize,
@@ -69,12 +69,12 @@ pub struct WatchFrames {
 impl WatchFrames {
     pub(super) fn new(response: Response<Body>) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
-        let format = Format::from_headers(&parts.headers)?;
+        let format = WireFormat::from_headers(&parts.headers)?;
         Ok(Self { body, format, buffer: BytesMut::new(), scanned: 0, ended: false })
     }
 
     /// Returns the encoding of the frames.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> WireFormat {
         self.format
     }
 
@@ -90,8 +90,8 @@ impl WatchFrames {
     pub async fn next_frame(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = match self.format {
-                Format::Json => self.line()?,
-                Format::Protobuf => self.message()?,
+                WireFormat::Json => self.line()?,
+                WireFormat::Protobuf => self.message()?,
             };
             if frame.is_some() {
                 return Ok(frame);

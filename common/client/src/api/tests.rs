@@ -120,7 +120,7 @@ async fn a_write_that_may_have_happened_is_not_sent_again() {
         let world = world(vec![answer, Answer::Status(201, "{}", None)]);
         world.keeper.open_without_deadline();
         let error = world.create().await.unwrap_err();
-        assert_eq!((error.label(), world.requests.lock().len()), (label, 1));
+        assert_eq!((error.metric_label(), world.requests.lock().len()), (label, 1));
         assert_eq!(error.write_may_have_taken_effect(), label != "too_many_requests");
     }
 }
@@ -161,7 +161,7 @@ struct Seen {
     finished: Mutex<Vec<(String, u64, Option<usize>)>>,
 }
 
-impl RequestObserver for Seen {
+impl RequestCallbacks for Seen {
     fn attempt_finished(&self, seen: AttemptMeasurement<'_>) {
         self.attempts.lock().push((seen.attempt_index, seen.status_code, seen.sent_bytes));
     }
@@ -181,7 +181,7 @@ async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
         Answer::Cut,
     ]);
     let seen = Arc::new(Seen::default());
-    let api = world.api.clone().with_observer(Arc::<Seen>::clone(&seen)).with_throttle(Throttle::new(0.1, 1));
+    let api = world.api.clone().with_request_callbacks(Arc::<Seen>::clone(&seen)).with_throttle(Throttle::new(0.1, 1));
     let create = async || api.create(RequestTarget::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await;
     assert!(create().await.is_err() && seen.finished.lock().is_empty(), "a write that is not sent is not counted");
     world.keeper.open_without_deadline();

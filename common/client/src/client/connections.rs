@@ -85,7 +85,7 @@ impl ReloadingClients {
     /// Returns the end of validity of the client certificate; `None` without a client certificate.
     ///
     /// Reads the certificate file again if the kubeconfig names one, as each new connection does.
-    pub fn certificate_expiry(&self) -> Option<Timestamp> {
+    pub fn client_certificate_expiry(&self) -> Option<Timestamp> {
         certificate::client_certificate_expiry(&self.current.lock().config)
     }
 
@@ -110,7 +110,7 @@ impl ReloadingClients {
                 let mut current = self.current.lock();
                 (current.digest, current.refused) = (Some(found), None);
                 drop(current);
-                let expiry = self.certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
+                let expiry = self.client_certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
                 tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and was reloaded");
             }
             // The reload is retried every minute, because a missing file that the kubeconfig names may appear later.
@@ -200,7 +200,7 @@ mod tests {
             connections.build_leader_election_client(Duration::from_secs(5)).unwrap(),
         ];
         let all = async || [ask(&clients[0]).await, ask(&clients[1]).await];
-        let expiry = || connections.certificate_expiry().unwrap().to_string();
+        let expiry = || connections.client_certificate_expiry().unwrap().to_string();
         assert_eq!((all().await, expiry()), (["one".to_owned(), "one".to_owned()], "2031-01-01T00:00:00Z".to_owned()));
 
         write(&path, &server("two").await, "2032-01-01");
@@ -225,6 +225,6 @@ mod tests {
     #[tokio::test]
     async fn without_a_client_certificate_there_is_no_expiry() {
         let options = ApiServerOptions { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
-        assert_eq!(ReloadingClients::load(&options).await.unwrap().certificate_expiry(), None);
+        assert_eq!(ReloadingClients::load(&options).await.unwrap().client_certificate_expiry(), None);
     }
 }

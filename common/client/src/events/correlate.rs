@@ -11,7 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{EventType, ObjectRef, RecordedEvent, ReportingLoop};
+use super::{EventType, InvolvedObject, RecordedEvent, ReportingLoop};
 use crate::{
     clock::{Clock, Instant},
     meta::ResourceVersion,
@@ -64,7 +64,7 @@ impl<K: Ord, V> Lru<K, V> {
 }
 
 /// Cache key for the limit per object: source, object and type of an Event. The version of the object is cleared.
-type LimitKey = (ReportingLoop, ObjectRef, EventType);
+type LimitKey = (ReportingLoop, InvolvedObject, EventType);
 
 /// Cache key under which similar messages are combined: object and reason.
 type AggregateKey = (LimitKey, Cow<'static, str>);
@@ -137,7 +137,7 @@ impl Correlator {
     pub(super) fn correlate(&mut self, mut event: RecordedEvent) -> Option<OutgoingEvent> {
         let now = self.clock.monotonic_now();
         let object =
-            (event.source, ObjectRef { version: ResourceVersion::UNKNOWN, ..event.object.clone() }, event.kind);
+            (event.source, InvolvedObject { version: ResourceVersion::UNKNOWN, ..event.object.clone() }, event.kind);
         let subject = (object.clone(), event.reason.clone());
         let message = digest(&event.message);
         let combined = self.aggregate(subject.clone(), message, now);
@@ -148,7 +148,7 @@ impl Correlator {
             RepeatKey::Combined(subject)
         } else {
             if !is_dns_subdomain(&name) {
-                name = self.clock.uuid();
+                name = self.clock.random_uuid();
             }
             RepeatKey::Event(subject, message)
         };
@@ -218,7 +218,7 @@ mod tests {
     fn event_about(clock: &Clock, name: &str, message: &str) -> RecordedEvent {
         RecordedEvent {
             source: ReportingLoop { component: "replicaset-controller", client_name: "replicaset-controller" },
-            object: ObjectRef {
+            object: InvolvedObject {
                 api_version: Text::new("apps/v1"),
                 kind: Text::new("ReplicaSet"),
                 namespace: Text::new("ns"),

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    QUEUE, RecordedEvent, Recorder, ReportingLoop, UniqueTimes,
+    EventRecorder, QUEUE, RecordedEvent, ReportingLoop, UniqueTimes,
     correlate::{Correlator, OutgoingEvent},
 };
 use crate::{
@@ -119,9 +119,9 @@ impl EventSender {
     }
 
     /// Creates a recorder for one loop. Its Events name `source`.
-    pub fn recorder_for(&self, source: ReportingLoop) -> Recorder {
+    pub fn recorder_for_loop(&self, source: ReportingLoop) -> EventRecorder {
         let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
-        Recorder { source, clock, stamp, queue, tap: None }
+        EventRecorder { source, clock, stamp, queue, tap: None }
     }
 
     /// Waits until every Event recorded so far was sent or dropped. The wait includes all retries, so callers set a timeout.
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        events::{EventType, MESSAGE, ObjectRef},
+        events::{EventType, InvolvedObject, MESSAGE},
         gate::{self, WriteGateKeeper},
         intern::Text,
         meta::{ResourceVersion, Uid},
@@ -312,8 +312,8 @@ mod tests {
         (sender, seen, keeper, clock)
     }
 
-    fn replica_set() -> ObjectRef {
-        ObjectRef {
+    fn replica_set() -> InvolvedObject {
+        InvolvedObject {
             api_version: Text::new("apps/v1"),
             kind: Text::new("ReplicaSet"),
             namespace: Text::new("ns"),
@@ -327,11 +327,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_fields_and_a_repeat_is_a_patch() {
         let (sender, seen, _keeper, clock) = start(vec![]);
-        let recorder = sender.recorder_for(source("replicaset-controller"));
-        recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
+        let recorder = sender.recorder_for_loop(source("replicaset-controller"));
+        recorder.record_event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
         sender.flush().await;
         clock.sleep(Duration::from_secs(2)).await;
-        recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
+        recorder.record_event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
         sender.flush().await;
         let seen = seen.lock().clone();
         let nanos: jiff::Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
@@ -366,7 +366,7 @@ mod tests {
     async fn events_of_one_instant_have_different_names() {
         let (sender, seen, _keeper, _) = start(vec![]);
         for n in 0..3 {
-            sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "R", n.to_string());
+            sender.recorder_for_loop(source("c")).record_event(&replica_set(), EventType::Normal, "R", n.to_string());
         }
         sender.flush().await;
         let names: std::collections::BTreeSet<_> =
@@ -378,9 +378,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_that_expired_is_created_again_with_its_count() {
         let (sender, seen, _keeper, _) = start(vec![Ok(201), Ok(404)]);
-        let recorder = sender.recorder_for(source("c"));
+        let recorder = sender.recorder_for_loop(source("c"));
         for _ in 0..2 {
-            recorder.event(&replica_set(), EventType::Warning, "Failed", "m".to_owned());
+            recorder.record_event(&replica_set(), EventType::Warning, "Failed", "m".to_owned());
         }
         sender.flush().await;
         let seen = seen.lock();
@@ -394,10 +394,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_event_is_dropped_and_a_broken_connection_is_retried() {
         let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
-        let recorder = sender.recorder_for(source("c"));
+        let recorder = sender.recorder_for_loop(source("c"));
         let begin = clock.monotonic_now();
-        recorder.event(&replica_set(), EventType::Normal, "A", "refused".to_owned());
-        recorder.event(&replica_set(), EventType::Normal, "B", "retried".to_owned());
+        recorder.record_event(&replica_set(), EventType::Normal, "A", "refused".to_owned());
+        recorder.record_event(&replica_set(), EventType::Normal, "B", "retried".to_owned());
         sender.flush().await;
         assert_eq!(seen.lock().len(), 4);
         let took = clock.monotonic_now() - begin;
@@ -408,10 +408,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn recording_never_waits_and_a_full_queue_drops_events() {
         let (sender, seen, _keeper, _) = start(vec![]);
-        let recorder = sender.recorder_for(source("c"));
+        let recorder = sender.recorder_for_loop(source("c"));
         for n in 0..QUEUE * 2 {
-            let object = ObjectRef { name: Text::new(&format!("o{n}")), ..replica_set() };
-            recorder.event(&object, EventType::Normal, "A", "x".to_owned());
+            let object = InvolvedObject { name: Text::new(&format!("o{n}")), ..replica_set() };
+            recorder.record_event(&object, EventType::Normal, "A", "x".to_owned());
         }
         sender.flush().await;
         assert_eq!(seen.lock().len(), QUEUE);
@@ -422,7 +422,7 @@ mod tests {
     async fn a_process_that_is_not_the_leader_sends_no_events() {
         let (sender, seen, keeper, _) = start(vec![]);
         keeper.close();
-        sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+        sender.recorder_for_loop(source("c")).record_event(&replica_set(), EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         assert!(seen.lock().is_empty());
     }
@@ -441,8 +441,8 @@ mod tests {
         let client = kube::Client::new(service, "default");
         let sender = EventSender::start(Api::new(client, clock, gate, "first"), &Metrics::new());
         for (component, client) in [("replicaset-controller", "replicaset-controller"), ("taints", "node-controller")] {
-            let recorder = sender.recorder_for(ReportingLoop { component, client_name: client });
-            recorder.event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+            let recorder = sender.recorder_for_loop(ReportingLoop { component, client_name: client });
+            recorder.record_event(&replica_set(), EventType::Normal, "A", "x".to_owned());
         }
         sender.flush().await;
         assert_eq!(*agents.lock(), [user_agent("replicaset-controller"), user_agent("node-controller")]);
@@ -453,7 +453,7 @@ mod tests {
         let (sender, seen, _keeper, _) = start(vec![]);
         let whole = "\u{e9}".repeat(MESSAGE / 2);
         for message in [whole.clone(), format!("{whole}x"), "\u{e9}".repeat(1 << 20)] {
-            sender.recorder_for(source("c")).event(&replica_set(), EventType::Normal, "A", message);
+            sender.recorder_for_loop(source("c")).record_event(&replica_set(), EventType::Normal, "A", message);
         }
         sender.flush().await;
         let messages: Vec<String> =
@@ -468,13 +468,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_about_cluster_scoped_objects_are_in_default() {
         let (sender, seen, _keeper, _) = start(vec![]);
-        let node = ObjectRef {
+        let node = InvolvedObject {
             namespace: Text::new(""),
             uid: Uid::new(""),
             version: ResourceVersion::UNKNOWN,
             ..replica_set()
         };
-        sender.recorder_for(source("c")).event(&node, EventType::Normal, "A", "x".to_owned());
+        sender.recorder_for_loop(source("c")).record_event(&node, EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         let (call, body) = seen.lock()[0].clone();
         assert_eq!(call, "POST /api/v1/namespaces/default/events");

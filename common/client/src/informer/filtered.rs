@@ -10,7 +10,7 @@
 //!   like any other object, so the controller releases the object, or restores the label. The object is read again, at growing
 //!   intervals, until the watch shows the object again, the object no longer exists, or [`Object::keep`] rejects the object.
 //! - An object that is hidden when the process starts is not in the cache. Code that finds such an object passes it to
-//!   [`SinkInformer::add_hidden_object`].
+//!   [`SinkInformer::add_object_hidden_from_watch`].
 //!
 //! A read never raises the version of the cache, which is the version that the watch has reached. The version of a cached
 //! object never decreases.
@@ -26,7 +26,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{
     InformerConfig, ObjectHead, Sink, SinkInformer, StoreAndHandlers,
-    frames::{self, Page},
+    frames::{self, ListPage},
     reflect::accept_header,
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
     meta::{Meta, NamespacedName, ResourceVersion, Uid},
     metrics::HiddenObjectMetrics,
     object::Object,
-    store::{ChangeOrigin, Entry, Store},
+    store::{CacheEntry, ChangeOrigin, Store},
 };
 
 /// Maximum number of concurrent reads of hidden objects.
@@ -50,15 +50,15 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
 
 /// A sink that keeps whole objects in a store.
-pub trait StoreSink: Sink<Set = Vec<Entry<<Self as Sink>::Object>>> {
+pub trait StoreSink: Sink<Set = Vec<CacheEntry<<Self as Sink>::Object>>> {
     /// Returns the store with the objects.
     fn store(&self) -> &Arc<Store<Self::Object>>;
     /// Adds or updates an object that was read outside the watch. The version of the store stays unchanged.
-    fn put_read_object(&self, entry: Entry<Self::Object>);
+    fn put_read_object(&self, entry: CacheEntry<Self::Object>);
 }
 
 /// An informer that watches the objects with one label and keeps its objects when they lose the label.
-pub type FilteredInformer<K> = SinkInformer<LabelFilterSink<StoreAndHandlers<K>>>;
+pub type LabelFilteredInformer<K> = SinkInformer<LabelFilterSink<StoreAndHandlers<K>>>;
 
 /// A sink for the objects with one label, which adds the handling of hidden objects to the sink `S`.
 pub struct LabelFilterSink<S> {
@@ -185,7 +185,7 @@ impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
 
     /// Reads an object again if it is hidden. Call this after a write to a hidden object, because the watch does not show the
     /// write.
-    pub fn reread_if_hidden(&self, object: &Meta) {
+    pub fn reread_if_hidden_from_watch(&self, object: &Meta) {
         let shared = &self.sink.shared;
         let mut hidden = shared.hidden.lock();
         let key = object.key();
@@ -196,7 +196,7 @@ impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
     }
 
     /// Adds a hidden object that was found without the watch. Ignores an object with the label, because the watch delivers it.
-    pub fn add_hidden_object(&self, mut object: S::Object) {
+    pub fn add_object_hidden_from_watch(&self, mut object: S::Object) {
         let shared = &self.sink.shared;
         object.drop_unneeded_fields();
         if shared.is_visible(object.meta()) || !object.is_cached() {
@@ -209,7 +209,7 @@ impl<S: StoreSink> SinkInformer<LabelFilterSink<S>> {
             return;
         }
         hidden.insert(object.meta(), *resource_version, shared.clock.monotonic_now() + FIRST_PAUSE);
-        shared.sink.put_read_object(Entry::Decoded(Arc::new(object)));
+        shared.sink.put_read_object(CacheEntry::Decoded(Arc::new(object)));
         shared.due.notify_one();
     }
 }
@@ -224,7 +224,7 @@ impl<S: StoreSink> Shared<S> {
             let due = self.hidden.lock().take_due(self.clock.monotonic_now());
             match due {
                 Ok(due) => {
-                    batch::join_all_limited(
+                    batch::join_all_with_concurrency_limit(
                         MAX_CONCURRENT_READS,
                         due.iter().map(|(key, question)| self.read_and_classify(&api, key, *question)),
                     )
@@ -255,7 +255,7 @@ impl<S: StoreSink> Shared<S> {
             Ok(page) => {
                 let live = page.items.into_iter().find(|item| item.meta().name == key.name);
                 let live = live.filter(|live| live.meta().uid == known.uid);
-                let is_taken = page.foreign_object_count > 0 || live.is_some();
+                let is_taken = page.filtered_out_object_count > 0 || live.is_some();
                 match live.filter(|live| live.as_decoded().is_none_or(Object::is_cached)) {
                     Some(live) if self.is_visible(live.meta()) => {
                         hidden.remove(key);
@@ -275,16 +275,16 @@ impl<S: StoreSink> Shared<S> {
                 }
             }
         };
-        hidden.metrics.count_read(result);
+        hidden.metrics.count_hidden_object_read(result);
     }
 
     /// Requests an object as a list of one object. A list has a version even if the object is missing, and upstream's role for
     /// DaemonSets does not include the right to get Pods.
-    async fn read(api: &Api, key: &NamespacedName) -> Result<Page<S::Object>, String> {
+    async fn read(api: &Api, key: &NamespacedName) -> Result<ListPage<S::Object>, String> {
         let query = format!("fieldSelector={}", percent_encode(&format!("metadata.name={}", key.name)));
         let call = Call::list(S::Object::RESOURCE, &key.namespace, &query, accept_header::<S::Object>(api));
         let (format, body) = api.call_with_format(call).await.map_err(|error| error.to_string())?;
-        frames::decode_page::<S::Object>(format, &body)
+        frames::decode_list_page::<S::Object>(format, &body)
     }
 
     /// Removes an object from the cache. The version of the cache stays unchanged.
@@ -305,7 +305,7 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
         self.shared.sink.begin_set()
     }
 
-    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<S::Object>, origin: ChangeOrigin) {
+    fn add_to_set(&self, set: &mut Self::Set, entry: CacheEntry<S::Object>, origin: ChangeOrigin) {
         self.shared.sink.add_to_set(set, entry, origin);
     }
 
@@ -318,7 +318,7 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
             hidden.remove(key);
         }
         let now = shared.clock.monotonic_now();
-        for object in shared.sink.store().select_readable(|object| !shown.contains(&object.meta().key())) {
+        for object in shared.sink.store().select_decoded(|object| !shown.contains(&object.meta().key())) {
             let is_known = hidden.objects.contains_key(&object.meta().key());
             if !is_known && object.meta().is_deleting() {
                 continue;
@@ -326,13 +326,13 @@ impl<S: StoreSink> Sink for LabelFilterSink<S> {
             if !is_known {
                 hidden.insert(object.meta(), version, now);
             }
-            set.push(Entry::Decoded(object));
+            set.push(CacheEntry::Decoded(object));
         }
         shared.sink.complete_set(set, version, origin);
         shared.due.notify_one();
     }
 
-    fn put_object(&self, entry: Entry<S::Object>) {
+    fn put_object(&self, entry: CacheEntry<S::Object>) {
         let mut hidden = self.shared.hidden.lock();
         if !hidden.objects.is_empty() {
             hidden.remove(&entry.meta().key());

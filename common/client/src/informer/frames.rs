@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
-    api::{ErrorStatus, Format},
+    api::{ErrorStatus, WireFormat},
     head::ObjectHead,
     json::for_each_item,
     meta::{Meta, ResourceVersion},
     object::{DecodeError, EncodedObject, Object, Resource},
-    store::Entry,
+    store::CacheEntry,
     wire::{self, Envelope, WatchEvent, messages},
 };
 
@@ -20,7 +20,7 @@ use super::Sink;
 /// A watch event, by the change that it makes in the sink.
 pub(super) enum DecodedEvent<'a, K> {
     /// An added or changed object that may concern this controller.
-    Put { entry: Entry<K>, added: bool },
+    Put { entry: CacheEntry<K>, added: bool },
     /// Identity and version of an object that does not concern this controller, from an event of any type.
     Foreign { head: ObjectHead<'a>, added: bool },
     /// Final state of a deleted object.
@@ -33,7 +33,7 @@ pub(super) enum DecodedEvent<'a, K> {
 
 impl<K: Object> DecodedEvent<'_, K> {
     /// Passes the event to `sink`. An error event changes nothing.
-    pub(super) fn apply<S: Sink<Object = K>>(self, sink: &S) {
+    pub(super) fn apply_to_sink<S: Sink<Object = K>>(self, sink: &S) {
         match self {
             Self::Put { entry, .. } => sink.put_object(entry),
             Self::Foreign { head, .. } => sink.handle_foreign(&head),
@@ -50,8 +50,8 @@ impl<K: Object> DecodedEvent<'_, K> {
 ///
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
-pub fn apply_frame<S: Sink>(sink: &S, format: Format, frame: &[u8]) -> Result<(), String> {
-    decode_frame::<S::Object>(format, frame).map(|event| event.apply(sink))
+pub fn apply_watch_frame<S: Sink>(sink: &S, format: WireFormat, frame: &[u8]) -> Result<(), String> {
+    decode_watch_frame::<S::Object>(format, frame).map(|event| event.apply_to_sink(sink))
 }
 
 /// Annotation of the bookmark that ends the objects of a streaming list; the events of the watch follow.
@@ -69,9 +69,9 @@ struct Line<'a> {
 ///
 /// # Errors
 /// If the frame is not a watch event, or the metadata of its object cannot be read.
-pub(super) fn decode_frame<K: Object>(format: Format, frame: &[u8]) -> Result<DecodedEvent<'_, K>, String> {
+pub(super) fn decode_watch_frame<K: Object>(format: WireFormat, frame: &[u8]) -> Result<DecodedEvent<'_, K>, String> {
     match format {
-        Format::Json => {
+        WireFormat::Json => {
             let text = std::str::from_utf8(frame).map_err(|e| format!("not UTF-8: {e}"))?;
             let (kind, object) = match split(text) {
                 Some(parts) => parts,
@@ -85,7 +85,7 @@ pub(super) fn decode_frame<K: Object>(format: Format, frame: &[u8]) -> Result<De
                 kind => event(kind, EncodedObject::Json(object)),
             }
         }
-        Format::Protobuf => match WatchEvent::read(frame).map_err(|e| format!("not a watch event: {e}"))? {
+        WireFormat::Protobuf => match WatchEvent::decode(frame).map_err(|e| format!("not a watch event: {e}"))? {
             WatchEvent { event_type: "ERROR", object } => Ok(DecodedEvent::Error(ErrorStatus::from_protobuf(object))),
             WatchEvent { event_type: kind, object } => event(kind, message::<K>(object)?),
         },
@@ -140,26 +140,26 @@ fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
     kind.bytes().all(|b| b.is_ascii_uppercase()).then_some((Cow::Borrowed(kind), object))
 }
 
-fn entry<K: Object>(object: EncodedObject<'_>) -> Result<Entry<K>, String> {
+fn entry<K: Object>(object: EncodedObject<'_>) -> Result<CacheEntry<K>, String> {
     match object.decode::<K>() {
-        Ok(object) => Ok(Entry::Decoded(Arc::new(object))),
+        Ok(object) => Ok(CacheEntry::Decoded(Arc::new(object))),
         Err(DecodeError::Malformed(bad)) => {
             tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
-            Ok(Entry::Undecodable(bad))
+            Ok(CacheEntry::Unreadable(bad))
         }
         Err(DecodeError::InvalidMetadata(error)) => Err(format!("object without readable metadata: {error}")),
     }
 }
 
 /// One page of a list, without the objects that do not concern this controller.
-pub(super) struct Page<K> {
+pub(super) struct ListPage<K> {
     pub(super) version: ResourceVersion,
     /// Continue token for the next page; empty on the last page.
     pub(super) continue_token: String,
     /// Objects that may concern this controller; some may be unreadable.
-    pub(super) items: Vec<Entry<K>>,
+    pub(super) items: Vec<CacheEntry<K>>,
     /// Number of objects on the page that do not concern this controller.
-    pub(super) foreign_object_count: usize,
+    pub(super) filtered_out_object_count: usize,
 }
 
 #[derive(Deserialize, Default)]
@@ -179,7 +179,7 @@ fn is_in(api_version: &str, resource: Resource) -> bool {
 ///
 /// # Errors
 /// If the body is not a list, or the metadata of an item cannot be read.
-pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page<K>, String> {
+pub(super) fn decode_list_page<K: Object>(format: WireFormat, body: &[u8]) -> Result<ListPage<K>, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a list of objects", bound = "K: Object")]
     struct List<K> {
@@ -191,16 +191,16 @@ pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page
 
     let no_list = |error: &dyn std::fmt::Display| format!("not a list: {error}");
     let (metadata, items) = match format {
-        Format::Json => {
+        WireFormat::Json => {
             let list = List::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|e| no_list(&e))?;
             (list.metadata, list.items)
         }
-        Format::Protobuf => {
-            let mut list = wire::List::read(body).map_err(|e| no_list(&e))?;
+        WireFormat::Protobuf => {
+            let mut list = wire::EncodedList::read(body).map_err(|e| no_list(&e))?;
             if !list.kind.strip_suffix("List").is_some_and(|kind| is_of::<K>(list.api_version, kind)) {
                 return Err(format!("not a list of {}, but {:?}", K::RESOURCE, list.kind));
             }
-            let metadata = wire::read(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
+            let metadata = wire::decode_message(&messages::LIST_META, list.metadata).map_err(|e| no_list(&e))?;
             let mut items = Items::default();
             while let Some(item) = list.next_item().map_err(|e| no_list(&e))? {
                 items.add(EncodedObject::Protobuf(item))?;
@@ -209,18 +209,18 @@ pub(super) fn decode_page<K: Object>(format: Format, body: &[u8]) -> Result<Page
         }
     };
     let ListMeta { resource_version: version, next } = metadata;
-    Ok(Page {
+    Ok(ListPage {
         version,
         continue_token: next.unwrap_or_default(),
         items: items.concerning,
-        foreign_object_count: items.foreign,
+        filtered_out_object_count: items.foreign,
     })
 }
 
 /// The decoded items of one page of a list.
 struct Items<K> {
     /// Objects that may concern this controller; some may be unreadable.
-    concerning: Vec<Entry<K>>,
+    concerning: Vec<CacheEntry<K>>,
     /// Number of objects on the page that do not concern this controller.
     foreign: usize,
 }

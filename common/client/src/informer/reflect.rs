@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 
 use crate::{
-    api::{Api, Call, Error, ErrorStatus, Format, MAX_RETRY_AFTER, WatchFrames, percent_encode},
+    api::{Api, Call, Error, ErrorStatus, MAX_RETRY_AFTER, WatchFrames, WireFormat, percent_encode},
     client::user_agent,
     clock::Instant,
     meta::ResourceVersion,
@@ -57,7 +57,7 @@ pub(super) fn accept_header<K: Object>(api: &Api) -> &'static str {
 }
 
 fn prefers_protobuf<K: Object>(api: &Api) -> bool {
-    K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == Format::Protobuf
+    K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == WireFormat::Protobuf
 }
 
 /// Why the loop stopped reading a list or a watch, which gives the next step. If the server merely closes a watch, there is no
@@ -152,7 +152,7 @@ impl<S: Sink> Reflector<S> {
         loop {
             let round = if self.wants_set {
                 self.shared.set_phase("listing");
-                self.read_full_set().await
+                self.read_list().await
             } else {
                 self.shared.set_phase("watching");
                 self.resume().await
@@ -212,7 +212,7 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    async fn list(&mut self, query: &str) -> Result<(Format, Bytes), Error> {
+    async fn list(&mut self, query: &str) -> Result<(WireFormat, Bytes), Error> {
         let accept = match self.config.is_metadata_only {
             false => accept_header::<S::Object>(&self.api),
             true if prefers_protobuf::<S::Object>(&self.api) => PROTOBUF_METADATA_LIST,
@@ -335,7 +335,7 @@ impl<S: Sink> Reflector<S> {
                 tokio::task::yield_now().await;
             }
             let format = lines.format();
-            let frame = match frames::decode_frame::<S::Object>(format, &line) {
+            let frame = match frames::decode_watch_frame::<S::Object>(format, &line) {
                 Ok(DecodedEvent::Error(failure)) => return Err(self.end_after_error(failure)),
                 Ok(frame) => frame,
                 Err(e) => return Err(RoundEnd::Relist(format!("invalid event on a watch: {e}"))),
@@ -350,17 +350,17 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: Format, line: &[u8]) {
+    fn sample(&self, frame: &DecodedEvent<'_, S::Object>, format: WireFormat, line: &[u8]) {
         if let (Some(sampler), DecodedEvent::Put { entry, .. }) = (&self.config.write_sampler, frame) {
             let now = self.handled.map_or_else(|| self.api.clock().monotonic_now(), |(since, _)| since);
-            sampler.examine_event(self.resource, entry.meta().resource_version, format, line, now);
+            sampler.examine_watch_event(self.resource, entry.meta().resource_version, format, line, now);
         }
     }
 
     fn handle(&mut self, frame: DecodedEvent<'_, S::Object>) {
         self.handled.get_or_insert_with(|| (self.api.clock().monotonic_now(), 0)).1 += 1;
         self.bookmarks |= matches!(frame, DecodedEvent::Bookmark { .. });
-        frame.apply(&*self.sink);
+        frame.apply_to_sink(&*self.sink);
     }
 
     /// Reports the events that were handled since the last wait for an event. Called when no further event is ready.
@@ -418,7 +418,8 @@ impl<S: Sink> Reflector<S> {
                 let answer = self.list(&format!("limit=1{}", self.selectors())).await;
                 let (format, body) = answer.map_err(|e| RoundEnd::Relist(format!("list: {e}")))?;
                 // If this answer has no version, only a relist can meet the request.
-                let page = frames::decode_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
+                let page =
+                    frames::decode_list_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
                 page.ok_or_else(|| relist_now("the list has no version"))?.version
             }
         };
@@ -428,7 +429,7 @@ impl<S: Sink> Reflector<S> {
                 return Err(relist_now("the watch has not delivered the required version in time"));
             };
             let line = line.ok().flatten();
-            match line.as_deref().map(|line| frames::decode_frame::<S::Object>(lines.format(), line)) {
+            match line.as_deref().map(|line| frames::decode_watch_frame::<S::Object>(lines.format(), line)) {
                 None | Some(Err(_) | Ok(DecodedEvent::Error(_))) => return Err(relist_now("the watch ended")),
                 Some(Ok(frame)) => self.handle(frame),
             }

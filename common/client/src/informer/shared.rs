@@ -8,7 +8,7 @@ use crate::{
     store::{CacheEvent, ChangeOrigin, Store},
 };
 
-use super::{Handler, Informer, InformerConfig};
+use super::{CacheEventHandler, Informer, InformerConfig};
 
 /// A cache of one kind with one watch, which any number of loops read. Each loop adds a handler.
 pub struct SharedInformer<K>(Informer<K>);
@@ -20,9 +20,9 @@ impl<K: Object> SharedInformer<K> {
     }
 
     /// Adds a handler, and calls it before the return with every cached object, in the same way as after the first list.
-    pub fn add_handler(&self, handler: Handler<K>) {
+    pub fn add_handler(&self, handler: CacheEventHandler<K>) {
         let mut handlers = self.0.sink.handlers.lock();
-        for object in self.store().all_readable() {
+        for object in self.store().all_decoded() {
             handler(&CacheEvent::Added(object), ChangeOrigin::Initial);
         }
         handlers.push(handler);

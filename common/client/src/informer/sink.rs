@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     meta::{Meta, ResourceVersion},
     object::Object,
-    store::{CacheEvent, ChangeOrigin, Entry, Store},
+    store::{CacheEntry, CacheEvent, ChangeOrigin, Store},
 };
 
 use super::{ObjectHead, StoreSink};
@@ -25,11 +25,11 @@ pub trait Sink: Send + Sync + 'static {
     /// Begins a list of all objects. Discards the previous set if it was not completed.
     fn begin_set(&self) -> Self::Set;
     /// Adds an object of the list, in its state at the version of the list.
-    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<Self::Object>, origin: ChangeOrigin);
+    fn add_to_set(&self, set: &mut Self::Set, entry: CacheEntry<Self::Object>, origin: ChangeOrigin);
     /// Ends a list that was read at `version`. Objects that are missing in the list no longer exist.
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin);
     /// Adds or updates an object. A state that is older than the state in the sink is ignored.
-    fn put_object(&self, entry: Entry<Self::Object>);
+    fn put_object(&self, entry: CacheEntry<Self::Object>);
     /// Handles the event of an object that does not, or no longer, [concern](Object::HEAD_FILTER) this controller.
     fn handle_foreign(&self, head: &ObjectHead<'_>);
     /// Removes a deleted object; `last` is its final state.
@@ -49,10 +49,10 @@ pub trait Sink: Send + Sync + 'static {
 }
 
 /// Function that is called with each change of a cache. To be fast, it only computes keys and adds the keys to a queue.
-pub type Handler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
+pub type CacheEventHandler<K> = Box<dyn Fn(&CacheEvent<K>, ChangeOrigin) + Send + Sync>;
 
-/// Returns a [`Handler`] that calls the method `handle` of `watch`.
-pub fn handler_from_method<W, K>(watch: &Arc<W>, handle: fn(&W, &CacheEvent<K>, ChangeOrigin)) -> Handler<K>
+/// Returns a [`CacheEventHandler`] that calls the method `handle` of `watch`.
+pub fn handler_from_method<W, K>(watch: &Arc<W>, handle: fn(&W, &CacheEvent<K>, ChangeOrigin)) -> CacheEventHandler<K>
 where
     W: Send + Sync + 'static,
     K: Object,
@@ -64,12 +64,12 @@ where
 /// Sink that keeps objects in a store and calls handlers for each change.
 pub struct StoreAndHandlers<K> {
     pub(super) store: Arc<Store<K>>,
-    pub(super) handlers: Mutex<Vec<Handler<K>>>,
+    pub(super) handlers: Mutex<Vec<CacheEventHandler<K>>>,
 }
 
 impl<K: Object> StoreAndHandlers<K> {
     /// Creates a sink that keeps objects in `store` and calls `handlers`, in order, after each change.
-    pub fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+    pub fn new(store: Arc<Store<K>>, handlers: Vec<CacheEventHandler<K>>) -> Self {
         Self { store, handlers: Mutex::new(handlers) }
     }
 
@@ -87,33 +87,33 @@ impl<K: Object> StoreAndHandlers<K> {
 
 impl<K: Object> Sink for StoreAndHandlers<K> {
     type Object = K;
-    type Set = Vec<Entry<K>>;
+    type Set = Vec<CacheEntry<K>>;
 
     fn begin_set(&self) -> Self::Set {
         Vec::new()
     }
 
-    fn add_to_set(&self, set: &mut Self::Set, entry: Entry<K>, _origin: ChangeOrigin) {
+    fn add_to_set(&self, set: &mut Self::Set, entry: CacheEntry<K>, _origin: ChangeOrigin) {
         set.push(entry);
     }
 
     fn complete_set(&self, set: Self::Set, version: ResourceVersion, origin: ChangeOrigin) {
-        self.change(origin, |store, events| store.replace_all(set, version, events));
+        self.change(origin, |store, events| store.replace_all_entries(set, version, events));
     }
 
-    fn put_object(&self, entry: Entry<K>) {
+    fn put_object(&self, entry: CacheEntry<K>) {
         self.change(ChangeOrigin::Watch, |store, events| store.put_entry(entry, events));
     }
 
     fn handle_foreign(&self, head: &ObjectHead<'_>) {
         self.change(ChangeOrigin::Watch, |store, events| {
-            store.remove_foreign_object(head.namespace(), head.name(), head.version(), events);
+            store.remove_filtered_out_object(head.namespace(), head.name(), head.resource_version(), events);
         });
     }
 
     fn remove_deleted(&self, last: &Meta) {
         self.change(ChangeOrigin::Watch, |store, events| {
-            store.remove(&last.namespace, &last.name, last.resource_version, events);
+            store.remove_deleted_object(&last.namespace, &last.name, last.resource_version, events);
         });
     }
 
@@ -131,7 +131,7 @@ impl<K: Object> Sink for StoreAndHandlers<K> {
 
     fn replay(&self) {
         self.change(ChangeOrigin::Resync, |store, events| {
-            let all = store.all_readable().into_iter();
+            let all = store.all_decoded().into_iter();
             events.extend(all.map(|object| CacheEvent::Updated { old: Arc::clone(&object), new: object }));
         });
     }
@@ -142,7 +142,7 @@ impl<K: Object> StoreSink for StoreAndHandlers<K> {
         &self.store
     }
 
-    fn put_read_object(&self, entry: Entry<K>) {
+    fn put_read_object(&self, entry: CacheEntry<K>) {
         self.change(ChangeOrigin::Watch, |store, events| store.put_entry_outside_watch(entry, events));
     }
 }

@@ -164,7 +164,7 @@ impl World {
     fn start(&mut self, config: InformerConfig) {
         let api = self.api();
         let (seen, changed) = (Arc::clone(&self.seen), Arc::clone(&self.changed));
-        let handler: Handler<Thing> = Box::new(move |event, origin| {
+        let handler: CacheEventHandler<Thing> = Box::new(move |event, origin| {
             let what = match event {
                 CacheEvent::Added(o) => format!("+{}", o.metadata.name),
                 CacheEvent::Updated { new, .. } => format!("~{}", new.metadata.name),
@@ -228,9 +228,9 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
     world.pace = Pace::new(Duration::from_millis(20));
     let (pace, clock) = (world.pace.clone(), world.clock.clone());
     let may_sleep = || {
-        let _ = pace.idle_sleep(clock.monotonic_now());
+        let _ = pace.next_sleep_duration(clock.monotonic_now());
         pace.record_watch_data();
-        !pace.idle_sleep(clock.monotonic_now()).is_zero()
+        !pace.next_sleep_duration(clock.monotonic_now()).is_zero()
     };
     let feed = world.script.stream();
     world.start(InformerConfig::default());
@@ -241,11 +241,11 @@ async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an
     feed.initial_end(10);
     world.informer().wait_until_synced().await;
     assert!(may_sleep());
-    assert!(pace.idle_sleep(clock.monotonic_now()).is_zero(), "no event has arrived");
+    assert!(pace.next_sleep_duration(clock.monotonic_now()).is_zero(), "no event has arrived");
     feed.line("MODIFIED", &thing("a", 11));
     world.saw(&["+a i", "~a w"]).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(!pace.idle_sleep(clock.monotonic_now()).is_zero(), "an event has arrived");
+    assert!(!pace.next_sleep_duration(clock.monotonic_now()).is_zero(), "an event has arrived");
     let api = world.api();
     let request = tokio::spawn(async move { api.read_path("/version", "application/json").await });
     world.script.asked(2).await;
@@ -502,7 +502,7 @@ async fn the_size_of_a_full_set_is_limited() {
         }
         world.start(InformerConfig {
             is_streaming_list_enabled: streaming,
-            max_full_set_bytes: 1000,
+            max_list_bytes: 1000,
             ..InformerConfig::default()
         });
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -676,7 +676,8 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         world.script.asked(2).await;
         feed.line("MODIFIED", &thing("a", 20));
     };
-    let succession = LeadershipStart { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    let succession =
+        LeadershipStart { leading_since: world.clock.monotonic_now(), versions_written_by_predecessor: None };
     tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
     assert_eq!(world.informer().version(), ResourceVersion::parse("20"));
     assert_eq!(world.script.requests().len(), 2);
@@ -690,7 +691,8 @@ async fn catching_up_uses_the_watch_or_else_a_full_set() {
         again.line("ADDED", &thing("a", 25));
         again.initial_end(31);
     };
-    let succession = LeadershipStart { leading_since: world.clock.monotonic_now(), predecessor_versions: None };
+    let succession =
+        LeadershipStart { leading_since: world.clock.monotonic_now(), versions_written_by_predecessor: None };
     tokio::join!(world.informer().catch_up_with_predecessor(&succession), caught_up);
     assert_eq!(
         world.informer().store().get("ns", "a").unwrap().unwrap().metadata.resource_version,
@@ -711,7 +713,7 @@ async fn a_cache_that_was_read_after_the_start_of_the_term_need_not_catch_up() {
     world.informer().wait_until_synced().await;
     world
         .informer()
-        .catch_up_with_predecessor(&LeadershipStart { leading_since: since, predecessor_versions: None })
+        .catch_up_with_predecessor(&LeadershipStart { leading_since: since, versions_written_by_predecessor: None })
         .await;
     assert_eq!(world.script.requests().len(), 1);
 }
@@ -731,7 +733,7 @@ async fn a_cache_that_shows_the_predecessors_writes_is_not_read_again() {
         let note = format!(r#"{{"transitions":0,"written":{written}}}"#);
         LeadershipStart {
             leading_since: since,
-            predecessor_versions: Some(Arc::new(WrittenVersions::from_annotation(&note, 0).unwrap())),
+            versions_written_by_predecessor: Some(Arc::new(WrittenVersions::from_annotation(&note, 0).unwrap())),
         }
     };
     world.informer().catch_up_with_predecessor(&after("{}")).await;

@@ -6,13 +6,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use crate::{api::Format, json::JsonStr, object::EncodedObject, wire::WatchEvent};
+use crate::{api::WireFormat, json::JsonStr, object::EncodedObject, wire::WatchEvent};
 
 /// Decodes the metadata of the object in a watch frame; `None` if the decoding fails.
-pub(super) fn decode_metadata(format: Format, frame: &[u8]) -> Option<WatchedMetadata<'_>> {
+pub(super) fn decode_metadata(format: WireFormat, frame: &[u8]) -> Option<WatchedMetadata<'_>> {
     match format {
-        Format::Json => serde_json::from_slice(frame).ok().map(|line: JsonWatchEvent<'_>| line.object.metadata),
-        Format::Protobuf => EncodedObject::Protobuf(WatchEvent::read(frame).ok()?.object.object).decode_metadata().ok(),
+        WireFormat::Json => serde_json::from_slice(frame).ok().map(|line: JsonWatchEvent<'_>| line.object.metadata),
+        WireFormat::Protobuf => {
+            EncodedObject::Protobuf(WatchEvent::decode(frame).ok()?.object.object).decode_metadata().ok()
+        }
     }
 }
 

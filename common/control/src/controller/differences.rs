@@ -36,7 +36,7 @@ impl<K: Ord + Clone> ShadowDifferences<K> {
     }
 
     /// Returns the keys of the objects that a shadow has wanted to write for at least [`MIN_DIFFERENCE_AGE`], 100 at most.
-    pub(super) fn keys_with_lasting_difference(&self, now: Instant) -> Vec<K> {
+    pub(super) fn keys_with_difference_of_min_age(&self, now: Instant) -> Vec<K> {
         let is_lasting = |since: &Instant| now.saturating_duration_since(*since) >= MIN_DIFFERENCE_AGE;
         let differing = self.0.lock();
         let lasting = differing.iter().filter(|(_, since)| is_lasting(since));

@@ -6,7 +6,7 @@ use crate::{
     clock::Instant,
     metrics::QueueMetrics,
     pace::QueueTimer,
-    queue::{BackoffSettings, Queue, QueueKey, QueueObserver},
+    queue::{BackoffSettings, Queue, QueueCallbacks, QueueKey},
     runtime::LoopContext,
 };
 
@@ -14,12 +14,12 @@ impl LoopContext {
     /// Creates a work queue with the metric label `name`. Its keys are held ([`Queue::hold_keys`]) until a worker starts.
     pub fn new_queue<K: QueueKey>(&self, name: &str, backoff: BackoffSettings) -> Queue<K> {
         let metrics = self.metrics.queue_metrics(name);
-        let observer = QueueMetricsObserver { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
+        let observer = QueueMetricsCallbacks { metrics: metrics.clone(), timer: self.api.pace().add_queue_timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
         // The workers release the held keys when they start.
         queue.hold_keys();
         let probed = queue.downgrade();
-        self.metrics.before_scrape(move || {
+        self.metrics.run_before_each_scrape(move || {
             if let Some(queue) = probed.upgrade() {
                 let (unfinished, longest) = queue.total_and_longest_processing_time();
                 metrics.set_unfinished_work(unfinished, longest);
@@ -30,12 +30,12 @@ impl LoopContext {
 }
 
 /// Updates the metrics of a queue, and sets the timer that wakes the idle process when the next delayed key is due.
-struct QueueMetricsObserver {
+struct QueueMetricsCallbacks {
     metrics: QueueMetrics,
     timer: QueueTimer,
 }
 
-impl QueueObserver for QueueMetricsObserver {
+impl QueueCallbacks for QueueMetricsCallbacks {
     fn on_key_added(&self) {
         self.metrics.count_added_key();
     }

@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    Controller, Explain as _, Explanation, Observation, STALE_CACHE_RECHECK_INTERVAL, differences::ShadowDifferences,
+    Controller, ExplainPlan as _, Explanation, Observation, STALE_CACHE_RECHECK_INTERVAL,
+    differences::ShadowDifferences,
 };
 use crate::{
     clock::Instant,
-    events::ObjectRef,
+    events::InvolvedObject,
     informer::AnyInformer,
     io::{self, Io, MemoryNote, RequestAccount, Requeue, RetryPolicy, SyncExecutor, SyncForecast, SyncSubject},
     map::HashSet,
@@ -101,12 +102,12 @@ impl<C: Controller> Loop<C> {
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
         let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
-        let LoopContext { api, recorder, request_account_observer: accounts, .. } = context.clone();
+        let LoopContext { api, recorder, sync_callbacks: accounts, .. } = context.clone();
         let executor = SyncExecutor {
             api,
             recorder,
             ledger,
-            request_account_observer: accounts,
+            sync_callbacks: accounts,
             is_shutting_down: Arc::new(move || closed.is_closed()),
         };
         let shared = Arc::new(LoopState {
@@ -163,13 +164,13 @@ impl<C: Controller> LoopState<C> {
                 tracing::error!(logger = self.name, key = %key, "Observed a panic in a sync, backing off");
                 self.requeue_with_backoff(&key, due);
             }
-            self.queue.mark_done(&key);
+            self.queue.mark_processed(&key);
         }
     }
 
     /// Waits until this process leads and the caches show all writes of earlier leaders. A shadow waits only for filled caches.
     async fn wait_until_ready(&self, shadow: bool) {
-        let succession = if shadow { None } else { Some(self.context.gate.wait_until_open().await) };
+        let succession = if shadow { None } else { Some(self.context.write_gate.wait_until_open().await) };
         let _work = self.context.api.pace().begin_work();
         let dropped_keys = self.queue.release_held_keys();
         for informer in self.controller.informers() {
@@ -245,7 +246,7 @@ impl<C: Controller> LoopState<C> {
                     }
                     RetryPolicy::NextEvent => {
                         tracing::debug!(logger = self.name, key = %key, err = %error, "Sync failed, not retrying");
-                        self.queue.reset_failures(key);
+                        self.queue.reset_failure_count(key);
                         self.requeue_when_due(key, *due);
                     }
                     RetryPolicy::Never => {
@@ -272,7 +273,7 @@ impl<C: Controller> LoopState<C> {
                 due.map(|due| due.saturating_duration_since(self.context.clock.monotonic_now()))
             }
         };
-        self.queue.reset_failures(key);
+        self.queue.reset_failure_count(key);
         if let Some(delay) = delay {
             self.queue.add_after(key.clone(), delay);
         }
@@ -328,7 +329,7 @@ impl<C: Controller> LoopState<C> {
         let help = "Objects for which a shadow has wanted to write for more than a minute while the active controller did not, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
         let (gauge, shared) = (gauge.with_label_values(&[self.name]), Arc::downgrade(self));
-        self.context.metrics.before_scrape(move || {
+        self.context.metrics.run_before_each_scrape(move || {
             if let Some(shared) = shared.upgrade() {
                 gauge.set(shared.shadow_differences().len() as f64);
             }
@@ -338,7 +339,7 @@ impl<C: Controller> LoopState<C> {
     /// Returns the keys of the objects that a shadow has wanted to write for at least a minute and still wants to write.
     fn shadow_differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
-        let keys = self.differences.keys_with_lasting_difference(clock.monotonic_now());
+        let keys = self.differences.keys_with_difference_of_min_age(clock.monotonic_now());
         let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observation::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).has_actions());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
@@ -401,7 +402,7 @@ impl<C: Controller> RunningLoop for Loop<C> {
             let mut workers = self.workers.lock().await;
             // These workers can be aborted, because without filled caches they hold no key, and behind a closed gate no write
             // can leave this process.
-            if !self.shared.prepared_once.initialized() || !self.shared.context.gate.is_open() {
+            if !self.shared.prepared_once.initialized() || !self.shared.context.write_gate.is_open() {
                 workers.abort_all();
             }
             while workers.join_next().await.is_some() {}
@@ -454,7 +455,7 @@ struct ControllerSubject<'a, C: Controller> {
 }
 
 impl<C: Controller> SyncSubject<C::Note> for ControllerSubject<'_, C> {
-    fn synced_object(&self) -> (ObjectRef, Uid) {
+    fn synced_object(&self) -> (InvolvedObject, Uid) {
         C::synced_object(self.snapshot)
     }
 

@@ -47,7 +47,7 @@ pub struct Action {
 impl Action {
     fn from_request(request: &Request) -> Self {
         Self {
-            method: request.verb.method(),
+            method: request.verb.http_method(),
             verb_text: request.verb_text,
             is_write: request.verb.is_write(),
             resource: request.resource,
@@ -141,7 +141,7 @@ fn describe_writes(entries: &[RequestAccountEntry], left_out: usize) -> Vec<Stri
     for entry in entries.iter().filter(|entry| entry.action.is_write) {
         lines.push(|| entry.to_string());
     }
-    lines.add_omitted(left_out);
+    lines.add_omitted_count(left_out);
     lines.into_vec()
 }
 
@@ -259,7 +259,7 @@ impl RequestAccount {
 }
 
 /// Callbacks before and after each sync that sends requests.
-pub trait RequestAccountObserver: Send + Sync {
+pub trait SyncCallbacks: Send + Sync {
     /// Is called before a sync sends its first request.
     fn on_sync_begin(&self, account: &RequestAccount);
     /// Is called when a sync has ended and its account is complete.

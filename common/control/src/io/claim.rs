@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The children that a sync releases from an owner, and the orphans that it adopts for the owner.
-pub struct Claim<'a, C> {
+pub struct ChildClaim<'a, C> {
     owner: &'a Owner,
     resource: Resource,
     adopt: &'a [C],
@@ -29,7 +29,7 @@ pub struct Claim<'a, C> {
     labels: fn(&C) -> Option<Value>,
 }
 
-impl<'a, C: HasMeta + Sync> Claim<'a, C> {
+impl<'a, C: HasMeta + Sync> ChildClaim<'a, C> {
     /// Creates a claim without finalizers, and without labels for adopted children.
     pub fn new(owner: &'a Owner, resource: Resource, adopt: &'a [C], release: &'a [C]) -> Self {
         Self { owner, resource, adopt, release, finalizers: &[], labels: |_| None }
@@ -53,14 +53,15 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     ///
     /// Each patch names the version of the child in the snapshot. A child that has changed since then is not patched. One
     /// failure does not stop the requests for other children. Upstream: `pkg/controller`, `PodControllerRefManager`.
-    pub async fn send<N: MemoryNote>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
+    pub async fn send<N: MemoryNote>(&self, io: Io<'_, N>) -> ChildClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io
             .run_group(GroupConcurrency::AllConcurrent, release, |child: &'a C| {
                 io.send(self.release_request(child, io))
             })
             .await;
-        let may_adopt = if adopt.is_empty() { None } else { io.unless_shutting_down(check_may_adopt(io, owner)).await };
+        let may_adopt =
+            if adopt.is_empty() { None } else { io.await_unless_shutting_down(check_may_adopt(io, owner)).await };
         let (adopted, recheck) = match may_adopt {
             None => (Vec::new(), None),
             Some(Ok(())) => (
@@ -76,7 +77,13 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             children.iter().zip(results.into_iter().map(|result| result.map(drop))).collect()
         };
         let (released, adopted) = (with_children(release, released), with_children(adopt, adopted));
-        ClaimResults { resource: self.resource, to_adopt: adopt.len(), released, adopted, owner_check_failure: recheck }
+        ChildClaimResults {
+            resource: self.resource,
+            to_adopt: adopt.len(),
+            released,
+            adopted,
+            owner_check_failure: recheck,
+        }
     }
 
     fn release_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
@@ -89,7 +96,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     fn adopt_request<N: MemoryNote>(&self, child: &C, io: Io<'_, N>) -> Request {
         let meta = child.meta();
         let body = io.encode_body(|| {
-            let mut adoption = self.owner.adopt_patch(&meta.uid, self.finalizers);
+            let mut adoption = self.owner.adoption_patch(&meta.uid, self.finalizers);
             if let Some(labels) = (self.labels)(child) {
                 adoption["metadata"]["labels"] = labels;
             }
@@ -126,8 +133,8 @@ async fn check_may_adopt<N: MemoryNote>(io: Io<'_, N>, owner: &Owner) -> Result<
 /// Children with the results of their requests. A child is missing if its request was not begun.
 type ChildResults<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
-/// One result for each release and each adoption that [`Claim::send`] has begun.
-pub struct ClaimResults<'a, C> {
+/// One result for each release and each adoption that [`ChildClaim::send`] has begun.
+pub struct ChildClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
     released: ChildResults<'a, C>,
@@ -146,14 +153,14 @@ fn is_adoption_failure(refusal: &Refusal) -> bool {
     !refusal.error.is_not_found()
 }
 
-impl<'a, C: HasMeta> ClaimResults<'a, C> {
+impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
     /// Returns the children that now have an owner reference because of this claim.
-    pub fn adopted(&self) -> impl Iterator<Item = &'a C> {
+    pub fn adopted_children(&self) -> impl Iterator<Item = &'a C> {
         self.adopted.iter().filter(|(_, result)| result.is_ok()).map(|(child, _)| *child)
     }
 
     /// Returns the first child that could not be adopted because it no longer exists; `None` if all of them exist.
-    pub fn missing_orphan(&self) -> Option<&'a C> {
+    pub fn first_missing_orphan(&self) -> Option<&'a C> {
         let is_gone =
             |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
         self.adopted.iter().find(|(_, result)| is_gone(result)).map(|(child, _)| *child)
@@ -161,10 +168,10 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
 
     /// Whether every child to adopt was adopted; true if there were none.
     pub fn has_adopted_all(&self) -> bool {
-        self.adopted().count() == self.to_adopt
+        self.adopted_children().count() == self.to_adopt
     }
 
-    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ClaimResults::take_result`] ignores them.
+    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ChildClaimResults::take_claim_result`] ignores them.
     ///
     /// Meant for controllers that can continue although a child that no longer matches keeps its owner reference.
     pub fn take_failed_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
@@ -181,7 +188,7 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     }
 
     /// Returns the failed releases and adoptions: the verb, the child, and the refusal.
-    pub fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
+    pub fn claim_failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
         fn failures<'s, 'a, C>(
             verb: &'static str,
             results: &'s ChildResults<'a, C>,
@@ -204,9 +211,9 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     /// Records one Event on the owner if the server denies releases or adoptions.
     ///
     /// The syncs of the owner fail until a permission is granted or a policy changes, and no other Event gives the reason.
-    pub fn record_denied_event<N: MemoryNote>(&self, io: Io<'_, N>) {
+    pub fn record_event_if_denied<N: MemoryNote>(&self, io: Io<'_, N>) {
         let is_denied = |refusal: &Refusal| refusal.class == RefusalClass::NotWritten && refusal.error.is_denied();
-        let mut denied = self.failures().filter(|(_, _, refusal)| is_denied(refusal));
+        let mut denied = self.claim_failures().filter(|(_, _, refusal)| is_denied(refusal));
         let Some(first) = denied.next() else { return };
         let others = match denied.count() {
             0 => String::new(),
@@ -219,19 +226,19 @@ impl<'a, C: HasMeta> ClaimResults<'a, C> {
     ///
     /// The ledger then delays the next sync until the cache shows the newer versions.
     pub fn has_only_conflicts(&self) -> bool {
-        let mut failures = self.failures().peekable();
+        let mut failures = self.claim_failures().peekable();
         self.owner_check_failure.is_none()
             && failures.peek().is_some()
             && failures.all(|(_, _, refusal)| refusal.class == RefusalClass::VersionConflict)
     }
 
     /// Returns `Ok` if the whole claim succeeded. An error names every child with a failed release or adoption.
-    pub fn take_result(&mut self) -> Result<(), SyncError> {
+    pub fn take_claim_result(&mut self) -> Result<(), SyncError> {
         if let Some(failed) = self.owner_check_failure.take() {
             return Err(failed);
         }
-        let Some((_, _, first)) = self.failures().next() else { return Ok(()) };
-        let failures: Vec<String> = self.failures().map(|failure| self.failure_text(failure)).collect();
-        Err(SyncError::new(first.error.label(), failures.join(", ")))
+        let Some((_, _, first)) = self.claim_failures().next() else { return Ok(()) };
+        let failures: Vec<String> = self.claim_failures().map(|failure| self.failure_text(failure)).collect();
+        Err(SyncError::new(first.error.metric_label(), failures.join(", ")))
     }
 }

@@ -24,8 +24,8 @@ impl GroupConcurrency {
     /// Returns the sizes of the batches for `count` members, and the limit on the members in flight.
     fn batches(self, count: usize) -> (BatchSizes, usize) {
         match self {
-            Self::AllConcurrent => (batch::single_batch(count), batch::MAX_REQUESTS_IN_FLIGHT),
-            Self::LimitedConcurrent(in_flight) => (batch::single_batch(count), in_flight.max(1)),
+            Self::AllConcurrent => (batch::single_batch_size(count), batch::MAX_REQUESTS_IN_FLIGHT),
+            Self::LimitedConcurrent(in_flight) => (batch::single_batch_size(count), in_flight.max(1)),
             Self::Sequential => {
                 (batch::slow_start_batch_sizes(count).with_max_batch_size(1), batch::MAX_REQUESTS_IN_FLIGHT)
             }
@@ -58,7 +58,8 @@ impl<N: MemoryNote> Io<'_, N> {
             let (batches, in_flight) = pace.batches(items.len());
             let mut items = items.into_iter();
             for size in batches {
-                let members = stream::iter(items.by_ref().take(size)).map(|item| self.unless_shutting_down(each(item)));
+                let members =
+                    stream::iter(items.by_ref().take(size)).map(|item| self.await_unless_shutting_down(each(item)));
                 let begun: Vec<Option<Result<T, E>>> = if self.is_forecast() {
                     // In a forecast the members never wait, so there is nothing to gain from concurrency.
                     members.then(|member| member).collect().await
@@ -76,7 +77,7 @@ impl<N: MemoryNote> Io<'_, N> {
     }
 
     /// Awaits a future; returns `None` without polling it if the process shuts down.
-    pub async fn unless_shutting_down<F: Future>(self, future: F) -> Option<F::Output> {
+    pub async fn await_unless_shutting_down<F: Future>(self, future: F) -> Option<F::Output> {
         if self.is_shutting_down() { None } else { Some(future.await) }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::request::{Refusal, RefusalClass};
-use crate::{api, object::UnreadableObject};
+use crate::{api, object::CachedObjectError};
 
 /// The time at which a key comes back after a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl SyncError {
         let error = &refusal.error;
         let text = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
         let is_denied = refusal.class == RefusalClass::NotWritten && error.is_denied();
-        Self { text, label: error.label(), is_denied, retry_policy: RetryPolicy::Backoff }
+        Self { text, label: error.metric_label(), is_denied, retry_policy: RetryPolicy::Backoff }
     }
 
     /// Prefixes the text with a description of the failed operation.
@@ -78,19 +78,24 @@ impl SyncError {
 
     /// Sets the treatment of the key after this error; by default a retry after the back-off.
     #[must_use]
-    pub fn with_retry(self, retry: RetryPolicy) -> Self {
+    pub fn with_retry_policy(self, retry: RetryPolicy) -> Self {
         Self { retry_policy: retry, ..self }
     }
 
     /// Creates the error for a sync that ended because this process may no longer write.
     pub(super) fn not_leader() -> Self {
         let error = api::Error::NotLeader;
-        Self { text: error.to_string(), label: error.label(), is_denied: false, retry_policy: RetryPolicy::Never }
+        Self {
+            text: error.to_string(),
+            label: error.metric_label(),
+            is_denied: false,
+            retry_policy: RetryPolicy::Never,
+        }
     }
 }
 
-impl From<UnreadableObject> for SyncError {
-    fn from(error: UnreadableObject) -> Self {
+impl From<CachedObjectError> for SyncError {
+    fn from(error: CachedObjectError) -> Self {
         Self::new("unreadable", error.to_string())
     }
 }

@@ -103,7 +103,7 @@ impl<'r> SyncWrites<'r> {
     }
 
     /// Returns the precondition of a write, with the version that the last write of this sync gave to the object.
-    pub(super) fn current_precondition(&self, request: &Request) -> Option<Precondition> {
+    pub(super) fn precondition_after_last_write(&self, request: &Request) -> Option<Precondition> {
         let Precondition { uid, version } = request.precondition.clone()?;
         let version = version.map(|judged| self.versions.lock().get(&uid).copied().unwrap_or(judged));
         Some(Precondition { uid, version })
@@ -123,7 +123,12 @@ impl<'r> SyncWrites<'r> {
     }
 
     /// Records a granted request: its version for later requests of this sync, and the cache state that the next sync awaits.
-    pub(super) fn record_grant<'o>(&self, request: &Request, fields: &AnswerMetadata, owner: impl FnOnce() -> &'o Uid) {
+    pub(super) fn record_granted_request<'o>(
+        &self,
+        request: &Request,
+        fields: &AnswerMetadata,
+        owner: impl FnOnce() -> &'o Uid,
+    ) {
         let is_same = request.precondition.as_ref().is_none_or(|precondition| precondition.uid == fields.uid);
         if let Some(Precondition { uid, .. }) = request.precondition.as_ref().filter(|_| is_same)
             && request.verb.is_write()
@@ -165,7 +170,7 @@ impl<'r> SyncWrites<'r> {
                 (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
                 (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
                 (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    ledger.record_owner_gone(owner, resource, namespace, name);
+                    ledger.record_missing_owner(owner, resource, namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());

@@ -45,7 +45,7 @@ impl Verb {
     }
 
     /// Returns the HTTP method, such as `PATCH`.
-    pub fn method(&self) -> &'static str {
+    pub fn http_method(&self) -> &'static str {
         match self {
             Self::Get | Self::List(_) => "GET",
             Self::Create(_) => "POST",
@@ -90,7 +90,7 @@ pub struct Precondition {
 
 impl Precondition {
     /// Returns the precondition for exactly this version of the object.
-    pub fn exact_version(meta: &Meta) -> Self {
+    pub fn for_exact_version(meta: &Meta) -> Self {
         Self { uid: meta.uid.clone(), version: Some(meta.resource_version) }
     }
 }
@@ -194,19 +194,19 @@ impl Request {
     /// Creates a request that deletes exactly this version of a child.
     pub fn delete(resource: Resource, meta: &Meta) -> Self {
         let request = Self::new(Verb::Delete(None, None), resource, &meta.namespace, &meta.name);
-        Self { role: ObjectRole::Child, precondition: Some(Precondition::exact_version(meta)), ..request }
+        Self { role: ObjectRole::Child, precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 
     /// Creates a request that patches exactly this version of an object.
     pub fn patch(resource: Resource, meta: &Meta, kind: PatchFormat, body: RequestBody) -> Self {
         let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
-        Self { precondition: Some(Precondition::exact_version(meta)), ..request }
+        Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 
     /// Creates a request that replaces an object. The body contains the `resourceVersion`.
     pub fn replace(resource: Resource, meta: &Meta, body: RequestBody) -> Self {
         let request = Self::new(Verb::Replace(body), resource, &meta.namespace, &meta.name);
-        Self { precondition: Some(Precondition::exact_version(meta)), ..request }
+        Self { precondition: Some(Precondition::for_exact_version(meta)), ..request }
     }
 
     /// Creates a merge patch of the status of the sync's object, at exactly this version.
@@ -250,7 +250,7 @@ impl Request {
 
     /// Sets the version of the precondition; `None` for any version.
     #[must_use]
-    pub fn with_version(self, version: Option<ResourceVersion>) -> Self {
+    pub fn with_precondition_version(self, version: Option<ResourceVersion>) -> Self {
         let precondition = self.precondition.map(|known| Precondition { version, ..known });
         Self { precondition, ..self }
     }

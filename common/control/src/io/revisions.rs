@@ -54,7 +54,7 @@ impl<'a> RevisionStoreRequest<'a> {
     /// Meant for a revision that was stored before and is missing. If the owner no longer exists and the cache lags, the
     /// garbage collector would delete the revision each time it is stored.
     #[must_use]
-    pub fn if_owner_exists(self) -> Self {
+    pub fn only_if_owner_exists(self) -> Self {
         Self { checks_owner: true, ..self }
     }
 
@@ -75,7 +75,7 @@ impl<'a> RevisionStoreRequest<'a> {
             Err(refusal) => return Err(refusal),
         };
         let read = Request::get(CONTROLLER_REVISIONS, &owner.namespace, &name).with_reason("its name is taken");
-        Ok(match io.send_and_read::<ControllerRevision>(read).await? {
+        Ok(match io.send_and_decode::<ControllerRevision>(read).await? {
             Some(there) if there.has_data(data) => RevisionStoreOutcome::AlreadyExists(Box::new(there)),
             _ => RevisionStoreOutcome::NameTaken(taken),
         })
@@ -124,7 +124,7 @@ impl<'a> RevisionChange<'a> {
     }
 
     /// Sets the field `revision`, the serial number by which the revisions of an owner are ordered.
-    pub async fn renumber<N: MemoryNote>(
+    pub async fn set_revision_number<N: MemoryNote>(
         owner: &'a Owner,
         revision: &'a Meta,
         number: i64,
@@ -151,7 +151,7 @@ impl<'a> RevisionChange<'a> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
         let live = io
-            .send_and_read::<RawRevisionMembers>(read.with_reason("a replacement starts from the live revision"))
+            .send_and_decode::<RawRevisionMembers>(read.with_reason("a replacement starts from the live revision"))
             .await;
         let live = live.map_err(|refusal| match refusal.class {
             RefusalClass::NotFound => RevisionChangeError::RevisionLost,
@@ -179,7 +179,7 @@ impl<'a> RevisionChange<'a> {
             body = RequestBody::encode(&members);
             version = Some(metadata.resource_version);
         }
-        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).with_version(version);
+        let replace = Request::replace(CONTROLLER_REVISIONS, revision, body).with_precondition_version(version);
         io.send(replace.with_role(ObjectRole::AwaitedObject).with_verb_text(doing).with_reason(why)).await?;
         Ok(())
     }

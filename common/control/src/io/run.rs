@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    account::{ForecastRequests, RequestAccount, RequestAccountObserver},
+    account::{ForecastRequests, RequestAccount, SyncCallbacks},
     effect::{Effect, MemoryNote},
     outcome::{Requeue, SyncError},
     own_writes::SyncWrites,
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     api::{self, Api, WrittenObject},
     consistency::Ledger,
-    events::{EventType, ObjectRef, Recorder},
+    events::{EventRecorder, EventType, InvolvedObject},
     map::HashSet,
     meta::{Meta, Uid},
 };
@@ -38,11 +38,11 @@ pub struct SyncExecutor {
     /// Client of the API server. Writes pass the gate.
     pub api: Api,
     /// Recorder of Events on the objects of syncs.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Record of each sync's writes until the caches show them; `None` if the controller has no ledger.
     pub ledger: Option<Ledger>,
     /// Callbacks around each sync that sends requests; `None` outside of simulation and tests.
-    pub request_account_observer: Option<Arc<dyn RequestAccountObserver>>,
+    pub sync_callbacks: Option<Arc<dyn SyncCallbacks>>,
     /// Whether the process shuts down. Groups of requests then begin no further members.
     pub is_shutting_down: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -50,7 +50,7 @@ pub struct SyncExecutor {
 /// The object of one sync, with access to the controller's caches and memory.
 pub trait SyncSubject<N: MemoryNote>: Sync {
     /// Returns the reference of the object for Events, and its UID, under which the ledger records the writes.
-    fn synced_object(&self) -> (ObjectRef, Uid);
+    fn synced_object(&self) -> (InvolvedObject, Uid);
     /// Returns the UIDs of the children in the cache. Called before the first create request, in case its answer is lost.
     fn child_uids(&self) -> HashSet<Uid>;
     /// Changes the controller's memory as the sync asks.
@@ -102,7 +102,7 @@ impl SyncExecutor {
             }
             return outcome;
         };
-        self.request_account_observer.iter().for_each(|accounts| accounts.on_sync_begin(account));
+        self.sync_callbacks.iter().for_each(|accounts| accounts.on_sync_begin(account));
         let mut sync = pin!(sync(Io(IoBackend::ApiServer(&run))));
         let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
@@ -111,7 +111,7 @@ impl SyncExecutor {
             Ok(Ok(_)) => {}
         }
         account.finish();
-        self.request_account_observer.iter().for_each(|accounts| accounts.on_sync_end(account));
+        self.sync_callbacks.iter().for_each(|accounts| accounts.on_sync_end(account));
         account.truncate_entries();
         outcome.unwrap_or_else(|LeadershipLost| Err(SyncError::not_leader()))
     }
@@ -176,7 +176,7 @@ impl<N: MemoryNote> Io<'_, N> {
     }
 
     /// Sends a request and decodes the object in the answer; `None` in a forecast.
-    pub async fn send_and_read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
+    pub async fn send_and_decode<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
         self.send(request).await?.decode()
     }
 
@@ -261,7 +261,7 @@ struct SyncRun<'r, N: MemoryNote> {
     /// The expected and the sent requests; `None` if the sync sends nothing.
     account: Option<&'r RequestAccount>,
     /// The result of [`SyncSubject::synced_object`], set at the first use.
-    object: OnceLock<(ObjectRef, Uid)>,
+    object: OnceLock<(InvolvedObject, Uid)>,
     own_writes: SyncWrites<'r>,
     /// Count of requests and pauses in flight.
     waits: AtomicUsize,
@@ -332,14 +332,14 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
     fn apply(&self, effect: Effect<N>) {
         match effect {
             Effect::RecordEvent(kind, reason, message) => {
-                self.executor.recorder.event(&self.object().0, kind, reason, message);
+                self.executor.recorder.record_event(&self.object().0, kind, reason, message);
             }
             Effect::ApplyNote(note) => self.subject.apply_memory_note(note),
             Effect::ExplainDeviation(why) => self.deviate(why),
         }
     }
 
-    fn object(&self) -> &(ObjectRef, Uid) {
+    fn object(&self) -> &(InvolvedObject, Uid) {
         self.object.get_or_init(|| self.subject.synced_object())
     }
 
@@ -355,7 +355,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         let request = &request;
         self.account.inspect(|account| account.record_sending(request));
         self.own_writes.record_sending(request, || &self.object().1, || self.subject.child_uids());
-        let answer = match request.to_api_call(self.own_writes.current_precondition(request)) {
+        let answer = match request.to_api_call(self.own_writes.precondition_after_last_write(request)) {
             Ok(call) => {
                 let _wait = self.count_in_flight();
                 self.executor.api.call(call).await
@@ -374,7 +374,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         };
         let error = match answer {
             Ok((fields, bytes)) => {
-                self.own_writes.record_grant(request, &fields, || &self.object().1);
+                self.own_writes.record_granted_request(request, &fields, || &self.object().1);
                 return Ok((fields, bytes));
             }
             Err(error) => error,

@@ -16,7 +16,7 @@ use crate::{
     api::{Api, PatchFormat},
     clock::Clock,
     consistency::Ledger,
-    events::{EventType, ObjectRef, Recorder},
+    events::{EventRecorder, EventType, InvolvedObject},
     gate::{WriteGateKeeper, closed_write_gate},
     map::HashSet,
     meta::{Meta, ResourceVersion, Uid},
@@ -74,7 +74,7 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
     let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "test");
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&events);
-    let recorder = Recorder::forwarding_events_to("test", clock.clone(), move |_, _, reason, message| {
+    let recorder = EventRecorder::forwarding_events_to("test", clock.clone(), move |_, _, reason, message| {
         told.lock().push(format!("{reason}: {message}"));
     });
     let ledger = Ledger::new(clock, Duration::from_mins(5));
@@ -84,15 +84,15 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         api,
         recorder,
         ledger: Some(ledger.clone()),
-        request_account_observer: None,
+        sync_callbacks: None,
         is_shutting_down: Arc::new(move || *ended.lock()),
     };
     ScriptedWorld { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
 }
 
 impl SyncSubject<NumberNote> for ScriptedWorld {
-    fn synced_object(&self) -> (ObjectRef, Uid) {
-        (ObjectRef::without_version(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
+    fn synced_object(&self) -> (InvolvedObject, Uid) {
+        (InvolvedObject::without_version(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
     }
     fn child_uids(&self) -> HashSet<Uid> {
         HashSet::default()
@@ -158,8 +158,8 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, S
     async move |io: Io<'_, NumberNote>| {
         io.apply_memory_note(NumberNote(1));
         let adopt = [pod("orphan")];
-        let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
-        if claim.has_only_conflicts() || (claim.take_result().map(|()| !claim.has_adopted_all())?) {
+        let mut claim = ChildClaim::new(owner(), PODS, &adopt, &[]).send(io).await;
+        if claim.has_only_conflicts() || (claim.take_claim_result().map(|()| !claim.has_adopted_all())?) {
             return Ok(Requeue::After(Duration::ZERO));
         }
         io.apply_memory_note(NumberNote(2));
@@ -170,7 +170,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, NumberNote>) -> Result<Requeue, S
             return Err(SyncError::from_refusal("cannot create Pods", &refusal));
         }
         let delete = Request::delete(PODS, &adopt[0].0).with_reason("there are too many");
-        let _ = io.unless_shutting_down(delete_pod(io, delete)).await;
+        let _ = io.await_unless_shutting_down(delete_pod(io, delete)).await;
         Ok(Requeue::AfterPlannedDelay)
     }
 }
@@ -309,7 +309,7 @@ async fn an_adopted_child_is_not_mistaken_for_the_child_of_a_lost_create() {
     world.run(sync(1)).await.0.unwrap_err();
     let behind = |children: &[&str]| {
         let children = children.iter().map(|uid| Uid::new(uid)).collect();
-        world.ledger.unseen_write(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
+        world.ledger.first_unseen_write(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
     };
     assert!(behind(&["orphan"]).is_some_and(|behind| behind.contains("1 ")), "{:?}", behind(&["orphan"]));
     assert_eq!(behind(&["orphan", "made"]), None);
@@ -338,7 +338,7 @@ async fn the_second_write_of_an_object_follows_the_first() {
         world.requests.lock().iter().map(|(_, body)| body["metadata"]["resourceVersion"].clone()).collect();
     assert_eq!(versions, ["5", "6"]);
     assert_eq!(*world.events.lock(), ["Wrote: Ok(6)"]);
-    assert!(world.ledger.awaits_write(&Uid::new("SET"), PODS));
+    assert!(world.ledger.may_have_unseen_write(&Uid::new("SET"), PODS));
 }
 
 /// Changes the controller's memory and sends nothing.
@@ -377,7 +377,7 @@ async fn a_pause_is_lengthened_and_a_sync_observes_again() {
 /// Lists objects, then patches one object three times for two different reasons.
 async fn lists_and_patches(io: Io<'_, NumberNote>) -> Result<Requeue, SyncError> {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
-    if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
+    if let Ok(Some(list)) = io.send_and_decode::<Value>(list).await {
         io.apply_memory_note(NumberNote(u32::from(list["items"].is_array())));
     }
     for why in ["it is old", "it is large", "it is old"] {
@@ -433,7 +433,7 @@ async fn a_deletion_is_awaited_once_the_server_confirms_it() {
 struct Nameless(Mutex<Vec<u32>>);
 
 impl SyncSubject<NumberNote> for Nameless {
-    fn synced_object(&self) -> (ObjectRef, Uid) {
+    fn synced_object(&self) -> (InvolvedObject, Uid) {
         panic!("the object must not be read")
     }
     fn child_uids(&self) -> HashSet<Uid> {

@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
-pub const HOLD_HOLDER_IDENTITY: &str = "held-for-hand-over";
+pub const HAND_OVER_HOLDER_IDENTITY: &str = "held-for-hand-over";
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// `holderIdentity`; empty after a release.
-    pub holder: String,
+    pub holder_identity: String,
     /// `leaseDurationSeconds`: how long other candidates wait after the last change of the Lease.
     pub duration_seconds: i64,
     /// `acquireTime`: the start of the holder's leadership.
@@ -33,7 +33,7 @@ impl LeaseRecord {
     /// Whether the records are equal as upstream compares them: with times in whole seconds.
     pub(super) fn equals_in_seconds(&self, other: &Self) -> bool {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
-        self.holder == other.holder
+        self.holder_identity == other.holder_identity
             && self.duration_seconds == other.duration_seconds
             && seconds(self.acquire_time) == seconds(other.acquire_time)
             && seconds(self.renew_time) == seconds(other.renew_time)
@@ -45,8 +45,8 @@ impl LeaseRecord {
     }
 
     /// Whether an operator holds the Lease for a hand-over. Such a Lease never expires.
-    pub fn is_hold(&self) -> bool {
-        self.holder == HOLD_HOLDER_IDENTITY
+    pub fn is_held_for_hand_over(&self) -> bool {
+        self.holder_identity == HAND_OVER_HOLDER_IDENTITY
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn encode_lease(namespace: &str, name: &str, lease: &LeaseObject) -> 
     let record = &lease.record;
     let number = |number: i64| Some(i32::try_from(number).unwrap_or(i32::MAX));
     let spec = LeaseSpec {
-        holder_identity: Some(record.holder.clone()),
+        holder_identity: Some(record.holder_identity.clone()),
         lease_duration_seconds: number(record.duration_seconds),
         acquire_time: record.acquire_time.map(MicroTime),
         renew_time: record.renew_time.map(MicroTime),
@@ -90,7 +90,7 @@ pub(super) fn decode_lease(bytes: &[u8]) -> Result<LeaseObject, String> {
         serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
     metadata.remove("managedFields");
     let record = LeaseRecord {
-        holder: spec.holder_identity.unwrap_or_default(),
+        holder_identity: spec.holder_identity.unwrap_or_default(),
         duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
         acquire_time: spec.acquire_time.map(|time| time.0),
         renew_time: spec.renew_time.map(|time| time.0),

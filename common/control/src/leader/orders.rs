@@ -4,7 +4,7 @@ use tokio::sync::watch as channel;
 
 /// The commands to an election. A command may only be replaced by a command further down in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ElectionOrder {
+pub(super) enum ElectionCommand {
     /// Acquire the Lease and lead.
     Lead,
     /// Do not start to lead. A leader keeps the Lease until `Release`.
@@ -15,21 +15,21 @@ pub(super) enum ElectionOrder {
 
 /// A handle that ends an election. Dropping the handle does not end the election.
 #[derive(Clone, Debug)]
-pub struct ElectionStopHandle(pub(super) channel::Sender<ElectionOrder>);
+pub struct ElectionStopHandle(pub(super) channel::Sender<ElectionCommand>);
 
 impl ElectionStopHandle {
     /// Prevents new leadership: a candidate withdraws, and a leader keeps its Lease so that work in progress can finish.
-    pub fn drain(&self) {
+    pub fn prevent_new_leadership(&self) {
         self.0.send_if_modified(|order| {
-            let rises = *order < ElectionOrder::Drain;
-            *order = (*order).max(ElectionOrder::Drain);
+            let rises = *order < ElectionCommand::Drain;
+            *order = (*order).max(ElectionCommand::Drain);
             rises
         });
     }
 
     /// Ends leadership and releases the Lease. The caller ensures that nothing in this process can still write.
-    pub fn release(&self) {
-        self.0.send_replace(ElectionOrder::Release);
+    pub fn release_lease(&self) {
+        self.0.send_replace(ElectionCommand::Release);
     }
 }
 

@@ -102,7 +102,7 @@ impl LeaseAnnotations {
         let record = &lease.record;
         let is_of = |office: TermIdentity| {
             office.transitions == record.transition_count
-                && (record.holder.is_empty() || record.holder == office.holder)
+                && (record.holder_identity.is_empty() || record.holder_identity == office.holder)
         };
         if !text(TERM_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
             return Self { failed_versions: failed, ..Self::default() };
@@ -154,7 +154,7 @@ impl LeaseAnnotations {
         record: &LeaseRecord,
         lease_duration: Duration,
     ) -> Duration {
-        let released = record.holder.is_empty();
+        let released = record.holder_identity.is_empty();
         let is_reserved = released && self.reserved_standby.as_ref().is_some_and(|heir| heir.identity != identity);
         let has_died = !released && self.version_failed_by_take_over(record) == Some(version);
         let reservation = if is_reserved { LEASE_RESERVATION_TIME } else { Duration::ZERO };
@@ -166,7 +166,7 @@ impl LeaseAnnotations {
     ///
     /// A leader on probation that released the Lease was stopped, which says nothing about its version.
     fn version_failed_by_take_over(&self, record: &LeaseRecord) -> Option<&str> {
-        if record.holder.is_empty() {
+        if record.holder_identity.is_empty() {
             return self.reserved_standby.as_ref().map(|heir| &*heir.version);
         }
         self.term.as_ref().filter(|term| term.is_on_probation).map(|term| &*term.version)
@@ -257,7 +257,8 @@ pub struct NewTerm {
 pub fn write_term(lease: &mut LeaseObject, term: &LeaderTerm, probation: &ProbationSettings) {
     let mut failed = LeaseAnnotations::from_lease(lease).failed_versions;
     failed.retain(|version| term.is_on_probation || *version != term.version);
-    let office = TermIdentity { holder: lease.record.holder.clone(), transitions: lease.record.transition_count };
+    let office =
+        TermIdentity { holder: lease.record.holder_identity.clone(), transitions: lease.record.transition_count };
     set_annotation(lease, REQUESTING_STANDBY_ANNOTATION, None);
     set_annotation(lease, RESERVATION_ANNOTATION, None);
     set_annotation(lease, TERM_ANNOTATION, Some(json!(office).to_string()));
@@ -332,7 +333,7 @@ mod tests {
     }
 
     fn record(holder: &str) -> LeaseRecord {
-        LeaseRecord { holder: holder.to_owned(), transition_count: 4, ..LeaseRecord::default() }
+        LeaseRecord { holder_identity: holder.to_owned(), transition_count: 4, ..LeaseRecord::default() }
     }
 
     fn probation(version: &str) -> ProbationSettings {
@@ -400,11 +401,11 @@ mod tests {
         let mut taken = lease.clone();
         taken.record = LeaseRecord { transition_count: 5, ..record("foreign") };
         assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "a client-go elector has taken the Lease");
-        taken.record.holder.clear();
+        taken.record.holder_identity.clear();
         assert_eq!(LeaseAnnotations::from_lease(&taken), outdated, "the client-go elector has released the Lease");
-        lease.record.holder = "held-for-hand-over".to_owned();
+        lease.record.holder_identity = "held-for-hand-over".to_owned();
         assert_eq!(LeaseAnnotations::from_lease(&lease), outdated, "kubectl has changed the holder and nothing else");
-        lease.record.holder.clear();
+        lease.record.holder_identity.clear();
         assert!(LeaseAnnotations::from_lease(&lease).term.is_some(), "its holder has released the Lease");
     }
 

@@ -81,5 +81,5 @@ impl ElectionSettings {
 
 /// Returns a holder identity that is unique for each start: `<hostname>_<uuid>`.
 pub fn new_holder_identity(hostname: &str, clock: &Clock) -> String {
-    format!("{hostname}_{}", clock.uuid())
+    format!("{hostname}_{}", clock.random_uuid())
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     duration,
-    events::ObjectRef,
+    events::InvolvedObject,
     intern::Text,
     meta::{ResourceVersion, Uid},
 };
@@ -45,11 +45,11 @@ pub(super) struct ElectionState {
 impl ElectionState {
     /// Returns the holder identity of the Lease; empty if there is no holder.
     fn holder(&self) -> &str {
-        self.lease.as_ref().map_or("", |lease| &lease.record.holder)
+        self.lease.as_ref().map_or("", |lease| &lease.record.holder_identity)
     }
 
     fn is_held(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.record.is_hold())
+        self.lease.as_ref().is_some_and(|lease| lease.record.is_held_for_hand_over())
     }
 }
 
@@ -65,11 +65,11 @@ impl ElectionStatus {
     }
 
     /// Returns a reference to the Lease for Events, with the version last read or written; `None` before the Lease was read.
-    pub fn lease_reference(&self) -> Option<ObjectRef> {
+    pub fn lease_reference(&self) -> Option<InvolvedObject> {
         let state = self.state.lock();
         let metadata = &state.lease.as_ref().filter(|lease| !lease.metadata.is_empty())?.metadata;
         let text = |key| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        Some(ObjectRef {
+        Some(InvolvedObject {
             api_version: Text::new("coordination.k8s.io/v1"),
             kind: Text::new("Lease"),
             namespace: Text::new(&self.settings.namespace),

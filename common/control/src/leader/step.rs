@@ -22,7 +22,7 @@ pub(super) struct CurrentTime {
     /// Monotonic time, to measure waits.
     pub(super) instant: Instant,
     /// Wall-clock time, to write into the Lease. Never compared.
-    pub(super) wall_clock: Timestamp,
+    pub(super) wall_clock_time: Timestamp,
 }
 
 /// The state that a candidate keeps between its attempts.
@@ -88,14 +88,16 @@ impl CandidateMemory {
     fn other_lease_expires_at(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
-        let is_another = !record.holder.is_empty() && record.holder != self.identity && !record.is_hold();
+        let is_another = !record.holder_identity.is_empty()
+            && record.holder_identity != self.identity
+            && !record.is_held_for_hand_over();
         is_another.then(|| *since + record.stated_duration())
     }
 
     /// Returns the record that this candidate writes when it takes the Lease.
     fn record_for_take_over(&self, now: Timestamp, transitions: i64) -> LeaseRecord {
         LeaseRecord {
-            holder: self.identity.clone(),
+            holder_identity: self.identity.clone(),
             duration_seconds: self.lease_duration.as_secs() as i64,
             acquire_time: Some(now),
             renew_time: Some(now),
@@ -182,7 +184,7 @@ pub(super) struct ElectionAttempt {
     /// Whether this candidate holds the Lease, but had to read it before the renewal.
     pub(super) took_slow_path: bool,
     /// Whether a write of this attempt has failed. The attempt then reads the Lease once more, to learn its holder.
-    was_write_refused: bool,
+    has_write_failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,17 +201,17 @@ enum ExpectedReply {
 
 impl ElectionAttempt {
     fn waiting_for(waiting_for: ExpectedReply) -> Self {
-        Self { expected_reply: waiting_for, took_slow_path: false, was_write_refused: false }
+        Self { expected_reply: waiting_for, took_slow_path: false, has_write_failed: false }
     }
 
     /// Begins an attempt: a holder renews the remembered Lease, and every other candidate reads the Lease.
     pub(super) fn begin(memory: &CandidateMemory, now: CurrentTime) -> (Self, ElectionRequest) {
         if let Some((lease, since)) = &memory.observed
-            && lease.record.holder == memory.identity
+            && lease.record.holder_identity == memory.identity
             && *since + lease.record.stated_duration() > now.instant
         {
             let mut renewal = lease.clone();
-            renewal.record.renew_time = Some(now.wall_clock);
+            renewal.record.renew_time = Some(now.wall_clock_time);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
             memory.write_term(&mut renewal);
             return (Self::waiting_for(ExpectedReply::Renewal), ElectionRequest::Replace(renewal));
@@ -236,12 +238,12 @@ impl ElectionAttempt {
                 ControlFlow::Continue(ElectionRequest::Get)
             }
             // A failed write is not repeated in the same attempt.
-            (ExpectedReply::Lease, ElectionReply::NotFound(why)) if self.was_write_refused => {
+            (ExpectedReply::Lease, ElectionReply::NotFound(why)) if self.has_write_failed => {
                 ControlFlow::Break(AttemptOutcome::Failed { failure: why })
             }
-            (ExpectedReply::Lease, ElectionReply::Lease(lease)) if self.was_write_refused => {
+            (ExpectedReply::Lease, ElectionReply::Lease(lease)) if self.has_write_failed => {
                 memory.record_read(&lease, now);
-                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder })
+                ControlFlow::Break(AttemptOutcome::HeldByOther { holder: lease.record.holder_identity })
             }
             (ExpectedReply::Lease, ElectionReply::NotFound(_)) => {
                 // The Lease was deleted. Its leader will create the Lease again, and may write until it notices the deletion.
@@ -251,16 +253,14 @@ impl ElectionAttempt {
                 }
                 self.expected_reply = ExpectedReply::Write;
                 let mut created =
-                    LeaseObject { metadata: Map::new(), record: memory.record_for_take_over(now.wall_clock, 0) };
+                    LeaseObject { metadata: Map::new(), record: memory.record_for_take_over(now.wall_clock_time, 0) };
                 memory.start_term(&LeaseAnnotations::default(), &LeaseRecord::default(), &mut created);
                 ControlFlow::Continue(ElectionRequest::Create(created))
             }
             (ExpectedReply::Lease, ElectionReply::Lease(lease)) => self.decide_take_over(memory, lease, now),
             // Another candidate was faster, or the answer was lost.
-            (ExpectedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_))
-                if !self.was_write_refused =>
-            {
-                (self.was_write_refused, self.expected_reply) = (true, ExpectedReply::Lease);
+            (ExpectedReply::Write, ElectionReply::Failed(_) | ElectionReply::NotFound(_)) if !self.has_write_failed => {
+                (self.has_write_failed, self.expected_reply) = (true, ExpectedReply::Lease);
                 ControlFlow::Continue(ElectionRequest::Get)
             }
             (ExpectedReply::Lease, ElectionReply::Failed(why))
@@ -272,7 +272,7 @@ impl ElectionAttempt {
                 if let (ElectionReply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
                     *observed = lease;
                 }
-                let holder = memory.lease().map(|lease| lease.record.holder.clone());
+                let holder = memory.lease().map(|lease| lease.record.holder_identity.clone());
                 ControlFlow::Break(AttemptOutcome::HeldByOther { holder: holder.unwrap_or_default() })
             }
         }
@@ -288,13 +288,13 @@ impl ElectionAttempt {
         let since = memory.record_read(&lease, now);
         let record = &lease.record.clone();
         let found = LeaseAnnotations::from_lease(&lease);
-        let ours = record.holder == memory.identity;
-        let held = AttemptOutcome::HeldByOther { holder: record.holder.clone() };
-        if record.is_hold() {
+        let ours = record.holder_identity == memory.identity;
+        let held = AttemptOutcome::HeldByOther { holder: record.holder_identity.clone() };
+        if record.is_held_for_hand_over() {
             return ControlFlow::Break(held);
         }
-        let free_at = if record.holder.is_empty() { since } else { since + record.stated_duration() };
-        if !record.holder.is_empty() && !ours && free_at > now.instant {
+        let free_at = if record.holder_identity.is_empty() { since } else { since + record.stated_duration() };
+        if !record.holder_identity.is_empty() && !ours && free_at > now.instant {
             let Some(question) = memory.lease_with_request(&lease, &found) else { return ControlFlow::Break(held) };
             self.expected_reply = ExpectedReply::RequestForLease;
             return ControlFlow::Continue(ElectionRequest::Replace(question));
@@ -306,7 +306,8 @@ impl ElectionAttempt {
                 return ControlFlow::Break(AttemptOutcome::LeftToOthers { until });
             }
         }
-        let mut record_written = memory.record_for_take_over(now.wall_clock, record.transition_count.saturating_add(1));
+        let mut record_written =
+            memory.record_for_take_over(now.wall_clock_time, record.transition_count.saturating_add(1));
         if ours {
             record_written.acquire_time = record.acquire_time.or(record_written.acquire_time);
             record_written.transition_count = record.transition_count;
@@ -332,7 +333,7 @@ fn take_predecessor_written_versions(
 ) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::WRITTEN_VERSIONS_ANNOTATION)?;
     let left = WrittenVersions::from_annotation(note.as_str()?, record.transition_count)?;
-    record.holder.is_empty().then_some(left)
+    record.holder_identity.is_empty().then_some(left)
 }
 
 /// Returns the time until which a holder may write, after it sent a successful write of the Lease at `sent`.
@@ -354,12 +355,12 @@ pub(super) fn released_lease(
     left: Option<&WrittenVersions>,
     heir: Option<&RequestingStandby>,
 ) -> Option<LeaseObject> {
-    if lease.record.holder != memory.identity {
+    if lease.record.holder_identity != memory.identity {
         return None;
     }
     let mut released = lease.clone();
     released.record = LeaseRecord {
-        holder: String::new(),
+        holder_identity: String::new(),
         duration_seconds: 1,
         acquire_time: Some(now),
         renew_time: Some(now),

@@ -217,14 +217,14 @@ fn start(
     warm: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Candidate {
     let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
-    clock.skew(SignedDuration::from_secs(skew));
+    clock.shift_wall_clock(SignedDuration::from_secs(skew));
     let (always, open) = gate::closed_write_gate(clock.clone());
     always.open_without_deadline();
     let api = Api::new(server.client(who), clock.clone(), open, "test");
     let (keeper, gate) = gate::closed_write_gate(clock.clone());
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
-    let recorder = Recorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
+    let recorder = EventRecorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
         heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
     });
     let (metrics, writes) = (Metrics::new(), WriteLog::default());
@@ -304,10 +304,10 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     advance_time(SECOND * 31).await;
-    a.stop.drain();
+    a.stop.prevent_new_leadership();
     advance_time(SECOND * 5).await;
     assert!(a.gate.is_open(), "a leader keeps its lease while it finishes its work");
-    a.stop.release();
+    a.stop.release_lease();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
     assert_eq!(a.task.await.unwrap(), ElectionOutcome::Released);
@@ -327,10 +327,10 @@ async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    assert_eq!(a.gate.wait_until_open().await.predecessor_versions, None, "there was no predecessor");
+    assert_eq!(a.gate.wait_until_open().await.versions_written_by_predecessor, None, "there was no predecessor");
     let target = RequestTarget::object(LEASES, "kube-system", "some");
-    a.writes.record_answer(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.monotonic_now());
-    a.stop.release();
+    a.writes.record_write_answer(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.monotonic_now());
+    a.stop.release_lease();
     a.task.await.unwrap();
     let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::WRITTEN_VERSIONS_ANNOTATION).cloned();
     let left = r#"{"transitions":0,"written":{"leases.coordination.k8s.io":"7"}}"#;
@@ -338,14 +338,14 @@ async fn the_versions_that_a_leader_wrote_are_left_to_its_successor_only() {
     let b = candidate(&server, 1, 0);
     wait_open(&b).await;
     assert_eq!(
-        b.gate.wait_until_open().await.predecessor_versions.unwrap().version_of_resource(LEASES),
+        b.gate.wait_until_open().await.versions_written_by_predecessor.unwrap().newest_written_version(LEASES),
         ResourceVersion::parse("7")
     );
     assert_eq!(note(&server.lease()), None, "the successor of a crashed leader must not read it");
     b.task.abort();
     let c = candidate(&server, 2, 0);
     wait_open(&c).await;
-    assert_eq!(c.gate.wait_until_open().await.predecessor_versions, None);
+    assert_eq!(c.gate.wait_until_open().await.versions_written_by_predecessor, None);
 }
 
 /// COMMON-43.
@@ -357,7 +357,7 @@ async fn without_the_right_to_watch_a_candidate_polls() {
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     advance_time(SECOND * 31).await;
-    a.stop.release();
+    a.stop.release_lease();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(4500), "{took:?}");
 }
@@ -373,7 +373,7 @@ async fn a_refused_watch_honors_retry_after_while_polling_continues() {
     let b = candidate(&server, 1, 0);
     advance_time(SECOND * 39).await;
     assert_eq!(told() - before, 1, "the standby retries the watch only after the requested time");
-    a.stop.release();
+    a.stop.release_lease();
     wait_open(&b).await;
 }
 
@@ -500,7 +500,7 @@ async fn a_stopped_candidate_withdraws_at_once_and_writes_nothing() {
     wait_open(&a).await;
     let b = candidate(&server, 1, 0);
     advance_time(SECOND * 10).await;
-    b.stop.drain();
+    b.stop.prevent_new_leadership();
     let start = b.clock.monotonic_now();
     assert_eq!(b.task.await.unwrap(), ElectionOutcome::StoppedBeforeLeading);
     assert!(b.clock.monotonic_now() - start < Duration::from_millis(50));
@@ -568,7 +568,7 @@ async fn no_two_candidates_ever_lead_at_once() {
 fn renewals_within_one_second_are_not_noticed() {
     let at = |text: &str| text.parse().ok();
     let record = |renewed: &str| lease::LeaseRecord {
-        holder: "other".to_owned(),
+        holder_identity: "other".to_owned(),
         duration_seconds: 15,
         acquire_time: at("2026-01-01T00:00:00.1Z"),
         renew_time: at(renewed),
@@ -577,7 +577,8 @@ fn renewals_within_one_second_are_not_noticed() {
     let mut memory = CandidateMemory::new("me", SECOND * 15, None);
     let start = tokio::time::Instant::from_std(std_instant());
     let mut look = |record: lease::LeaseRecord, seconds: u64| {
-        let now = CurrentTime { instant: start + SECOND * seconds as u32, wall_clock: jiff::Timestamp::UNIX_EPOCH };
+        let now =
+            CurrentTime { instant: start + SECOND * seconds as u32, wall_clock_time: jiff::Timestamp::UNIX_EPOCH };
         let (mut attempt, request) = ElectionAttempt::begin(&memory, now);
         assert_eq!(request, ElectionRequest::Get);
         attempt.process_reply(
@@ -594,7 +595,7 @@ fn renewals_within_one_second_are_not_noticed() {
     let ControlFlow::Continue(ElectionRequest::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
-    assert_eq!((lease.record.holder.as_str(), lease.record.transition_count), ("me", 1));
+    assert_eq!((lease.record.holder_identity.as_str(), lease.record.transition_count), ("me", 1));
 }
 
 #[expect(clippy::disallowed_methods, reason = "any instant is good enough")]
@@ -658,7 +659,7 @@ async fn a_leader_that_was_suspended_for_too_long_loses_its_lease() {
         let a = candidate(&server, 0, 0);
         wait_open(&a).await;
         advance_time(SECOND * 31).await;
-        a.clock.suspend(SECOND * suspended);
+        a.clock.simulate_suspension(SECOND * suspended);
         assert_eq!(a.gate.is_open(), kept, "{suspended} s");
         advance_time(SECOND * 5).await;
         assert_eq!(a.gate.is_open(), kept, "{suspended} s: the gate stays in this state");
@@ -681,7 +682,7 @@ async fn a_renewal_during_a_suspension_counts_from_its_sending() {
     }
     // The server has received a renewal. The machine is suspended for 6 s before the answer arrives.
     server.state.lock().mute[0] = true;
-    a.clock.suspend(SECOND * 6);
+    a.clock.simulate_suspension(SECOND * 6);
     advance_time(SECOND * 2).await;
     assert!(a.gate.time_until_deadline().unwrap() <= SECOND * 2, "{:?}", a.gate.time_until_deadline());
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
 
-use super::{ElectionSettings, HOLD_HOLDER_IDENTITY, LEASES, probation};
+use super::{ElectionSettings, HAND_OVER_HOLDER_IDENTITY, LEASES, probation};
 use crate::{
     api::{Api, Error, MAX_RETRY_AFTER},
     clock::{Clock, Instant},
@@ -34,9 +34,9 @@ pub(super) struct LeaseObservations {
     /// The time at which the deleted Lease expires; `None` unless the Lease was deleted while a candidate held it.
     pub(super) deleted_lease_expires_at: Mutex<Option<Instant>>,
     /// Is notified when the Lease becomes available.
-    pub(super) lease_available: Notify,
+    pub(super) lease_available_notify: Notify,
     /// Is notified when a standby asks for the Lease.
-    pub(super) standby_asked: Notify,
+    pub(super) standby_asked_notify: Notify,
 }
 
 impl LeaseWatch {
@@ -81,7 +81,7 @@ async fn watch_lease_once(
         let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         let now_free = match event["type"].as_str() {
             Some("DELETED") => {
-                let is_led = !holder.is_empty() && holder != HOLD_HOLDER_IDENTITY;
+                let is_led = !holder.is_empty() && holder != HAND_OVER_HOLDER_IDENTITY;
                 let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
                 *seen.deleted_lease_expires_at.lock() = is_led.then(|| api.clock().monotonic_now() + duration);
                 !is_led
@@ -93,10 +93,10 @@ async fn watch_lease_once(
             _ => continue,
         };
         if now_free && *free != Some(true) {
-            seen.lease_available.notify_one();
+            seen.lease_available_notify.notify_one();
         }
         if event["object"]["metadata"]["annotations"][probation::REQUESTING_STANDBY_ANNOTATION].is_string() {
-            seen.standby_asked.notify_one();
+            seen.standby_asked_notify.notify_one();
         }
         *free = Some(now_free);
     }

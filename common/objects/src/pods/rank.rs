@@ -57,7 +57,7 @@ pub fn deletion_order_without_ranks(pods: &[&Pod]) -> Vec<usize> {
 
 /// Returns the order in which Pods are deleted, as positions in `candidates`, by all rules. The first Pod is deleted first.
 ///
-/// Times are compared by the magnitude of the age at `now` ([`log2_bucket`]). Between ages of one magnitude the UID decides, so
+/// Times are compared by the magnitude of the age at `now` ([`log2_of_age`]). Between ages of one magnitude the UID decides, so
 /// the choice is random. Upstream's relation is not transitive within a magnitude, because Pods with exactly the same time
 /// fall through to the next rule. No sorted list can agree with such a relation for every pair. This function sorts by a total
 /// order, which agrees with upstream for every pair that differs in magnitude or in a rule before the times. Within a
@@ -79,7 +79,7 @@ pub fn rank_for_deletion<'a>(candidates: &[DeletionCandidate<'a>], now: Timestam
 }
 
 /// Returns the magnitude of an age: ⌊log2(nanoseconds from `time` to `now`)⌋, or -1 if `time` is not in the past.
-pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
+pub fn log2_of_age(time: Timestamp, now: Timestamp) -> i32 {
     let age = now.as_nanosecond() - time.as_nanosecond();
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
@@ -110,11 +110,11 @@ impl<'a> Key<'a> {
             position,
             first: (assigned, phase, is_ready, candidate.deletion_cost, Reverse(candidate.colocated_pod_count)),
             ready,
-            ready_bucket: ready.map(|time| log2_bucket(time, now)),
+            ready_bucket: ready.map(|time| log2_of_age(time, now)),
             ready_group: uid,
             restarts: Reverse(pod.restart_counts),
             created,
-            created_bucket: created.map(|time| log2_bucket(time, now)),
+            created_bucket: created.map(|time| log2_of_age(time, now)),
             creation_group: uid,
             uid,
         }

@@ -42,7 +42,10 @@ impl<'de> Deserialize<'de> for PodSpec {
         let wire = Wire::deserialize(deserializer)?;
         let restartable = wire.init_containers.into_iter().flatten();
         let restartable = restartable.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-        Ok(Self { node_name: wire.node_name, restartable_init_names: restartable.map(|c| c.name.into()).collect() })
+        Ok(Self {
+            node_name: wire.node_name,
+            restartable_init_container_names: restartable.map(|c| c.name.into()).collect(),
+        })
     }
 }
 
@@ -86,8 +89,8 @@ impl<'de> Deserialize<'de> for PodStatus {
         Ok(Self {
             phase: wire.phase.map_or(Phase::Other, |phase| Phase::parse(&phase)),
             readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
-            max_restart_count: regular.map(|c| c.restart_count.unwrap_or(0)).max().unwrap_or(0),
-            init_restart_counts: init.filter(|(_, count)| *count > 0).collect(),
+            max_regular_restart_count: regular.map(|c| c.restart_count.unwrap_or(0)).max().unwrap_or(0),
+            init_container_restart_counts: init.filter(|(_, count)| *count > 0).collect(),
         })
     }
 }

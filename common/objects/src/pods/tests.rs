@@ -79,7 +79,7 @@ fn a_pod_is_available_after_min_ready_seconds() {
 fn the_next_check_is_when_the_first_pod_becomes_available() {
     let unset = Pod { readiness: Readiness::Ready { since: None }, ..Pod::default() };
     let unready = Pod::default();
-    let check = |pods: &[Pod], min_ready| next_availability_check(pods, min_ready, now()).map(|d| d.as_secs());
+    let check = |pods: &[Pod], min_ready| time_until_next_available_pod(pods, min_ready, now()).map(|d| d.as_secs());
     let pods = [ready("a", 10, 99), ready("b", 25, 99), ready("c", 40, 99), unset.clone(), unready];
     assert_eq!(check(&pods, 30), Some(5));
     assert_eq!(pods.iter().filter(|p| p.is_available(30, now())).count(), 1);
@@ -144,7 +144,7 @@ fn magnitudes_of_ages_match_the_specification() {
         (70_368, 45),
         (70_369, 46),
     ] {
-        assert_eq!(log2_bucket(ago(age).unwrap(), now()), bucket, "{age} s");
+        assert_eq!(log2_of_age(ago(age).unwrap(), now()), bucket, "{age} s");
     }
 }
 
@@ -152,7 +152,10 @@ fn magnitudes_of_ages_match_the_specification() {
 fn pairs_are_ordered_as_in_the_specification() {
     assert_eq!(order(&[ready("a", 40, 99), ready("b", 30, 99)]), ["b", "a"]);
     assert_eq!(order(&[ready("b", 40, 99), ready("a", 60, 99)]), ["a", "b"]);
-    let restarted = Pod { restart_counts: RestartCounts { regular: 3, restartable_init: 0 }, ..ready("b", 30, 99) };
+    let restarted = Pod {
+        restart_counts: RestartCounts { max_of_regular_containers: 3, max_of_restartable_init_containers: 0 },
+        ..ready("b", 30, 99)
+    };
     assert_eq!(order(&[ready("a", 30, 99), restarted]), ["b", "a"]);
     assert_eq!(order(&[ready("a", 30, 172_800), ready("b", 30, 3600)]), ["b", "a"]);
     let unset = Pod { readiness: Readiness::Ready { since: None }, ..ready("b", 0, 99) };
@@ -195,7 +198,10 @@ fn pods_with_more_siblings_on_their_node_are_deleted_first() {
 
 #[test]
 fn without_ranks_the_latest_pods_are_deleted_first() {
-    let restarted = |pod: Pod| Pod { restart_counts: RestartCounts { regular: 0, restartable_init: 1 }, ..pod };
+    let restarted = |pod: Pod| Pod {
+        restart_counts: RestartCounts { max_of_regular_containers: 0, max_of_restartable_init_containers: 1 },
+        ..pod
+    };
     let pods = [
         ready("e", 60, 60),
         ready("d", 40, 200),
@@ -211,7 +217,10 @@ fn pods_with_the_same_time_form_groups_that_are_ordered_by_their_smallest_uid() 
     // "z" and "a" became ready in the same second, and "m" in another second of the same magnitude.
     let pods = [
         ready("m", 40, 100),
-        Pod { restart_counts: RestartCounts { regular: 1, restartable_init: 0 }, ..ready("z", 50, 100) },
+        Pod {
+            restart_counts: RestartCounts { max_of_regular_containers: 1, max_of_restartable_init_containers: 0 },
+            ..ready("z", 50, 100)
+        },
         ready("a", 50, 100),
     ];
     assert_eq!(order(&pods), ["z", "a", "m"]);
@@ -238,7 +247,10 @@ fn reads_a_pod_as_a_server_sends_it() {
     assert_eq!(pod.meta.key().to_string(), "shop/web-1");
     assert_eq!((pod.node_name.as_str(), pod.phase), ("n1", Phase::Running));
     assert_eq!(pod.readiness, Readiness::Ready { since: "2026-11-21T09:50:29Z".parse().ok() });
-    assert_eq!(pod.restart_counts, RestartCounts { regular: 2, restartable_init: 4 });
+    assert_eq!(
+        pod.restart_counts,
+        RestartCounts { max_of_regular_containers: 2, max_of_restartable_init_containers: 4 }
+    );
     assert_eq!((pod.deletion_cost(), pod.meta.annotations.get("a")), (5, None));
 }
 
@@ -282,7 +294,7 @@ fn by_age(a: (Option<Timestamp>, &Uid), b: (Option<Timestamp>, &Uid)) -> Option<
         (x, y) if x == y => None,
         (None, _) => Some(Ordering::Less),
         (_, None) => Some(Ordering::Greater),
-        (Some(x), Some(y)) => Some(log2_bucket(x, now()).cmp(&log2_bucket(y, now())).then_with(|| a.1.cmp(b.1))),
+        (Some(x), Some(y)) => Some(log2_of_age(x, now()).cmp(&log2_of_age(y, now())).then_with(|| a.1.cmp(b.1))),
     }
 }
 
@@ -314,8 +326,12 @@ fn upstream(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
     {
         return order;
     }
-    (q.restart_counts.regular.cmp(&p.restart_counts.regular))
-        .then(q.restart_counts.restartable_init.cmp(&p.restart_counts.restartable_init))
+    (q.restart_counts.max_of_regular_containers.cmp(&p.restart_counts.max_of_regular_containers))
+        .then(
+            q.restart_counts
+                .max_of_restartable_init_containers
+                .cmp(&p.restart_counts.max_of_restartable_init_containers),
+        )
         .then_with(|| {
             by_age((p.meta.creation_timestamp, &p.meta.uid), (q.meta.creation_timestamp, &q.meta.uid))
                 .unwrap_or(Ordering::Equal)
@@ -324,7 +340,7 @@ fn upstream(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
 
 /// Compares two Pods by the rules that do not depend on UIDs. In a sorted list, every pair must agree with the result.
 fn decisive(a: &DeletionCandidate<'_>, b: &DeletionCandidate<'_>) -> Ordering {
-    let magnitude = |time: Option<Timestamp>| time.map(|time| log2_bucket(time, now()));
+    let magnitude = |time: Option<Timestamp>| time.map(|time| log2_of_age(time, now()));
     let (p, q) = (a.pod, b.pod);
     let ready = magnitude(p.ready_since()).cmp(&magnitude(q.ready_since()));
     let order = before_times(a, b).then(ready);
@@ -355,7 +371,10 @@ fn any_pod() -> impl Strategy<Value = (Pod, usize)> {
         1 => Just(Readiness::NotReady),
         5 => times().prop_map(|since| Readiness::Ready { since }),
     ];
-    let restarts = (0..2, 0..2).prop_map(|(regular, restartable_init)| RestartCounts { regular, restartable_init });
+    let restarts = (0..2, 0..2).prop_map(|(regular, restartable_init)| RestartCounts {
+        max_of_regular_containers: regular,
+        max_of_restartable_init_containers: restartable_init,
+    });
     (0..8u8, phases, readiness, restarts, times(), -1..2i32, 1..3usize).prop_map(
         |(node, phase, readiness, restarts, created, cost, colocated)| {
             let annotations = Annotations::from_pairs([(POD_DELETION_COST, &*cost.to_string())]);

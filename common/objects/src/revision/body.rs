@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{CONTROLLER_REVISIONS, template::PodTemplate};
+use super::{CONTROLLER_REVISIONS, template::PodTemplateWithRevisionData};
 use crate::{
     meta::{Annotations, OwnerRef},
     refs::Owner,
@@ -47,7 +47,11 @@ impl NewRevision<'_> {
     /// Returns the object to create, with the labels of the template. The server stores the bytes of `data` as they are sent.
     ///
     /// Upstream: `pkg/controller/history`, `NewControllerRevision`; `pkg/controller/daemon`, `snapshot`.
-    pub fn body(&self, owner: &Owner, template: &PodTemplate) -> serde_json::Result<Box<RawValue>> {
+    pub fn creation_request_body(
+        &self,
+        owner: &Owner,
+        template: &PodTemplateWithRevisionData,
+    ) -> serde_json::Result<Box<RawValue>> {
         let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
         let mut labels: Map<String, Value> = template.labels().iter().map(texts).collect();
         labels.insert(self.hash_label.0.to_owned(), self.hash_label.1.into());
@@ -58,7 +62,7 @@ impl NewRevision<'_> {
                 name: self.name,
                 labels,
                 annotations: self.annotations.iter().map(texts).collect(),
-                owner_references: [owner.controller_ref()],
+                owner_references: [owner.controller_reference()],
             },
             data: serde_json::from_slice(template.revision_data().bytes())?,
             number: self.revision,

@@ -5,13 +5,13 @@ use crate::{intern::Labels, json::RawJson};
 
 /// A Pod template with its labels and the data for its `ControllerRevision`.
 #[derive(Debug)]
-pub struct PodTemplate {
+pub struct PodTemplateWithRevisionData {
     raw: RawJson,
     labels: Labels,
     data: RevisionData,
 }
 
-impl PodTemplate {
+impl PodTemplateWithRevisionData {
     /// Parses a template; `numbers` is for its revision. An error names a field that the API server should have rejected.
     pub fn new(raw: RawJson, numbers: NumberEncoding) -> Result<Self, String> {
         let value = raw.parse_value().map_err(|error| format!("spec.template cannot be read: {error}"))?;
@@ -62,9 +62,16 @@ mod tests {
             (json!({"metadata": {"labels": {"a": 1}}}), "spec.template.metadata.labels is not a map of strings"),
             (json!({"metadata": {"labels": "a"}}), "spec.template.metadata.labels is not a map of strings"),
         ] {
-            assert_eq!(PodTemplate::new(raw(&template), NumberEncoding::Exact).unwrap_err(), error, "{template}");
+            assert_eq!(
+                PodTemplateWithRevisionData::new(raw(&template), NumberEncoding::Exact).unwrap_err(),
+                error,
+                "{template}"
+            );
         }
         let fine = json!({"metadata": {"labels": {"app": "web"}, "annotations": null}, "spec": null});
-        assert_eq!(PodTemplate::new(raw(&fine), NumberEncoding::Exact).unwrap().labels().get("app"), Some("web"));
+        assert_eq!(
+            PodTemplateWithRevisionData::new(raw(&fine), NumberEncoding::Exact).unwrap().labels().get("app"),
+            Some("web")
+        );
     }
 }

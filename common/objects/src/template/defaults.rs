@@ -4,16 +4,16 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{insert_default, update_object, update_objects_in_list};
+use crate::json::{for_each_object_in_list, insert_default, with_object_in_field};
 
 type Object = Map<String, Value>;
 
 /// Adds the defaults that apply both to Pods and to Pod templates. A value that is not a template remains unchanged.
 ///
 /// Upstream: `pkg/apis/core/v1`, `SetDefaults_PodSpec` and the functions for all types below it.
-pub fn apply_defaults(template: &mut Value) {
+pub fn apply_pod_template_defaults(template: &mut Value) {
     if let Value::Object(template) = template {
-        update_object(template, "spec", apply_pod_spec_defaults);
+        with_object_in_field(template, "spec", apply_pod_spec_defaults);
     }
 }
 
@@ -25,9 +25,9 @@ pub fn apply_pod_spec_defaults(spec: &mut Object) {
     insert_default(spec, "securityContext", Value::Object(Map::new()));
     insert_default(spec, "terminationGracePeriodSeconds", 30);
     service_account(spec);
-    update_objects_in_list(spec, "volumes", volume);
+    for_each_object_in_list(spec, "volumes", volume);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        update_objects_in_list(spec, containers, container);
+        for_each_object_in_list(spec, containers, container);
     }
 }
 
@@ -48,19 +48,19 @@ fn container(container: &mut Object) {
     default_pull_policy(container, "imagePullPolicy", "image");
     insert_default(container, "terminationMessagePath", "/dev/termination-log");
     insert_default(container, "terminationMessagePolicy", "File");
-    update_objects_in_list(container, "ports", |port| insert_default(port, "protocol", "TCP"));
-    update_objects_in_list(container, "env", |variable| {
-        update_object(variable, "valueFrom", |source| {
-            update_object(source, "fieldRef", field_ref);
-            update_object(source, "fileKeyRef", |file| insert_default(file, "optional", false));
+    for_each_object_in_list(container, "ports", |port| insert_default(port, "protocol", "TCP"));
+    for_each_object_in_list(container, "env", |variable| {
+        with_object_in_field(variable, "valueFrom", |source| {
+            with_object_in_field(source, "fieldRef", field_ref);
+            with_object_in_field(source, "fileKeyRef", |file| insert_default(file, "optional", false));
         });
     });
     for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        update_object(container, kind, probe);
+        with_object_in_field(container, kind, probe);
     }
-    update_object(container, "lifecycle", |lifecycle| {
+    with_object_in_field(container, "lifecycle", |lifecycle| {
         for hook in ["postStart", "preStop"] {
-            update_object(lifecycle, hook, |handler| update_object(handler, "httpGet", http_get));
+            with_object_in_field(lifecycle, hook, |handler| with_object_in_field(handler, "httpGet", http_get));
         }
     });
 }
@@ -97,8 +97,8 @@ fn probe(probe: &mut Object) {
     insert_default(probe, "periodSeconds", 10);
     insert_default(probe, "successThreshold", 1);
     insert_default(probe, "failureThreshold", 3);
-    update_object(probe, "httpGet", http_get);
-    update_object(probe, "grpc", |grpc| insert_default(grpc, "service", ""));
+    with_object_in_field(probe, "httpGet", http_get);
+    with_object_in_field(probe, "grpc", |grpc| insert_default(grpc, "service", ""));
 }
 
 fn http_get(action: &mut Object) {
@@ -113,54 +113,56 @@ fn volume(volume: &mut Object) {
     if !volume.keys().any(|field| field != "name") {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
-    update_object(volume, "hostPath", |host_path| insert_default(host_path, "type", ""));
+    with_object_in_field(volume, "hostPath", |host_path| insert_default(host_path, "type", ""));
     for source in ["secret", "configMap"] {
-        update_object(volume, source, |files| insert_default(files, "defaultMode", FILE_MODE));
+        with_object_in_field(volume, source, |files| insert_default(files, "defaultMode", FILE_MODE));
     }
-    update_object(volume, "downwardAPI", |files| {
+    with_object_in_field(volume, "downwardAPI", |files| {
         insert_default(files, "defaultMode", FILE_MODE);
-        update_objects_in_list(files, "items", |file| update_object(file, "fieldRef", field_ref));
+        for_each_object_in_list(files, "items", |file| with_object_in_field(file, "fieldRef", field_ref));
     });
-    update_object(volume, "projected", |projected| {
+    with_object_in_field(volume, "projected", |projected| {
         insert_default(projected, "defaultMode", FILE_MODE);
-        update_objects_in_list(projected, "sources", |source| {
-            update_object(source, "downwardAPI", |files| {
-                update_objects_in_list(files, "items", |file| update_object(file, "fieldRef", field_ref));
+        for_each_object_in_list(projected, "sources", |source| {
+            with_object_in_field(source, "downwardAPI", |files| {
+                for_each_object_in_list(files, "items", |file| with_object_in_field(file, "fieldRef", field_ref));
             });
-            update_object(source, "serviceAccountToken", |token| insert_default(token, "expirationSeconds", 3600));
+            with_object_in_field(source, "serviceAccountToken", |token| {
+                insert_default(token, "expirationSeconds", 3600)
+            });
         });
     });
-    update_object(volume, "ephemeral", |ephemeral| {
-        update_object(ephemeral, "volumeClaimTemplate", |claim| {
-            update_object(claim, "spec", apply_claim_spec_defaults);
+    with_object_in_field(volume, "ephemeral", |ephemeral| {
+        with_object_in_field(ephemeral, "volumeClaimTemplate", |claim| {
+            with_object_in_field(claim, "spec", apply_volume_claim_spec_defaults);
         });
     });
-    update_object(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
+    with_object_in_field(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
     apply_volume_source_defaults(volume);
 }
 
 /// Adds the defaults of volume sources that exist both in Pods and in `PersistentVolumes`.
 pub fn apply_volume_source_defaults(volume: &mut Object) {
-    update_object(volume, "iscsi", |iscsi| insert_default(iscsi, "iscsiInterface", "default"));
-    update_object(volume, "rbd", |rbd| {
+    with_object_in_field(volume, "iscsi", |iscsi| insert_default(iscsi, "iscsiInterface", "default"));
+    with_object_in_field(volume, "rbd", |rbd| {
         for (field, value) in [("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")] {
             insert_default(rbd, field, value);
         }
     });
-    update_object(volume, "azureDisk", |disk| {
+    with_object_in_field(volume, "azureDisk", |disk| {
         for (field, value) in [("cachingMode", "ReadWrite"), ("kind", "Shared"), ("fsType", "ext4")] {
             insert_default(disk, field, value);
         }
         insert_default(disk, "readOnly", false);
     });
-    update_object(volume, "scaleIO", |scale_io| {
+    with_object_in_field(volume, "scaleIO", |scale_io| {
         insert_default(scale_io, "storageMode", "ThinProvisioned");
         insert_default(scale_io, "fsType", "xfs");
     });
 }
 
 /// Adds the defaults of a `PersistentVolumeClaim`'s spec.
-pub fn apply_claim_spec_defaults(spec: &mut Object) {
+pub fn apply_volume_claim_spec_defaults(spec: &mut Object) {
     insert_default(spec, "volumeMode", "Filesystem");
 }
 

@@ -260,7 +260,7 @@ impl Visitor<'_> for Name {
         if let Some(GoType { wrapper: GoTypeWrapper::Plain | GoTypeWrapper::Pointer, base: GoBaseType::Struct(id) }) =
             self.0.shape
         {
-            reader.shape = PodTemplateLayout::get().member_type(id, name);
+            reader.shape = PodTemplateLayout::get().struct_member_type(id, name);
         }
         reader.place = self.0.place.under(name);
         Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))

@@ -25,7 +25,7 @@ fn templates_are_equal_as_in_upstream() {
     }
     for line in include_str!("../../tests/data/template-equality.jsonl").lines() {
         let pair: Pair = serde_json::from_str(line).unwrap();
-        assert_eq!((pair.a.problem(), pair.b.problem()), (None, None));
+        assert_eq!((pair.a.validation_error(), pair.b.validation_error()), (None, None));
         assert_eq!(pair.a == pair.b, pair.equal, "{line}");
     }
 }
@@ -118,7 +118,7 @@ fn a_value_that_is_not_a_template_has_a_problem() {
         (&deep, "Pod template cannot be read: recursion limit exceeded"),
     ] {
         let broken: Template = serde_json::from_str(text).unwrap();
-        let said = broken.problem().unwrap();
+        let said = broken.validation_error().unwrap();
         assert!(said.starts_with(problem) && !said.contains('\n'), "{said}");
         assert_eq!(broken, serde_json::from_str(text).unwrap());
         assert_ne!(broken, template(&web()));
@@ -128,7 +128,7 @@ fn a_value_that_is_not_a_template_has_a_problem() {
         assert_eq!(serde_json::to_string(&broken).unwrap(), text);
     }
     let parent: Parent = serde_json::from_str("{}").unwrap();
-    assert_eq!(parent.template.problem(), Some("Pod template is missing"));
+    assert_eq!(parent.template.validation_error(), Some("Pod template is missing"));
     assert_eq!(serde_json::to_string(&parent.template).unwrap(), "null");
 }
 
@@ -258,7 +258,7 @@ proptest! {
         let value = json!({"metadata": {"annotations": {"x": "y"}, "labels": labels}, "spec": {"newer": spec}});
         let mut seed = seed;
         let scrambled: Template = serde_json::from_str(&format!(" {} ", scramble(&value, &mut seed))).unwrap();
-        prop_assert_eq!(scrambled.problem(), None);
+        prop_assert_eq!(scrambled.validation_error(), None);
         prop_assert_eq!(scrambled, template(&value));
     }
 

@@ -12,7 +12,7 @@ use serde::de::{
 
 use super::{
     Error,
-    fields::{Fields, WireValue, last_field_value},
+    fields::{RemainingFields, WireValue, last_field_value},
     schema::{Cardinality, FieldSchema, MessageSchema, ValueType, ZeroMeaning},
 };
 
@@ -37,7 +37,7 @@ impl<'de> EncodedValue<'de> {
         wanted: Option<&'static [&'static str]>,
     ) -> Result<Entries<'de>, Error> {
         let wanted = DeclaredFields::of_projection(message, wanted);
-        Ok(Entries { rest: Fields(self.datum.bytes()?), message, wanted, parent: None, next: None })
+        Ok(Entries { rest: RemainingFields(self.datum.bytes()?), message, wanted, parent: None, next: None })
     }
 
     /// Returns the JSON text in a field of bytes; `null` if the field is empty.
@@ -233,11 +233,11 @@ impl DeclaredFields {
 
 /// The fields of a message that the projection declares, as the entries of a JSON object.
 struct Entries<'de> {
-    rest: Fields<'de>,
+    rest: RemainingFields<'de>,
     message: &'static MessageSchema,
     wanted: DeclaredFields,
     /// Rest of the outer message, while the fields of an inlined message are read.
-    parent: Option<(Fields<'de>, &'static MessageSchema)>,
+    parent: Option<(RemainingFields<'de>, &'static MessageSchema)>,
     next: Option<(&'static FieldSchema, WireValue<'de>)>,
 }
 
@@ -258,7 +258,7 @@ impl<'de> Entries<'de> {
             match field.value_type {
                 ValueType::Object(inlined) if field.name.is_empty() && self.parent.is_none() => {
                     self.parent = Some((self.rest, self.message));
-                    (self.rest, self.message) = (Fields(datum.bytes()?), inlined);
+                    (self.rest, self.message) = (RemainingFields(datum.bytes()?), inlined);
                     self.wanted = DeclaredFields::of_projection(inlined, self.wanted.names);
                     continue;
                 }

@@ -2,7 +2,7 @@
 
 use super::{
     Error,
-    fields::{Fields, WireValue, last_field_value},
+    fields::{RemainingFields, WireValue, last_field_value},
 };
 
 /// Media type of the protobuf encoding.
@@ -26,10 +26,10 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// The bytes are not an envelope, or the object in it is compressed or not protobuf.
-    pub fn read(body: &'a [u8]) -> Result<Self, Error> {
+    pub fn decode(body: &'a [u8]) -> Result<Self, Error> {
         let body = body.strip_prefix(MAGIC).ok_or_else(|| Error::new("the body has no protobuf envelope"))?;
         let (mut api_version, mut kind, mut object) = ("", "", &b""[..]);
-        let mut fields = Fields(body);
+        let mut fields = RemainingFields(body);
         while let Some((number, datum)) = fields.next()? {
             match number {
                 1 => {
@@ -62,36 +62,41 @@ impl<'a> WatchEvent<'a> {
     ///
     /// # Errors
     /// The frame is not an event with an object.
-    pub fn read(frame: &'a [u8]) -> Result<Self, Error> {
+    pub fn decode(frame: &'a [u8]) -> Result<Self, Error> {
         let kind = last_field_value(frame, 1)?.map_or(Ok(""), WireValue::text)?;
         let object = last_field_value(frame, 2)?.ok_or_else(|| Error::new("the frame is not a watch event"))?;
         let object =
             last_field_value(object.bytes()?, 1)?.ok_or_else(|| Error::new("the watch event has no object"))?;
-        Ok(Self { event_type: kind, object: Envelope::read(object.bytes()?)? })
+        Ok(Self { event_type: kind, object: Envelope::decode(object.bytes()?)? })
     }
 }
 
 /// A list with metadata and items that are still encoded.
 #[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
+pub struct EncodedList<'a> {
     /// `apiVersion` of the list: group and version.
     pub api_version: &'a str,
     /// `kind` of the list, for example `PodList`.
     pub kind: &'a str,
     /// Encoded `ListMeta`.
     pub metadata: &'a [u8],
-    items: Fields<'a>,
+    items: RemainingFields<'a>,
 }
 
-impl<'a> List<'a> {
+impl<'a> EncodedList<'a> {
     /// Decodes the envelope and the metadata field of a list.
     ///
     /// # Errors
     /// The body is not an envelope with a list.
     pub fn read(body: &'a [u8]) -> Result<Self, Error> {
-        let envelope = Envelope::read(body)?;
+        let envelope = Envelope::decode(body)?;
         let metadata = last_field_value(envelope.object, 1)?.map_or(Ok(&b""[..]), WireValue::bytes)?;
-        Ok(Self { api_version: envelope.api_version, kind: envelope.kind, metadata, items: Fields(envelope.object) })
+        Ok(Self {
+            api_version: envelope.api_version,
+            kind: envelope.kind,
+            metadata,
+            items: RemainingFields(envelope.object),
+        })
     }
 
     /// Returns the next encoded item, or `None` at the end of the list.

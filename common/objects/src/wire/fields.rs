@@ -34,9 +34,9 @@ impl<'a> WireValue<'a> {
 
 /// The undecoded rest of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(super) struct RemainingFields<'a>(pub(super) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> RemainingFields<'a> {
     /// Returns the number and the value of the next field, or `None` at the end of the message.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
 
 /// Returns the value of field `number`, or `None` if the message lacks the field. The last value of a repeated field counts.
 pub(super) fn last_field_value(message: &[u8], number: u32) -> Result<Option<WireValue<'_>>, Error> {
-    let (mut fields, mut found) = (Fields(message), None);
+    let (mut fields, mut found) = (RemainingFields(message), None);
     while let Some((at, datum)) = fields.next()? {
         if at == number {
             found = Some(datum);

@@ -149,7 +149,7 @@ pub(super) const fn opaque_field(number: u32, name: &'static str) -> FieldSchema
 }
 
 /// Creates a field with a message. In JSON, the fields of the message belong to the outer object.
-pub(super) const fn inlined_message(number: u32, message: &'static MessageSchema) -> FieldSchema {
+pub(super) const fn inlined_message_field(number: u32, message: &'static MessageSchema) -> FieldSchema {
     FieldSchema {
         number,
         name: "",

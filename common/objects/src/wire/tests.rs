@@ -75,7 +75,7 @@ fn pod() -> Vec<u8> {
 }
 
 fn read_pod(bytes: &[u8]) -> Result<Pod, Error> {
-    read(&messages::POD, bytes)
+    decode_message(&messages::POD, bytes)
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_pod_is_read_as_from_its_json() {
 fn a_head_is_read_before_the_rest() {
     let pod = pod();
     let head: ObjectHead<'_> = EncodedObject::Protobuf(&pod).decode_metadata().unwrap();
-    assert_eq!((head.namespace(), head.name(), head.version().number()), ("shop", "web-0", 208));
+    assert_eq!((head.namespace(), head.name(), head.resource_version().to_u64()), ("shop", "web-0", 208));
     assert_eq!(head.controller_kind(), Some("ReplicaSet"));
     assert!(head.has_finalizer("example.com/a") && !head.has_finalizer("example.com/b") && !head.is_deleting());
     let deleting = message(1, &[text(1, "a"), message(9, &[number(1, 1)])]);
@@ -143,7 +143,7 @@ fn each_type_is_read_as_in_json() {
         pair(2, "app", ""),
         pair(2, "b", "c"),
     ];
-    let service: Service = read(&messages::SERVICE, &message(2, &spec)).unwrap();
+    let service: Service = decode_message(&messages::SERVICE, &message(2, &spec)).unwrap();
     let [a, b] = &*service.spec.ports else { panic!("two ports") };
     assert_eq!((&*a.name, a.port, a.target_port.clone()), ("", Some(-5), Some(IntOrString::Text("http".into()))));
     assert_eq!((&*b.name, b.port, b.target_port.clone()), ("b", Some(0), Some(IntOrString::Int(80))));
@@ -157,7 +157,7 @@ fn each_type_is_read_as_in_json() {
     }
     let revision = |json: &str| [message(2, &[text(1, json)]), number(3, 7)].concat();
     let read_revision = |json: &str| {
-        read::<Revision>(&messages::CONTROLLER_REVISION, &revision(json))
+        decode_message::<Revision>(&messages::CONTROLLER_REVISION, &revision(json))
             .map(|r| (r.data.text().to_owned(), r.revision))
     };
     assert_eq!(read_revision("{ \"a\": 1 }").unwrap(), ("{ \"a\": 1 }".to_owned(), Some(7)));
@@ -175,7 +175,7 @@ fn each_type_is_read_as_in_json() {
         spec: LeaseSpec,
     }
     let spec = message(2, &[message(3, &[]), message(4, &[number(1, 1_763_718_629), number(2, 1000)])]);
-    let lease: Lease = read(&messages::LEASE, &spec).unwrap();
+    let lease: Lease = decode_message(&messages::LEASE, &spec).unwrap();
     assert_eq!(lease.spec.acquire_time, None, "an empty time is null");
     assert_eq!(lease.spec.renew_time.unwrap().to_string(), "2025-11-21T09:50:29.000001Z");
 }
@@ -206,7 +206,7 @@ fn fields_of_an_inlined_message_belong_to_the_outer_object() {
     let volume = |name: &str, source: Vec<u8>| message(1, &[text(1, name), bytes(2, &source)]);
     let claim = message(10, &[text(1, "data-0"), number(2, 0)]);
     let spec = message(2, &[volume("data", claim), volume("tmp", message(2, &[])), text(10, "n")]);
-    let pod: PodWithVolumes = read(&messages::POD, &spec).unwrap();
+    let pod: PodWithVolumes = decode_message(&messages::POD, &spec).unwrap();
     let volumes: Vec<_> = pod
         .spec
         .volumes
@@ -228,7 +228,8 @@ fn a_field_that_the_schema_does_not_describe_cannot_be_read() {
         #[serde(rename = "securityContext")]
         _context: Option<Value>,
     }
-    let error = read::<PodWithContext>(&messages::POD, &message(2, &[message(14, &[number(1, 1)])])).unwrap_err();
+    let error =
+        decode_message::<PodWithContext>(&messages::POD, &message(2, &[message(14, &[number(1, 1)])])).unwrap_err();
     assert_eq!(error.to_string(), "the schema does not describe the field securityContext");
 }
 
@@ -266,16 +267,16 @@ fn an_envelope_names_its_kind_and_its_object_is_encoded_once() {
     let envelope = |parts: &[Vec<u8>]| [b"k8s\0".to_vec(), parts.concat()].concat();
     let of = message(1, &[text(1, "v1"), text(2, "Pod")]);
     let whole = envelope(&[of.clone(), bytes(2, &pod()), text(3, ""), text(4, "")]);
-    let read = Envelope::read(&whole).unwrap();
+    let read = Envelope::decode(&whole).unwrap();
     assert_eq!((read.kind, read.object), ("Pod", &*pod()));
-    let error = |body: &[u8]| Envelope::read(body).unwrap_err().to_string();
+    let error = |body: &[u8]| Envelope::decode(body).unwrap_err().to_string();
     assert_eq!(error(b"{}"), "the body has no protobuf envelope");
     assert_eq!(error(&envelope(&[of.clone(), text(3, "gzip")])), "the object is compressed");
     assert_eq!(error(&envelope(&[of, text(4, "application/json")])), "the object is not encoded as protobuf");
     let event = [text(1, "ADDED"), message(2, &[bytes(1, &whole)])].concat();
-    let read = WatchEvent::read(&event).unwrap();
+    let read = WatchEvent::decode(&event).unwrap();
     assert_eq!((read.event_type, read.object.kind), ("ADDED", "Pod"));
-    assert_eq!(WatchEvent::read(&text(1, "ADDED")).unwrap_err().to_string(), "the frame is not a watch event");
+    assert_eq!(WatchEvent::decode(&text(1, "ADDED")).unwrap_err().to_string(), "the frame is not a watch event");
 }
 
 #[test]
@@ -320,11 +321,11 @@ proptest! {
         damaged.truncate(cut.index(damaged.len() + 1));
         for bytes in [&random, &damaged] {
             let _ = read_pod(bytes);
-            let _ = read::<Meta>(&messages::OBJECT_META, bytes);
-            let _ = read::<Value>(&messages::STATUS, bytes);
-            let _ = Envelope::read(bytes);
-            let _ = WatchEvent::read(bytes);
-            let _ = List::read(bytes);
+            let _ = decode_message::<Meta>(&messages::OBJECT_META, bytes);
+            let _ = decode_message::<Value>(&messages::STATUS, bytes);
+            let _ = Envelope::decode(bytes);
+            let _ = WatchEvent::decode(bytes);
+            let _ = EncodedList::read(bytes);
         }
     }
 

@@ -26,13 +26,13 @@ pub type Counters = MetricFamily<Counter>;
 /// Gauges of one name, one for each combination of label values.
 pub type Gauges = MetricFamily<Gauge>;
 /// Histograms of one name with the same buckets, one for each combination of label values.
-pub type Histograms = MetricFamily<Histogram, Buckets>;
+pub type Histograms = MetricFamily<Histogram, BucketBounds>;
 
 /// Upper bounds of a histogram's buckets, without `+Inf`.
 #[derive(Clone, Debug)]
-pub struct Buckets(pub(super) Arc<[f64]>);
+pub struct BucketBounds(pub(super) Arc<[f64]>);
 
-impl MetricConstructor<Histogram> for Buckets {
+impl MetricConstructor<Histogram> for BucketBounds {
     fn new_metric(&self) -> Histogram {
         Histogram::new(self.0.iter().copied())
     }

@@ -52,7 +52,7 @@ impl InformerMetrics {
         self.latency.observe(took.as_secs_f64());
     }
 
-    /// Sets the version that the cache has reached. Meant for [`Metrics::before_scrape`].
+    /// Sets the version that the cache has reached. Meant for [`Metrics::run_before_each_scrape`].
     pub fn set_store_version(&self, version: ResourceVersion) {
         self.version.set(version.last_15_digits() as f64);
     }
@@ -86,7 +86,7 @@ impl HiddenObjectMetrics {
     }
 
     /// Counts a read of an object that the watch does not show; `result` is the value of the last label.
-    pub fn count_read(&self, result: &'static str) {
+    pub fn count_hidden_object_read(&self, result: &'static str) {
         self.reads.with_label_values(&[self.resource.group, self.resource.plural, result]).inc();
     }
 }

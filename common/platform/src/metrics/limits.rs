@@ -28,7 +28,12 @@ impl MetricLimits {
 
     /// Allows further values for a label of a metric. All values that are not allowed are served as `unexpected`.
     #[must_use]
-    pub fn with_allowed_values(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_allowed_label_values(
+        mut self,
+        metric: &str,
+        label: &str,
+        values: impl IntoIterator<Item = String>,
+    ) -> Self {
         let known = self.allowed.entry((metric.to_owned(), label.to_owned())).or_default();
         Arc::make_mut(known).extend(values);
         self
@@ -48,7 +53,7 @@ impl MetricLimits {
         };
         pairs.into_iter().try_fold(self, |limits, (key, values)| match key.split_once(',') {
             Some((metric, label)) if word(metric, ":") && word(label, "") => {
-                Ok(limits.with_allowed_values(metric, label, values.split(',').map(str::to_owned)))
+                Ok(limits.with_allowed_label_values(metric, label, values.split(',').map(str::to_owned)))
             }
             _ => Err(format!("{key:?} is not of the form metric,label")),
         })
@@ -59,7 +64,7 @@ impl MetricLimits {
         self.allowed.is_empty()
     }
 
-    pub(super) fn serves(&self, metric: &str) -> bool {
+    pub(super) fn allows_metric(&self, metric: &str) -> bool {
         !self.disabled.contains(metric)
     }
 

@@ -23,7 +23,7 @@ pub(super) fn register_process_metrics(metrics: &Metrics, started: jiff::Timesta
     let help = "Total user and system CPU time spent in seconds.";
     let cpu: MetricFamily<Seconds> = metrics.family("process_cpu_seconds_total", Unstated, help, &[], Seconds::default);
     let cpu = cpu.with_label_values(&[]);
-    metrics.before_scrape(move || {
+    metrics.run_before_each_scrape(move || {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         if let Some(kb) = field(&status, "VmRSS:") {
             resident.set(kb * KB);

@@ -81,7 +81,7 @@ pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &MetricLimit
         };
         let name = family.name;
         let full_name = if total { format!("{name}_total") } else { name.to_owned() };
-        if !limits.serves(&full_name) {
+        if !limits.allows_metric(&full_name) {
             continue;
         }
         let _ = writeln!(out, "# HELP {name}{suffix} {}", family.help);

@@ -83,7 +83,7 @@ impl QueueMetrics {
     }
 
     /// Sets the processing times of the keys that workers are processing now: their sum, and the longest. Meant for
-    /// [`Metrics::before_scrape`].
+    /// [`Metrics::run_before_each_scrape`].
     pub fn set_unfinished_work(&self, unfinished: Duration, longest: Duration) {
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());

@@ -77,7 +77,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
         if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
             timer.set(origin + *at);
         }
-        now += pace.idle_sleep(origin + now);
+        now += pace.next_sleep_duration(origin + now);
     }
     run
 }
@@ -116,13 +116,13 @@ fn a_thread_sleeps_shortly_between_the_answers_of_many_requests() {
     let timer = pace.add_queue_timer();
     let _sync = pace.begin_work();
     let mut requests: Vec<_> = (0..MANY_REQUESTS).map(|_| pace.begin_request()).collect();
-    assert_eq!(pace.idle_sleep(now), ANSWER_PERIOD);
+    assert_eq!(pace.next_sleep_duration(now), ANSWER_PERIOD);
     timer.set(now + ms(1));
-    assert_eq!(pace.idle_sleep(now), ms(1), "a key is due before");
-    assert_eq!(pace.idle_sleep(now + ms(1)), Duration::ZERO, "the key is due");
+    assert_eq!(pace.next_sleep_duration(now), ms(1), "a key is due before");
+    assert_eq!(pace.next_sleep_duration(now + ms(1)), Duration::ZERO, "the key is due");
     requests.pop();
-    assert_eq!(pace.idle_sleep(now + ms(2)), Duration::ZERO, "an answer may start the next request");
-    assert_eq!(Pace::new(Duration::ZERO).idle_sleep(now), Duration::ZERO);
+    assert_eq!(pace.next_sleep_duration(now + ms(2)), Duration::ZERO, "an answer may start the next request");
+    assert_eq!(Pace::new(Duration::ZERO).next_sleep_duration(now), Duration::ZERO);
 }
 
 proptest! {

@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
-    api::{Api, Format, RequestMetrics, Throttle},
+    api::{Api, RequestMetrics, Throttle, WireFormat},
     client,
     clock::Clock,
-    events::{EventSender, Recorder, ReportingLoop},
+    events::{EventRecorder, EventSender, ReportingLoop},
     gate::{self, WriteGate, WriteGateKeeper},
-    io::RequestAccountObserver,
+    io::SyncCallbacks,
     leader::{self, Election, ElectionOutcome},
     metrics::Metrics,
     pace::Pace,
@@ -82,7 +82,7 @@ pub struct StartParameters {
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub qps_and_burst_per_loop: Option<(f64, u32)>,
     /// Format of the answers to lists and watches, for every kind that supports this format; protobuf by default.
-    pub preferred_response_format: Format,
+    pub preferred_response_format: WireFormat,
     /// Value of the label `host` in the metrics of requests.
     pub metrics_host_label: String,
     /// Pause before each loop starts. Jitter of up to 100 % is added.
@@ -92,7 +92,7 @@ pub struct StartParameters {
     /// Callback for each control loop that has started: receives the name and the handle of the loop. Does nothing by default.
     pub on_loop_started: OnLoopStarted,
     /// Callbacks for the syncs that send requests. They receive the planned requests and their outcomes. `None` by default.
-    pub account_observer: Option<Arc<dyn RequestAccountObserver>>,
+    pub sync_callbacks: Option<Arc<dyn SyncCallbacks>>,
     /// How often a leader searches the API server for signs of another process with the same loops; zero for never.
     pub second_writer_search_period: Duration,
 }
@@ -111,12 +111,12 @@ impl StartParameters {
             is_standby_warm: true,
             pace: Pace::default(),
             qps_and_burst_per_loop: None,
-            preferred_response_format: Format::Protobuf,
+            preferred_response_format: WireFormat::Protobuf,
             metrics_host_label: String::new(),
             loop_start_interval: Duration::ZERO,
             election_event_component: loops.first().map_or("controller", |l| l.name),
             on_loop_started: Arc::new(|_, _| {}),
-            account_observer: None,
+            sync_callbacks: None,
             second_writer_search_period: Duration::ZERO,
         }
     }
@@ -173,15 +173,15 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
     let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host_label));
     let api = |client: &kube::Client, name: &str, gate: &WriteGate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
-            .with_observer(Arc::<RequestMetrics>::clone(&requests))
+            .with_request_callbacks(Arc::<RequestMetrics>::clone(&requests))
             .with_pace(parts.pace.clone())
             .with_preferred_format(parts.preferred_response_format)
     };
     let sender = (!shadow)
         .then(|| EventSender::start(api(&parts.client, parts.election_event_component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {
-        Some(sender) => sender.recorder_for(ReportingLoop { component, client_name: client }),
-        None => Recorder::discarding_events(component, parts.clock.clone()),
+        Some(sender) => sender.recorder_for_loop(ReportingLoop { component, client_name: client }),
+        None => EventRecorder::discarding_events(component, parts.clock.clone()),
     };
     let loops = StartedLoops::default();
     let election = match leadership {
@@ -233,11 +233,11 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
                     .with_throttle(rate)
                     .with_write_log(writes.clone()),
                 clock: parts.clock.clone(),
-                gate: gate.clone(),
+                write_gate: gate.clone(),
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
                 recorder: recorder(definition.event_component, definition.user_agent_suffix),
-                request_account_observer: parts.account_observer.clone(),
+                sync_callbacks: parts.sync_callbacks.clone(),
                 write_sampler: sampler.clone(),
                 shared_values: shared.clone(),
             };
@@ -330,7 +330,7 @@ impl RunningLoops {
         // Ends all waits for retries against a busy server, because they would delay the release of the Lease.
         self.keeper.end_waits();
         if let Some(election) = &self.election {
-            election.stop.drain();
+            election.stop.prevent_new_leadership();
         }
         let loops = self.started_loops();
         let finished = future::join_all(loops.iter().map(|(_, running)| running.shutdown()));
@@ -345,7 +345,7 @@ impl RunningLoops {
             let _ = tokio::time::timeout(EVENT_FLUSH_TIMEOUT, sender.flush()).await;
         }
         let Some(election) = &mut self.election else { return ShutdownResult::Clean };
-        election.stop.release();
+        election.stop.release_lease();
         match (&mut election.task).await {
             Ok(ElectionOutcome::Released | ElectionOutcome::StoppedBeforeLeading) => ShutdownResult::Clean,
             Ok(ElectionOutcome::LeaseLost | ElectionOutcome::ReleaseFailed) | Err(_) => ShutdownResult::LeaseLost,

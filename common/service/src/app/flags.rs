@@ -16,7 +16,7 @@ use clap::{
 
 use super::{ProgramDefinition, values};
 use crate::{
-    api::Format,
+    api::WireFormat,
     client, duration,
     leader::{self, probation::ProbationSettings},
     logging,
@@ -38,7 +38,7 @@ pub struct ProgramOptions {
     /// Rate limit of each loop: requests per second, and burst. `None` sets no limit.
     pub qps_and_burst_per_loop: Option<(f64, u32)>,
     /// Format of the answers to lists and watches, for every kind that supports this format.
-    pub preferred_response_format: Format,
+    pub preferred_response_format: WireFormat,
     /// Identity, Lease and times of the leader election; `None` with `--leader-elect=false` and with `--shadow`.
     pub election_settings: Option<leader::ElectionSettings>,
     /// Addresses, ports and TLS of the HTTP server.
@@ -165,8 +165,8 @@ pub fn clap_command(definition: &ProgramDefinition) -> Command {
                  resources, all writes, and objects with parts that a controller copies without decoding them are \
                  always JSON",
             )
-            .default_value(Format::Protobuf.media_type())
-            .value_parser([Format::Protobuf, Format::Json].map(Format::media_type)),
+            .default_value(WireFormat::Protobuf.media_type())
+            .value_parser([WireFormat::Protobuf, WireFormat::Json].map(WireFormat::media_type)),
         ])
         .next_help_heading("Controllers")
         .arg(
@@ -324,7 +324,7 @@ fn options(
 ) -> Result<ProgramOptions, String> {
     let mut warnings: Vec<String> = accepted::warning_for_flags_without_effect(definition, given).into_iter().collect();
     let shadow: bool = given.get("shadow");
-    let mut settings = OperatorSettings::new().with_shadow(shadow);
+    let mut settings = OperatorSettings::new().with_shadow_mode(shadow);
     for workers in definition.workers_flags {
         let given: i64 = given.get(workers.name);
         ranges::check_range(workers.name, given)?;
@@ -364,7 +364,8 @@ fn options(
             master: given.option("master").filter(|master: &String| !master.is_empty()),
         },
         qps_and_burst_per_loop: rate(given)?,
-        preferred_response_format: Format::parse(&given.get::<String>("kube-api-content-type")).unwrap_or_default(),
+        preferred_response_format: WireFormat::from_media_type(&given.get::<String>("kube-api-content-type"))
+            .unwrap_or_default(),
         election_settings: is_candidate.then(|| election(definition, given, identity)).transpose()?,
         review_options: serving::read_review_options(given),
         metric_limits: counting::read_metric_limits(given)?,

@@ -47,7 +47,7 @@ pub(super) fn build_runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::
     if pace.allows_sleep() {
         let (pace, clock) = (pace.clone(), clock.clone());
         builder.on_thread_park(move || {
-            let rest = pace.idle_sleep(clock.monotonic_now());
+            let rest = pace.next_sleep_duration(clock.monotonic_now());
             if !rest.is_zero() {
                 clock.block_thread(rest);
             }
@@ -137,7 +137,7 @@ pub(super) async fn run(
     } else {
         Some(build_access(definition, &options, &free).await?)
     };
-    let _server = server::start(&options.server_settings, &state, access, &clock)?;
+    let _server = server::start_server(&options.server_settings, &state, access, &clock)?;
 
     tokio::select! {
         biased;
@@ -278,7 +278,7 @@ fn register_program_metrics(
     for gate in definition.all_feature_gates() {
         metrics.serve_feature_gate(
             gate.name,
-            names::gate_stage(gate.name, gate.is_locked),
+            names::feature_gate_stage(gate.name, gate.is_locked),
             settings.is_feature_gate_on(&gate),
         );
     }
@@ -294,13 +294,13 @@ pub fn register_metrics(definition: &ProgramDefinition, clock: &Clock, metrics: 
 
 /// Registers the gauge of the client certificate's expiry, updated before each scrape. Does nothing without a certificate.
 fn register_certificate_expiry(metrics: &Metrics, connections: &Arc<ReloadingClients>) {
-    if connections.certificate_expiry().is_none() {
+    if connections.client_certificate_expiry().is_none() {
         return;
     }
     let expiry = certificate_expiry_gauge(metrics);
     let connections = Arc::clone(connections);
-    metrics.before_scrape(move || {
-        if let Some(at) = connections.certificate_expiry() {
+    metrics.run_before_each_scrape(move || {
+        if let Some(at) = connections.client_certificate_expiry() {
             expiry.set(at.as_second() as f64);
         }
     });
@@ -317,8 +317,8 @@ fn certificate_expiry_gauge(metrics: &Metrics) -> Gauge {
 fn register_readiness(metrics: &Metrics, state: &server::ServerState) {
     let ready = readiness_gauge(metrics);
     let state = state.clone();
-    metrics.before_scrape(move || {
-        ready.set(f64::from(state.readiness_checks().failed_checks().is_empty()));
+    metrics.run_before_each_scrape(move || {
+        ready.set(f64::from(state.readiness_checks().find_failed_checks().is_empty()));
     });
 }
 
@@ -341,7 +341,7 @@ fn load_metric_limits(options: &ProgramOptions) -> Result<MetricLimits, String> 
 }
 
 // The table of exit codes in `app.rs` states that a panic ends the process with code 2.
-const _: () = assert!(panics::EXIT_CODE == 2);
+const _: () = assert!(panics::PANIC_EXIT_CODE == 2);
 
 #[cfg(test)]
 mod tests {
@@ -361,7 +361,7 @@ mod tests {
         let pace = Pace::new(Duration::from_millis(1));
         let runtime = build_runtime(1, &pace, &Clock::system()).unwrap();
         pace.record_watch_data();
-        let rest = || pace.idle_sleep(Clock::system().monotonic_now());
+        let rest = || pace.next_sleep_duration(Clock::system().monotonic_now());
         assert!(!rest().is_zero());
         pace.record_watch_data();
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });

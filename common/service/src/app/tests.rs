@@ -115,7 +115,7 @@ impl Ticker {
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
         let task = tokio::spawn(async move {
-            context.gate.wait_until_open().await;
+            context.write_gate.wait_until_open().await;
             while !stop.load(Ordering::Relaxed) {
                 let api: &Api = &context.api;
                 let _ = api.create(RequestTarget::object(THINGS, "ns", ""), &json!({})).await;
@@ -371,7 +371,7 @@ async fn the_loss_of_the_lease_is_noticed_and_stops_all_writes() {
 #[tokio::test(start_paused = true)]
 async fn shadow_mode_writes_nothing() {
     let world = World::default();
-    let shadow = start_loops(parts(&world, 1, OperatorSettings::new().with_shadow(true)));
+    let shadow = start_loops(parts(&world, 1, OperatorSettings::new().with_shadow_mode(true)));
     pass(60).await;
     assert_eq!(shadow.started_loops().len(), 1);
     assert!(world.written.lock().is_empty() && world.lease.lock().is_none());

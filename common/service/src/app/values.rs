@@ -72,12 +72,12 @@ pub(super) fn parse_feature_gates(
     }
     for (all, stage) in [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")] {
         let Some(on) = given.remove(all) else { continue };
-        for gate in known.iter().filter(|g| !g.is_locked && names::gate_stage(g.name, false) == stage) {
+        for gate in known.iter().filter(|g| !g.is_locked && names::feature_gate_stage(g.name, false) == stage) {
             given.entry(gate.name).or_insert(on);
         }
     }
     for (name, on) in given {
-        match (known.iter().find(|gate| gate.name == name), names::fixed_gate_value(name)) {
+        match (known.iter().find(|gate| gate.name == name), names::fixed_feature_gate_value(name)) {
             (Some(FeatureGate { is_locked: true, is_on_by_default: default, .. }), _) if *default != on => {
                 return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {default}"));
             }
@@ -93,7 +93,7 @@ pub(super) fn parse_feature_gates(
     }
     let is_on =
         |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.is_feature_gate_on(gate));
-    for (gate, needed) in names::GATE_DEPENDENCIES {
+    for (gate, needed) in names::FEATURE_GATE_DEPENDENCIES {
         if is_on(gate) && !is_on(needed) {
             return Err(format!("{gate} is enabled, but depends on features that are disabled: [{needed}]"));
         }

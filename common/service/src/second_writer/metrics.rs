@@ -46,7 +46,7 @@ impl SecondWriterMetrics {
                 self.set_evidence(name, evidence, false);
             }
         }
-        self.set_expected(false);
+        self.set_second_writer_expected(false);
         self.set_kube_controller_manager_leads(false);
     }
 
@@ -54,7 +54,7 @@ impl SecondWriterMetrics {
         self.found.with_label_values(&[name, evidence.metric_label()]).set(f64::from(is_present));
     }
 
-    pub(super) fn set_expected(&self, is_expected: bool) {
+    pub(super) fn set_second_writer_expected(&self, is_expected: bool) {
         self.expected.set(f64::from(is_expected));
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::Format,
+    api::WireFormat,
     gate,
     leader::{Election, ElectionSettings},
     meta::ResourceVersion,
@@ -118,7 +118,7 @@ fn world() -> World {
     let said = Arc::new(Mutex::new(Vec::new()));
     let recorder = {
         let said = Arc::clone(&said);
-        Recorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
+        EventRecorder::forwarding_events_to("test", clock.clone(), move |object, _, reason, message| {
             said.lock().push(format!("{} {reason}: {message}", object.name));
         })
     };
@@ -236,7 +236,13 @@ async fn writes_of_another_process_are_found_and_an_annotation_silences_the_anno
             {"manager": "kube-controller-manager", "subresource": "status", "time": world.clock.now().to_string(), "fieldsV1": {}}]}}});
         let version = ResourceVersion::parse(&version.to_string());
         let frame = line.to_string();
-        world.sampler.examine_event(DEPLOYMENTS, version, Format::Json, frame.as_bytes(), world.clock.monotonic_now());
+        world.sampler.examine_watch_event(
+            DEPLOYMENTS,
+            version,
+            WireFormat::Json,
+            frame.as_bytes(),
+            world.clock.monotonic_now(),
+        );
     };
     for n in 0..3 {
         bring(&format!("web-{n}"), 1000 + n);

@@ -38,7 +38,7 @@ const MAX_HEAD_SIZE: usize = 64 << 10;
 
 /// Router, certificates and limits for the connections of one listener.
 #[derive(Clone)]
-pub(super) struct ListenerService {
+pub(super) struct ListenerParameters {
     pub(super) router: Router,
     /// Current TLS configuration; `None` serves without TLS.
     pub(super) tls: Option<tls::CurrentTlsConfig>,
@@ -103,7 +103,7 @@ impl Drop for ConnectionEntry {
 }
 
 /// Accepts and serves connections. Dropping the future ends all connections.
-pub(super) async fn accept_connections(listener: TcpListener, service: ListenerService) {
+pub(super) async fn accept_connections(listener: TcpListener, service: ListenerParameters) {
     let connections = Arc::new(Mutex::new(ConnectionTable::new(service.limits)));
     let mut tasks = JoinSet::new();
     loop {
@@ -124,7 +124,7 @@ pub(super) async fn accept_connections(listener: TcpListener, service: ListenerS
 /// Adds a connection to the table, which may end another connection, and returns the future that serves the new connection.
 fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     connections: &Arc<Mutex<ConnectionTable<ConnectionHandle>>>,
-    service: &ListenerService,
+    service: &ListenerParameters,
     stream: S,
     address: SocketAddr,
 ) -> impl Future<Output = ()> + Send + use<S> {
@@ -156,7 +156,7 @@ fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
 
 /// Performs the TLS handshake, if TLS is on, and serves requests.
 async fn negotiate(
-    service: ListenerService,
+    service: ListenerParameters,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     place: &Arc<ConnectionEntry>,
 ) {
@@ -171,7 +171,7 @@ async fn negotiate(
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
             // `access::guard_request` reads this extension of each request: the user named by the client certificate.
-            let user = certificates.first().and_then(|certificate| peer::certificate_user(certificate));
+            let user = certificates.first().and_then(|certificate| peer::user_from_certificate(certificate));
             let h2 = service.max_streams_per_connection.is_some() && session.alpn_protocol() == Some(b"h2");
             let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };
             serve(stream, router.layer(Extension(user)), protocol, service.max_streams_per_connection, place).await;

@@ -63,7 +63,7 @@ impl HealthChecks {
     }
 
     /// Runs all checks, and returns the name and the reason of each failed check.
-    pub fn failed_checks(&self) -> Vec<(String, String)> {
+    pub fn find_failed_checks(&self) -> Vec<(String, String)> {
         self.run(&[]).into_iter().filter_map(|(name, result)| result.err().map(|why| (name, why))).collect()
     }
 
@@ -86,7 +86,7 @@ impl HealthChecks {
     }
 
     /// Runs the checks and returns the answer to a request. `query` may contain `verbose` and `exclude=<check>`.
-    pub(super) fn answer(&self, query: Option<&str>, reasons: FailureReasons) -> Response {
+    pub(super) fn answer_request(&self, query: Option<&str>, reasons: FailureReasons) -> Response {
         let parameters: Vec<_> = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).collect();
         let excluded: Vec<_> = parameters.iter().filter_map(|p| p.strip_prefix("exclude=")).collect();
         let verbose = parameters.iter().any(|p| *p == "verbose" || p.starts_with("verbose="));

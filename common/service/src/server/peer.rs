@@ -19,7 +19,7 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const UTF8_COMPATIBLE_TAGS: [u8; 3] = [0x0c, 0x13, 0x16];
 
 /// Returns the user that a certificate names; `None` without a common name, or if the certificate cannot be parsed.
-pub(super) fn certificate_user(certificate: &[u8]) -> Option<User> {
+pub(super) fn user_from_certificate(certificate: &[u8]) -> Option<User> {
     let (mut common_name, mut groups) = (None, Vec::new());
     let mut sets = subject(certificate)?;
     while let Some((SET, mut attributes)) = take_der_value(&mut sets) {
@@ -97,14 +97,14 @@ mod tests {
         use rcgen::DnType::{CommonName, CountryName, OrganizationName};
         let long = "x".repeat(300);
         let der = certificate(&[(CountryName, "DE"), (OrganizationName, "system:masters"), (CommonName, &long)]);
-        let user = certificate_user(&der).unwrap();
+        let user = user_from_certificate(&der).unwrap();
         assert_eq!(user.into_name_and_groups(), (long, vec!["system:masters".into(), "system:authenticated".into()]));
     }
 
     #[test]
     fn a_certificate_without_a_common_name_has_no_user() {
-        assert!(certificate_user(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
-        assert!(certificate_user(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
+        assert!(user_from_certificate(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
+        assert!(user_from_certificate(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
     }
 
     proptest! {
@@ -117,7 +117,7 @@ mod tests {
             }
             der.truncate(cut);
             // The call must not panic; every result is allowed.
-            let _ = certificate_user(&der);
+            let _ = user_from_certificate(&der);
         }
     }
 }

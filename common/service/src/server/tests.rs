@@ -60,7 +60,7 @@ async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Strin
 /// COMMON-66.
 #[tokio::test]
 async fn health_checks_answer_as_upstream() {
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router();
     assert_eq!(get(&router, "/healthz?verbose", &[]).await.2, "[+]ping ok\nhealthz check passed\n");
     let ill = Arc::new(AtomicBool::new(false));
@@ -93,7 +93,7 @@ async fn health_checks_answer_as_upstream() {
 /// COMMON-65.
 #[tokio::test]
 async fn readiness_names_the_missing_cache() {
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let fake = Arc::new(Fake { ready: AtomicBool::new(false) });
     let running: Arc<dyn RunningLoop> = Arc::clone(&fake) as _;
     state.add_loop("replicaset-controller", &running);
@@ -119,7 +119,7 @@ async fn readiness_names_the_missing_cache() {
 /// COMMON-69, COMMON-70.
 #[tokio::test]
 async fn diagnostics_are_json_or_text() {
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let running: Arc<dyn RunningLoop> = Arc::new(Fake { ready: AtomicBool::new(true) });
     state.add_loop("replicaset-controller", &running);
     let router = state.router();
@@ -136,7 +136,7 @@ async fn diagnostics_are_json_or_text() {
 /// COMMON-70.
 #[tokio::test]
 async fn a_loop_with_a_graph_shows_it() {
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let [without, with]: [Arc<dyn RunningLoop>; 2] =
         [false, true].map(|ready| Arc::new(Fake { ready: AtomicBool::new(ready) }) as _);
     state.add_loop("job-controller", &without);
@@ -155,7 +155,7 @@ async fn a_loop_with_a_graph_shows_it() {
 /// COMMON-70.
 #[tokio::test]
 async fn a_put_changes_the_verbosity_of_the_log() {
-    let log = logging::VerbosityHandle::detached();
+    let log = logging::VerbosityHandle::new_detached();
     let router = ServerState::new(Metrics::new(), log.clone()).router();
     let put = |text: &'static str| Request::put("/debug/flags/v").body(Body::from(text)).unwrap();
     assert_eq!(send(&router, put("4")).await.2, "successfully set klog.logging.verbosity to 4\n");
@@ -169,7 +169,7 @@ async fn a_put_changes_the_verbosity_of_the_log() {
 async fn metrics_have_the_format_that_the_client_accepts() {
     let metrics = Metrics::new();
     metrics.counter("x_total", crate::metrics::Stability::Beta, "X", &[]).with_label_values(&[]).inc();
-    let router = ServerState::new(metrics, logging::VerbosityHandle::detached()).router();
+    let router = ServerState::new(metrics, logging::VerbosityHandle::new_detached()).router();
     let (_, headers, text) = get(&router, "/metrics", &[]).await;
     assert_eq!(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(text, "# HELP x_total [BETA] X\n# TYPE x_total counter\nx_total 1\n");
@@ -221,7 +221,7 @@ async fn reviews_decide_about_requests_and_are_cached_for_ten_seconds() {
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
     let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let good = [("authorization", "Bearer good")];
     assert_eq!(get(&router, "/healthz", &[]).await.0, 200);
@@ -254,7 +254,7 @@ async fn answers_are_cached_for_the_configured_time() {
         denied_permission_cache_ttl: second * 2,
     };
     let access = Arc::new(RequestAuthorizer::new(api.clone(), api, options));
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     let ask = async |path: &str, pause: u32| {
         clock.sleep(second * pause).await;
@@ -284,7 +284,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, ServerState) {
     let clock = api.clock().clone();
     let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
     let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&open)));
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard_request));
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
 }
@@ -367,7 +367,7 @@ async fn reasons_for_unreadiness_are_shown_only_to_callers_with_permission() {
 async fn a_client_certificate_needs_no_token() {
     let (api, asked) = reviewer();
     let access = Arc::new(RequestAuthorizer::new(api.clone(), api, ReviewOptions::new(&[])));
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let named = |username: &str, group: &str| {
         let user = access::User::with_name_and_groups(username.into(), vec![group.into()]);
         state
@@ -435,8 +435,8 @@ async fn a_client_certificate_is_accepted_from_the_configured_authority_only() {
         tls: TlsSettings { client_ca_file: Some(ca), ..TlsSettings::default() },
         ..ServerSettings::default()
     };
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
-    let server = start(&settings, &state, Some(access), &Clock::system()).unwrap();
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
+    let server = start_server(&settings, &state, Some(access), &Clock::system()).unwrap();
     std::fs::remove_dir_all(directory).unwrap();
     let code = async |with: Option<(rustls::pki_types::CertificateDer<'static>, Vec<u8>)>| {
         let mut config = kube::Config::new(format!("https://{}", server.secure_address.unwrap()).parse().unwrap());
@@ -468,8 +468,8 @@ async fn without_http2_the_server_speaks_http1() {
         is_port_shared: true,
         ..ServerSettings::default()
     };
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
-    let server = start(&settings, &state, None, &Clock::system()).unwrap();
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
+    let server = start_server(&settings, &state, None, &Clock::system()).unwrap();
     let mut config = kube::Config::new(format!("https://{}", server.secure_address.unwrap()).parse().unwrap());
     config.accept_invalid_certs = true;
     let client = crate::client::build_client(&config).unwrap();
@@ -477,18 +477,18 @@ async fn without_http2_the_server_speaks_http1() {
     assert_eq!(answer.version(), http::Version::HTTP_11);
     // A second server can share the port.
     let second = ServerSettings { secure_address: server.secure_address, ..settings };
-    assert!(start(&second, &state, None, &Clock::system()).is_ok());
+    assert!(start_server(&second, &state, None, &Clock::system()).is_ok());
 }
 
 /// COMMON-68.
 #[tokio::test]
 async fn the_server_speaks_tls_and_plain_http_on_loopback() {
     let clock = Clock::system();
-    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::detached());
+    let state = ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached());
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let settings =
         ServerSettings { secure_address: Some(anywhere), debug_address: Some(anywhere), ..ServerSettings::default() };
-    let server = start(&settings, &state, None, &clock).unwrap();
+    let server = start_server(&settings, &state, None, &clock).unwrap();
     for (scheme, address) in [("https", server.secure_address.unwrap()), ("http", server.debug_address.unwrap())] {
         let mut config = kube::Config::new(format!("{scheme}://{address}").parse().unwrap());
         config.accept_invalid_certs = true;
@@ -497,6 +497,6 @@ async fn the_server_speaks_tls_and_plain_http_on_loopback() {
         assert_eq!(client.request_text(request).await.unwrap(), "ok", "{scheme}");
     }
     let taken = ServerSettings { secure_address: server.secure_address, ..ServerSettings::default() };
-    let error = start(&taken, &state, None, &clock).unwrap_err().to_string();
+    let error = start_server(&taken, &state, None, &clock).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 fn reasons(world: &SnapshotBuilder) -> Vec<DeletionReason> {
-    world.plan().deletions.iter().map(|deletion| deletion.deletion_reason).collect()
+    world.plan().pod_deletions.iter().map(|deletion| deletion.deletion_reason).collect()
 }
 
 /// One node with these Pods: the first Pod is `p0`, every further Pod is `p0x`.
@@ -150,11 +150,11 @@ fn a_sync_has_a_limit_of_creations_and_deletions_and_counts_the_rest() {
     let mut many = set_without_pods(7);
     many.decision_settings.burst_replicas = 3;
     let plan = many.plan();
-    assert_eq!((plan.creations.len(), plan.deferred_node_counts.total()), (3, 4));
+    assert_eq!((plan.pod_creations.len(), plan.deferred_node_counts.total()), (3, 4));
     let mut many = set_with_pods(7).rolling_limits(json!(5), json!(0)).roll_out_to("b");
     many.decision_settings.burst_replicas = 3;
     let plan = many.plan();
-    assert_eq!((plan.deletions.len(), plan.deferred_node_counts.total()), (3, 2));
+    assert_eq!((plan.pod_deletions.len(), plan.deferred_node_counts.total()), (3, 2));
 }
 
 /// DAEMONSET-76.

@@ -5,7 +5,7 @@ use crate::world::{SnapshotBuilder, pod, set_with_pods, set_without_pods, templa
 
 /// Describes the write of the current revision: `create 1`, `agent-a becomes 3`, or `agent-a is 3` if no write is needed.
 fn describe_current_revision(world: &SnapshotBuilder) -> String {
-    match world.snapshot().revisions.current {
+    match world.snapshot().revisions.current_revision {
         CurrentRevision::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
         CurrentRevision::Renumber(revision, number) => format!("{} becomes {number}", revision.meta.name),
         CurrentRevision::Create { number, .. } => format!("create {number}"),

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{installation::Installation, span};
 use crate::{
     facts::{Certificate, Facts},
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, FindingStatus, Findings, Topic},
 };
 
 /// Remaining validity of a certificate, in seconds, below which the check warns.
@@ -29,7 +29,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     );
     for (certificate, what, none, renew) in [client, serving] {
         match certificate {
-            Err(why) => findings.add_unreadable(&format!("when {what} expires"), why),
+            Err(why) => findings.add_unreadable_fact(&format!("when {what} expires"), why),
             Ok(None) => findings.add_info(none),
             Ok(Some(certificate)) => judge(&mut findings, what, certificate, now, renew),
         }
@@ -40,7 +40,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         let remedy = "on each node: for f in /etc/kubernetes/nonet/*/kubeconfig; do grep -o 'client-certificate-data: .*' \
             $f | \
                       cut -d' ' -f2 | base64 -d | openssl x509 -noout -subject -enddate; done";
-        findings.add(Status::Info, found, remedy);
+        findings.add(FindingStatus::Info, found, remedy);
     }
     findings.into_list()
 }

@@ -17,7 +17,7 @@ const REMEDY: &str = "synchronize the clocks of all machines; on each: timedatec
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Time);
     match &facts.clocks {
-        Err(why) => findings.add_unreadable("the time of the API server", why),
+        Err(why) => findings.add_unreadable_fact("the time of the API server", why),
         Ok(TimeReadings { local_time: local, server_time: server }) => {
             judge(&mut findings, "this machine", local.as_second() - server.as_second());
         }

@@ -1,6 +1,6 @@
 //! Derives from one or two readings of a Lease whether its election has a leader, no leader, or a hold.
 
-use common::leader::HOLD_HOLDER_IDENTITY;
+use common::leader::HAND_OVER_HOLDER_IDENTITY;
 use jiff::Timestamp;
 
 use crate::facts::{FactError, FactResult, LeaseReading};
@@ -16,9 +16,9 @@ pub(super) enum LeaderElectionState<'a> {
     /// The Lease does not exist.
     Absent,
     /// The Lease has no holder.
-    Free,
+    NoHolder,
     /// The Lease has the holder `held-for-hand-over`, so that no process leads until the Lease is deleted.
-    Held {
+    HeldForHandOver {
         /// The later of two times: the creation of the Lease, and its last renewal by a leader.
         since: Option<Timestamp>,
         /// Time from which on programs other than Nonet may take the Lease.
@@ -57,17 +57,17 @@ impl<'a> LeaderElectionState<'a> {
             Ok(None) => return Self::Absent,
             Ok(Some(reading)) => reading,
         };
-        let Some(spec) = &reading.lease.spec else { return Self::Free };
+        let Some(spec) = &reading.lease.spec else { return Self::NoHolder };
         let renewed = reading.renew_time();
         let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
         match spec.holder_identity.as_deref().unwrap_or_default() {
-            "" => Self::Free,
-            HOLD_HOLDER_IDENTITY => {
+            "" => Self::NoHolder,
+            HAND_OVER_HOLDER_IDENTITY => {
                 // A hold that is applied to an existing Lease keeps the time of the last renewal.
                 let created = reading.lease.metadata.creation_timestamp.as_ref().map(|time| time.0);
                 let since = created.max(renewed);
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
-                Self::Held { since, ends }
+                Self::HeldForHandOver { since, ends }
             }
             holder => {
                 let age = renewed.map_or(i64::MAX, |renewed| reading.read_at.as_second() - renewed.as_second());
@@ -95,7 +95,7 @@ impl<'a> LeaderElectionState<'a> {
 
     /// Whether the holder is `held-for-hand-over`, which keeps every process from leading.
     pub(super) fn is_held_for_hand_over(self) -> bool {
-        matches!(self, Self::Held { .. })
+        matches!(self, Self::HeldForHandOver { .. })
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a> LeaderElectionState<'a> {
 pub(crate) fn needs_second_reading(reading: &LeaseReading) -> bool {
     let holder = reading.lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let age = reading.renew_time().map(|renewed| reading.read_at.as_second() - renewed.as_second());
-    !matches!(holder, None | Some("" | HOLD_HOLDER_IDENTITY))
+    !matches!(holder, None | Some("" | HAND_OVER_HOLDER_IDENTITY))
         && age.is_none_or(|age| !(-1..=FRESH_RENEWAL_SECONDS).contains(&age))
 }
 

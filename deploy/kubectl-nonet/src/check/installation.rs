@@ -24,7 +24,7 @@ pub(super) struct Installation<'a> {
     /// Deployments in shadow mode, which write nothing and take part in no election.
     pub(super) shadow_deployments: Vec<&'a Deployment>,
     /// Pods of the Deployments in `deployments`.
-    pub(super) pods: Vec<&'a Pod>,
+    pub(super) deployment_pods: Vec<&'a Pod>,
     /// Mirror Pods, which represent static Pods in the API.
     pub(super) static_pods: Vec<&'a Pod>,
     /// Bare Pods of `deploy/overlays/rescue`.
@@ -42,14 +42,14 @@ impl Installation<'_> {
     }
 
     /// Returns all Pods that take part in the election.
-    pub(super) fn candidate_pods(&self) -> impl Iterator<Item = &Pod> {
-        self.pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
+    pub(super) fn pods_in_election(&self) -> impl Iterator<Item = &Pod> {
+        self.deployment_pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
     }
 
     /// Whether the holder of the Lease is one of the Pods. A Pod in the host network uses the name of its node as its identity.
     pub(super) fn has_pod_with_identity(&self, holder: &str) -> bool {
         let host = host_of_identity(holder);
-        self.candidate_pods().any(|pod| {
+        self.pods_in_election().any(|pod| {
             let spec = pod.spec.as_ref();
             let on_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
             let node = spec.and_then(|spec| spec.node_name.as_deref());
@@ -115,7 +115,7 @@ fn installations_of<'a>(facts: &'a Facts, controller: &'static Controller) -> Ve
             namespace: place,
             deployments,
             shadow_deployments: shadows,
-            pods: pods_of("controller"),
+            deployment_pods: pods_of("controller"),
             static_pods: pods_of("static-pod"),
             rescue_pods: pods_of("rescue"),
             lease,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     facts::Facts,
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, FindingStatus, Findings, Topic},
 };
 
 /// Checks Deployments, static Pods, rescue Pods, and Deployments in shadow mode.
@@ -22,10 +22,10 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
         findings.add_unknown(found, "name the namespace with -n");
     }
     if let Err(why) = &facts.deployments {
-        findings.add_unreadable("which Deployments are installed", why);
+        findings.add_unreadable_fact("which Deployments are installed", why);
     }
     if let Err(why) = &facts.pods {
-        findings.add_unreadable("which Pods run", why);
+        findings.add_unreadable_fact("which Pods run", why);
     }
     for installation in installations {
         check_installation(&mut findings, facts, installation, stage);
@@ -91,20 +91,24 @@ fn check_deployment(findings: &mut Findings, facts: &Facts, deployment: &Deploym
         format!("Deployment {place}/{deployment_name} ({}): {ready} of {wanted} replicas ready", image(deployment));
     let look = format!("kubectl -n {place} describe deployment {deployment_name}");
     if wanted == 0 {
-        let severity = if stage == PlannedOperation::Removal { Status::Info } else { Status::Warning };
+        let severity = if stage == PlannedOperation::Removal { FindingStatus::Info } else { FindingStatus::Warning };
         let remedy = format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2");
         findings.add(severity, format!("{what}; it is scaled to zero"), remedy);
     } else if ready < wanted {
         let severity = match stage {
-            PlannedOperation::HandOver | PlannedOperation::Upgrade => Status::Problem,
-            PlannedOperation::Running if ready == 0 => Status::Problem,
-            PlannedOperation::Running | PlannedOperation::Removal => Status::Warning,
+            PlannedOperation::HandOver | PlannedOperation::Upgrade => FindingStatus::Problem,
+            PlannedOperation::NoOperation if ready == 0 => FindingStatus::Problem,
+            PlannedOperation::NoOperation | PlannedOperation::Removal => FindingStatus::Warning,
         };
         findings.add(severity, what, look);
     } else if !observed || updated < wanted || status.replicas.unwrap_or_default() > wanted {
         let found = format!("{what}; a rollout is in progress, {updated} of {wanted} updated");
         let remedy = format!("kubectl -n {place} rollout status deployment/{deployment_name}");
-        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning), found, remedy);
+        findings.add(
+            status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Warning),
+            found,
+            remedy,
+        );
     } else {
         findings.add_ok(what);
     }
@@ -130,7 +134,7 @@ fn check_upgrade_protection(findings: &mut Findings, facts: &Facts, deployment: 
     };
     let what = format!("Deployment {place}/{deployment_name} has");
     match &facts.disruption_budgets {
-        Err(why) => findings.add_unreadable(&format!("whether {what} a PodDisruptionBudget"), why),
+        Err(why) => findings.add_unreadable_fact(&format!("whether {what} a PodDisruptionBudget"), why),
         Ok(budgets) if budgets.iter().any(protects) => {}
         Ok(_) => findings.add_warning(
             format!("{what} no PodDisruptionBudget: a drain may evict all replicas at once"),
@@ -141,7 +145,8 @@ fn check_upgrade_protection(findings: &mut Findings, facts: &Facts, deployment: 
 
 fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
     let pods = &installation.static_pods;
-    let idle: Vec<&str> = pods.iter().filter(|pod| !is_ready(pod)).map(|pod| object_name(&pod.metadata)).collect();
+    let idle: Vec<&str> =
+        pods.iter().filter(|pod| !is_ready_and_not_terminating(pod)).map(|pod| object_name(&pod.metadata)).collect();
     let controller = installation.controller.name;
     let found = format!("{controller}: {} of {} static Pods ready", pods.len() - idle.len(), pods.len());
     if idle.is_empty() {
@@ -149,7 +154,7 @@ fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: 
     } else {
         let must_be_ready =
             matches!(stage, PlannedOperation::HandOver | PlannedOperation::Upgrade) || idle.len() == pods.len();
-        let severity = if must_be_ready { Status::Problem } else { Status::Warning };
+        let severity = if must_be_ready { FindingStatus::Problem } else { FindingStatus::Warning };
         findings.add(severity, found, format!("kubectl -n {} describe pod {}", installation.namespace, idle.join(" ")));
     }
     if stage == PlannedOperation::Upgrade && pods.len() < 2 {
@@ -183,7 +188,7 @@ fn image(deployment: &Deployment) -> &str {
 }
 
 /// Whether a Pod is ready and not terminating.
-pub(super) fn is_ready(pod: &Pod) -> bool {
+pub(super) fn is_ready_and_not_terminating(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
     ready && pod.metadata.deletion_timestamp.is_none()

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     facts::{FactError, Facts},
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, FindingStatus, Findings, Topic},
 };
 
 /// Remaining time of a hold, in seconds, below which the check warns.
@@ -32,7 +32,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
         }
     }
     for (why, controllers) in unreadable {
-        findings.add_unreadable(&format!("which process leads {}", controllers.join(", ")), why);
+        findings.add_unreadable_fact(&format!("which process leads {}", controllers.join(", ")), why);
     }
     findings.into_list()
 }
@@ -51,10 +51,10 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
         }
         _ if !exists => findings.add_info(found),
         PlannedOperation::Upgrade => findings.add_problem(found, &look),
-        PlannedOperation::Running | PlannedOperation::HandOver => findings.add_warning(found, &look),
+        PlannedOperation::NoOperation | PlannedOperation::HandOver => findings.add_warning(found, &look),
     };
     match installation.election {
-        LeaderElectionState::Held { since, ends } => {
+        LeaderElectionState::HeldForHandOver { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: held for the hand-over{since}; there is no leader");
             match stage {
@@ -62,7 +62,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 PlannedOperation::Upgrade if exists => {
                     findings.add_problem(found, format!("end the hand-over first: {release}"));
                 }
-                _ if !exists => findings.add(Status::Info, format!("{found}, and it is not installed"), release),
+                _ if !exists => findings.add(FindingStatus::Info, format!("{found}, and it is not installed"), release),
                 _ => findings.add_info(found),
             }
             if let Some(left) =
@@ -91,7 +91,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                     span(renewed)
                 );
                 findings.add(
-                    status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning),
+                    status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Warning),
                     found,
                     &look,
                 );
@@ -111,7 +111,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             let found = format!("{controller}: the Lease has expired; {holder} {ago}");
             no_leader(findings, found);
         }
-        LeaderElectionState::Free => {
+        LeaderElectionState::NoHolder => {
             no_leader(findings, format!("{controller}: the Lease is free; there is no leader"));
         }
         LeaderElectionState::Absent if exists => {
@@ -130,7 +130,7 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
     {
         let found = format!("{controller}: the leader, {version}, is on probation for {time}");
         let remedy = format!("wait until it has passed: kubectl -n {place} get lease {controller} -o yaml");
-        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Info), found, remedy);
+        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Info), found, remedy);
     }
     if let Some(failed) = installation.lease_annotation(FAILED_VERSIONS_ANNOTATION) {
         let tags = tags(installation);
@@ -143,10 +143,14 @@ fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Pl
             let found = format!("{controller}: {wanted}, the version of its image, has failed on probation");
             let remedy =
                 format!("kubectl -n {place} rollout undo deployment/nonet-{controller}; to let it try again: {again}");
-            findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Warning), found, remedy);
+            findings.add(
+                status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Warning),
+                found,
+                remedy,
+            );
         } else {
             findings.add(
-                Status::Info,
+                FindingStatus::Info,
                 format!("{controller}: versions that failed on probation: {failed}"),
                 format!("to let them try again: {again}"),
             );

@@ -31,13 +31,13 @@ enum Verdict {
     /// Nonet runs the loop. These Pods of kube-controller-manager would run it, too, if one of them became the leader.
     BothSoon(Vec<String>),
     /// No process runs the loop; the Lease of Nonet is held for a hand-over.
-    NobodyHeld,
+    NoWriterHeldForHandOver,
     /// No process runs the loop, although Nonet is installed.
-    NobodyLeads,
+    NoWriterWithoutLeader,
     /// No process runs the loop, and Nonet is not installed.
-    NobodyInstalled,
+    NoWriterNotInstalled,
     /// No process runs the loop, because no kube-controller-manager leads.
-    NobodyManages,
+    NoWriterWithoutManager,
     /// The operation requires that kube-controller-manager runs the loop, and kube-controller-manager does not.
     ManagerRequired,
     /// Only Nonet runs the loop.
@@ -56,7 +56,7 @@ enum Verdict {
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Loops);
     let built_in = KubeControllerManagers::from_facts(&facts.kube_controller_manager);
-    built_in.report(&mut findings);
+    built_in.add_findings(&mut findings);
     let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
     for installation in installations {
         for name in installation.controller.loops {
@@ -90,12 +90,14 @@ fn verdict(state: &BuiltInLoopState, installation: &Installation<'_>, stage: Pla
         BuiltInLoopState::WouldRun(_) | BuiltInLoopState::Off | BuiltInLoopState::NoManager if manager_needed => {
             Verdict::ManagerRequired
         }
-        BuiltInLoopState::WouldRun(_) => Verdict::NobodyManages,
+        BuiltInLoopState::WouldRun(_) => Verdict::NoWriterWithoutManager,
         BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.election.is_held_for_hand_over() => {
-            Verdict::NobodyHeld
+            Verdict::NoWriterHeldForHandOver
         }
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.is_installed() => Verdict::NobodyLeads,
-        BuiltInLoopState::Off | BuiltInLoopState::NoManager => Verdict::NobodyInstalled,
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager if installation.is_installed() => {
+            Verdict::NoWriterWithoutLeader
+        }
+        BuiltInLoopState::Off | BuiltInLoopState::NoManager => Verdict::NoWriterNotInstalled,
     }
 }
 
@@ -125,19 +127,19 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
             let found = format!("two writers soon: {} would run {names} beside Nonet as the leader", pods.join(", "));
             findings.add_problem(found, off);
         }
-        Verdict::NobodyHeld => {
+        Verdict::NoWriterHeldForHandOver => {
             let found = format!("{no_process}, and Nonet is held for the hand-over");
             findings.add_problem(found, format!("release the Leases: {}", hold("delete")));
         }
-        Verdict::NobodyLeads => {
+        Verdict::NoWriterWithoutLeader => {
             let found = format!("{no_process}, and no replica of Nonet leads");
             findings.add_problem(found, format!("see the findings about Leases and Pods, or {switch_on}"));
         }
-        Verdict::NobodyInstalled => {
+        Verdict::NoWriterNotInstalled => {
             let found = format!("{no_process}, and Nonet is not installed for it");
             findings.add_problem(found, format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")));
         }
-        Verdict::NobodyManages => {
+        Verdict::NoWriterWithoutManager => {
             let found =
                 format!("no process runs {names}: neither Nonet nor a kube-controller-manager that runs them leads");
             findings.add_problem(
@@ -174,7 +176,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
     const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; set controllers in \
         controllerManager.extraArgs as in docs/operating.md, Hand over, step 3";
     let map = match &facts.kube_controller_manager.kubeadm_config {
-        Err(why) => return findings.add_unreadable("which loops kubeadm upgrade will switch on", why),
+        Err(why) => return findings.add_unreadable_fact("which loops kubeadm upgrade will switch on", why),
         Ok(map) => map.as_ref().and_then(|map| map.data.as_ref()),
     };
     let Some(configuration) = map.and_then(|data| data.get("ClusterConfiguration")) else { return };
@@ -211,7 +213,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
 /// Reports the second writers that controllers have found and recorded as Events.
 fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
     let events = match &facts.lease_events {
-        Err(why) => return findings.add_unreadable("whether controllers have found a second writer", why),
+        Err(why) => return findings.add_unreadable_fact("whether controllers have found a second writer", why),
         Ok(events) => events,
     };
     let mut latest: BTreeMap<(&str, &str), &Event> = BTreeMap::new();

@@ -8,7 +8,7 @@ use k8s_openapi::{
 use super::installation::{Installation, object_name, object_namespace};
 use crate::{
     facts::Facts,
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, FindingStatus, Findings, Topic},
 };
 
 /// A RoleBinding, or a ClusterRoleBinding, which has no namespace.
@@ -37,14 +37,14 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     let unread = [roles.cluster_role_names.as_ref().err(), roles.cluster_role_bindings.as_ref().err()];
     let unread = unread.into_iter().chain([roles.role_names.as_ref().err(), roles.role_bindings.as_ref().err()]);
     for why in unread.flatten() {
-        findings.add_unreadable("whether all roles and bindings exist", why);
+        findings.add_unreadable_fact("whether all roles and bindings exist", why);
     }
     let mut unanswered = None;
     for installation in installed {
         let review = facts.access_reviews.iter().find(|review| review.controller_name == installation.controller.name);
         // If the reviews grant everything, a missing role is only a warning, because the rights may come from other roles.
         let granted = review.is_some_and(|review| review.denied_rights.as_ref().is_ok_and(Vec::is_empty));
-        let severity = if granted { Status::Warning } else { Status::Problem };
+        let severity = if granted { FindingStatus::Warning } else { FindingStatus::Problem };
         let bound = check_bindings(&mut findings, facts, installation, severity);
         let controller = installation.controller.name;
         match review.map(|review| &review.denied_rights) {
@@ -58,7 +58,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
         }
     }
     if let Some(why) = unanswered {
-        findings.add_unreadable("whether the API server grants the rights in the roles", why);
+        findings.add_unreadable_fact("whether the API server grants the rights in the roles", why);
     }
     findings.into_list()
 }
@@ -69,7 +69,12 @@ fn remedy(installation: &Installation<'_>) -> String {
 }
 
 /// Checks all bindings of a controller, and returns whether they are complete.
-fn check_bindings(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, severity: Status) -> bool {
+fn check_bindings(
+    findings: &mut Findings,
+    facts: &Facts,
+    installation: &Installation<'_>,
+    severity: FindingStatus,
+) -> bool {
     let roles = &facts.roles_and_bindings;
     let mut fine = true;
     if let Ok(all) = &roles.cluster_role_bindings {
@@ -89,7 +94,7 @@ fn check_binding(
     findings: &mut Findings,
     facts: &Facts,
     installation: &Installation<'_>,
-    (kind, severity): (&str, Status),
+    (kind, severity): (&str, FindingStatus),
     all: &[Binding<'_>],
 ) -> bool {
     let controller = installation.controller.name;

@@ -1,6 +1,6 @@
 //! Tables of facts with the expected findings.
 
-use common::{built_in_flags::ControllersFlag, leader::HOLD_HOLDER_IDENTITY as HOLD};
+use common::{built_in_flags::ControllersFlag, leader::HAND_OVER_HOLDER_IDENTITY as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
         AccessReview, BuiltInControllersFlag, Certificate, FactError, FactResult, Facts, FirstReading,
         KubeControllerManagerFacts, LeaseReading, NamedLease, RolesAndBindings, TimeReadings,
     },
-    finding::{Finding, Status},
+    finding::{Finding, FindingStatus},
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -195,7 +195,7 @@ impl World {
 
 /// Asserts that a finding has this status and contains these words, and that no finding is worse.
 #[track_caller]
-fn expect(world: &World, stage: PlannedOperation, status: Status, words: &str) {
+fn expect(world: &World, stage: PlannedOperation, status: FindingStatus, words: &str) {
     let findings = world.check(stage);
     let worst = findings.iter().map(|finding| finding.status).max().unwrap();
     let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
@@ -205,16 +205,21 @@ fn expect(world: &World, stage: PlannedOperation, status: Status, words: &str) {
 #[test]
 fn a_cluster_after_the_hand_over_is_fine() {
     let world = World::handed_over();
-    for finding in world.check(PlannedOperation::Running) {
-        assert!(finding.status <= Status::Info, "{finding:?}");
+    for finding in world.check(PlannedOperation::NoOperation) {
+        assert!(finding.status <= FindingStatus::Info, "{finding:?}");
     }
-    expect(&world, PlannedOperation::Running, Status::Info, "kube-controller-manager runs replicaset-controller");
-    expect(&world, PlannedOperation::Upgrade, Status::Info, "not installed");
+    expect(
+        &world,
+        PlannedOperation::NoOperation,
+        FindingStatus::Info,
+        "kube-controller-manager runs replicaset-controller",
+    );
+    expect(&world, PlannedOperation::Upgrade, FindingStatus::Info, "not installed");
 }
 
 #[test]
 fn loops_without_exactly_one_writer_are_found() {
-    use Status::{Info, Problem, Unknown, Warning};
+    use FindingStatus::{Info, Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
         (
@@ -302,13 +307,13 @@ fn loops_without_exactly_one_writer_are_found() {
         (start().kubeadm("controllerManager:\n  extraArgs:\n    controllers: '*,-deployment'"), Info, "not installed"),
         (start().kubeadm("a: ["), Unknown, "kubeadm-config is not YAML"),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
 #[test]
 fn installed_controllers_that_are_not_ready_are_found() {
-    use Status::{Problem, Unknown, Warning};
+    use FindingStatus::{Problem, Unknown, Warning};
     let start = World::handed_over;
     let static_image = "registry.example/nonet/deployment-controller:v0.2.0";
     for (world, status, words) in [
@@ -328,13 +333,13 @@ fn installed_controllers_that_are_not_ready_are_found() {
         (start().with(|f| f.deployments = forbidden()), Unknown, "which Deployments are installed: forbidden"),
         (start().with(|f| f.cluster_wide_search = forbidden()), Unknown, "other namespaces"),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
 #[test]
 fn leases_without_a_proven_leader_of_nonet_are_found() {
-    use Status::{Info, Unknown, Warning};
+    use FindingStatus::{Info, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
         (start().lease("stranger_1", 1), Warning, "the leader stranger_1 is not one of the Pods"),
@@ -347,13 +352,13 @@ fn leases_without_a_proven_leader_of_nonet_are_found() {
         (start().annotated("nonet/failed", "0.3.0"), Info, "versions that failed on probation: 0.3.0"),
         (start().annotated("nonet/probation", "1m0s"), Info, "is on probation for 1m0s"),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
 #[test]
 fn missing_rights_are_found() {
-    use Status::{Problem, Unknown, Warning};
+    use FindingStatus::{Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
         (start().with(|f| f.roles_and_bindings.role_bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
@@ -381,13 +386,13 @@ fn missing_rights_are_found() {
             "whether all roles and bindings exist",
         ),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
 #[test]
 fn wrong_clocks_versions_and_certificates_are_found() {
-    use Status::{Info, Problem, Unknown, Warning};
+    use FindingStatus::{Info, Problem, Unknown, Warning};
     let start = World::handed_over;
     for (world, status, words) in [
         (
@@ -415,13 +420,13 @@ fn wrong_clocks_versions_and_certificates_are_found() {
             "the certificate of the API server (CN=me) expires in 20 d",
         ),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
 #[test]
 fn pods_that_do_not_start_are_found() {
-    use Status::Problem;
+    use FindingStatus::Problem;
     let start = World::handed_over;
     for (world, status, words) in [
         (
@@ -447,7 +452,7 @@ fn pods_that_do_not_start_are_found() {
             "finds no node: 0/1 nodes",
         ),
     ] {
-        expect(&world, PlannedOperation::Running, status, words);
+        expect(&world, PlannedOperation::NoOperation, status, words);
     }
 }
 
@@ -471,8 +476,8 @@ fn waiting(reason: &str, message: &str) -> Value {
 
 #[test]
 fn each_operation_has_its_requirements() {
+    use FindingStatus::{Info, Problem, Warning};
     use PlannedOperation::{HandOver, Removal, Upgrade};
-    use Status::{Info, Problem, Warning};
     let start = World::handed_over;
     let held = || start().lease(HOLD, 0).manager("cp-0", &["*"]);
     for (world, stage, status, words) in [
@@ -522,7 +527,7 @@ fn a_hold_that_ends_soon_is_reported() {
     expect(
         &world,
         PlannedOperation::HandOver,
-        Status::Warning,
+        FindingStatus::Warning,
         "programs other than Nonet may take the Lease from the hold in 23 h",
     );
 }
@@ -530,7 +535,7 @@ fn a_hold_that_ends_soon_is_reported() {
 #[test]
 fn a_removal_reports_every_leader() {
     let findings = World::handed_over().check(PlannedOperation::Removal);
-    assert_eq!(findings.iter().filter(|finding| finding.status == Status::Problem).count(), 2, "{findings:#?}");
+    assert_eq!(findings.iter().filter(|finding| finding.status == FindingStatus::Problem).count(), 2, "{findings:#?}");
 }
 
 #[test]
@@ -539,25 +544,25 @@ fn a_cluster_without_nonet_is_a_problem_before_a_hand_over() {
         facts.deployments = Ok(vec![]);
         facts.pods = Ok(vec![]);
     });
-    expect(&world, PlannedOperation::Running, Status::Info, "everything is left to kube-controller-manager");
-    expect(&world, PlannedOperation::HandOver, Status::Problem, "Nonet is not installed");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Info, "everything is left to kube-controller-manager");
+    expect(&world, PlannedOperation::HandOver, FindingStatus::Problem, "Nonet is not installed");
 }
 
 #[test]
 fn two_readings_distinguish_a_wrong_clock_from_a_dead_leader() {
     for (renewed, before, status, words) in [
         // Both readings show the same renewal, 60 s ago by the leader's clock.
-        (60, 60, Status::Warning, "the Lease has expired; a_1 renewed it 60 s ago"),
+        (60, 60, FindingStatus::Warning, "the Lease has expired; a_1 renewed it 60 s ago"),
         // The leader renewed the Lease between the readings, so the leader's clock is 57 s behind.
-        (60, 63, Status::Problem, "the clock of the leader of deployment-controller is 57 s behind"),
-        (-20, -18, Status::Warning, "the clock of the leader of deployment-controller is 20 s ahead of"),
-        (9, 9, Status::Warning, "has not renewed its Lease for 9 s"),
-        (7, 9, Status::Info, "not installed"),
+        (60, 63, FindingStatus::Problem, "the clock of the leader of deployment-controller is 57 s behind"),
+        (-20, -18, FindingStatus::Warning, "the clock of the leader of deployment-controller is 20 s ahead of"),
+        (9, 9, FindingStatus::Warning, "has not renewed its Lease for 9 s"),
+        (7, 9, FindingStatus::Info, "not installed"),
     ] {
         let mut reading = lease("a_1", renewed).unwrap().unwrap();
         reading.first_reading = Some(FirstReading { renew_time: Some(ago(before)), read_at: ago(3) });
         let world = World::handed_over().reading(Ok(Some(reading)));
-        let findings = world.check(PlannedOperation::Running);
+        let findings = world.check(PlannedOperation::NoOperation);
         let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
         assert!(found, "{words:?} is not in {findings:#?}");
     }
@@ -571,11 +576,16 @@ fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
         "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
     }));
     let world = World::handed_over().with(|facts| facts.lease_events = Ok(vec![event]));
-    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer: status of shop/web");
+    expect(
+        &world,
+        PlannedOperation::NoOperation,
+        FindingStatus::Problem,
+        "has found a second writer: status of shop/web",
+    );
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T13:00:00Z");
-    expect(&world, PlannedOperation::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Info, "expected until 2026-11-25T13:00:00Z");
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T11:00:00Z");
-    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Problem, "has found a second writer");
     let event = |reason: &str, minute: u32| {
         parse(json!({
             "metadata": {"name": reason, "namespace": "kube-system"}, "reason": reason, "message": "so it is",
@@ -585,9 +595,9 @@ fn a_reported_second_writer_is_a_problem_until_it_is_expected_or_gone() {
     };
     let both = |found, gone| Ok(vec![event("SecondWriterGone", gone), event("SecondWriterFound", found)]);
     let world = World::handed_over().with(|facts| facts.lease_events = both(52, 55));
-    expect(&world, PlannedOperation::Running, Status::Info, "sees no sign of it any more");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Info, "sees no sign of it any more");
     let world = World::handed_over().with(|facts| facts.lease_events = both(57, 55));
-    expect(&world, PlannedOperation::Running, Status::Problem, "has found a second writer");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Problem, "has found a second writer");
     let world = World::handed_over().with(|facts| facts.lease_events = Ok(vec![event("SecondWriterFound", 40)]));
-    expect(&world, PlannedOperation::Running, Status::Info, "the current leader sees no sign of it");
+    expect(&world, PlannedOperation::NoOperation, FindingStatus::Info, "the current leader sees no sign of it");
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     facts::Facts,
-    finding::{Finding, Findings, Status, Topic},
+    finding::{Finding, FindingStatus, Findings, Topic},
 };
 
 /// Minor versions of Kubernetes 1.x that Nonet supports.
@@ -22,13 +22,13 @@ const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: PlannedOperation) -> Vec<Finding> {
     let mut findings = Findings::for_topic(Topic::Versions);
     match &facts.server_version {
-        Err(why) => findings.add_unreadable("the version of the API server", why),
-        Ok(version) => check_kubernetes_version(&mut findings, "the API server", version, Status::Problem),
+        Err(why) => findings.add_unreadable_fact("the version of the API server", why),
+        Ok(version) => check_kubernetes_version(&mut findings, "the API server", version, FindingStatus::Problem),
     }
     let managers: BTreeSet<&str> =
         facts.kube_controller_manager.pods.iter().flatten().filter_map(|pod| image_tag(image(pod)?)).collect();
     for version in &managers {
-        check_kubernetes_version(&mut findings, "kube-controller-manager", version, Status::Warning);
+        check_kubernetes_version(&mut findings, "kube-controller-manager", version, FindingStatus::Warning);
     }
     if managers.len() > 1 {
         findings.add_info(
@@ -41,7 +41,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Pl
     findings.into_list()
 }
 
-fn check_kubernetes_version(findings: &mut Findings, what: &str, version: &str, otherwise: Status) {
+fn check_kubernetes_version(findings: &mut Findings, what: &str, version: &str, otherwise: FindingStatus) {
     let (first, last) = (SUPPORTED.start(), SUPPORTED.end());
     match parse_major_and_minor(version) {
         Some((1, minor)) if SUPPORTED.contains(&minor) => findings.add_ok(format!("{what} is {version}")),
@@ -64,14 +64,14 @@ fn parse_major_and_minor(version: &str) -> Option<(u32, u32)> {
 
 /// Checks that all replicas of a controller have the same image.
 fn check_replica_images(findings: &mut Findings, installation: &Installation<'_>, stage: PlannedOperation) {
-    let images: BTreeSet<&str> = installation.candidate_pods().filter_map(image).collect();
+    let images: BTreeSet<&str> = installation.pods_in_election().filter_map(image).collect();
     let controller = installation.controller.name;
     if images.len() > 1 {
         let all = images.iter().copied().collect::<Vec<_>>().join(", ");
-        let names: Vec<&str> = installation.candidate_pods().map(|pod| object_name(&pod.metadata)).collect();
+        let names: Vec<&str> = installation.pods_in_election().map(|pod| object_name(&pod.metadata)).collect();
         let found = format!("{controller} runs in {} versions ({all}): a rollout is in progress", images.len());
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
-        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, Status::Info), found, remedy);
+        findings.add(status_of_unmet_requirement(stage, PlannedOperation::Upgrade, FindingStatus::Info), found, remedy);
     } else if let Some(version) =
         installation.lease_annotation(VERSION_ANNOTATION).filter(|_| installation.election.has_leader())
     {

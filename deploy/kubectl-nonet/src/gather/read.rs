@@ -18,9 +18,9 @@ use crate::{
 const PAGE_SIZE: u32 = 500;
 
 /// A kind of objects that [`Connection`] can get and list.
-pub(crate) trait Readable: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
+pub(crate) trait ListableKind: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned {}
 
-impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned> Readable for K {}
+impl<K: ListableResource + Metadata<Ty = ObjectMeta> + DeserializeOwned> ListableKind for K {}
 
 #[derive(Deserialize)]
 struct Version {
@@ -56,14 +56,18 @@ impl Connection {
     }
 
     /// Reads one object; `None` if it does not exist.
-    pub(super) async fn get<K: Readable>(&self, namespace: Option<&str>, name: &str) -> FactResult<Option<K>> {
+    pub(super) async fn get_object<K: ListableKind>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> FactResult<Option<K>> {
         let path = K::url_path(&(), namespace);
         let query = kube::core::Request::new(&path).get(name, &GetParams::default());
         self.read::<K, K>("get", namespace, format!("GET {path}/{name}"), query).await
     }
 
     /// Lists the objects that match the selectors, page by page.
-    pub(super) async fn list<K: Readable>(
+    pub(super) async fn list_objects<K: ListableKind>(
         &self,
         namespace: Option<&str>,
         labels: &str,
@@ -107,7 +111,7 @@ impl Connection {
     }
 
     /// Sends a GET, and decodes the answer; `None` for the answer 404.
-    async fn read<K: Readable, T: DeserializeOwned>(
+    async fn read<K: ListableKind, T: DeserializeOwned>(
         &self,
         verb: &'static str,
         namespace: Option<&str>,
@@ -136,7 +140,7 @@ impl Connection {
 }
 
 /// Returns the name of the resource of `K` in the form that `kubectl auth can-i` takes.
-fn resource<K: Readable>() -> &'static str {
+fn resource<K: ListableKind>() -> &'static str {
     match (K::GROUP, K::URL_PATH_SEGMENT) {
         ("apps", "deployments") => "deployments.apps",
         ("coordination.k8s.io", "leases") => "leases.coordination.k8s.io",

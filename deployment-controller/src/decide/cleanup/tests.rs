@@ -4,17 +4,20 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::sorted_by_revision;
-use crate::{objects::REVISION, world::DeploymentBuilder};
+use crate::{objects::REVISION_ANNOTATION, world::DeploymentBuilder};
 
 fn world(limit: i64, olds: &[(&str, i64)]) -> DeploymentBuilder {
     let mut world = DeploymentBuilder::new(3);
     for (revision, size) in olds {
-        world = world.with_set(&format!("r{revision}"), *size, *size).with_annotation(REVISION, revision);
+        world = world.with_set(&format!("r{revision}"), *size, *size).with_annotation(REVISION_ANNOTATION, revision);
     }
-    world =
-        world.with_set("new", 3, 3).with_annotation(REVISION, "99").with_current_template("new").with_complete_status();
+    world = world
+        .with_set("new", 3, 3)
+        .with_annotation(REVISION_ANNOTATION, "99")
+        .with_current_template("new")
+        .with_complete_status();
     world.spec["revisionHistoryLimit"] = json!(limit);
-    world.annotations = json!({REVISION: "99"});
+    world.annotations = json!({REVISION_ANNOTATION: "99"});
     // The history is also cleaned during a pause, when old ReplicaSets may have Pods.
     world.spec["paused"] = json!(true);
     world

@@ -37,7 +37,7 @@ fn the_first_set_contains_the_whole_template() {
             "metadata": {
                 "name": name, "namespace": "shop",
                 "labels": {"app": "web", POD_TEMPLATE_HASH_LABEL: hash},
-                "annotations": {"note": "1", REVISION: "1", "deployment.kubernetes.io/desired-replicas": "4",
+                "annotations": {"note": "1", REVISION_ANNOTATION: "1", "deployment.kubernetes.io/desired-replicas": "4",
                     "deployment.kubernetes.io/max-replicas": "5"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
                     "uid": "D", "controller": true, "blockOwnerDeletion": true}],

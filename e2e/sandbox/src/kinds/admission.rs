@@ -8,14 +8,14 @@ use super::{
     canonical::canonicalize,
     schema, selectors,
     table::{age, name, name_and_created, or},
-    value::{insert_default, list, object, text, update_object, update_objects_in_list, yes},
+    value::{for_each_object_in_list, insert_default, list, object, text, with_object_in_field, yes},
 };
 
 /// `mutatingwebhookconfigurations`.
 pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.MutatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.MutatingWebhookConfiguration", hooks);
-        update_objects_in_list(object(hooks), "webhooks", |hook| {
+        for_each_object_in_list(object(hooks), "webhooks", |hook| {
             default_webhook(hook);
             insert_default(hook, "reinvocationPolicy", "Never");
         });
@@ -28,7 +28,7 @@ pub(super) const MUTATING_WEBHOOKS: Behaviour = behaviour!("admissionregistratio
 pub(super) const VALIDATING_WEBHOOKS: Behaviour = behaviour!("admissionregistration.ValidatingWebhookConfiguration", counted,
     default: |hooks| {
         canonicalize("admissionregistration.ValidatingWebhookConfiguration", hooks);
-        update_objects_in_list(object(hooks), "webhooks", default_webhook);
+        for_each_object_in_list(object(hooks), "webhooks", default_webhook);
     },
     unconditional_update: false,
     row: |hooks, now| vec![name(hooks), list(&hooks["webhooks"]).len().into(), age(hooks, now)],
@@ -38,7 +38,7 @@ pub(super) const VALIDATING_WEBHOOKS: Behaviour = behaviour!("admissionregistrat
 pub(super) const MUTATING_POLICY: Behaviour = behaviour!("admissionregistration.MutatingAdmissionPolicy", counted,
     default: |policy| {
         canonicalize("admissionregistration.MutatingAdmissionPolicy", policy);
-        update_object(object(policy), "spec", default_policy);
+        with_object_in_field(object(policy), "spec", default_policy);
     },
     unconditional_update: false,
     row: |policy, now| policy_row(policy, "mutations", now),
@@ -48,7 +48,7 @@ pub(super) const MUTATING_POLICY: Behaviour = behaviour!("admissionregistration.
 pub(super) const VALIDATING_POLICY: Behaviour = behaviour!("admissionregistration.ValidatingAdmissionPolicy", counted,
     default: |policy| {
         canonicalize("admissionregistration.ValidatingAdmissionPolicy", policy);
-        update_object(object(policy), "spec", default_policy);
+        with_object_in_field(object(policy), "spec", default_policy);
     },
     unconditional_update: false,
     row: |policy, now| policy_row(policy, "validations", now),
@@ -58,7 +58,7 @@ pub(super) const VALIDATING_POLICY: Behaviour = behaviour!("admissionregistratio
 pub(super) const MUTATING_BINDING: Behaviour = behaviour!("admissionregistration.MutatingAdmissionPolicyBinding", counted,
     default: |binding| {
         canonicalize("admissionregistration.MutatingAdmissionPolicyBinding", binding);
-        update_object(object(binding), "spec", |spec| update_object(spec, "matchResources", default_match));
+        with_object_in_field(object(binding), "spec", |spec| with_object_in_field(spec, "matchResources", default_match));
     },
     unconditional_update: false,
     row: binding_row,
@@ -68,7 +68,7 @@ pub(super) const MUTATING_BINDING: Behaviour = behaviour!("admissionregistration
 pub(super) const VALIDATING_BINDING: Behaviour = behaviour!("admissionregistration.ValidatingAdmissionPolicyBinding", counted,
     default: |binding| {
         canonicalize("admissionregistration.ValidatingAdmissionPolicyBinding", binding);
-        update_object(object(binding), "spec", |spec| update_object(spec, "matchResources", default_match));
+        with_object_in_field(object(binding), "spec", |spec| with_object_in_field(spec, "matchResources", default_match));
     },
     unconditional_update: false,
     row: binding_row,
@@ -89,7 +89,7 @@ pub(super) const DEFINITION: Behaviour = behaviour!("apiextensions.CustomResourc
 pub(super) const API_SERVICE: Behaviour = behaviour!("apiregistration.APIService", plain,
     default: |service| {
         canonicalize("apiregistration.APIService", service);
-        update_object(object(service), "spec", |spec| update_object(spec, "service", |service| insert_default(service, "port", 443)));
+        with_object_in_field(object(service), "spec", |spec| with_object_in_field(spec, "service", |service| insert_default(service, "port", 443)));
     },
     unconditional_update: false,
     row: api_service_row,
@@ -100,7 +100,7 @@ fn default_match(resources: &mut Map<String, Value>) {
     insert_default(resources, "namespaceSelector", json!({}));
     insert_default(resources, "objectSelector", json!({}));
     for field in ["resourceRules", "excludeResourceRules"] {
-        update_objects_in_list(resources, field, |rule| insert_default(rule, "scope", "*"));
+        for_each_object_in_list(resources, field, |rule| insert_default(rule, "scope", "*"));
     }
 }
 
@@ -110,21 +110,21 @@ fn default_webhook(hook: &mut Map<String, Value>) {
     insert_default(hook, "namespaceSelector", json!({}));
     insert_default(hook, "objectSelector", json!({}));
     insert_default(hook, "timeoutSeconds", 10);
-    update_objects_in_list(hook, "rules", |rule| insert_default(rule, "scope", "*"));
-    update_object(hook, "clientConfig", |config| {
-        update_object(config, "service", |service| insert_default(service, "port", 443));
+    for_each_object_in_list(hook, "rules", |rule| insert_default(rule, "scope", "*"));
+    with_object_in_field(hook, "clientConfig", |config| {
+        with_object_in_field(config, "service", |service| insert_default(service, "port", 443));
     });
 }
 
 fn default_policy(spec: &mut Map<String, Value>) {
     insert_default(spec, "failurePolicy", "Fail");
-    update_object(spec, "matchConstraints", default_match);
+    with_object_in_field(spec, "matchConstraints", default_match);
 }
 
 fn default_definition(definition: &mut Value) {
     canonicalize("apiextensions.CustomResourceDefinition", definition);
-    update_object(object(definition), "spec", |spec| {
-        update_object(spec, "names", |names| {
+    with_object_in_field(object(definition), "spec", |spec| {
+        with_object_in_field(spec, "names", |names| {
             let kind = names.get("kind").map(text).unwrap_or_default().to_owned();
             insert_default(names, "singular", kind.to_lowercase());
             if !kind.is_empty() {
@@ -132,10 +132,10 @@ fn default_definition(definition: &mut Value) {
             }
         });
         insert_default(spec, "conversion", json!({"strategy": "None"}));
-        update_object(spec, "conversion", |conversion| {
-            update_object(conversion, "webhook", |hook| {
-                update_object(hook, "clientConfig", |config| {
-                    update_object(config, "service", |service| insert_default(service, "port", 443));
+        with_object_in_field(spec, "conversion", |conversion| {
+            with_object_in_field(conversion, "webhook", |hook| {
+                with_object_in_field(hook, "clientConfig", |config| {
+                    with_object_in_field(config, "service", |service| insert_default(service, "port", 443));
                 });
             });
         });

@@ -13,7 +13,7 @@ use super::{
     quantity::Quantity,
     selectors, strategy, syntax,
     table::{age, name},
-    value::{child, entries, insert_default, list, object, take, text, update_object},
+    value::{child, entries, insert_default, list, object, take, text, with_object_in_field},
 };
 
 /// `persistentvolumeclaims`.
@@ -54,7 +54,7 @@ const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "Rea
 /// Defaults a claim, on its own or in a template.
 pub(super) fn default_fields(claim: &mut Value) {
     let map = object(claim);
-    update_object(map, "spec", pod_defaults::claim_spec);
+    with_object_in_field(map, "spec", pod_defaults::claim_spec);
     if let Value::Object(status) = map.entry("status").or_insert_with(|| json!({})) {
         insert_default(status, "phase", "Pending");
     }
@@ -220,10 +220,10 @@ fn validate_claim_status(new: &Value, _: &Value) -> Vec<FieldError> {
 fn default_volume(volume: &mut Value) {
     canonicalize("core.PersistentVolume", volume);
     let map = object(volume);
-    update_object(map, "spec", |spec| {
+    with_object_in_field(map, "spec", |spec| {
         insert_default(spec, "persistentVolumeReclaimPolicy", "Retain");
         insert_default(spec, "volumeMode", "Filesystem");
-        update_object(spec, "hostPath", |host_path| insert_default(host_path, "type", ""));
+        with_object_in_field(spec, "hostPath", |host_path| insert_default(host_path, "type", ""));
         pod_defaults::apply_volume_source_defaults(spec);
     });
     if let Value::Object(status) = map.entry("status").or_insert_with(|| json!({})) {

@@ -11,7 +11,7 @@ use super::{
     errors::{Errors, Path},
     resources, syntax,
     table::{age, name, name_and_created},
-    value::{entries, insert_default, object, size, text, update_object, update_objects_in_list, yes},
+    value::{entries, for_each_object_in_list, insert_default, object, size, text, with_object_in_field, yes},
 };
 
 /// `configmaps`.
@@ -178,13 +178,13 @@ fn validate_secret(secret: &Value) -> Errors {
 
 /// Of the Secrets of an account only the names are kept.
 fn keep_names(account: &mut Value) {
-    update_objects_in_list(object(account), "secrets", |secret| secret.retain(|field, _| field == "name"));
+    for_each_object_in_list(object(account), "secrets", |secret| secret.retain(|field, _| field == "name"));
 }
 
 fn default_limit_range(range: &mut Value) {
     canonicalize("core.LimitRange", range);
-    update_object(object(range), "spec", |spec| {
-        update_objects_in_list(spec, "limits", |item| {
+    with_object_in_field(object(range), "spec", |spec| {
+        for_each_object_in_list(spec, "limits", |item| {
             if item.get("type").map(text) != Some("Container") {
                 return;
             }

@@ -10,7 +10,7 @@ use super::{
     errors::{Errors, Path},
     job_validation, jobs, schedules, selectors,
     table::{age, containers, name, since},
-    value::{insert_default, list, object, text, update_object, yes},
+    value::{insert_default, list, object, text, with_object_in_field, yes},
     workloads,
 };
 
@@ -24,8 +24,10 @@ pub(super) const CRON_JOB: Behaviour = behaviour!("batch.CronJob", counted,
 
 fn default(cron: &mut Value) {
     canonicalize("batch.CronJob", cron);
-    update_object(object(cron), "spec", |spec| {
-        update_object(spec, "jobTemplate", |template| update_object(template, "spec", jobs::default_shared));
+    with_object_in_field(object(cron), "spec", |spec| {
+        with_object_in_field(spec, "jobTemplate", |template| {
+            with_object_in_field(template, "spec", jobs::default_shared)
+        });
         insert_default(spec, "concurrencyPolicy", "Allow");
         insert_default(spec, "suspend", false);
         insert_default(spec, "successfulJobsHistoryLimit", 3);

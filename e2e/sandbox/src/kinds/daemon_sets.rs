@@ -11,7 +11,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, pod_spec, selectors, strategy,
     table::{age, containers, name},
-    value::{child, insert_default, int, object, take, text, update_object},
+    value::{child, insert_default, int, object, take, text, with_object_in_field},
     workloads::{self, Words},
 };
 
@@ -49,13 +49,13 @@ fn set_template_generation(set: &mut Value, generation: i64) {
 
 fn default(set: &mut Value) {
     canonicalize("apps.DaemonSet", set);
-    update_object(object(set), "spec", |spec| {
-        update_object(spec, "template", pod_defaults::template);
-        update_object(spec, "updateStrategy", |update| {
+    with_object_in_field(object(set), "spec", |spec| {
+        with_object_in_field(spec, "template", pod_defaults::template);
+        with_object_in_field(spec, "updateStrategy", |update| {
             insert_default(update, "type", "RollingUpdate");
             if update.get("type").map(text) == Some("RollingUpdate") {
                 insert_default(update, "rollingUpdate", json!({}));
-                update_object(update, "rollingUpdate", |rolling| {
+                with_object_in_field(update, "rollingUpdate", |rolling| {
                     insert_default(rolling, "maxUnavailable", 1);
                     insert_default(rolling, "maxSurge", 0);
                 });

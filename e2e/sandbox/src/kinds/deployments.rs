@@ -11,7 +11,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, selectors, strategy,
     table::{age, containers, name},
-    value::{child, insert_default, int, object, take, text, update_object},
+    value::{child, insert_default, int, object, take, text, with_object_in_field},
     workloads::{self, Words},
 };
 
@@ -30,14 +30,14 @@ const WORDS: Words = Words { empty: "deployment", deadline: "ReplicaSet", unusab
 
 fn default(deployment: &mut Value) {
     canonicalize("apps.Deployment", deployment);
-    update_object(object(deployment), "spec", |spec| {
-        update_object(spec, "template", pod_defaults::template);
+    with_object_in_field(object(deployment), "spec", |spec| {
+        with_object_in_field(spec, "template", pod_defaults::template);
         insert_default(spec, "replicas", 1);
-        update_object(spec, "strategy", |strategy| {
+        with_object_in_field(spec, "strategy", |strategy| {
             insert_default(strategy, "type", "RollingUpdate");
             if strategy.get("type").map(text) == Some("RollingUpdate") {
                 insert_default(strategy, "rollingUpdate", json!({}));
-                update_object(strategy, "rollingUpdate", |rolling| {
+                with_object_in_field(strategy, "rollingUpdate", |rolling| {
                     insert_default(rolling, "maxUnavailable", "25%");
                     insert_default(rolling, "maxSurge", "25%");
                 });

@@ -13,14 +13,14 @@ use super::{
     errors::{Errors, Path},
     selectors, service_validation, strategy, syntax,
     table::{age, name},
-    value::{insert_default, int, list, object, size, text, update_objects_in_list},
+    value::{for_each_object_in_list, insert_default, int, list, object, size, text},
 };
 
 /// `endpointslices`.
 pub(super) const SLICE: Behaviour = behaviour!("discovery.EndpointSlice", counted,
     default: |slice| {
         canonicalize("discovery.EndpointSlice", slice);
-        update_objects_in_list(object(slice), "ports", |port| {
+        for_each_object_in_list(object(slice), "ports", |port| {
             insert_default(port, "name", "");
             insert_default(port, "protocol", "TCP");
         });
@@ -39,8 +39,8 @@ pub(super) const SLICE: Behaviour = behaviour!("discovery.EndpointSlice", counte
 pub(super) const ENDPOINTS: Behaviour = behaviour!("core.Endpoints", plain,
     default: |endpoints| {
         canonicalize("core.Endpoints", endpoints);
-        update_objects_in_list(object(endpoints), "subsets", |subset| {
-            update_objects_in_list(subset, "ports", |port| insert_default(port, "protocol", "TCP"));
+        for_each_object_in_list(object(endpoints), "subsets", |subset| {
+            for_each_object_in_list(subset, "ports", |port| insert_default(port, "protocol", "TCP"));
         });
     },
     prepare_create: |_, _| {},
@@ -62,7 +62,7 @@ fn prepare_update(new: &mut Value, old: &Value, _: &Env<'_>) {
 /// `deprecatedTopology` cannot be written any more; what is stored stays as long as the endpoints do.
 fn drop_topology(new: &mut Value, old: &Value) {
     if new["endpoints"] != old["endpoints"] {
-        update_objects_in_list(object(new), "endpoints", |endpoint| {
+        for_each_object_in_list(object(new), "endpoints", |endpoint| {
             endpoint.remove("deprecatedTopology");
         });
     }

@@ -9,7 +9,7 @@ use super::{
     canonical::{canonicalize, parse_time},
     job_status, job_validation, pod_defaults, selectors, strategy,
     table::{age, containers, duration, name},
-    value::{child, insert_default, int, list, object, text, update_object, update_objects_in_list, yes},
+    value::{child, for_each_object_in_list, insert_default, int, list, object, text, with_object_in_field, yes},
 };
 
 /// `jobs`.
@@ -31,10 +31,10 @@ pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io
 
 /// Defaults of a Job's spec that apply in `CronJobs` too.
 pub(super) fn default_shared(spec: &mut Map<String, Value>) {
-    update_object(spec, "template", pod_defaults::template);
-    update_object(spec, "podFailurePolicy", |policy| {
-        update_objects_in_list(policy, "rules", |rule| {
-            update_objects_in_list(rule, "onPodConditions", |pattern| {
+    with_object_in_field(spec, "template", pod_defaults::template);
+    with_object_in_field(spec, "podFailurePolicy", |policy| {
+        for_each_object_in_list(policy, "rules", |rule| {
+            for_each_object_in_list(rule, "onPodConditions", |pattern| {
                 // The field is always written, so that nothing reads as empty here.
                 if pattern.get("status").is_none_or(|status| status == "") {
                     pattern.insert("status".to_owned(), "True".into());
@@ -46,7 +46,7 @@ pub(super) fn default_shared(spec: &mut Map<String, Value>) {
 
 fn default(job: &mut Value) {
     canonicalize("batch.Job", job);
-    update_object(object(job), "spec", |spec| {
+    with_object_in_field(object(job), "spec", |spec| {
         default_shared(spec);
         if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
             insert_default(spec, "completions", 1);

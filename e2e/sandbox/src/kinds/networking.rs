@@ -10,7 +10,7 @@ use super::{
     canonical::canonicalize,
     selectors,
     table::{age, name},
-    value::{insert_default, list, object, text, update_object, update_objects_in_list},
+    value::{for_each_object_in_list, insert_default, list, object, text, with_object_in_field},
 };
 
 /// `ingresses`.
@@ -20,8 +20,8 @@ pub(super) const INGRESS: Behaviour = behaviour!("networking.Ingress", counted, 
 pub(super) const INGRESS_CLASS: Behaviour = behaviour!("networking.IngressClass", counted,
     default: |class| {
         canonicalize("networking.IngressClass", class);
-        update_object(object(class), "spec", |spec| {
-            update_object(spec, "parameters", |parameters| insert_default(parameters, "scope", "Cluster"));
+        with_object_in_field(object(class), "spec", |spec| {
+            with_object_in_field(spec, "parameters", |parameters| insert_default(parameters, "scope", "Cluster"));
         });
     },
     row: class_row,
@@ -48,10 +48,10 @@ pub(super) const SERVICE_CIDR: Behaviour = behaviour!("networking.ServiceCIDR", 
 
 fn default_policy(policy: &mut Value) {
     canonicalize("networking.NetworkPolicy", policy);
-    update_object(object(policy), "spec", |spec| {
+    with_object_in_field(object(policy), "spec", |spec| {
         for direction in ["ingress", "egress"] {
-            update_objects_in_list(spec, direction, |rule| {
-                update_objects_in_list(rule, "ports", |port| insert_default(port, "protocol", "TCP"));
+            for_each_object_in_list(spec, direction, |rule| {
+                for_each_object_in_list(rule, "ports", |port| insert_default(port, "protocol", "TCP"));
             });
         }
         let both = spec.get("egress").is_some_and(|rules| !list(rules).is_empty());

@@ -13,7 +13,7 @@ use super::{
     resources, syntax,
     table::{age, name, or},
     tolerations,
-    value::{child, entries, insert_default, list, object, take, text, update_object, yes},
+    value::{child, entries, insert_default, list, object, take, text, with_object_in_field, yes},
 };
 
 /// `nodes`.
@@ -49,7 +49,7 @@ pub(super) const NAMESPACE: Behaviour = behaviour!("core.Namespace", plain,
 fn default_node(node: &mut Value) {
     canonicalize("core.Node", node);
     let map = object(node);
-    update_object(map, "spec", |spec| {
+    with_object_in_field(map, "spec", |spec| {
         // `podCIDR` is the first of `podCIDRs`.
         let single = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
         let first = spec.get("podCIDRs").map(|cidrs| text(&cidrs[0])).unwrap_or_default().to_owned();
@@ -59,7 +59,7 @@ fn default_node(node: &mut Value) {
             spec.insert("podCIDR".to_owned(), first.into());
         }
     });
-    update_object(map, "status", |status| {
+    with_object_in_field(map, "status", |status| {
         if let Some(capacity) = status.get("capacity").cloned() {
             insert_default(status, "allocatable", capacity);
         }

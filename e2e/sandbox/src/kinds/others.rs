@@ -8,7 +8,7 @@ use super::{
     behaviour::{Behaviour, behaviour},
     canonical::canonicalize,
     table::{age, duration, name, or},
-    value::{insert_default, int, list, object, text, update_object},
+    value::{insert_default, int, list, object, text, with_object_in_field},
 };
 
 /// `certificatesigningrequests`.
@@ -32,7 +32,7 @@ pub(super) const DEVICE_CLASS: Behaviour = behaviour!("resource.DeviceClass", co
 pub(super) const RESOURCE_CLAIM: Behaviour = behaviour!("resource.ResourceClaim", plain,
     default: |claim| {
         canonicalize("resource.ResourceClaim", claim);
-        update_object(object(claim), "spec", default_devices);
+        with_object_in_field(object(claim), "spec", default_devices);
     },
     row: |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)],
 );
@@ -41,7 +41,7 @@ pub(super) const RESOURCE_CLAIM: Behaviour = behaviour!("resource.ResourceClaim"
 pub(super) const CLAIM_TEMPLATE: Behaviour = behaviour!("resource.ResourceClaimTemplate", plain,
     default: |template| {
         canonicalize("resource.ResourceClaimTemplate", template);
-        update_object(object(template), "spec", |spec| update_object(spec, "spec", default_devices));
+        with_object_in_field(object(template), "spec", |spec| with_object_in_field(spec, "spec", default_devices));
     },
 );
 
@@ -63,7 +63,7 @@ pub(super) const RESOURCE_SLICE: Behaviour = behaviour!("resource.ResourceSlice"
 pub(super) const FLOW_SCHEMA: Behaviour = behaviour!("flowcontrol.FlowSchema", counted,
     default: |schema| {
         canonicalize("flowcontrol.FlowSchema", schema);
-        update_object(object(schema), "spec", |spec| {
+        with_object_in_field(object(schema), "spec", |spec| {
             if spec.get("matchingPrecedence").is_none_or(|precedence| int(precedence) == 0) {
                 spec.insert("matchingPrecedence".to_owned(), 1000.into());
             }
@@ -119,23 +119,23 @@ fn default_devices(spec: &mut serde_json::Map<String, Value>) {
             insert_default(request, "count", 1);
         }
     };
-    update_object(spec, "devices", |devices| {
-        super::value::update_objects_in_list(devices, "requests", |requested| {
-            update_object(requested, "exactly", request);
-            super::value::update_objects_in_list(requested, "firstAvailable", request);
+    with_object_in_field(spec, "devices", |devices| {
+        super::value::for_each_object_in_list(devices, "requests", |requested| {
+            with_object_in_field(requested, "exactly", request);
+            super::value::for_each_object_in_list(requested, "firstAvailable", request);
         });
     });
 }
 
 fn default_level(level: &mut Value) {
     canonicalize("flowcontrol.PriorityLevelConfiguration", level);
-    update_object(object(level), "spec", |spec| {
+    with_object_in_field(object(level), "spec", |spec| {
         for (field, shares) in [("limited", 30), ("exempt", 0)] {
-            update_object(spec, field, |limits| {
+            with_object_in_field(spec, field, |limits| {
                 insert_default(limits, "nominalConcurrencyShares", shares);
                 insert_default(limits, "lendablePercent", 0);
-                update_object(limits, "limitResponse", |response| {
-                    update_object(response, "queuing", |queuing| {
+                with_object_in_field(limits, "limitResponse", |response| {
+                    with_object_in_field(response, "queuing", |queuing| {
                         for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
                             if queuing.get(field).is_none_or(|held| int(held) == 0) {
                                 queuing.insert(field.to_owned(), value.into());

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     quantity::Quantity,
-    value::{insert_default, int, text, update_object, update_objects_in_list},
+    value::{for_each_object_in_list, insert_default, int, text, with_object_in_field},
 };
 
 pub(super) use common::template::defaults::apply_volume_source_defaults;
@@ -14,27 +14,29 @@ type Object = Map<String, Value>;
 
 /// Defaults a Pod template: what is shared by Pods and everything that makes Pods.
 pub(super) fn template(template: &mut Object) {
-    update_object(template, "spec", spec);
+    with_object_in_field(template, "spec", spec);
 }
 
 /// Defaults the parts of a Pod spec that templates have too.
 pub(super) fn spec(spec: &mut Object) {
     defaults::apply_pod_spec_defaults(spec);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        update_objects_in_list(spec, containers, |container| update_object(container, "resources", resources));
+        for_each_object_in_list(spec, containers, |container| with_object_in_field(container, "resources", resources));
     }
-    update_objects_in_list(spec, "volumes", |volume| {
-        update_object(volume, "ephemeral", |ephemeral| {
-            update_object(ephemeral, "volumeClaimTemplate", |claim| update_object(claim, "spec", claim_spec));
+    for_each_object_in_list(spec, "volumes", |volume| {
+        with_object_in_field(volume, "ephemeral", |ephemeral| {
+            with_object_in_field(ephemeral, "volumeClaimTemplate", |claim| {
+                with_object_in_field(claim, "spec", claim_spec)
+            });
         });
     });
-    update_object(spec, "overhead", round_up);
-    update_object(spec, "resources", resources);
+    with_object_in_field(spec, "overhead", round_up);
+    with_object_in_field(spec, "resources", resources);
 }
 
 fn resources(resources: &mut Object) {
-    update_object(resources, "limits", round_up);
-    update_object(resources, "requests", round_up);
+    with_object_in_field(resources, "limits", round_up);
+    with_object_in_field(resources, "requests", round_up);
 }
 
 /// Resources are kept in thousandths.
@@ -49,22 +51,24 @@ fn round_up(list: &mut Object) {
 
 /// Defaults of a claim's spec.
 pub(super) fn claim_spec(spec: &mut Object) {
-    defaults::apply_claim_spec_defaults(spec);
-    update_object(spec, "resources", resources);
+    defaults::apply_volume_claim_spec_defaults(spec);
+    with_object_in_field(spec, "resources", resources);
 }
 
 /// Defaults of a Pod itself, after those of its spec: what templates do not get.
 pub(super) fn pod(spec: &mut Object) {
     for containers in ["containers", "initContainers"] {
-        update_objects_in_list(spec, containers, |container| {
-            update_object(container, "resources", requests_from_limits);
+        for_each_object_in_list(spec, containers, |container| {
+            with_object_in_field(container, "resources", requests_from_limits);
         });
     }
     pod_requests(spec);
     insert_default(spec, "enableServiceLinks", true);
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         for containers in ["containers", "initContainers"] {
-            update_objects_in_list(spec, containers, |container| update_objects_in_list(container, "ports", host_port));
+            for_each_object_in_list(spec, containers, |container| {
+                for_each_object_in_list(container, "ports", host_port)
+            });
         }
     }
 }
@@ -97,7 +101,7 @@ fn pod_requests(spec: &mut Object) {
             wanted.entry(name).or_insert(amount);
         }
     }
-    update_object(spec, "resources", |resources| {
+    with_object_in_field(spec, "resources", |resources| {
         if let Value::Object(requests) = resources.entry("requests").or_insert_with(|| json!({})) {
             for (name, amount) in wanted {
                 requests.entry(name).or_insert(amount);

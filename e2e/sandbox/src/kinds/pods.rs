@@ -12,7 +12,7 @@ use super::{
     pod_spec::Within,
     pod_table, pod_update, resources, selectors, strategy,
     table::{containers as container_cells, name},
-    value::{child, int, list, object, take, text, update_object, update_objects_in_list, yes},
+    value::{child, for_each_object_in_list, int, list, object, take, text, with_object_in_field, yes},
 };
 
 /// `pods`.
@@ -34,7 +34,7 @@ pub(super) const POD: Behaviour = behaviour!("core.Pod", counted,
 pub(super) const TEMPLATE: Behaviour = behaviour!("core.PodTemplate", counted,
     default: |template| {
         canonicalize("core.PodTemplate", template);
-        update_object(object(template), "template", pod_defaults::template);
+        with_object_in_field(object(template), "template", pod_defaults::template);
     },
     validate_create: validate_template,
     validate_update: |new, _| validate_template(new),
@@ -53,11 +53,11 @@ fn validate_template(template: &Value) -> Vec<FieldError> {
 fn default(pod: &mut Value) {
     canonicalize("core.Pod", pod);
     let pod = object(pod);
-    update_object(pod, "spec", |spec| {
+    with_object_in_field(pod, "spec", |spec| {
         pod_defaults::spec(spec);
         pod_defaults::pod(spec);
     });
-    update_object(pod, "status", |status| {
+    with_object_in_field(pod, "status", |status| {
         // `podIP` is the first of `podIPs`.
         let single = status.get("podIP").map(text).unwrap_or_default().to_owned();
         let first = status.get("podIPs").map(|ips| text(&ips[0]["ip"])).unwrap_or_default().to_owned();
@@ -128,7 +128,7 @@ fn apply_label_keys(pod: &mut Value) {
         for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
             let keys: Vec<String> =
                 term.get(field).map(list).unwrap_or_default().iter().map(|k| text(k).into()).collect();
-            update_object(term, "labelSelector", |selector| {
+            with_object_in_field(term, "labelSelector", |selector| {
                 for key in keys {
                     let Some(value) = labels.get(&key) else { continue };
                     let expressions = selector.entry("matchExpressions").or_insert_with(|| Value::Array(vec![]));
@@ -140,17 +140,17 @@ fn apply_label_keys(pod: &mut Value) {
         }
     };
     let spec = child(pod, "spec");
-    update_object(spec, "affinity", |affinity| {
+    with_object_in_field(spec, "affinity", |affinity| {
         for field in ["podAffinity", "podAntiAffinity"] {
-            update_object(affinity, field, |affinity| {
-                update_objects_in_list(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
-                update_objects_in_list(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
-                    update_object(term, "podAffinityTerm", apply);
+            with_object_in_field(affinity, field, |affinity| {
+                for_each_object_in_list(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
+                for_each_object_in_list(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
+                    with_object_in_field(term, "podAffinityTerm", apply);
                 });
             });
         }
     });
-    update_objects_in_list(spec, "topologySpreadConstraints", apply);
+    for_each_object_in_list(spec, "topologySpreadConstraints", apply);
 }
 
 /// The group of a Pod is not kept while the gate of groups is off.
@@ -196,7 +196,7 @@ fn keep_condition_generations(status: &mut serde_json::Map<String, Value>, old: 
         .iter()
         .map(|condition| (text(&condition["type"]), int(&condition["observedGeneration"])))
         .collect();
-    update_objects_in_list(status, "conditions", |condition| {
+    for_each_object_in_list(status, "conditions", |condition| {
         let kind = condition.get("type").map(text).unwrap_or_default();
         let Some(at) = held.iter().position(|(held, _)| *held == kind) else { return };
         let (_, generation) = held.remove(at);

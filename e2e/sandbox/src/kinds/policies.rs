@@ -11,7 +11,7 @@ use super::{
     errors::{Bad, Errors, Path},
     selectors, strategy,
     table::{age, name},
-    value::{child, insert_default, int, list, object, text, update_object, yes},
+    value::{child, insert_default, int, list, object, text, with_object_in_field, yes},
     workloads,
 };
 
@@ -69,7 +69,7 @@ pub(super) const AUTOSCALER: Behaviour = behaviour!("autoscalingv2.HorizontalPod
 pub(super) const AUTOSCALER_V1: Behaviour = behaviour!("autoscaling.HorizontalPodAutoscaler", plain,
     default: |scaler| {
         canonicalize("autoscaling.HorizontalPodAutoscaler", scaler);
-        update_object(object(scaler), "spec", |spec| insert_default(spec, "minReplicas", 1));
+        with_object_in_field(object(scaler), "spec", |spec| insert_default(spec, "minReplicas", 1));
     },
     validate_create: |scaler| validate_autoscaler(scaler, &Value::Null),
     validate_update: validate_autoscaler,
@@ -163,17 +163,17 @@ fn cpu_metric(utilization: impl Into<Value>) -> Value {
 
 fn default_autoscaler(scaler: &mut Value) {
     canonicalize("autoscalingv2.HorizontalPodAutoscaler", scaler);
-    update_object(object(scaler), "spec", |spec| {
+    with_object_in_field(object(scaler), "spec", |spec| {
         insert_default(spec, "minReplicas", 1);
         insert_default(spec, "metrics", json!([cpu_metric(80)]));
-        update_object(spec, "behavior", |behavior| {
+        with_object_in_field(spec, "behavior", |behavior| {
             let policy = |kind: &str, value: i64| json!({"type": kind, "value": value, "periodSeconds": 15});
-            update_object(behavior, "scaleUp", |rules| {
+            with_object_in_field(behavior, "scaleUp", |rules| {
                 insert_default(rules, "stabilizationWindowSeconds", 0);
                 insert_default(rules, "selectPolicy", "Max");
                 insert_default(rules, "policies", json!([policy("Pods", 4), policy("Percent", 100)]));
             });
-            update_object(behavior, "scaleDown", |rules| {
+            with_object_in_field(behavior, "scaleDown", |rules| {
                 insert_default(rules, "selectPolicy", "Max");
                 insert_default(rules, "policies", json!([policy("Percent", 100)]));
             });
@@ -224,7 +224,7 @@ fn to_v2(scaler: &mut Value) {
     let mut metrics: Vec<Value> = serde_json::from_str(&others).unwrap_or_default();
     let map = object(scaler);
     map.insert("apiVersion".to_owned(), "autoscaling/v2".into());
-    update_object(map, "spec", |spec| {
+    with_object_in_field(map, "spec", |spec| {
         if let Some(percent) = spec.remove("targetCPUUtilizationPercentage") {
             metrics.insert(0, cpu_metric(percent));
         }
@@ -232,15 +232,15 @@ fn to_v2(scaler: &mut Value) {
             spec.insert("metrics".to_owned(), metrics.into());
         }
     });
-    update_object(map, "status", |status| {
+    with_object_in_field(map, "status", |status| {
         if let Some(percent) = status.remove("currentCPUUtilizationPercentage") {
             let current =
                 json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}});
             status.insert("currentMetrics".to_owned(), json!([current]));
         }
     });
-    update_object(map, "metadata", |metadata| {
-        update_object(metadata, "annotations", |annotations| {
+    with_object_in_field(map, "metadata", |metadata| {
+        with_object_in_field(metadata, "annotations", |annotations| {
             annotations.remove(METRICS);
         });
     });
@@ -254,7 +254,7 @@ fn from_v2(scaler: &mut Value) {
         text(&metric["resource"]["name"]) == "cpu" && metric["resource"]["target"]["averageUtilization"].is_number()
     };
     let mut others = vec![];
-    update_object(map, "spec", |spec| {
+    with_object_in_field(map, "spec", |spec| {
         let Some(Value::Array(metrics)) = spec.remove("metrics") else { return };
         for metric in metrics {
             if is_cpu(&metric) && !spec.contains_key("targetCPUUtilizationPercentage") {
@@ -266,7 +266,7 @@ fn from_v2(scaler: &mut Value) {
         }
         spec.remove("behavior");
     });
-    update_object(map, "status", |status| {
+    with_object_in_field(map, "status", |status| {
         if let Some(current) = status.remove("currentMetrics") {
             let percent = &current[0]["resource"]["current"]["averageUtilization"];
             if percent.is_number() {

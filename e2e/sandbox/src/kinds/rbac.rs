@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     syntax,
     table::{age, name, name_and_created},
-    value::{insert_default, list, object, text, update_object, update_objects_in_list},
+    value::{for_each_object_in_list, insert_default, list, object, text, with_object_in_field},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -56,12 +56,12 @@ pub(super) const CLUSTER_ROLE_BINDING: Behaviour = behaviour!("rbac.ClusterRoleB
 fn default_binding(id: &str, binding: &mut Value) {
     canonicalize(id, binding);
     let map = object(binding);
-    update_object(map, "roleRef", |role| {
+    with_object_in_field(map, "roleRef", |role| {
         if role.get("apiGroup").map(text).unwrap_or_default().is_empty() {
             role.insert("apiGroup".to_owned(), GROUP.into());
         }
     });
-    update_objects_in_list(map, "subjects", |subject: &mut Map<String, Value>| {
+    for_each_object_in_list(map, "subjects", |subject: &mut Map<String, Value>| {
         if matches!(subject.get("kind").map(text), Some("User" | "Group")) {
             insert_default(subject, "apiGroup", GROUP);
         }

@@ -11,7 +11,7 @@ use super::{
     errors::{Errors, Path},
     pod_defaults, pod_spec, selectors,
     table::{age, containers, name},
-    value::{child, entries, insert_default, int, object, size, take, update_object},
+    value::{child, entries, insert_default, int, object, size, take, with_object_in_field},
     workloads::{self, Words},
 };
 
@@ -48,8 +48,8 @@ const CONTROLLER_WORDS: Words = Words { empty: "", deadline: "ReplicationControl
 
 fn default_set(set: &mut Value) {
     canonicalize("apps.ReplicaSet", set);
-    update_object(object(set), "spec", |spec| {
-        update_object(spec, "template", pod_defaults::template);
+    with_object_in_field(object(set), "spec", |spec| {
+        with_object_in_field(spec, "template", pod_defaults::template);
         insert_default(spec, "replicas", 1);
     });
 }
@@ -57,8 +57,8 @@ fn default_set(set: &mut Value) {
 /// Labels and selector of a controller are those of its template where they are not given.
 fn default_controller(controller: &mut Value) {
     canonicalize("core.ReplicationController", controller);
-    update_object(object(controller), "spec", |spec| {
-        update_object(spec, "template", pod_defaults::template);
+    with_object_in_field(object(controller), "spec", |spec| {
+        with_object_in_field(spec, "template", pod_defaults::template);
         insert_default(spec, "replicas", 1);
     });
     let labels = controller["spec"]["template"]["metadata"]["labels"].clone();

@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     strategy, syntax,
     table::{age, name},
-    value::{child, insert_default, int, list, object, text, update_object, update_objects_in_list},
+    value::{child, for_each_object_in_list, insert_default, int, list, object, text, with_object_in_field},
 };
 
 /// What admission puts on each group, for the loop that takes it off when no Pod is left in the group.
@@ -29,7 +29,7 @@ const GATED: [(&str, &str); 5] = [
 /// `workloads`.
 pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
     prepare_create: |workload, env| {
-        update_objects_in_list(child(workload, "spec"), "podGroupTemplates", |template| {
+        for_each_object_in_list(child(workload, "spec"), "podGroupTemplates", |template| {
             drop_gated(template, env);
             // Encoders write this one whether it is set or not.
             insert_default(template, "schedulingConstraints", Value::Null);
@@ -48,7 +48,7 @@ pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
 pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
     prepare_create: |group, env| {
         strategy::add_finalizer(group, PROTECTION);
-        update_object(object(group), "spec", |spec| {
+        with_object_in_field(object(group), "spec", |spec| {
             drop_gated(spec, env);
             insert_default(spec, "disruptionMode", "Pod");
         });

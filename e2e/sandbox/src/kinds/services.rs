@@ -12,7 +12,7 @@ use super::{
     errors::{Errors, Path},
     selectors, service_validation, strategy,
     table::{age, name},
-    value::{child, insert_default, int, list, object, take, text, update_object, update_objects_in_list, yes},
+    value::{child, for_each_object_in_list, insert_default, int, list, object, take, text, with_object_in_field, yes},
 };
 
 /// `services`.
@@ -36,7 +36,7 @@ pub(super) const SERVICE: Behaviour = behaviour!("core.Service", plain,
 
 fn default(service: &mut Value) {
     canonicalize("core.Service", service);
-    update_object(object(service), "spec", |spec| {
+    with_object_in_field(object(service), "spec", |spec| {
         insert_default(spec, "sessionAffinity", "None");
         if word(spec, "sessionAffinity") == "None" {
             spec.remove("sessionAffinityConfig");
@@ -46,7 +46,7 @@ fn default(service: &mut Value) {
             spec.insert("sessionAffinityConfig".to_owned(), config);
         }
         insert_default(spec, "type", "ClusterIP");
-        update_objects_in_list(spec, "ports", |port| {
+        for_each_object_in_list(spec, "ports", |port| {
             insert_default(port, "protocol", "TCP");
             let unset = port.get("targetPort").is_none_or(|target| *target == 0 || *target == "");
             if unset {
@@ -66,8 +66,8 @@ fn default(service: &mut Value) {
         }
     });
     if text(&service["spec"]["type"]) == "LoadBalancer" {
-        update_object(child(service, "status"), "loadBalancer", |balancer| {
-            update_objects_in_list(balancer, "ingress", |ingress| {
+        with_object_in_field(child(service, "status"), "loadBalancer", |balancer| {
+            for_each_object_in_list(balancer, "ingress", |ingress| {
                 if ingress.contains_key("ip") {
                     insert_default(ingress, "ipMode", "VIP");
                 }
@@ -161,7 +161,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(before) && needs_node_ports(spec) {
-        update_objects_in_list(spec, "ports", |port| {
+        for_each_object_in_list(spec, "ports", |port| {
             let same = |held: &&Value| {
                 Some(&held["port"]) == port.get("port") && Some(&held["protocol"]) == port.get("protocol")
             };
@@ -187,7 +187,7 @@ fn drop_by_type(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(held) && !needs_node_ports(spec) && spec.get("ports") == held.get("ports") {
-        update_objects_in_list(spec, "ports", |port| {
+        for_each_object_in_list(spec, "ports", |port| {
             port.remove("nodePort");
         });
     }
@@ -254,7 +254,7 @@ pub fn allocate(service: &mut Value, taken: &dyn Fn(Allocated) -> bool) -> Vec<F
             check_ports(&mut errors, ports, taken);
         }
         let mut used: BTreeSet<u16> = ports.iter().map(|port| int(&port["nodePort"]) as u16).collect();
-        update_objects_in_list(spec, "ports", |port| {
+        for_each_object_in_list(spec, "ports", |port| {
             if !port.contains_key("nodePort") {
                 let number = free_port(seed, &used, taken);
                 used.insert(number);

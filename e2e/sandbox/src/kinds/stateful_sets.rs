@@ -13,7 +13,7 @@ use super::{
     errors::{Bad, Errors, Path},
     pod_defaults, pod_spec, selectors, strategy, syntax,
     table::{age, containers, name},
-    value::{child, insert_default, int, list, object, take, text, update_object, yes},
+    value::{child, insert_default, int, list, object, take, text, with_object_in_field, yes},
     workloads::{self, Words},
 };
 
@@ -40,8 +40,8 @@ const WORDS: Words = Words { empty: "statefulset", deadline: "StatefulSet", unus
 
 fn default(set: &mut Value) {
     canonicalize("apps.StatefulSet", set);
-    update_object(object(set), "spec", |spec| {
-        update_object(spec, "template", pod_defaults::template);
+    with_object_in_field(object(set), "spec", |spec| {
+        with_object_in_field(spec, "template", pod_defaults::template);
         if let Some(Value::Array(templates)) = spec.get_mut("volumeClaimTemplates") {
             for claim in templates {
                 insert_default(object(claim), "apiVersion", "v1");
@@ -50,17 +50,17 @@ fn default(set: &mut Value) {
             }
         }
         insert_default(spec, "podManagementPolicy", "OrderedReady");
-        update_object(spec, "updateStrategy", |update| {
+        with_object_in_field(spec, "updateStrategy", |update| {
             if !update.contains_key("type") {
                 insert_default(update, "type", "RollingUpdate");
                 insert_default(update, "rollingUpdate", json!({}));
             }
             if update.get("type").map(text) == Some("RollingUpdate") {
-                update_object(update, "rollingUpdate", |rolling| insert_default(rolling, "partition", 0));
+                with_object_in_field(update, "rollingUpdate", |rolling| insert_default(rolling, "partition", 0));
             }
         });
         insert_default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
-        update_object(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
+        with_object_in_field(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
             insert_default(policy, "whenDeleted", "Retain");
             insert_default(policy, "whenScaled", "Retain");
         });
@@ -73,8 +73,8 @@ fn default(set: &mut Value) {
 fn settle_max_unavailable(new: &mut Value, old: &Value, env: &Env<'_>) {
     let on = (env.gate)("MaxUnavailableStatefulSet");
     let in_use = old["spec"]["updateStrategy"]["rollingUpdate"].get("maxUnavailable").is_some();
-    update_object(child(new, "spec"), "updateStrategy", |update| {
-        update_object(update, "rollingUpdate", |rolling| {
+    with_object_in_field(child(new, "spec"), "updateStrategy", |update| {
+        with_object_in_field(update, "rollingUpdate", |rolling| {
             if on {
                 insert_default(rolling, "maxUnavailable", 1);
             } else if !in_use {
@@ -165,7 +165,7 @@ fn validate_template(errors: &mut Errors, spec: &Value, check: Check, at: &Path<
 fn as_filled_in(template: &Value, claims: &[Value]) -> Value {
     let mut filled = template.clone();
     let names: BTreeSet<&str> = claims.iter().map(|claim| text(&claim["metadata"]["name"])).collect();
-    update_object(object(&mut filled), "spec", |spec| {
+    with_object_in_field(object(&mut filled), "spec", |spec| {
         spec.remove("subdomain");
         spec.remove("hostname");
         if !names.is_empty() {

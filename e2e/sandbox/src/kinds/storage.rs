@@ -9,7 +9,7 @@ use super::{
     errors::Errors,
     strategy, syntax,
     table::{age, name, name_and_created, or},
-    value::{insert_default, list, object, text, update_object, yes},
+    value::{insert_default, list, object, text, with_object_in_field, yes},
 };
 
 /// `storageclasses`.
@@ -102,7 +102,7 @@ fn class_row(class: &Value, now: Timestamp) -> Vec<Value> {
 
 fn default_driver(driver: &mut Value) {
     canonicalize("storage.CSIDriver", driver);
-    update_object(object(driver), "spec", |spec| {
+    with_object_in_field(object(driver), "spec", |spec| {
         insert_default(spec, "attachRequired", true);
         for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
             insert_default(spec, field, false);

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-pub(super) use common::json::{insert_default, update_object, update_objects_in_list};
+pub(super) use common::json::{for_each_object_in_list, insert_default, with_object_in_field};
 
 /// The string; empty for nothing.
 pub(super) fn text(value: &Value) -> &str {

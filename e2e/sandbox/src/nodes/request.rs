@@ -17,7 +17,7 @@ pub(super) fn backoff(failures: u32) -> Duration {
 
 /// Whether the same request may succeed later.
 pub(crate) fn is_transient(error: &Error) -> bool {
-    matches!(error.label(), "unsent" | "lost" | "server" | "too_many_requests")
+    matches!(error.metric_label(), "unsent" | "lost" | "server" | "too_many_requests")
 }
 
 /// Sends a request that may be repeated without harm until it is answered.

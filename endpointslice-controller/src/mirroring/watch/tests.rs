@@ -20,9 +20,9 @@ async fn the_last_event_of_a_slice_removes_the_record_of_own_writes() {
     let changes = Metrics::new().counter("changes", Stability::Alpha, "Changes", &["operation"]);
     let slices = SliceEventHandlers::new(&queue, MANAGED_BY_MIRRORING, Duration::ZERO, &changes);
     let cache: Arc<Store<Slice>> = Arc::default();
-    cache.replace_for_tests(Vec::new(), ResourceVersion::parse("9"));
+    cache.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("9"));
     let ledger = Ledger::new(clock, Duration::from_secs(300));
-    let watch = EventHandlers { ledger, cache, slice_handlers: slices };
+    let watch = EventHandlers { ledger, slice_store: cache, slice_handlers: slices };
     let (key, uid) = (NamespacedName::new("shop", "web"), Uid::new("SLICE"));
     watch.ledger.record_creation(&ledger_owner(&key), ENDPOINT_SLICES, &uid, ResourceVersion::parse("7"));
     watch.ledger.record_deletion(&ledger_owner(&key), ENDPOINT_SLICES, "shop", "web-abc", &uid);

@@ -37,7 +37,7 @@ pub struct PortGroup<'a> {
 
 /// The wanted endpoints of one address type.
 #[derive(Clone, Debug, Default)]
-pub struct DesiredEndpoints<'a> {
+pub struct WantedPodEndpoints<'a> {
     /// The ports of the Service, with their indexes.
     pub service_ports: ServicePorts<'a>,
     /// Groups, sorted by port numbers.
@@ -53,20 +53,20 @@ pub struct DesiredEndpoints<'a> {
 /// Returns the wanted endpoints of one address type for all Pods of a Service.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
-pub fn desired_endpoints(snapshot: &Snapshot, address_type: AddressType) -> DesiredEndpoints<'_> {
+pub fn wanted_endpoints(snapshot: &Snapshot, address_type: AddressType) -> WantedPodEndpoints<'_> {
     let pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
-    desired_endpoints_of_pods(snapshot, &pods, PortGroupSizes::default(), address_type)
+    wanted_endpoints_of_pods(snapshot, &pods, PortGroupSizes::default(), address_type)
 }
 
 /// Returns the wanted endpoints of one address type for these Pods of a Service. `sizes` counts the other Pods of the Service.
-pub fn desired_endpoints_of_pods<'a>(
+pub fn wanted_endpoints_of_pods<'a>(
     snapshot: &'a Snapshot,
     pods: &[&'a Arc<Pod>],
     sizes: PortGroupSizes,
     address_type: AddressType,
-) -> DesiredEndpoints<'a> {
+) -> WantedPodEndpoints<'a> {
     let service = &snapshot.service;
-    let mut out = DesiredEndpoints { service_ports: ServicePorts::new(service), ..DesiredEndpoints::default() };
+    let mut out = WantedPodEndpoints { service_ports: ServicePorts::new(service), ..WantedPodEndpoints::default() };
     for (numbers, size) in sizes {
         out.port_group_indexes.insert(Arc::clone(&numbers), out.port_groups.len());
         out.port_groups.push(PortGroup { port_numbers: numbers, size, candidates: Vec::new() });
@@ -108,7 +108,7 @@ pub fn desired_endpoints_of_pods<'a>(
     out
 }
 
-impl DesiredEndpoints<'_> {
+impl WantedPodEndpoints<'_> {
     /// Sorts the groups by port numbers and removes empty groups. Therefore a sync that compares only changes has the same
     /// groups as a sync that compares all Pods.
     fn sort_groups(&mut self) {

@@ -5,13 +5,13 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{DesiredEndpoints, EndpointCandidate, PortGroup},
+    desired::{EndpointCandidate, PortGroup, WantedPodEndpoints},
     slice_metadata::has_wanted_labels,
 };
 use crate::{
     decide::ports::{NamedPortNumbers, ServicePorts},
     objects::{Endpoint, Service, Slice, SlicePort},
-    plan::{DeferredCounts, SliceDraft, SliceMetadata},
+    plan::{DeferredWriteCounts, SliceDraft, SliceMetadata},
     pods_in_slices::UpToDateSlice,
 };
 
@@ -33,7 +33,7 @@ pub struct SlicesByNeededWrite {
     /// The number of endpoints that this sync removes from slices.
     pub removed_endpoint_count: usize,
     /// Endpoints and slices deferred to the next sync. Deferred slices are in none of the lists.
-    pub deferred_counts: DeferredCounts,
+    pub deferred_write_counts: DeferredWriteCounts,
 }
 
 impl SlicesByNeededWrite {
@@ -43,7 +43,7 @@ impl SlicesByNeededWrite {
             + self.slices_to_update.len()
             + self.unchanged_slices.len()
             + self.up_to_date_slices.len()
-            + self.deferred_counts.slice_count
+            + self.deferred_write_counts.slice_count
     }
 
     /// Iterates over all wanted endpoints: first those of new slices, then of changed slices, then of unchanged ones.
@@ -68,7 +68,7 @@ impl SlicesByNeededWrite {
     }
 
     /// Moves slices to update to the unchanged slices if they are equal to their draft.
-    pub fn drop_needless_updates(&mut self, wanted: &SliceMetadata) {
+    pub fn drop_needless_slice_updates(&mut self, wanted: &SliceMetadata) {
         let is_as_wanted = |draft: &SliceDraft| {
             draft.existing_slice.as_ref().is_some_and(|base| {
                 base.endpoints == draft.endpoints && has_wanted_labels(&base.metadata.labels, &wanted.labels)
@@ -114,11 +114,11 @@ pub fn pack_endpoints_into_slices<'a>(
     service: &Service,
     metadata: &SliceMetadata,
     slices: ExistingSlices,
-    desired: DesiredEndpoints<'a>,
+    desired: WantedPodEndpoints<'a>,
     limits: SliceLimits<'_>,
 ) -> SlicesByNeededWrite {
     let may_put_off = may_exceed_port_limit(&desired, &limits);
-    let DesiredEndpoints { service_ports: ports, port_groups: groups, port_group_indexes: group_of, .. } = desired;
+    let WantedPodEndpoints { service_ports: ports, port_groups: groups, port_group_indexes: group_of, .. } = desired;
     let SliceLimits { max_endpoints_per_slice: max_endpoints, remaining_new_slice_ports: max_new_ports } = limits;
     let mut sorted = SlicesByNeededWrite::default();
     let mut places: Places<'a> = HashMap::default();
@@ -150,7 +150,7 @@ pub fn pack_endpoints_into_slices<'a>(
             for there in &slice.endpoints {
                 packings[group].take_same(group, there, &places);
             }
-            sorted.deferred_counts.slice_count += 1;
+            sorted.deferred_write_counts.slice_count += 1;
         } else {
             packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
         }
@@ -169,18 +169,18 @@ pub fn pack_endpoints_into_slices<'a>(
     for packing in &mut packings {
         packing.fill(&ports, max_endpoints, max_new_ports, &mut sorted);
     }
-    if sorted.deferred_counts.endpoint_count > 0 {
+    if sorted.deferred_write_counts.endpoint_count > 0 {
         let before = sorted.slices_to_delete.len();
         let is_needed =
             |slice: &Slice| slice.endpoints.iter().any(|there| find_unassigned(there, &places, &packings).is_some());
         sorted.slices_to_delete.retain(|slice| !is_needed(slice));
-        sorted.deferred_counts.slice_count += before - sorted.slices_to_delete.len();
+        sorted.deferred_write_counts.slice_count += before - sorted.slices_to_delete.len();
     }
     sorted
 }
 
 /// Whether the new slices could together have more ports than `remaining_new_slice_ports`.
-pub fn may_exceed_port_limit(desired: &DesiredEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
+pub fn may_exceed_port_limit(desired: &WantedPodEndpoints<'_>, limits: &SliceLimits<'_>) -> bool {
     let slices = |group: &PortGroup<'_>| group.size.candidate_pod_count.div_ceil(limits.max_endpoints_per_slice);
     let most_ports =
         |group: &PortGroup<'_>| desired.service_ports.service_port_count_on_pod(&group.port_numbers) * slices(group);
@@ -319,7 +319,7 @@ impl<'a> GroupPacking<'a> {
             if draft.existing_slice.is_some() { update.push(draft) } else { sorted.slices_to_create.push(draft) }
         }
         sorted.added_endpoint_count += before - self.left;
-        sorted.deferred_counts.endpoint_count += self.left;
+        sorted.deferred_write_counts.endpoint_count += self.left;
         sorted.slices_to_update.append(&mut update);
         sorted.unchanged_slices.append(&mut self.keep);
         sorted.up_to_date_slices.append(&mut self.up_to_date);

@@ -15,11 +15,11 @@ use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{DesiredEndpoints, desired_endpoints_of_pods, has_address_of_type},
+    desired::{WantedPodEndpoints, has_address_of_type, wanted_endpoints_of_pods},
     pack::{ExistingSlices, SlicesByNeededWrite},
 };
 use crate::{
-    by_name::{NamedEntry, Pods},
+    by_name::{NameSortedPods, NamedEntry},
     decide::ports::NamedPortNumbers,
     objects::{AddressType, Endpoint, Pod, Slice},
     pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, PortGroupSizes, UpToDateSlice},
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The Pods and slices that a sync compares with each other for one address type.
-pub struct SyncScope<'a> {
+pub struct PodsAndSlicesToCompare<'a> {
     /// The slice of each Pod, as recorded by the last sync; `None` if everything is compared.
     pub(super) last_pods_in_slices: Option<&'a AddressTypePodsInSlices>,
     /// The sorted names of the compared Pods, including deleted Pods; empty if everything is compared.
@@ -42,7 +42,7 @@ fn names(slice: &Slice) -> impl Iterator<Item = &str> {
     slice.endpoints.iter().filter_map(|endpoint| Some(&*endpoint.target_ref.as_ref()?.name))
 }
 
-impl<'a> SyncScope<'a> {
+impl<'a> PodsAndSlicesToCompare<'a> {
     /// Returns the scope with all Pods and with `slices`, which are all slices of the address type.
     pub fn with_all_pods_and_slices(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
         let (base, names, sizes) = Default::default();
@@ -60,7 +60,7 @@ impl<'a> SyncScope<'a> {
         let packing =
             snapshot.memory.pods_in_slices.as_deref().filter(|packing| is_usable_packing(packing, snapshot))?;
         let base = packing.by_address_type.get(&address_type)?;
-        let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
+        let differences = NameSortedPods::entry_differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(NamedEntry::name);
         let mut names_in_scope: Vec<&str> =
             changed.chain(base.pod_names_in_written_slices.iter().map(|name| &**name)).collect();
@@ -111,8 +111,8 @@ impl<'a> SyncScope<'a> {
     }
 
     /// Returns the wanted endpoints of the Pods that this sync compares.
-    pub fn desired_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> DesiredEndpoints<'a> {
-        desired_endpoints_of_pods(snapshot, &self.pods, self.sizes.clone(), address_type)
+    pub fn wanted_endpoints(&self, snapshot: &'a Snapshot, address_type: AddressType) -> WantedPodEndpoints<'a> {
+        wanted_endpoints_of_pods(snapshot, &self.pods, self.sizes.clone(), address_type)
     }
 
     /// Records each Pod's slice for the next sync, after a sync with this scope has assigned all endpoints.
@@ -144,7 +144,7 @@ impl<'a> SyncScope<'a> {
                 for name in &self.names {
                     match new.next_if(|place| place.name() == *name) {
                         Some(place) if places.get(name).is_some_and(|known| known.is_same_pod_and_slice(&place)) => {}
-                        Some(place) => places.put(place),
+                        Some(place) => places.insert_or_replace(place),
                         None => places.remove(name),
                     }
                 }
@@ -180,9 +180,9 @@ fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
 }
 
 #[cfg(test)]
-impl SyncScope<'_> {
+impl PodsAndSlicesToCompare<'_> {
     /// Returns the count of compared Pods and the count of compared slices.
-    pub(super) fn considered_pod_and_slice_counts(&self) -> (usize, usize) {
+    pub(super) fn compared_pod_and_slice_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.existing_slices.slices_to_compare.len())
     }
 }

@@ -23,7 +23,7 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(labels),
         annotations: Annotations::default(),
-        owner_reference: Owner::new(SERVICES, meta).controller_ref(),
+        owner_reference: Owner::new(SERVICES, meta).controller_reference(),
         trigger_time,
     }
 }

@@ -46,13 +46,13 @@ fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Ve
         world.slices.push(slice(&format!("s{at}"), first..first + size));
         first += size;
     }
-    sizes(&decide(&world).writes[0])
+    sizes(&decide(&world).slice_writes[0])
 }
 
 fn unready(world: &mut Snapshot, at: usize) {
     let mut pod = world.pods.iter().nth(at).unwrap().clone();
     Arc::make_mut(&mut pod).is_ready = false;
-    world.pods.put(pod);
+    world.pods.insert_or_replace(pod);
 }
 
 fn update(pairs: &[(&str, usize)]) -> Vec<(String, usize)> {
@@ -80,11 +80,11 @@ fn changed_slices_are_filled_first_starting_with_the_fullest() {
     for at in [0, 80] {
         unready(&mut world, at);
     }
-    assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("a", 100), ("b", 40)]), vec![]));
+    assert_eq!(sizes(&decide(&world).slice_writes[0]), (vec![], update(&[("a", 100), ("b", 40)]), vec![]));
     let mut world = snapshot((0..229).map(pod), 100);
     world.slices = vec![slice("a", 0..99), slice("b", 99..109)];
     unready(&mut world, 0);
-    assert_eq!(sizes(&decide(&world).writes[0]), (vec![100], update(&[("a", 100), ("b", 29)]), vec![]));
+    assert_eq!(sizes(&decide(&world).slice_writes[0]), (vec![100], update(&[("a", 100), ("b", 29)]), vec![]));
 }
 
 /// ENDPOINTSLICE-30, ENDPOINTSLICE-32, ENDPOINTSLICE-81.
@@ -92,20 +92,20 @@ fn changed_slices_are_filled_first_starting_with_the_fullest() {
 fn a_slice_without_endpoints_is_deleted_or_kept_as_placeholder() {
     let mut world = snapshot((10..35).map(pod), 100);
     world.slices = vec![slice("a", 0..10), slice("b", 10..30)];
-    assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("b", 25)]), vec!["a".to_owned()]));
+    assert_eq!(sizes(&decide(&world).slice_writes[0]), (vec![], update(&[("b", 25)]), vec!["a".to_owned()]));
     let mut world = snapshot([], 100);
     world.slices = vec![slice("a", 0..10)];
     let plan = decide(&world);
-    assert_eq!(sizes(&plan.writes[0]), (vec![], update(&[("a", 0)]), vec![]));
-    assert!(plan.writes[0].slices_to_update[0].ports.is_empty(), "its name is reused");
+    assert_eq!(sizes(&plan.slice_writes[0]), (vec![], update(&[("a", 0)]), vec![]));
+    assert!(plan.slice_writes[0].slices_to_update[0].ports.is_empty(), "its name is reused");
     let mut empty = Slice::clone(&slice("a", []));
     empty.ports = Arc::default();
     world.slices = vec![Arc::new(empty.clone())];
-    assert!(decide(&world).writes[0].is_empty());
+    assert!(decide(&world).slice_writes[0].is_empty());
     // A slice that the Service does not own is no placeholder: it is deleted, and a new slice is created.
     empty.metadata.owners = vec![].into();
     world.slices = vec![Arc::new(empty)];
-    assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
+    assert_eq!(sizes(&decide(&world).slice_writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
 }
 
 /// ENDPOINTSLICE-18.
@@ -134,10 +134,10 @@ fn families_are_decided_independently() {
     world.service = service(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
     world.slices = vec![slice("a", 0..2)];
     let plan = decide(&world);
-    let kinds: Vec<AddressType> = plan.writes.iter().map(|writes| writes.address_type).collect();
+    let kinds: Vec<AddressType> = plan.slice_writes.iter().map(|writes| writes.address_type).collect();
     assert_eq!(kinds, [AddressType::Ipv6, AddressType::Ipv4]);
-    assert_eq!((plan.writes[0].slices_to_create[0].endpoints.len(), plan.writes[1].is_empty()), (2, true));
-    assert_eq!(&*plan.writes[0].slices_to_create[0].endpoints[1].addresses[0], "fd00::1");
+    assert_eq!((plan.slice_writes[0].slices_to_create[0].endpoints.len(), plan.slice_writes[1].is_empty()), (2, true));
+    assert_eq!(&*plan.slice_writes[0].slices_to_create[0].endpoints[1].addresses[0], "fd00::1");
     world.service = service(&json!({"ipFamilies": ["IPv6"]}));
     let gone: Vec<_> =
         decide(&world).slices_of_unused_address_types.into_iter().map(|slice| slice.metadata.name.clone()).collect();
@@ -153,7 +153,7 @@ fn families_are_decided_independently() {
 fn nothing_is_created_for_a_terminating_service() {
     let mut world = snapshot((0..2).map(pod), 100);
     Arc::make_mut(&mut world.service).metadata.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
-    assert!(decide(&world).writes[0].is_empty());
+    assert!(decide(&world).slice_writes[0].is_empty());
 }
 
 /// ENDPOINTSLICE-4.
@@ -291,7 +291,7 @@ fn not_ready_addresses_are_truncated_first() {
 
 /// Applies the writes of a plan to the snapshot. The names of new slices start with `n<round>`.
 fn act(world: &mut Snapshot, plan: &Plan, round: usize) {
-    for writes in &plan.writes {
+    for writes in &plan.slice_writes {
         let gone: BTreeSet<&str> = writes.slices_to_delete.iter().map(|slice| &*slice.metadata.name).collect();
         world.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
         for draft in &writes.slices_to_update {

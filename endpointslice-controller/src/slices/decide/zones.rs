@@ -7,7 +7,7 @@ use common::intern::Text;
 use super::pack::SlicesByNeededWrite;
 use crate::{
     objects::{Endpoint, Hints},
-    zones::{EndpointsPerZone, ZoneCpuShares, min_endpoints_for_share},
+    zones::{EndpointCountsByZone, ZoneCpuShares, min_endpoint_count_for_share},
 };
 
 /// The reason why no hints by zone capacity are set. The texts are upstream's.
@@ -56,7 +56,7 @@ pub fn allocate_endpoints_to_zones(
     let mut out: BTreeMap<Text, ZoneAllocation> = BTreeMap::new();
     for (zone, share) in &ratios.0 {
         let desired = share * endpoints as f64;
-        let least = min_endpoints_for_share(desired);
+        let least = min_endpoint_count_for_share(desired);
         out.insert(
             zone.clone(),
             ZoneAllocation {
@@ -81,10 +81,10 @@ pub fn allocate_endpoints_to_zones(
 pub fn set_hints_by_zone_capacity(
     sorted: &mut SlicesByNeededWrite,
     ratios: Option<&ZoneCpuShares>,
-) -> Result<EndpointsPerZone, NoHintsReason> {
+) -> Result<EndpointCountsByZone, NoHintsReason> {
     let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
     let allocations = allocate_endpoints_to_zones(ratios, ready)?;
-    let mut counts = EndpointsPerZone::new();
+    let mut counts = EndpointCountsByZone::new();
     sorted.rewrite_unchanged_slices_where(|slice| {
         match counts_with_kept_hints(&slice.endpoints, &allocations, &counts) {
             Some(with) => {
@@ -123,8 +123,8 @@ pub fn set_hints_by_zone_capacity(
 fn counts_with_kept_hints(
     endpoints: &[Endpoint],
     allocations: &BTreeMap<Text, ZoneAllocation>,
-    before: &EndpointsPerZone,
-) -> Option<EndpointsPerZone> {
+    before: &EndpointCountsByZone,
+) -> Option<EndpointCountsByZone> {
     let mut counts = before.clone();
     for endpoint in endpoints {
         if !endpoint.node_hints().is_empty() {
@@ -151,8 +151,8 @@ fn counts_with_kept_hints(
 /// Returns the count of endpoints that each zone gives to other zones, and the count that each zone receives.
 fn endpoints_to_move(
     allocations: &BTreeMap<Text, ZoneAllocation>,
-    counts: &EndpointsPerZone,
-) -> (EndpointsPerZone, EndpointsPerZone) {
+    counts: &EndpointCountsByZone,
+) -> (EndpointCountsByZone, EndpointCountsByZone) {
     let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
     for (zone, allocation) in allocations {
         let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired_endpoint_share;
@@ -162,7 +162,7 @@ fn endpoints_to_move(
             deficit.insert(zone.clone(), -more);
         }
     }
-    let (mut giving, mut receiving) = (EndpointsPerZone::new(), EndpointsPerZone::new());
+    let (mut giving, mut receiving) = (EndpointCountsByZone::new(), EndpointCountsByZone::new());
     while let (Some((from, much)), Some((to, little))) = (largest(&mut surplus), largest(&mut deficit)) {
         if *much < 0.5 || *little < 0.5 || (*much < 1.0 && *little < 1.0) {
             break;

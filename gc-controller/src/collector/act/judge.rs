@@ -16,9 +16,9 @@ use crate::{
     collector::{
         decide::{CollectionDecision, OwnerLookupResult, decide_by_owners},
         plan::PropagationPolicy,
-        snapshot::{Owner, Snapshot},
+        snapshot::{OwnerWithState, Snapshot},
     },
-    graph::{FOREGROUND_FINALIZER, NodeView, ORPHAN_FINALIZER, OwnerState},
+    graph::{FOREGROUND_FINALIZER, GraphNodeView, ORPHAN_FINALIZER, OwnerState},
     objects::{has_finalizer, is_terminating_with},
     place::{LiveReadResult, MAX_WRITE_ATTEMPTS, ObjectLocation, is_object_absent, unserved_kind_error},
 };
@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct DependentVersion<'a> {
     pub(super) location: &'a ObjectLocation,
     version: ResourceVersion,
-    pub(super) owners: Cow<'a, [Owner]>,
+    pub(super) owners: Cow<'a, [OwnerWithState]>,
     /// Propagation policy that the finalizers of this version request.
     propagation: PropagationPolicy,
     /// Whether this version was read from the server.
@@ -51,7 +51,7 @@ pub(super) async fn delete_or_release(
     place: &ObjectLocation,
     io: Io<'_>,
 ) -> Result<bool, SyncError> {
-    let view = &snapshot.node;
+    let view = &snapshot.graph_node;
     let mut judged = DependentVersion {
         location: place,
         version: view.version,
@@ -68,7 +68,9 @@ pub(super) async fn delete_or_release(
             match decide_by_owners(&standings, view.dependent_count, || is_in_cycle(view, io), judged.propagation) {
                 CollectionDecision::Keep => WriteResult::Done,
                 CollectionDecision::Release(uids) => judged.remove_owner_references(&uids, io).await?,
-                CollectionDecision::Delete { unblock: true, .. } if judged.owners.iter().any(Owner::blocks_owner) => {
+                CollectionDecision::Delete { unblock: true, .. }
+                    if judged.owners.iter().any(OwnerWithState::blocks_owner_deletion) =>
+                {
                     judged.unblock_owners(io).await?
                 }
                 CollectionDecision::Delete { propagation, .. } => judged.delete(propagation, io).await?,
@@ -84,7 +86,7 @@ pub(super) async fn delete_or_release(
 
 /// Returns whether the object may be part of a cycle. Reads the graph again, because dependents may have changed during the
 /// lookups of the owners.
-fn is_in_cycle(view: &NodeView, io: Io<'_>) -> bool {
+fn is_in_cycle(view: &GraphNodeView, io: Io<'_>) -> bool {
     let in_cycle = io.observe_again(Vec::new()).map_or(view.may_be_in_cycle, |fresh| fresh.may_be_in_cycle);
     if in_cycle != view.may_be_in_cycle {
         io.explain_deviation("whether a dependent waits for its own dependents has changed");
@@ -122,7 +124,7 @@ impl DependentVersion<'_> {
     async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, OwnerLookupResult)>, SyncError> {
         let mut standings = Vec::new();
         for owner in &*self.owners {
-            let standing = match owner.state {
+            let standing = match owner.state_in_graph {
                 OwnerState::Absent => OwnerLookupResult::Dangling,
                 // If the owner has just been deleted, its monitor will report the deletion, and the object is enqueued again.
                 OwnerState::Present => OwnerLookupResult::Solid,
@@ -138,7 +140,7 @@ impl DependentVersion<'_> {
 
     async fn look_up(
         &self,
-        owner: &Owner,
+        owner: &OwnerWithState,
         expected: OwnerLookupResult,
         io: Io<'_>,
     ) -> Result<OwnerLookupResult, SyncError> {
@@ -166,11 +168,11 @@ impl DependentVersion<'_> {
         Ok(standing)
     }
 
-    fn place_of(&self, owner: &Owner) -> Result<ObjectLocation, SyncError> {
+    fn place_of(&self, owner: &OwnerWithState) -> Result<ObjectLocation, SyncError> {
         let Some(resource) = owner.resource else { return Err(unserved_kind_error(&owner.kind_in_reference())) };
         if resource.is_namespaced && self.location.namespace.is_empty() {
             let text = format!("{} is cluster-scoped and names a namespaced owner", self.location.describe());
-            return Err(SyncError::new("scope", text).with_retry(RetryPolicy::NextEvent));
+            return Err(SyncError::new("scope", text).with_retry_policy(RetryPolicy::NextEvent));
         }
         let namespace = if resource.is_namespaced { self.location.namespace.clone() } else { "".into() };
         let OwnerRef { name, uid, .. } = &owner.reference;
@@ -189,7 +191,7 @@ impl DependentVersion<'_> {
             Ok(_) => Ok(WriteResult::Done),
             Err(refusal) if is_object_absent(&refusal) => Ok(WriteResult::Absent),
             Err(refusal) if refusal.error.is_conflict() => Ok(WriteResult::Changed),
-            Err(refusal) => Err(self.location.refused_error("deleting", &refusal)),
+            Err(refusal) => Err(self.location.refusal_error("deleting", &refusal)),
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
     judge::{DependentVersion, WriteResult},
 };
 use crate::{
-    collector::snapshot::Owner,
+    collector::snapshot::OwnerWithState,
     place::{REFERENCE_CHANGE_ACTIVITY, is_object_absent, is_unsupported_patch, report_denied_reference_change},
 };
 
@@ -37,7 +37,7 @@ impl DependentVersion<'_> {
 
     /// Sets `blockOwnerDeletion` to false on every reference that blocks an owner. The caller must then read the object again.
     pub(super) async fn unblock_owners(&mut self, io: Io<'_>) -> Result<WriteResult, SyncError> {
-        let blocked = self.owners.iter().filter(|owner| owner.blocks_owner());
+        let blocked = self.owners.iter().filter(|owner| owner.blocks_owner_deletion());
         let changes = || blocked.clone().map(|owner| json!(unblocked(owner))).collect();
         let whole = || self.owners.iter().map(|owner| json!(unblocked(owner))).collect();
         let words = ["stop blocking the owners of", "it and its owners may wait for each other"];
@@ -60,7 +60,7 @@ impl DependentVersion<'_> {
         io: Io<'_>,
     ) -> Result<WriteResult, SyncError> {
         let request = |kind, body| {
-            let request = self.location.patch(kind, Some(self.write_precondition()), body);
+            let request = self.location.build_patch_request(kind, Some(self.write_precondition()), body);
             request.with_role(ObjectRole::SyncedObject).with_verb_text(doing).with_reason(why)
         };
         let mut answer = io.send(request(PatchFormat::Strategic, io.encode_body(|| references_body(changes())))).await;
@@ -75,7 +75,7 @@ impl DependentVersion<'_> {
                 Ok(WriteResult::Changed)
             }
             Err(refusal) => {
-                let failed = self.location.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal);
+                let failed = self.location.refusal_error(REFERENCE_CHANGE_ACTIVITY, &refusal);
                 report_denied_reference_change(&failed, io);
                 Err(failed)
             }
@@ -89,7 +89,8 @@ fn references_body(references: Vec<Value>) -> Value {
 }
 
 /// Returns the reference with `blockOwnerDeletion` set to false if it was true. Other values are kept.
-fn unblocked(owner: &Owner) -> OwnerRef {
-    let block_owner_deletion = if owner.blocks_owner() { Some(false) } else { owner.reference.block_owner_deletion };
+fn unblocked(owner: &OwnerWithState) -> OwnerRef {
+    let block_owner_deletion =
+        if owner.blocks_owner_deletion() { Some(false) } else { owner.reference.block_owner_deletion };
     OwnerRef { block_owner_deletion, ..owner.reference.clone() }
 }

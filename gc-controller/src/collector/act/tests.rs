@@ -41,7 +41,7 @@ fn an_object_whose_owner_waits_for_it_is_deleted_with_its_dependents() {
     let mut waiting = blocking(OwnerState::WaitingForDependents);
     let delete = "delete ConfigMap c: no owner keeps it; propagation policy Foreground";
     assert_eq!(explain(&waiting).actions, [delete]);
-    waiting.node.may_be_in_cycle = true;
+    waiting.graph_node.may_be_in_cycle = true;
     let unblock = "stop blocking the owners of ConfigMap c: it and its owners may wait for each other";
     assert_eq!(explain(&waiting).actions, [unblock, delete]);
 }

@@ -18,12 +18,12 @@ fn of(kind: &str) -> Kind {
     Kind { api_version: "v1".into(), kind: kind.into() }
 }
 
-fn owner(kind: KindState, absent: bool) -> Owner {
+fn owner(kind: KindState, absent: bool) -> OwnerWithState {
     let state = if absent { OwnerState::Absent } else { OwnerState::Unknown };
     world::first_owner(&world::node_view_of_c(&[test_object("c").owner("o")]), kind, state)
 }
 
-fn snapshot(owners: Vec<Owner>) -> Snapshot {
+fn snapshot(owners: Vec<OwnerWithState>) -> Snapshot {
     world::synced_snapshot(world::node_view_of_c(&[test_object("c").owner("o")]), owners)
 }
 
@@ -42,7 +42,7 @@ fn an_object_is_deleted_unread_only_if_every_owner_is_known_not_to_exist() {
         Plan::LookUpOwners { uncertain_owner_count: 1 }
     );
     let mut unseen = snapshot(vec![gone()]);
-    unseen.node.version = ResourceVersion::UNKNOWN;
+    unseen.graph_node.version = ResourceVersion::UNKNOWN;
     assert_eq!(decide(&unseen), Plan::LookUpOwners { uncertain_owner_count: 0 });
 }
 
@@ -69,7 +69,7 @@ fn an_object_with_an_unresolved_owner_is_parked_and_never_deleted() {
 #[test]
 fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     let mut global = snapshot(vec![owner(Synced, false)]);
-    global.node.identity.namespace = "".into();
+    global.graph_node.identity.namespace = "".into();
     global.resource = Some(NODES);
     assert!(matches!(decide(&global), Plan::Nothing(_)));
     global.owners[0].resource = Some(NODES);
@@ -80,11 +80,11 @@ fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
 #[test]
 fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
     let mut going = snapshot(vec![owner(Synced, true)]);
-    going.node.is_being_deleted = true;
+    going.graph_node.is_being_deleted = true;
     assert!(matches!(decide(&going), Plan::Nothing(_)));
-    going.node.is_deleting_dependents = true;
+    going.graph_node.is_deleting_dependents = true;
     assert_eq!(decide(&going), Plan::RemoveForegroundFinalizer);
-    going.node.blocking_dependent_count = 2;
+    going.graph_node.blocking_dependent_count = 2;
     assert_eq!(decide(&going), Plan::BlockedByDependents(2));
 }
 
@@ -92,7 +92,7 @@ fn a_terminating_object_needs_work_only_if_it_waits_for_dependents() {
 #[test]
 fn foreground_deletion_does_not_finish_while_a_dependent_may_be_unknown() {
     let mut going = snapshot(Vec::new());
-    (going.node.is_being_deleted, going.node.is_deleting_dependents) = (true, true);
+    (going.graph_node.is_being_deleted, going.graph_node.is_deleting_dependents) = (true, true);
     going.unsynced_resources = vec!["pods".into()];
     assert_eq!(
         decide(&going),
@@ -110,7 +110,7 @@ fn finalizers_determine_the_propagation_policy() {
         (true, true, PropagationPolicy::Orphan),
     ] {
         let mut s = snapshot(vec![owner(Synced, true)]);
-        (s.node.has_orphan_finalizer, s.node.has_foreground_finalizer) = (orphans, foreground);
+        (s.graph_node.has_orphan_finalizer, s.graph_node.has_foreground_finalizer) = (orphans, foreground);
         assert_eq!(decide(&s), delete(expected));
     }
 }
@@ -119,7 +119,7 @@ fn finalizers_determine_the_propagation_policy() {
 #[test]
 fn a_virtual_node_is_looked_up_once_its_kind_is_synced() {
     let mut s = snapshot(Vec::new());
-    s.node.is_virtual = true;
+    s.graph_node.is_virtual = true;
     assert_eq!(decide(&s), Plan::LookUpObject);
     s.is_kind_unsynced = true;
     assert_eq!(
@@ -192,18 +192,18 @@ proptest::proptest! {
         owners in proptest::collection::vec((0u8..4, proptest::bool::ANY, proptest::bool::ANY), 0..5),
         virtually: bool, being_deleted: bool, deleting_dependents: bool, served: bool,
     ) {
-        let owners: Vec<Owner> = owners
+        let owners: Vec<OwnerWithState> = owners
             .into_iter()
             .map(|(kind, namespaced, absent)| {
                 let kind = [Unknown, Unwatched, Unsynced, Synced][usize::from(kind)];
-                Owner { resource: Some(if namespaced { CONFIG_MAPS } else { NODES }), ..owner(kind, absent) }
+                OwnerWithState { resource: Some(if namespaced { CONFIG_MAPS } else { NODES }), ..owner(kind, absent) }
             })
             .collect();
-        let certain = !owners.is_empty() && owners.iter().all(|o| o.state == OwnerState::Absent);
+        let certain = !owners.is_empty() && owners.iter().all(|o| o.state_in_graph == OwnerState::Absent);
         let mut s = snapshot(owners);
         s.resource = served.then_some(CONFIG_MAPS);
-        (s.node.is_virtual, s.node.is_being_deleted) = (virtually, being_deleted);
-        s.node.is_deleting_dependents = deleting_dependents;
+        (s.graph_node.is_virtual, s.graph_node.is_being_deleted) = (virtually, being_deleted);
+        s.graph_node.is_deleting_dependents = deleting_dependents;
         if let Plan::Delete { .. } = decide(&s) {
             assert!(certain && served && !virtually && !being_deleted);
         }

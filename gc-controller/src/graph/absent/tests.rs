@@ -6,7 +6,7 @@ use crate::graph::Graph;
 /// GC-18, GC-87.
 #[test]
 fn a_used_identity_stays_and_the_size_is_bounded() {
-    let kind = Graph::default().kind_id("v1", "ConfigMap");
+    let kind = Graph::default().intern_kind("v1", "ConfigMap");
     let nth = |n: usize| Identity { kind, namespace: "ns".into(), name: "n".into(), uid: Uid::new(&n.to_string()) };
     let mut absent = AbsentObjects::default();
     for n in 0..3 * ABSENT_CAPACITY {

@@ -5,7 +5,7 @@ proptest::proptest! {
     fn dependents_behave_like_a_set(steps in proptest::collection::vec((proptest::bool::ANY, 0u32..80), 0..400)) {
         let (mut dependents, mut model) = (Dependents::default(), BTreeSet::new());
         for (insert, id) in steps {
-            let id = NodeId(id);
+            let id = GraphNodeId(id);
             if insert {
                 dependents.insert(id);
                 model.insert(id);

@@ -6,7 +6,7 @@ use common::meta::{Meta, Uid};
 use proptest::prelude::*;
 
 use crate::{
-    graph::Node,
+    graph::GraphNode,
     world::{TestObject, World, test_object},
 };
 
@@ -100,7 +100,7 @@ proptest! {
                 }
                 Step::Absent(number) => {
                     let node = world.graph.node(&Uid::new(&format!("o{number}")));
-                    if let Some(identity) = node.filter(|n| n.is_virtual()).map(Node::identity) {
+                    if let Some(identity) = node.filter(|n| n.is_virtual()).map(GraphNode::identity) {
                         world.report_absent(&identity);
                     }
                 }
@@ -161,14 +161,14 @@ proptest! {
         }
         let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
         // The first read of the list is interrupted, and the second read is complete.
-        world.read_full_set("ConfigMap", &set[..read.min(set.len())], false);
-        world.read_full_set("ConfigMap", &set, true);
+        world.read_list("ConfigMap", &set[..read.min(set.len())], false);
+        world.read_list("ConfigMap", &set, true);
         for number in 0..6 {
             let uid = Uid::new(&format!("o{number}"));
             let observed = world.graph.node(&uid).is_some_and(|node| !node.is_virtual());
             assert_eq!(observed, alive.contains_key(&number), "o{number}");
         }
-        assert_eq!(world.read_full_set("ConfigMap", &set, true), [""; 0], "nothing new");
+        assert_eq!(world.read_list("ConfigMap", &set, true), [""; 0], "nothing new");
         check_counts(&mut world);
         for (thing, _) in alive.into_values() {
             world.observe_deletion(&thing);

@@ -20,8 +20,10 @@ use crate::place::{
 pub(super) async fn release_dependent(place: &ObjectLocation, owner: &Uid, io: Io<'_>) -> Result<(), SyncError> {
     let body = io.encode_body(|| json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner}]}}));
     let object = Precondition { uid: place.uid.clone(), version: None };
-    let request =
-        place.patch(PatchFormat::Strategic, Some(object), body).with_verb_text("release").with_role(ObjectRole::Child);
+    let request = place
+        .build_patch_request(PatchFormat::Strategic, Some(object), body)
+        .with_verb_text("release")
+        .with_role(ObjectRole::Child);
     match io.send(request).await {
         Ok(_) => return Ok(()),
         Err(refusal) if is_object_absent(&refusal) => return Ok(()),
@@ -29,7 +31,7 @@ pub(super) async fn release_dependent(place: &ObjectLocation, owner: &Uid, io: I
         // references to be present. A read of the live object shows which of these is true.
         Err(refusal) if is_unsupported_patch(&refusal) || refusal.error.is_invalid() || refusal.error.is_conflict() => {
         }
-        Err(refusal) => return Err(place.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal)),
+        Err(refusal) => return Err(place.refusal_error(REFERENCE_CHANGE_ACTIVITY, &refusal)),
     }
     // Replace the whole list of references, starting from the list in the live object.
     for _ in 0..MAX_WRITE_ATTEMPTS {
@@ -42,12 +44,14 @@ pub(super) async fn release_dependent(place: &ObjectLocation, owner: &Uid, io: I
             let left = if left.is_empty() { Value::Null } else { json!(left) };
             json!({"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": left}})
         });
-        let request =
-            place.patch(PatchFormat::Merge, None, body).with_verb_text("release").with_role(ObjectRole::Child);
+        let request = place
+            .build_patch_request(PatchFormat::Merge, None, body)
+            .with_verb_text("release")
+            .with_role(ObjectRole::Child);
         match io.send(request).await {
             Err(refusal) if refusal.error.is_conflict() => {}
             Err(refusal) if !is_object_absent(&refusal) => {
-                return Err(place.refused_error(REFERENCE_CHANGE_ACTIVITY, &refusal));
+                return Err(place.refusal_error(REFERENCE_CHANGE_ACTIVITY, &refusal));
             }
             Ok(_) | Err(_) => return Ok(()),
         }

@@ -98,7 +98,7 @@ impl PodBodyBuilder {
             labels.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
             annotations.insert(JOB_COMPLETION_INDEX_ANNOTATION, index.to_string().into());
         }
-        if let Some(IndexFailureCounts { counted_failures: counted, ignored_failures: ignored }) =
+        if let Some(IndexFailureCounts { failure_count: counted, ignored_failure_count: ignored }) =
             pod.index_failure_counts
         {
             annotations.insert(JOB_INDEX_FAILURE_COUNT_ANNOTATION, counted.to_string().into());
@@ -300,7 +300,7 @@ mod tests {
         })
         .unwrap();
         let annotations = |counted, ignored| {
-            let failures = Some(IndexFailureCounts { counted_failures: counted, ignored_failures: ignored });
+            let failures = Some(IndexFailureCounts { failure_count: counted, ignored_failure_count: ignored });
             body(&bodies, NewPod { completion_index: Some(0), index_failure_counts: failures })["metadata"]["annotations"].clone()
         };
         assert_eq!(

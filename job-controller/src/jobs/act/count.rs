@@ -15,7 +15,7 @@ use super::{
 use crate::{
     jobs::{
         decide::second_status,
-        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, PodSummary, SecondStatusWrite},
+        plan::{FirstStatusWrite, JobEnd, JobResult, PodCountsAfterScaling, PodSummary, SecondStatusWrite},
         snapshot::Snapshot,
     },
     objects::{JOBS, Job, JobStatus},
@@ -36,14 +36,14 @@ struct Answer {
 pub(super) async fn write_statuses_and_remove_finalizers<'a>(
     snapshot: &Snapshot,
     situation: &'a PodSummary,
-    managed: &CountsAfterScaling,
+    managed: &PodCountsAfterScaling,
     tracked: &FirstStatusWrite,
     io: Io<'_>,
 ) -> Result<FinalizerRemovalResult<'a>, SyncError> {
     let job = &*snapshot.job;
     let mut stored = StoredStatus { job, status: job.status.clone() };
     if tracked.is_status_changed {
-        let interim = managed.end_to_write.as_ref().filter(|end| end.is_newly_decided);
+        let interim = managed.job_end_to_write.as_ref().filter(|end| end.is_newly_decided);
         let why = interim.map_or_else(String::new, |end| format!("{} ({})", end.interim_condition_type(), end.reason));
         match stored.write(&tracked.status, why, io).await {
             Ok(()) => io.apply_memory_note(Note::FailureRecordChanged(situation.failure_record)),
@@ -58,7 +58,7 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
         io.apply_memory_note(Note::PolicyActionsTaken(tracked.pod_counts_by_policy_action.clone()));
     }
     let pods =
-        tracked.positions_to_remove_finalizer_from.iter().map(|position| &situation.pods[*position].pod).collect();
+        tracked.pod_positions_to_remove_finalizer_from.iter().map(|position| &situation.pods[*position].pod).collect();
     let untracked = remove_finalizers(pods, "", io).await;
 
     let SecondStatusWrite {
@@ -94,8 +94,8 @@ pub(super) async fn write_statuses_and_remove_finalizers<'a>(
         report_end(&end, has_surplus, io);
         io.apply_memory_note(Note::JobFinished(Box::new(end)));
     }
-    untracked.record_denied_event(io);
-    untracked.first_failure("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
+    untracked.record_denied_removal_event(io);
+    untracked.first_error("tracking status: removing the finalizer of pod").map_or(Ok(untracked), Err)
 }
 
 /// A Job and its status on the server: as cached until the first write, then as in the server's last answer.
@@ -109,7 +109,7 @@ impl StoredStatus<'_> {
     async fn write(&mut self, status: &JobStatus, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.encode_body(|| json!({"status": status}));
         let request = Request::patch_status(JOBS, &self.job.metadata, body).with_reason(why);
-        let answer = io.send_and_read::<Answer>(request).await?;
+        let answer = io.send_and_decode::<Answer>(request).await?;
         let written = answer.map_or_else(|| status.clone(), |answer| answer.status.unwrap_or_default());
         let before = std::mem::replace(&mut self.status, written);
         io.apply_memory_note(Note::StatusWritten(Box::new([before, self.status.clone()])));

@@ -55,13 +55,13 @@ impl FinalizerRemovalResult<'_> {
     }
 
     /// Returns an error for the first refusal that is not a version conflict; `doing` begins the error message.
-    pub(super) fn first_failure(&self, doing: &str) -> Option<SyncError> {
+    pub(super) fn first_error(&self, doing: &str) -> Option<SyncError> {
         let (pod, refusal) = self.failures().next()?;
         Some(SyncError::from_refusal(&format!("{doing} {}", pod.meta().key()), refusal))
     }
 
     /// Emits one `FailedUpdate` Event if the server denies the removal of a finalizer, for example for lack of permission.
-    pub(super) fn record_denied_event(&self, io: Io<'_>) {
+    pub(super) fn record_denied_removal_event(&self, io: Io<'_>) {
         if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
             let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);
             io.record_event(EventType::Warning, "FailedUpdate", message);

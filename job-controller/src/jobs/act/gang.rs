@@ -44,7 +44,7 @@ pub(super) async fn ensure_workload_and_pod_group(
             PodScheduling::OneByOne(_) => return Ok(None),
             PodScheduling::InPodGroup(name) => return Ok(Some(name)),
             PodScheduling::CreateWorkloadAndPodGroup => {
-                match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
+                match io.send_and_decode::<Workload>(workload_request(snapshot, io)).await {
                     Ok(made) => {
                         // A forecast (a sync without requests) gets no answer, so it continues with a Workload that has the
                         // expected names.
@@ -62,7 +62,7 @@ pub(super) async fn ensure_workload_and_pod_group(
             PodScheduling::CreatePodGroup(workload) => {
                 // A Workload without a template has no `PodGroup`.
                 let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
-                match io.send_and_read::<PodGroup>(request).await {
+                match io.send_and_decode::<PodGroup>(request).await {
                     Ok(made) => {
                         return Ok(Some(made.map_or_else(Text::default, |made| Text::new(&made.metadata.name))));
                     }
@@ -129,7 +129,7 @@ fn create_request<S: Serialize>(
 ) -> Request {
     let owner = &snapshot.owner;
     let body = io.encode_body(|| {
-        let owners: Vec<OwnerRef> = std::iter::once(owner.controller_ref()).chain(origin).collect();
+        let owners: Vec<OwnerRef> = std::iter::once(owner.controller_reference()).chain(origin).collect();
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
             "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
     });

@@ -28,7 +28,7 @@ pub(super) async fn create_pods(
     io: Io<'_>,
 ) -> (PodWrites, Option<SyncError>) {
     let Snapshot { job, owner, .. } = snapshot;
-    let bodies = match PodBodyBuilder::new(job, owner.controller_ref(), group) {
+    let bodies = match PodBodyBuilder::new(job, owner.controller_reference(), group) {
         Ok(bodies) => bodies,
         Err(problem) => {
             let failed = SyncError::new("template", format!("unable to create pods, {problem}"));
@@ -101,7 +101,7 @@ async fn delete_job_pod(
     }
     match io.send(finalizer_removal_request(pod, "", io).with_role(ObjectRole::Child)).await {
         // Without the finalizer, no process counts the Pod any more, so the delete needs no precondition.
-        Ok(_) => delete_pod(io, delete.with_version(None)).await,
+        Ok(_) => delete_pod(io, delete.with_precondition_version(None)).await,
         Err(refusal) if refusal.class == RefusalClass::NotFound => Ok(()),
         Err(refusal) => Err(refusal),
     }

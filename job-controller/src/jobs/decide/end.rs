@@ -23,11 +23,11 @@ pub fn decide_end(snapshot: &Snapshot, situation: &PodSummary) -> Option<JobEnd>
         .or_else(|| failing_pod(job, situation))
         .or_else(|| {
             too_many_failures(job, situation)
-                .then(|| JobEnd::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+                .then(|| JobEnd::for_failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
-            let is_late = time_until_deadline(snapshot, situation).is_some_and(|left| left.is_zero());
-            is_late.then(|| JobEnd::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+            let is_late = time_until_active_deadline(snapshot, situation).is_some_and(|left| left.is_zero());
+            is_late.then(|| JobEnd::for_failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
         .or_else(|| failed_indexes(job, situation))
         .or_else(|| {
@@ -54,7 +54,7 @@ fn failing_pod(job: &Job, situation: &PodSummary) -> Option<JobEnd> {
     let policy = job.pod_failure_policy.as_ref()?;
     let mut failed = situation.pods.iter().map(|c| &*c.pod).filter(|pod| is_pod_failed(job, pod));
     let message = failed.find_map(|pod| policy.job_failure_message(pod))?;
-    Some(JobEnd::failure("PodFailurePolicy", &message))
+    Some(JobEnd::for_failure("PodFailurePolicy", &message))
 }
 
 fn too_many_failures(job: &Job, situation: &PodSummary) -> bool {
@@ -71,7 +71,7 @@ fn too_many_failures(job: &Job, situation: &PodSummary) -> bool {
 }
 
 /// Returns the time until the active deadline; `None` without a deadline, or while the Job is suspended or has not started.
-pub fn time_until_deadline(snapshot: &Snapshot, situation: &PodSummary) -> Option<Duration> {
+pub fn time_until_active_deadline(snapshot: &Snapshot, situation: &PodSummary) -> Option<Duration> {
     let job = &*snapshot.job;
     let deadline = job.active_deadline_seconds.filter(|_| !job.suspend)?;
     let passed = snapshot.now.duration_since(situation.start_time?);
@@ -83,10 +83,10 @@ fn failed_indexes(job: &Job, situation: &PodSummary) -> Option<JobEnd> {
     let failed = situation.failed_index_set.as_ref()?.len();
     if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
-        return Some(JobEnd::failure("MaxFailedIndexesExceeded", message));
+        return Some(JobEnd::for_failure("MaxFailedIndexesExceeded", message));
     }
     let all = failed + situation.completed_index_set.len() >= job.index_count() as usize;
-    (failed > 0 && all).then(|| JobEnd::failure("FailedIndexes", "Job has failed indexes"))
+    (failed > 0 && all).then(|| JobEnd::for_failure("FailedIndexes", "Job has failed indexes"))
 }
 
 /// Whether `spec.completions` Pods or indexes have succeeded (without `spec.completions`: one Pod), and `active` is 0.

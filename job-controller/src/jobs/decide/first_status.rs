@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     jobs::{
-        plan::{ControlledPod, CountsAfterScaling, FirstStatusWrite, JobResult, PodSummary, ScalingDecision},
+        plan::{ControlledPod, FirstStatusWrite, JobResult, PodCountsAfterScaling, PodSummary, ScalingDecision},
         snapshot::Snapshot,
     },
     objects::FailurePolicyAction,
@@ -57,13 +57,13 @@ pub fn decide_first_status(
     snapshot: &Snapshot,
     situation: &PodSummary,
     manage: &ScalingDecision,
-    managed: &CountsAfterScaling,
+    managed: &PodCountsAfterScaling,
     now: Timestamp,
 ) -> FirstStatusWrite {
     let job = &*snapshot.job;
     let mut status = job.status.clone();
     status.start_time = situation.start_time;
-    let suspension = if manage.adjusts_pod_count() && managed.end_to_write.is_none() {
+    let suspension = if manage.adjusts_pod_count() && managed.job_end_to_write.is_none() {
         suspend::set_suspended_condition(
             &mut status,
             job.suspend,
@@ -83,7 +83,7 @@ pub fn decide_first_status(
 
     // Active Pods that this sync has deleted without counting them have lost their finalizers.
     let was_deleted = |own: &ControlledPod| {
-        managed.end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_before_deletion(own)
+        managed.job_end_to_write.is_some() && own.pod.is_active() && manage.removes_finalizer_before_deletion(own)
     };
     let is_tracked = |own: &ControlledPod| own.still_has_finalizer() && !was_deleted(own);
     let tracked = situation.pods.iter().filter(|own| is_tracked(own));
@@ -130,14 +130,14 @@ pub fn decide_first_status(
         writes |= (&status.completed_indexes, &status.failed_indexes, status.succeeded)
             != (&stored.completed_indexes, &stored.failed_indexes, stored.succeeded);
     }
-    if let Some(end) = managed.end_to_write.as_ref().filter(|end| end.is_newly_decided) {
+    if let Some(end) = managed.job_end_to_write.as_ref().filter(|end| end.is_newly_decided) {
         conditions::set_end_condition(&mut status, end.interim_condition_type(), end, now);
         writes = true;
     }
     FirstStatusWrite {
         status,
         is_status_changed: writes,
-        positions_to_remove_finalizer_from: untrack,
+        pod_positions_to_remove_finalizer_from: untrack,
         pod_uids_with_finalizer: still_tracked,
         is_uid_list_full: capped,
         pod_counts_by_policy_action: actions,
@@ -157,19 +157,24 @@ fn positions_in_counting_order(snapshot: &Snapshot, situation: &PodSummary) -> V
 fn may_remove_finalizer(
     snapshot: &Snapshot,
     situation: &PodSummary,
-    managed: &CountsAfterScaling,
+    managed: &PodCountsAfterScaling,
     position: usize,
 ) -> bool {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
     job.metadata.is_deleting()
-        || managed.end_to_write.is_some()
+        || managed.job_end_to_write.is_some()
         || pod.phase == Phase::Succeeded
         || (is_pod_failed(job, pod) && !situation.is_predecessor_of_next_pod(position))
 }
 
-fn counts_as(snapshot: &Snapshot, situation: &PodSummary, managed: &CountsAfterScaling, position: usize) -> CountedAs {
+fn counts_as(
+    snapshot: &Snapshot,
+    situation: &PodSummary,
+    managed: &PodCountsAfterScaling,
+    position: usize,
+) -> CountedAs {
     let (job, pod) = (&*snapshot.job, &situation.pods[position].pod);
-    if !job.has_valid_index(pod) {
+    if !job.accepts_index_of(pod) {
         return CountedAs::Nothing;
     }
     if pod.phase == Phase::Succeeded {
@@ -181,7 +186,7 @@ fn counts_as(snapshot: &Snapshot, situation: &PodSummary, managed: &CountsAfterS
         };
     }
     // Pods that still run when a Job fails count as failed.
-    let fails = managed.end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
+    let fails = managed.job_end_to_write.as_ref().is_some_and(|end| end.job_result == JobResult::Failure);
     if !fails && !is_pod_failed(job, pod) {
         return CountedAs::Nothing;
     }

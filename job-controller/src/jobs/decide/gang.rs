@@ -32,7 +32,7 @@ pub fn decide_pod_scheduling(
     scheduling: Option<&SchedulingObjects>,
 ) -> PodScheduling {
     let job = &*snapshot.job;
-    let Some(scheduling) = scheduling.filter(|_| is_candidate(job)) else { return PodScheduling::OneByOne(None) };
+    let Some(scheduling) = scheduling.filter(|_| can_form_gang(job)) else { return PodScheduling::OneByOne(None) };
     let workload = match scheduling.workloads.as_slice() {
         [] if !is_new(job, situation) => return PodScheduling::OneByOne(Some(NoGangReason::StartedWithoutWorkload)),
         [] => return PodScheduling::CreateWorkloadAndPodGroup,
@@ -60,7 +60,7 @@ pub fn decide_pod_scheduling(
 }
 
 /// Whether the Pods of a Job all run at the same time, and the user has not put them into a scheduling group.
-fn is_candidate(job: &Job) -> bool {
+fn can_form_gang(job: &Job) -> bool {
     let alike = job.is_indexed() && job.parallelism > 1 && job.completions == Some(job.parallelism);
     alike && !job.has_scheduling_group && !job.metadata.is_deleting()
 }

@@ -8,7 +8,7 @@ use super::{end, failure::is_pod_failure_counted};
 use crate::{
     jobs::{
         plan::{
-            ControlledPod, CountsAfterScaling, DeletionReason, IndexFailureCounts, JobEnd, JobResult, NewPod,
+            ControlledPod, DeletionReason, IndexFailureCounts, JobEnd, JobResult, NewPod, PodCountsAfterScaling,
             PodSummary, PodToDelete, PodWrites, ScalingDecision,
         },
         snapshot::{FailureRecord, Snapshot},
@@ -28,7 +28,7 @@ pub fn decide_scaling(snapshot: &Snapshot, situation: &PodSummary) -> ScalingDec
             .map(|position| PodToDelete { pod_position: *position, deletion_reason: why })
             .collect()
     };
-    match (&situation.decided_end, &snapshot.unseen_writes) {
+    match (&situation.decided_job_end, &snapshot.unseen_writes) {
         // If the cache is stale, an active Pod may in fact have failed, and deleting the Pod now would lose the failure.
         (Some(end), Some(unseen)) if end.job_result == JobResult::Success && unseen.has_stale_objects => {
             return ScalingDecision::NotAllowed(unseen.description.clone());
@@ -156,7 +156,7 @@ fn decide_creates(snapshot: &Snapshot, situation: &PodSummary, missing: usize) -
         // The back-off of an index delays no other index.
         let last = situation.predecessor_position_by_index.get(&index).map(|position| &situation.pods[*position]);
         let delay = last.map_or(Duration::ZERO, |last| {
-            let failures = last.pod.earlier_index_failure_count().saturating_add(1);
+            let failures = last.pod.total_index_failure_count().saturating_add(1);
             FailureRecord { failure_count_since_success: failures, last_failure_at: Some(last.finished_at) }
                 .remaining_backoff(limits, now)
         });
@@ -182,18 +182,18 @@ fn inherited_failures(job: &Job, last: Option<&ControlledPod>) -> IndexFailureCo
     let Some(ControlledPod { pod, .. }) = last else { return IndexFailureCounts::default() };
     let counted = is_pod_failure_counted(job, pod);
     IndexFailureCounts {
-        counted_failures: pod.index_failure_count.saturating_add(u32::from(counted)),
-        ignored_failures: pod.index_ignored_failure_count.saturating_add(u32::from(!counted)),
+        failure_count: pod.index_failure_count.saturating_add(u32::from(counted)),
+        ignored_failure_count: pod.index_ignored_failure_count.saturating_add(u32::from(!counted)),
     }
 }
 
 /// Returns the Pod counts after `writes`, and the end of the Job if the status may announce the end.
-pub fn counts_after_scaling(
+pub fn pod_counts_after_scaling(
     snapshot: &Snapshot,
     situation: &PodSummary,
     manage: &ScalingDecision,
     writes: &PodWrites,
-) -> CountsAfterScaling {
+) -> PodCountsAfterScaling {
     let job = &*snapshot.job;
     let active =
         (situation.active_pod_positions.len() + writes.created_pod_count).saturating_sub(writes.deleted_pod_count);
@@ -201,15 +201,15 @@ pub fn counts_after_scaling(
         // After the end of the Job, a Pod that is not deleted yet, or that the cache does not show yet, would never be counted.
         ScalingDecision::DeleteAsFailed(victims) | ScalingDecision::DeleteUncounted(victims) => {
             let clear = writes.deleted_pod_count == victims.len() && snapshot.unseen_writes.is_none();
-            situation.decided_end.clone().filter(|_| clear)
+            situation.decided_job_end.clone().filter(|_| clear)
         }
-        _ if situation.decided_end.is_some() => None,
-        _ => end::is_job_complete(job, situation, active).then(JobEnd::completions_reached),
+        _ if situation.decided_job_end.is_some() => None,
+        _ => end::is_job_complete(job, situation, active).then(JobEnd::for_reached_completions),
     };
-    CountsAfterScaling {
+    PodCountsAfterScaling {
         active_pod_count: active,
         ready_pod_count: situation.ready_pod_count.saturating_sub(writes.deleted_ready_pod_count),
         terminating_pod_count: situation.terminating_pod_count + writes.deleted_pod_count,
-        end_to_write,
+        job_end_to_write: end_to_write,
     }
 }

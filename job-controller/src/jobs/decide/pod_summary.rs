@@ -24,11 +24,11 @@ pub fn controlled_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> Vec<Contro
         has_tracking_finalizer: adopted || pod.has_tracking_finalizer,
         is_finalizer_removed_by_process: snapshot.pod_uids_with_removed_finalizer.contains(&pod.meta().uid),
         finished_at: snapshot
-            .pod_ends_first_seen_at
+            .pod_finish_first_seen_at
             .get(&pod.meta().uid)
             .map_or(pod.finished_at, |seen| pod.finished_at.min(*seen)),
     };
-    let kept = snapshot.pod_claims.keep.iter().map(|pod| own(pod, false));
+    let kept = snapshot.pod_claims.to_keep.iter().map(|pod| own(pod, false));
     kept.chain(adopted.iter().map(|pod| own(pod, true))).collect()
 }
 
@@ -48,15 +48,15 @@ impl PodSummary {
             predecessor_position_by_index: BTreeMap::new(),
             failure_record: snapshot.failure_record,
             start_time: job.status.start_time.or((!job.suspend).then_some(snapshot.now)),
-            decided_end: None,
+            decided_job_end: None,
             active_pod_positions: active,
             pods,
         };
         if job.is_indexed() {
-            this.take_stock_of_indexes(job);
+            this.find_completed_and_failed_indexes(job);
         }
         this.count_finished_pods(snapshot);
-        this.decided_end = end::decide_end(snapshot, &this);
+        this.decided_job_end = end::decide_end(snapshot, &this);
         this
     }
 
@@ -66,7 +66,7 @@ impl PodSummary {
         let named = &job.status.uncounted_terminated_pods;
         let named_uids: HashSet<&Uid> = named.succeeded.iter().chain(&named.failed).collect();
         let is_new = |c: &&ControlledPod| {
-            c.still_has_finalizer() && job.has_valid_index(&c.pod) && !named_uids.contains(&c.pod.meta().uid)
+            c.still_has_finalizer() && job.accepts_index_of(&c.pod) && !named_uids.contains(&c.pod.meta().uid)
         };
         let (mut succeeded, mut failed, mut ignored) = (Vec::new(), Vec::new(), 0);
         for own in self.pods.iter().filter(is_new) {
@@ -90,7 +90,7 @@ impl PodSummary {
 
     /// Sets the index sets. No index is both completed and failed, because the stored status takes precedence over new results,
     /// and a new success takes precedence over a new failure.
-    fn take_stock_of_indexes(&mut self, job: &Job) {
+    fn find_completed_and_failed_indexes(&mut self, job: &Job) {
         let completions = job.index_count();
         let stored_completed = CompletionIndexSet::parse(&job.status.completed_indexes, completions);
         let stored_failed = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
@@ -134,7 +134,7 @@ impl PodSummary {
             }
             let replaces = |other: &usize| {
                 let other = &self.pods[*other];
-                other.pod.earlier_index_failure_count() <= pod.earlier_index_failure_count()
+                other.pod.total_index_failure_count() <= pod.total_index_failure_count()
                     && other.finished_at <= own.finished_at
             };
             if predecessors.get(&index).is_none_or(replaces) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::conditions;
 use crate::{
     jobs::{
-        plan::{CountsAfterScaling, FirstStatusWrite, JobEnd, JobResult, SecondStatusWrite},
+        plan::{FirstStatusWrite, JobEnd, JobResult, PodCountsAfterScaling, SecondStatusWrite},
         snapshot::{SharedPod, Snapshot},
     },
     objects::{Job, JobStatus},
@@ -29,11 +29,11 @@ pub fn count_listed_pods_without_finalizer(status: &mut JobStatus, still_tracked
 }
 
 /// Decides the second status of a sync, and whether it contains the end of the Job. `stored` is the status on the server, and
-/// `untracked` are the Pods of [`FirstStatusWrite::positions_to_remove_finalizer_from`] that have lost their finalizers.
+/// `untracked` are the Pods of [`FirstStatusWrite::pod_positions_to_remove_finalizer_from`] that have lost their finalizers.
 pub fn decide_second_status(
     snapshot: &Snapshot,
     tracked: &FirstStatusWrite,
-    managed: &CountsAfterScaling,
+    managed: &PodCountsAfterScaling,
     stored: &JobStatus,
     untracked: &[&SharedPod],
     now: Timestamp,
@@ -45,8 +45,8 @@ pub fn decide_second_status(
     }
     let mut status = stored.clone();
     let counts = count_listed_pods_without_finalizer(&mut status, &still_tracked);
-    let is_all = untracked.len() == tracked.positions_to_remove_finalizer_from.len() && !tracked.is_uid_list_full;
-    let end = managed.end_to_write.as_ref().filter(|_| is_all);
+    let is_all = untracked.len() == tracked.pod_positions_to_remove_finalizer_from.len() && !tracked.is_uid_list_full;
+    let end = managed.job_end_to_write.as_ref().filter(|_| is_all);
     let end = end.filter(|end| add_end_to_status(job, &mut status, end, managed.terminating_pod_count, now)).cloned();
     let reason = match &end {
         Some(end) => Some(format!("{} ({})", end.terminal_condition_type(), end.reason)),

@@ -31,12 +31,12 @@ impl JobEnd {
         Self { job_result: verdict, reason: Text::new(reason), message: message.into(), is_newly_decided: true }
     }
 
-    pub(crate) fn failure(reason: &str, message: &str) -> Self {
+    pub(crate) fn for_failure(reason: &str, message: &str) -> Self {
         Self::new(JobResult::Failure, reason, message)
     }
 
     /// Returns the success of a Job with `spec.completions` succeeded Pods or indexes.
-    pub fn completions_reached() -> Self {
+    pub fn for_reached_completions() -> Self {
         Self::new(JobResult::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 

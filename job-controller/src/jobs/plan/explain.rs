@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 use super::{ControlledPod, Plan, PodScheduling, PodSummary, ScalingDecision, SkipReason, SyncPlan};
 
 /// The maximal number of Pods that an explanation lists by name.
 const MAX_LISTED_PODS: usize = 10;
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         let job = &self.job;
         let wanted = match job.completions {
@@ -26,7 +26,7 @@ impl Explain for Plan {
             pod_summary: s,
             pod_scheduling: gang,
             scaling_decision: manage,
-            counts_after_scaling: managed,
+            pod_counts_after_scaling: managed,
             ..
         } = match &self.sync_plan {
             Ok(sync) => sync,
@@ -54,7 +54,7 @@ impl Explain for Plan {
             }
             _ => {}
         }
-        if let Some(end) = &managed.end_to_write {
+        if let Some(end) = &managed.job_end_to_write {
             if managed.terminating_pod_count > 0 {
                 let (terminal, count) = (end.terminal_condition_type(), managed.terminating_pod_count);
                 out.push(format!("{terminal} ({}) once {count} terminating Pods have finished", end.reason));
@@ -62,7 +62,9 @@ impl Explain for Plan {
         } else if !s.active_pod_positions.is_empty() {
             out.push(format!("{} Pods are still active", s.active_pod_positions.len()));
         }
-        if self.job.replaces_pods_only_when_finished() && s.terminating_pod_count > 0 && managed.end_to_write.is_none()
+        if self.job.replaces_pods_only_when_finished()
+            && s.terminating_pod_count > 0
+            && managed.job_end_to_write.is_none()
         {
             out.push(format!("{} terminating Pods are replaced once they have finished", s.terminating_pod_count));
         }
@@ -96,7 +98,7 @@ impl Plan {
         if !self.job.is_indexed() {
             return None;
         }
-        let wrong = |c: &&ControlledPod| c.has_tracking_finalizer && !self.job.has_valid_index(&c.pod);
+        let wrong = |c: &&ControlledPod| c.has_tracking_finalizer && !self.job.accepts_index_of(&c.pod);
         let names: Vec<&str> = pods.iter().filter(wrong).map(|c| &*c.pod.meta().name).collect();
         let more = if names.len() > MAX_LISTED_PODS { ", ..." } else { "" };
         let shown = names[..names.len().min(MAX_LISTED_PODS)].join(", ");

@@ -84,9 +84,9 @@ pub struct NewPod {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexFailureCounts {
     /// Failures that count towards `spec.backoffLimitPerIndex`.
-    pub counted_failures: u32,
+    pub failure_count: u32,
     /// Failures that `spec.podFailurePolicy` ignored.
-    pub ignored_failures: u32,
+    pub ignored_failure_count: u32,
 }
 
 impl ScalingDecision {
@@ -114,7 +114,7 @@ impl ScalingDecision {
     }
 
     /// Returns the counts of created and deleted Pods, on the assumption that every request succeeds.
-    pub fn expected_writes(&self, situation: &PodSummary) -> PodWrites {
+    pub fn expected_pod_writes(&self, situation: &PodSummary) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created_pod_count: pods.len(), ..PodWrites::default() },
             _ => {

@@ -58,7 +58,7 @@ pub struct PodSummary {
     /// The start time in the status, or else the time of this sync; `None` for a suspended Job without a start time.
     pub start_time: Option<Timestamp>,
     /// The end of the Job, by a rule such as the back-off limit; `None` if the Job continues, or completes by its successes.
-    pub decided_end: Option<JobEnd>,
+    pub decided_job_end: Option<JobEnd>,
 }
 
 impl PodSummary {

@@ -22,7 +22,7 @@ pub struct PodWrites {
 
 /// The Pod counts for the status, after the sync has created or deleted Pods.
 #[derive(Clone, Debug)]
-pub struct CountsAfterScaling {
+pub struct PodCountsAfterScaling {
     /// The number of Pods that are neither finished nor terminating.
     pub active_pod_count: usize,
     /// The number of active Pods that are ready.
@@ -30,7 +30,7 @@ pub struct CountsAfterScaling {
     /// The number of terminating Pods that have not finished.
     pub terminating_pod_count: usize,
     /// The end of the Job, if the status may announce it because no Pod is active any more; `None` otherwise.
-    pub end_to_write: Option<JobEnd>,
+    pub job_end_to_write: Option<JobEnd>,
 }
 
 /// The first status that a sync writes, and the finalizers to remove after this write.
@@ -41,7 +41,7 @@ pub struct FirstStatusWrite {
     /// Whether `status` differs from the stored status, so that the write is necessary.
     pub is_status_changed: bool,
     /// The Pods that lose their finalizers after the write, as positions in [`PodSummary::pods`](super::PodSummary::pods).
-    pub positions_to_remove_finalizer_from: Vec<usize>,
+    pub pod_positions_to_remove_finalizer_from: Vec<usize>,
     /// UIDs of the Pods that carry the finalizer when the status is written.
     pub pod_uids_with_finalizer: HashSet<Uid>,
     /// Whether the sync has more Pods to count than one status may list.

@@ -23,7 +23,7 @@ fn fixture() -> Fixture {
     let clock = Clock::simulated(sync_time_plus_seconds(0), 0);
     let labels = json!({"job": "j"});
     let jobs: Arc<Store<Job>> = Arc::default();
-    jobs.replace_for_tests(
+    jobs.replace_objects_for_tests(
         vec![
             named("j", "u-job", &labels, false),
             named("other", "u-other", &labels, false),
@@ -175,9 +175,9 @@ async fn a_job_that_waits_for_own_writes_is_enqueued_when_the_cache_shows_them()
     let fixture = fixture();
     let job = Uid::new("u-job");
     fixture.watch.memory.set_awaited_write(&job, Some((CachedPod::RESOURCE, ResourceVersion::parse("20"))));
-    fixture.watch.pod_store.replace_for_tests(vec![], ResourceVersion::parse("19"));
+    fixture.watch.pod_store.replace_objects_for_tests(vec![], ResourceVersion::parse("19"));
     assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j in 1"]);
-    fixture.watch.pod_store.replace_for_tests(vec![], ResourceVersion::parse("20"));
+    fixture.watch.pod_store.replace_objects_for_tests(vec![], ResourceVersion::parse("20"));
     assert_eq!(fixture.queued_after(&CacheEvent::Added(pod("p").build())), ["j", "j in 1"]);
 }
 

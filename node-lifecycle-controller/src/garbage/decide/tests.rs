@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use common::controller::Explain as _;
+use common::controller::ExplainPlan as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -40,9 +40,9 @@ fn ended() -> Vec<Arc<CachedPod>> {
 fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
     let ended_count = pods.len();
     pods.sort_by(compare_removal_order);
-    pods.truncate(ended_pods_above_threshold(ended_count, threshold));
-    let limits = PodGcSettings { terminated_pod_threshold: threshold, ..empty().settings };
-    Snapshot { ended_pods_to_remove: pods, ended_pod_count: ended_count, settings: limits, ..empty() }
+    pods.truncate(excess_finished_pod_count(ended_count, threshold));
+    let limits = PodGcSettings { finished_pod_threshold: threshold, ..empty().settings };
+    Snapshot { finished_pods_to_remove: pods, finished_pod_count: ended_count, settings: limits, ..empty() }
 }
 
 /// Returns the lines with requests that `/debug/explain` shows for a plan.
@@ -67,8 +67,8 @@ fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
         (i64::MAX, &[]),
     ] {
         let plan = decide(&with_ended(ended(), threshold));
-        assert_eq!(names(&plan.terminated_pod_removals), removed, "{threshold}");
-        assert!(plan.terminated_pod_removals.iter().all(|victim| victim.reason == RemovalReason::Terminated));
+        assert_eq!(names(&plan.finished_pod_removals), removed, "{threshold}");
+        assert!(plan.finished_pod_removals.iter().all(|victim| victim.reason == RemovalReason::Terminated));
         assert_eq!(!actions(&plan).is_empty(), !removed.is_empty());
     }
 }
@@ -81,7 +81,7 @@ fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() 
     other["metadata"] = json!({"namespace": "bazaar"});
     let pods = vec![pod("a", 1, over()), pod("a", 1, other)];
     let plan = decide(&with_ended(pods, 1));
-    assert_eq!(plan.terminated_pod_removals[0].pod.meta.namespace.as_str(), "bazaar");
+    assert_eq!(plan.finished_pod_removals[0].pod.meta.namespace.as_str(), "bazaar");
 }
 
 /// NODE-65.
@@ -90,7 +90,7 @@ fn only_pending_running_and_unknown_pods_have_not_ended() {
     for (phase, expected) in
         [("Pending", false), ("Running", false), ("Unknown", false), ("", true), ("Succeeded", true), ("Failed", true)]
     {
-        assert_eq!(pod("p", 1, json!({"status": {"phase": phase}})).has_ended(), expected, "{phase:?}");
+        assert_eq!(pod("p", 1, json!({"status": {"phase": phase}})).is_finished(), expected, "{phase:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
         let pods = vec![pod("a", 1, terminating())];
         let node = node_with_conditions_and_taints(&[("Ready", ready)], &[(taint, "NoExecute")], false);
         let plan = decide(&Snapshot { terminating_pods_of_out_of_service_nodes: vec![(node, pods)], ..empty() });
-        assert_eq!(plan.out_of_service_removals.len(), usize::from(removed), "{ready} {taint}");
+        assert_eq!(plan.out_of_service_pod_removals.len(), usize::from(removed), "{ready} {taint}");
         assert_eq!(!actions(&plan).is_empty(), removed);
     }
 }
@@ -113,22 +113,22 @@ fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
 #[test]
 fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     let (missing, origin) = (text_set(&["gone", "fresh"]), empty().now);
-    let quarantine = NodeQuarantine::default().updated_after_pass(&text_set(&["gone"]), [].iter(), origin);
+    let quarantine = NodeQuarantine::default().quarantine_after_pass(&text_set(&["gone"]), [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("gone"), vec![pod("a", 1, json!({}))])]);
     let unscheduled = vec![pod("c", 1, terminating())];
     let plan = decide(&Snapshot {
         terminating_pods_without_node: unscheduled,
-        missing_nodes: missing,
+        names_of_missing_nodes: missing,
         pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         now,
         ..empty()
     });
     assert_eq!((plan.orphaned_pod_removals.len(), &*plan.orphaned_pod_removals[0].node_name), (1, "gone"));
-    assert_eq!(names(&plan.orphaned_pod_removals[0].removals), ["a"]);
+    assert_eq!(names(&plan.orphaned_pod_removals[0].pod_removals), ["a"]);
     assert_eq!(names(&plan.unscheduled_pod_removals), ["c"]);
-    assert_eq!(plan.quarantined_nodes, ["fresh"]);
+    assert_eq!(plan.names_of_quarantined_nodes, ["fresh"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
     let waiting = plan.wait_reasons();
     assert!(waiting[0].contains("fresh") && waiting[0].ends_with("after 40s"));
@@ -136,7 +136,7 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
     assert_eq!(deletions.count(), 2);
     let period = plan.settings.quarantine_period;
     assert_eq!(
-        plan.quarantine.nodes_after_quarantine(&text_set(&["gone"]), now, period).count(),
+        plan.quarantine.node_names_after_quarantine(&text_set(&["gone"]), now, period).count(),
         0,
         "the quarantine of the node restarts"
     );
@@ -147,11 +147,11 @@ fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
 fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     let origin = empty().now;
     let missing = text_set(&["a", "b"]);
-    let quarantine = NodeQuarantine::default().updated_after_pass(&missing, [].iter(), origin);
+    let quarantine = NodeQuarantine::default().quarantine_after_pass(&missing, [].iter(), origin);
     let now = origin + Duration::from_secs(40);
     let pods_of_due = BTreeMap::from([(Text::new("a"), Vec::new())]);
     let plan = decide(&Snapshot {
-        missing_nodes: missing.clone(),
+        names_of_missing_nodes: missing.clone(),
         pods_of_nodes_after_quarantine: pods_of_due,
         quarantine,
         now,
@@ -159,7 +159,7 @@ fn a_pass_that_handles_only_some_due_nodes_is_followed_at_once() {
     });
     assert_eq!(plan.requeue_after(), Some(PAUSE_AFTER_PARTIAL_PASS));
     let due: Vec<&Text> =
-        plan.quarantine.nodes_after_quarantine(&missing, now, plan.settings.quarantine_period).collect();
+        plan.quarantine.node_names_after_quarantine(&missing, now, plan.settings.quarantine_period).collect();
     assert_eq!(due, [&Text::new("b")]);
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::objects::Node;
 
 const LIMITS: PodGcSettings = PodGcSettings {
-    terminated_pod_threshold: 1000,
+    finished_pod_threshold: 1000,
     pass_period: Duration::from_secs(20),
     quarantine_period: Duration::from_secs(40),
 };
@@ -23,7 +23,7 @@ fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
 struct Cluster {
     nodes: Store<Node>,
     pods: Store<CachedPod>,
-    ended: EndedPods,
+    ended: FinishedPods,
 }
 
 impl Cluster {
@@ -36,27 +36,27 @@ impl Cluster {
                 "resourceVersion": (number + 1).to_string()}, "spec": {"taints": taints}});
             serde_json::from_str(&node.to_string()).unwrap()
         };
-        nodes.replace_for_tests(
+        nodes.replace_objects_for_tests(
             (0..200).filter(|number| number % 10 != 0).map(node).collect(),
             ResourceVersion::parse("1"),
         );
         let on_node = |number| pod(number, &format!("n{}", number % 200), |pod| change(number, pod));
-        pods.replace_for_tests((0..20_000).map(on_node).collect(), ResourceVersion::parse("1"));
-        let mut ended = EndedPods::default();
-        for pod in pods.all_readable() {
+        pods.replace_objects_for_tests((0..20_000).map(on_node).collect(), ResourceVersion::parse("1"));
+        let mut ended = FinishedPods::default();
+        for pod in pods.all_decoded() {
             ended.insert(&pod);
         }
         Self { nodes, pods, ended }
     }
 
     fn observe(&self, quarantine: &NodeQuarantine, now: Instant) -> Snapshot {
-        let view = CacheView { nodes: &self.nodes, pods: &self.pods };
+        let view = CacheView { node_store: &self.nodes, pod_store: &self.pods };
         observe(view, &self.ended, quarantine.clone(), now, LIMITS)
     }
 
     /// Returns the number of cached Pods that a snapshot references.
     fn held(&self) -> usize {
-        self.pods.all_readable().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
+        self.pods.all_decoded().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
     }
 }
 
@@ -69,8 +69,9 @@ fn a_pass_reads_only_pods_that_it_can_act_on() {
     let cluster = Cluster::new(|_, _| {});
     let first = Clock::system().monotonic_now();
     let snapshot = cluster.observe(&NodeQuarantine::default(), first);
-    assert_eq!((snapshot.missing_nodes.len(), cluster.held()), (20, 0), "the quarantine has not ended");
-    let quarantine = NodeQuarantine::default().updated_after_pass(&snapshot.missing_nodes, [].iter(), first);
+    assert_eq!((snapshot.names_of_missing_nodes.len(), cluster.held()), (20, 0), "the quarantine has not ended");
+    let quarantine =
+        NodeQuarantine::default().quarantine_after_pass(&snapshot.names_of_missing_nodes, [].iter(), first);
     let later = first + LIMITS.quarantine_period;
     let snapshot = cluster.observe(&quarantine, later);
     assert_eq!((snapshot.pods_of_nodes_after_quarantine.len(), cluster.held()), (20, 2000));
@@ -107,7 +108,7 @@ fn terminating_and_ended_pods_are_read_if_they_can_be_removed() {
     assert_eq!(&*snapshot.terminating_pods_of_out_of_service_nodes[0].0.metadata.name, "n1");
     assert_eq!(names(&snapshot.terminating_pods_of_out_of_service_nodes[0].1), expected(&["p1", "p201"]));
     assert_eq!(names(&snapshot.terminating_pods_without_node), expected(&["p3"]));
-    assert_eq!((snapshot.ended_pod_count, snapshot.ended_pods_to_remove.len()), (1001, 1));
+    assert_eq!((snapshot.finished_pod_count, snapshot.finished_pods_to_remove.len()), (1001, 1));
 }
 
 #[test]
@@ -118,5 +119,5 @@ fn ended_pods_within_the_threshold_are_only_counted() {
         }
     };
     let snapshot = Cluster::new(ended).observe(&NodeQuarantine::default(), Clock::system().monotonic_now());
-    assert_eq!((snapshot.ended_pod_count, snapshot.ended_pods_to_remove.len()), (1000, 0));
+    assert_eq!((snapshot.finished_pod_count, snapshot.finished_pods_to_remove.len()), (1000, 0));
 }

@@ -13,7 +13,7 @@ impl NodePassController {
         let fleet = fleet.lock();
         match round {
             PassKind::Health => {
-                Snapshot::Health(Box::new(fleet.pass_snapshot(now, trouble, heartbeats.node_monitor_period)))
+                Snapshot::Health(Box::new(fleet.health_snapshot(now, trouble, heartbeats.node_monitor_period)))
             }
             PassKind::Tainting => Snapshot::Tainting(TaintingSnapshot {
                 now,

@@ -63,7 +63,7 @@ pub(crate) struct HealthSnapshot {
     /// Error of a watch; `None` if all watches work.
     pub(crate) watch_error: Option<String>,
     /// End of the last disruption of all zones, when all grace periods restarted; `None` before the first end.
-    pub(crate) grace_period_restart: Option<Instant>,
+    pub(crate) grace_periods_restarted_at: Option<Instant>,
     /// Grace periods of nodes with and without a condition `Ready`.
     pub(crate) grace_periods: GracePeriods,
     /// Nodes that changed or have reached their deadline.
@@ -106,14 +106,14 @@ pub(crate) struct TaintShareLimits {
 
 /// Count of tainted nodes and count of all nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TaintedShare {
+pub(crate) struct TaintedNodeShare {
     /// Nodes that have a `NoExecute` taint of this program, or wait for one in a zone with a positive tainting rate.
     pub(crate) tainted_node_count: usize,
     /// Number of nodes in the cluster.
     pub(crate) total_node_count: usize,
 }
 
-impl TaintedShare {
+impl TaintedNodeShare {
     /// Returns the share of tainted nodes, between 0 and 1; 0 if the cluster has no nodes.
     pub(crate) fn fraction(self) -> f64 {
         self.tainted_node_count as f64 / self.total_node_count.max(1) as f64

@@ -6,7 +6,7 @@ use super::snapshot::Snapshot;
 use crate::monitor::memory::NodeMonitor;
 
 pub(super) fn observe(monitor: &NodeMonitor, key: &NamespacedName) -> Observation<Snapshot> {
-    let Some(pod) = monitor.caches.pods.store().get_readable(&key.namespace, &key.name) else {
+    let Some(pod) = monitor.caches.pod_informer.store().get_decoded(&key.namespace, &key.name) else {
         return Observation::Gone;
     };
     let fleet = monitor.node_records.lock();

@@ -1,6 +1,6 @@
 //! The plan to mark a Pod as not ready, with its reason.
 
-use common::controller::Explain;
+use common::controller::ExplainPlan;
 
 /// Decision of one sync of a Pod, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct Plan {
     pub(crate) reason: &'static str,
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         self.reason.to_owned()
     }

@@ -7,12 +7,12 @@ use crate::monitor::{change::NodeChange, nodes::change_node, notes::Io};
 
 pub(super) async fn act(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     let node = &snapshot.node;
-    if plan.has_changes() {
+    if plan.has_taint_or_label_changes() {
         let changed = io
-            .unless_shutting_down(change_node(
+            .await_unless_shutting_down(change_node(
                 node,
                 NodeChange::SyncTaintsAndLabels,
-                plan.change_lines().join("; "),
+                plan.taint_and_label_change_lines().join("; "),
                 io,
             ))
             .await;

@@ -64,8 +64,8 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     Plan {
         taint_change: taints::no_schedule_taint_change(node),
         labels_to_set: outdated_label_copies(node),
-        situation,
-        waiting_lines: lines,
+        node_description: situation,
+        taint_wait_and_failure_lines: lines,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{disruption::ZoneState, objects::Node};
 
 /// A failed change of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct ChangeFailure {
+pub(crate) struct NodeChangeFailure {
     /// Description of the attempted change, followed by its error.
     pub(crate) error: String,
     pub(crate) failed_at: Timestamp,
@@ -28,7 +28,7 @@ pub(crate) struct NodeFacts {
     /// Time for which passes have made no decisions about nodes; `None` if they make decisions.
     pub(crate) outage_duration: Option<Duration>,
     /// The last failed change of the node, if the change is still necessary.
-    pub(crate) last_change_failure: Option<Arc<ChangeFailure>>,
+    pub(crate) last_change_failure: Option<Arc<NodeChangeFailure>>,
 }
 
 /// Everything that one sync of a node reads.

@@ -102,9 +102,9 @@ proptest! {
     #[test]
     fn each_chosen_pod_is_on_the_fullest_node(mut world in any_world()) {
         world.decision_settings.reranks_remaining_pods = true;
-        let snapshot = world.snapshot();
+        let snapshot = world.build_snapshot();
         let PodChanges::Delete { pod_deletions: victims, .. } = decide(&snapshot).pod_changes else { return Ok(()) };
-        let claimed: Vec<&SharedPod> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        let claimed: Vec<&SharedPod> = snapshot.claims.to_keep.iter().chain(&snapshot.claims.to_adopt).collect();
         if victims.len() == claimed.len() {
             return Ok(());
         }

@@ -21,7 +21,7 @@ fn a_pod_has_the_template_the_name_and_the_claims() {
         "spec": {"hostname": "ignored", "volumes": [{"name": "log", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
             "containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}]},
     });
-    let pod = pod(&snapshot.set, &snapshot.owner, 7, template, "web-x").unwrap();
+    let pod = build_pod(&snapshot.set, &snapshot.owner, 7, template, "web-x").unwrap();
     assert_eq!(
         pod,
         json!({"apiVersion": "v1", "kind": "Pod",
@@ -43,9 +43,9 @@ fn a_pod_has_the_template_the_name_and_the_claims() {
 fn a_set_without_a_service_or_claims_adds_neither() {
     let snapshot = world(1).spec("serviceName", json!("")).snapshot();
     let template = json!({"metadata": null, "spec": {"subdomain": "ignored", "containers": []}});
-    let pod = pod(&snapshot.set, &snapshot.owner, 0, template, "r").unwrap();
+    let pod = build_pod(&snapshot.set, &snapshot.owner, 0, template, "r").unwrap();
     assert_eq!(pod["spec"], json!({"hostname": "web-0", "containers": []}));
-    assert!(super::pod(&snapshot.set, &snapshot.owner, 0, json!({"spec": 7}), "r").is_none());
+    assert!(super::build_pod(&snapshot.set, &snapshot.owner, 0, json!({"spec": 7}), "r").is_none());
 }
 
 /// STATEFULSET-40.
@@ -54,13 +54,16 @@ fn a_claim_is_its_template_with_the_labels_of_the_selector() {
     let snapshot = claims().snapshot();
     let set = &snapshot.set;
     assert_eq!(
-        claim(set, &set.claim_templates[0], "data-web-0").unwrap(),
+        build_volume_claim(set, &set.volume_claim_templates[0], "data-web-0").unwrap(),
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "data-web-0", "namespace": "shop", "labels": {"app": "web", "tier": "x"},
                 "annotations": {"a": "1"}},
             "spec": {"fromTheFuture": [1, 2.50]}})
     );
-    assert_eq!(claim(set, &set.claim_templates[1], "log-web-0").unwrap()["metadata"]["labels"], json!({"app": "web"}));
+    assert_eq!(
+        build_volume_claim(set, &set.volume_claim_templates[1], "log-web-0").unwrap()["metadata"]["labels"],
+        json!({"app": "web"})
+    );
 }
 
 /// STATEFULSET-32, STATEFULSET-33.
@@ -71,7 +74,7 @@ fn a_revision_holds_the_bytes_that_are_hashed() {
     world.set["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["a<b", "\u{2028}"]);
     let snapshot = world.snapshot();
     let hash = world.template_hash(0);
-    let text = revision(&snapshot, 3, 0, &format!("web-{hash}")).unwrap();
+    let text = build_revision(&snapshot, 3, 0, &format!("web-{hash}")).unwrap();
     // The exact bytes matter: a server stores them unchanged, and a JSON parser would hide the differences.
     let data = concat!(
         r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"#,

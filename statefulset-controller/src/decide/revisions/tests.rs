@@ -13,7 +13,7 @@ fn chosen(world: &World) -> (String, String, String) {
         RevisionWrite::Renumber { revision, number } => format!("{} is {number}", revision.meta.name),
         RevisionWrite::Create { number } => format!("new {number}"),
     };
-    (step, revisions.current.name.to_string(), revisions.update.name.to_string())
+    (step, revisions.current_revision.name.to_string(), revisions.update_revision.name.to_string())
 }
 
 fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
@@ -88,7 +88,7 @@ fn unused_revisions_are_kept_up_to_the_limit() {
         let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
         let world = world.spec("revisionHistoryLimit", json!(limit));
         let (plan, snapshot) = (world.plan(), world.snapshot());
-        let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.keep);
+        let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
         forgotten.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
     };
     let (old, at_rest) = (["b", "c", "d", "e"], || world(1));
@@ -121,13 +121,15 @@ fn a_current_revision_with_the_planned_name_stays_current() {
     assert_eq!(chosen(&world), words("new 2", &name, &name));
     let (plan, snapshot) = (world.plan(), world.snapshot());
     let after = with_created_revision(&plan.revisions, &snapshot.template, "web-next", 1);
-    assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
-    let TemplateSource::Stored(stored) = after.current.template_source else { panic!("the set has another template") };
+    assert_eq!((&*after.current_revision.name, &*after.update_revision.name), (&*name, "web-next"));
+    let TemplateSource::Stored(stored) = after.current_revision.template_source else {
+        panic!("the set has another template")
+    };
     assert_eq!(*stored.meta.name, *name);
     // Without a stored current revision, the new revision is the current and the update revision.
     let first = empty_set(1);
     let after = with_created_revision(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
-    assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
+    assert_eq!((&*after.current_revision.name, &*after.update_revision.name), ("web-next", "web-next"));
 }
 
 /// STATEFULSET-83.

@@ -23,11 +23,11 @@ fn a_set_is_decoded_with_defaults() {
     let set = read(&web()).unwrap();
     assert_eq!((set.replicas, set.first_ordinal, set.revision_history_limit, set.partition()), (3, 0, 10, 1));
     assert_eq!(
-        (set.pod_management_policy, set.claim_retention_policy.when_scaled),
-        (PodManagementPolicy::Parallel, ClaimRetention::Delete)
+        (set.pod_management_policy, set.volume_claim_retention_policy.when_scaled),
+        (PodManagementPolicy::Parallel, VolumeClaimRetention::Delete)
     );
-    assert_eq!(set.claim_name(&set.claim_templates[0], 7), "data-web-7");
-    assert!(set.claim_templates[0].raw.text().contains("fromTheFuture"));
+    assert_eq!(set.volume_claim_name(&set.volume_claim_templates[0], 7), "data-web-7");
+    assert!(set.volume_claim_templates[0].raw_json.text().contains("fromTheFuture"));
     assert_eq!((set.status.replicas, set.status.collision_count), (2, None));
     assert_eq!(set.metadata.annotations.get("a"), Some("b"));
 }
@@ -71,7 +71,7 @@ fn unknown_values_count_as_the_values_that_delete_less() {
     object["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Shred"});
     let set = read(&object).unwrap();
     assert!(set.is_ordered_ready());
-    assert_eq!(set.claim_retention_policy, ClaimRetentionPolicy::default());
+    assert_eq!(set.volume_claim_retention_policy, VolumeClaimRetentionPolicy::default());
 }
 
 /// STATEFULSET-90.

@@ -75,16 +75,16 @@ fn field() -> impl Strategy<Value = &'static str> {
 proptest! {
     #[test]
     fn no_line_and_no_page_causes_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..600, flip in 0usize..600) {
-        let _ = decode_frame::<Thing>(Format::Json, &bytes);
-        let _ = decode_page::<Thing>(Format::Json, &bytes);
+        let _ = decode_watch_frame::<Thing>(WireFormat::Json, &bytes);
+        let _ = decode_list_page::<Thing>(WireFormat::Json, &bytes);
         let mut line = json!({"type": "ADDED", "object": thing("a")}).to_string().into_bytes();
         let mut page = json!({"metadata": {"resourceVersion": "9"}, "items": [thing("a")]}).to_string().into_bytes();
         for text in [&mut line, &mut page] {
             let at = flip % text.len();
             text[at] ^= 0x11;
             text.truncate(cut);
-            let _ = decode_frame::<Thing>(Format::Json, text);
-            let _ = decode_page::<Thing>(Format::Json, text);
+            let _ = decode_watch_frame::<Thing>(WireFormat::Json, text);
+            let _ = decode_list_page::<Thing>(WireFormat::Json, text);
         }
     }
 
@@ -95,11 +95,11 @@ proptest! {
         let mut odd = thing("odd");
         *odd.pointer_mut(path).unwrap() = value;
         let line = json!({"type": "MODIFIED", "object": odd}).to_string();
-        let read_alone = decode_frame::<Thing>(Format::Json, line.as_bytes());
+        let read_alone = decode_watch_frame::<Thing>(WireFormat::Json, line.as_bytes());
         let page = json!({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), odd, thing("b")]}).to_string();
-        let page = decode_page::<Thing>(Format::Json, page.as_bytes());
+        let page = decode_list_page::<Thing>(WireFormat::Json, page.as_bytes());
         let is_readable = match &read_alone {
-            Ok(DecodedEvent::Put { entry, .. }) => Some(matches!(entry, Entry::Decoded(_))),
+            Ok(DecodedEvent::Put { entry, .. }) => Some(matches!(entry, CacheEntry::Decoded(_))),
             Ok(_) => None,
             Err(_) => None,
         };
@@ -109,7 +109,7 @@ proptest! {
         // The object is readable in a watch event if and only if it is readable in a list.
         match (is_readable, page) {
             (Some(readable), Ok(page)) => {
-                let good = page.items.iter().filter(|entry| matches!(entry, Entry::Decoded(_))).count();
+                let good = page.items.iter().filter(|entry| matches!(entry, CacheEntry::Decoded(_))).count();
                 prop_assert_eq!((page.items.len(), good), (3, 2 + usize::from(readable)));
             }
             (None, Err(_)) => {}
@@ -130,8 +130,8 @@ fn thousands_of_owners_labels_and_finalizers_are_read() {
         |n: usize| json!({"apiVersion": "v1", "kind": "Thing", "name": format!("o{n}"), "uid": format!("u{n}")});
     metadata["ownerReferences"] = (0..count).map(owner).collect();
     let line = json!({"type": "ADDED", "object": large}).to_string();
-    let Ok(DecodedEvent::Put { entry: Entry::Decoded(read), .. }) =
-        decode_frame::<Thing>(Format::Json, line.as_bytes())
+    let Ok(DecodedEvent::Put { entry: CacheEntry::Decoded(read), .. }) =
+        decode_watch_frame::<Thing>(WireFormat::Json, line.as_bytes())
     else {
         panic!("the object can be read");
     };
@@ -144,7 +144,7 @@ fn thousands_of_owners_labels_and_finalizers_are_read() {
 fn very_deep_nesting_is_an_error_and_no_overflow() {
     let deep = format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let line = format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"a\",\"labels\":{deep}}}}}}}");
-    assert!(decode_frame::<Thing>(Format::Json, line.as_bytes()).is_err());
+    assert!(decode_watch_frame::<Thing>(WireFormat::Json, line.as_bytes()).is_err());
     let page = format!("{{\"items\":[{deep}]}}");
-    assert!(decode_page::<Thing>(Format::Json, page.as_bytes()).is_err());
+    assert!(decode_list_page::<Thing>(WireFormat::Json, page.as_bytes()).is_err());
 }

@@ -16,7 +16,7 @@ const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 impl<S: Sink> Reflector<S> {
     /// Reads a list. A streaming list then continues as a watch until the watch ends.
-    pub(super) async fn read_full_set(&mut self) -> Result<(), RoundEnd> {
+    pub(super) async fn read_list(&mut self) -> Result<(), RoundEnd> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().monotonic_now());
         self.filling = Some(self.api.pace().begin_work());
@@ -72,10 +72,10 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return relist(&e.to_string()),
             };
             bytes += line.len();
-            if bytes > self.config.max_full_set_bytes {
+            if bytes > self.config.max_list_bytes {
                 return relist("the list is longer than the limit");
             }
-            match frames::decode_frame::<S::Object>(lines.format(), &line).map_err(RoundEnd::Relist)? {
+            match frames::decode_watch_frame::<S::Object>(lines.format(), &line).map_err(RoundEnd::Relist)? {
                 DecodedEvent::Put { entry, added: true } => {
                     self.sink.add_to_set(&mut set, entry, origin);
                     objects += 1;
@@ -132,10 +132,10 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return Err(failed(e)),
             };
             bytes += body.len();
-            if bytes > self.config.max_full_set_bytes {
+            if bytes > self.config.max_list_bytes {
                 return Err(RoundEnd::Relist("the list is longer than the limit".to_owned()));
             }
-            let page = frames::decode_page::<S::Object>(format, &body).map_err(RoundEnd::Relist)?;
+            let page = frames::decode_list_page::<S::Object>(format, &body).map_err(RoundEnd::Relist)?;
             objects += page.items.len();
             for entry in page.items {
                 self.sink.add_to_set(&mut set, entry, origin);

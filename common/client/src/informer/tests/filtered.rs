@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{informer::FilteredInformer, store::Entry};
+use crate::{informer::LabelFilteredInformer, store::CacheEntry};
 
 #[derive(serde::Deserialize)]
 struct Item {
@@ -47,7 +47,7 @@ struct Filter {
     script: Script,
     clock: Clock,
     seen: Arc<Mutex<Vec<String>>>,
-    informer: FilteredInformer<Item>,
+    informer: LabelFilteredInformer<Item>,
 }
 
 impl Filter {
@@ -60,7 +60,7 @@ impl Filter {
         let api = Api::new(script.client(), clock.clone(), gate, "test");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&seen);
-        let handler: Handler<Item> = Box::new(move |event, _| {
+        let handler: CacheEventHandler<Item> = Box::new(move |event, _| {
             let sign = match event {
                 CacheEvent::Added(_) => '+',
                 CacheEvent::Updated { .. } => '~',
@@ -71,7 +71,7 @@ impl Filter {
             log.lock().push(format!("{sign}{name} {resource_version}"));
         });
         let cached = StoreAndHandlers::new(Arc::default(), vec![handler]);
-        let informer = FilteredInformer::start_with_label(api, InformerConfig::default(), "mine", cached);
+        let informer = LabelFilteredInformer::start_with_label(api, InformerConfig::default(), "mine", cached);
         feed.line("ADDED", &labelled("a", 9));
         feed.initial_end(10);
         informer.wait_until_synced().await;
@@ -85,7 +85,7 @@ impl Filter {
 
     /// Returns the version of `a` in the cache.
     fn cached(&self) -> Option<u64> {
-        self.informer.store().with_metadata("ns", "a", |meta| meta.resource_version.number())
+        self.informer.store().with_metadata("ns", "a", |meta| meta.resource_version.to_u64())
     }
 
     /// Scripts the answer to the next read: a list with `items` at `version`.
@@ -235,9 +235,9 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
 #[tokio::test(start_paused = true)]
 async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
     let (filter, _feed) = Filter::new().await;
-    filter.informer.add_hidden_object(read(&unlabelled("b", 50)));
-    filter.informer.add_hidden_object(read(&labelled("c", 50)));
-    filter.informer.add_hidden_object(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
+    filter.informer.add_object_hidden_from_watch(read(&unlabelled("b", 50)));
+    filter.informer.add_object_hidden_from_watch(read(&labelled("c", 50)));
+    filter.informer.add_object_hidden_from_watch(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
     assert_eq!(filter.seen(), ["+b 50"], "only the object that the watch does not show is added");
     filter.finds(60, &[]);
     filter.wait(600).await;
@@ -255,8 +255,8 @@ async fn a_hidden_object_is_read_again_at_once_when_it_was_written() {
     filter.wait(0).await;
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!(filter.seen(), ["~a 11"]);
-    filter.informer.reread_if_hidden(&read(&unlabelled("a", 11)).metadata);
-    filter.informer.reread_if_hidden(&read(&unlabelled("unknown", 11)).metadata);
+    filter.informer.reread_if_hidden_from_watch(&read(&unlabelled("a", 11)).metadata);
+    filter.informer.reread_if_hidden_from_watch(&read(&unlabelled("unknown", 11)).metadata);
     tokio::time::sleep(Duration::from_millis(10)).await;
     assert_eq!((filter.seen(), filter.reads()), (vec!["~a 12".to_owned()], 2));
 }
@@ -267,7 +267,7 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
     let (filter, _feed) = Filter::new().await;
     let objects = 500;
     for n in 0..objects {
-        filter.informer.add_hidden_object(read(&unlabelled(&format!("b{n}"), 5)));
+        filter.informer.add_object_hidden_from_watch(read(&unlabelled(&format!("b{n}"), 5)));
     }
     for _ in 0..1500 {
         filter.script.then(Answer::Json(404, json!({"reason": "NotFound", "message": "no"})));
@@ -282,9 +282,9 @@ async fn many_hidden_objects_are_read_ten_times_a_second() {
 async fn a_read_does_not_raise_the_version_of_the_cache() {
     let store: Store<Item> = Store::default();
     let mut events = Vec::new();
-    store.put_entry(Entry::Decoded(Arc::new(read(&labelled("a", 5)))), &mut events);
-    store.put_entry_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 4)))), &mut events);
-    store.put_entry_outside_watch(Entry::Decoded(Arc::new(read(&unlabelled("a", 9)))), &mut events);
+    store.put_entry(CacheEntry::Decoded(Arc::new(read(&labelled("a", 5)))), &mut events);
+    store.put_entry_outside_watch(CacheEntry::Decoded(Arc::new(read(&unlabelled("a", 4)))), &mut events);
+    store.put_entry_outside_watch(CacheEntry::Decoded(Arc::new(read(&unlabelled("a", 9)))), &mut events);
     assert_eq!((events.len(), store.version()), (2, ResourceVersion::parse("5")));
     assert_eq!(store.with_metadata("ns", "a", |meta| meta.resource_version), Some(ResourceVersion::parse("9")));
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     api::Api,
     clock::Clock,
-    controller::Explain,
-    events::Recorder,
+    controller::ExplainPlan,
+    events::EventRecorder,
     gate::{WriteGateKeeper, closed_write_gate},
     io::{Request, RequestBody, Requeue, SyncError},
     leader::LEASES,
@@ -18,13 +18,13 @@ use crate::{
 };
 
 fn trouble(retry: RetryPolicy) -> SyncError {
-    SyncError::new("trouble", "in trouble").with_retry(retry)
+    SyncError::new("trouble", "in trouble").with_retry_policy(retry)
 }
 
 /// A plan that the name in its key determines: the key `every-60` comes back each minute; the plan of `huge` has 10,000 lines.
 struct ScriptedPlan(String);
 
-impl Explain for ScriptedPlan {
+impl ExplainPlan for ScriptedPlan {
     fn situation(&self) -> String {
         format!("key {}", self.0)
     }
@@ -112,8 +112,8 @@ impl Controller for ScriptedController {
         }
     }
 
-    fn synced_object(name: &String) -> (ObjectRef, Uid) {
-        (ObjectRef::default(), Uid::new(name))
+    fn synced_object(name: &String) -> (InvolvedObject, Uid) {
+        (InvolvedObject::default(), Uid::new(name))
     }
 
     fn observe_again(&self, name: &String, (): ()) -> Option<Option<ScriptedMove>> {
@@ -182,12 +182,12 @@ fn context(settings: OperatorSettings) -> (WriteGateKeeper, LoopContext) {
     let context = LoopContext {
         api: Api::new(kube::Client::new(nobody, "default"), clock.clone(), gate.clone(), "test"),
         clock: clock.clone(),
-        gate,
+        write_gate: gate,
         settings: Arc::new(settings),
         metrics: Metrics::new(),
-        recorder: Recorder::discarding_events("test", clock.clone()),
+        recorder: EventRecorder::discarding_events("test", clock.clone()),
         write_sampler: None,
-        request_account_observer: None,
+        sync_callbacks: None,
         shared_values: crate::runtime::SharedValues::default(),
     };
     (keeper, context)
@@ -359,7 +359,7 @@ async fn a_standby_shuts_down_at_once() {
 /// COMMON-72.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_decides_without_the_gate_and_never_acts() {
-    let world = world(OperatorSettings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow_mode(true), &[]);
     world.add("a");
     assert_eq!(world.after(5).await, [0u128; 0]);
     let all = world.running.explain(None);
@@ -370,7 +370,7 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
 /// COMMON-73.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
-    let world = world(OperatorSettings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow_mode(true), &[]);
     world.add("a");
     world.after(5).await;
     let differences = || world.running.explain(None)["differences"].clone();
@@ -381,7 +381,7 @@ async fn a_write_that_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_due_in_shadow_mode_too() {
-    let world = world(OperatorSettings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow_mode(true), &[]);
     for name in ["every-60", "at-once", "once"] {
         world.add(name);
     }
@@ -465,7 +465,7 @@ async fn informers_follow_the_settings_of_the_operator() {
 /// COMMON-69.
 #[tokio::test(start_paused = true)]
 async fn long_plans_are_remembered_in_part() {
-    let world = world(OperatorSettings::new().with_shadow(true), &[]);
+    let world = world(OperatorSettings::new().with_shadow_mode(true), &[]);
     world.add("huge");
     world.after(1).await;
     let actions = world.running.explain(None)["recent"][0]["actions"].clone();

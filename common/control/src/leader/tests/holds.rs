@@ -6,7 +6,7 @@ use super::*;
 fn hold() -> Value {
     json!({
         "metadata": {"namespace": "kube-system", "name": "replicaset-controller", "uid": "h", "labels": {"a": "b"}},
-        "spec": {"holderIdentity": HOLD_HOLDER_IDENTITY, "leaseDurationSeconds": 60},
+        "spec": {"holderIdentity": HAND_OVER_HOLDER_IDENTITY, "leaseDurationSeconds": 60},
     })
 }
 
@@ -50,7 +50,7 @@ async fn a_leader_ends_when_its_lease_is_held_and_no_standby_takes_over() {
     assert_eq!(a.task.await.unwrap(), ElectionOutcome::LeaseLost);
     advance_time(SECOND * 60).await;
     assert!(!b.gate.is_open());
-    assert_eq!(server.holder(), HOLD_HOLDER_IDENTITY);
+    assert_eq!(server.holder(), HAND_OVER_HOLDER_IDENTITY);
 }
 
 /// COMMON-52.

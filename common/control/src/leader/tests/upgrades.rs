@@ -107,9 +107,9 @@ impl Drop for Container {
 impl Candidate {
     /// Shuts the candidate down like a process that finishes a little work before it releases the Lease.
     async fn end_in_order(&self) {
-        self.stop.drain();
+        self.stop.prevent_new_leadership();
         advance_time(Duration::from_millis(50)).await;
-        self.stop.release();
+        self.stop.release_lease();
         self.ended().await;
     }
 
@@ -194,7 +194,7 @@ async fn a_new_version_gets_the_lease_within_a_second_of_asking_and_is_ready_aft
     assert_eq!(annotation(&server, probation::RESERVATION_ANNOTATION), None);
     assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
     assert!(
-        b.now().gate.wait_until_open().await.predecessor_versions.is_some(),
+        b.now().gate.wait_until_open().await.versions_written_by_predecessor.is_some(),
         "the leader has left its written versions"
     );
     advance_time(SECOND * 12 + Duration::from_millis(500)).await;

@@ -4,7 +4,7 @@ use super::meta::OBJECT_META;
 use crate::wire::schema::{
     MessageSchema,
     ValueType::{Bool, Int, Object, Quantity, Text, Time},
-    field_always_in_json, inlined_message, list_field, map_field, omitempty_field, opaque_field, optional_field,
+    field_always_in_json, inlined_message_field, list_field, map_field, omitempty_field, opaque_field, optional_field,
 };
 
 /// Schema of `core/v1.Pod` with its nested messages, as far as projections read them.
@@ -67,7 +67,7 @@ pub(super) static POD_SPEC: MessageSchema = MessageSchema {
 
 pub(super) static VOLUME: MessageSchema = MessageSchema {
     name: "core/v1.Volume",
-    fields: &[field_always_in_json(1, "name", Text), inlined_message(2, &VOLUME_SOURCE)],
+    fields: &[field_always_in_json(1, "name", Text), inlined_message_field(2, &VOLUME_SOURCE)],
 };
 
 pub(super) static VOLUME_SOURCE: MessageSchema = MessageSchema {

@@ -143,7 +143,7 @@ fn versions(text: &str) -> Result<String, String> {
 }
 
 fn previous_version(text: &str) -> Result<String, String> {
-    let previous = version::KUBERNETES_VERSION.previous_minor_version;
+    let previous = version::KUBERNETES_VERSION.previous_major_and_minor;
     if text.is_empty() || text == previous {
         return Ok(text.to_owned());
     }

@@ -358,12 +358,12 @@ fn flags_limit_metrics_and_labels() {
 /// COMMON-8.
 #[test]
 fn lists_and_watches_use_protobuf_unless_json_is_set() {
-    assert_eq!(run(&[]).preferred_response_format, Format::Protobuf);
+    assert_eq!(run(&[]).preferred_response_format, WireFormat::Protobuf);
     assert_eq!(
         run(&["--kube-api-content-type=application/vnd.kubernetes.protobuf"]).preferred_response_format,
-        Format::Protobuf
+        WireFormat::Protobuf
     );
-    assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_response_format, Format::Json);
+    assert_eq!(run(&["--kube-api-content-type=application/json"]).preferred_response_format, WireFormat::Json);
 }
 
 /// COMMON-86.

@@ -60,7 +60,7 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(stream: S, alpn: &[&str]) 
 }
 
 fn state() -> ServerState {
-    ServerState::new(Metrics::new(), logging::VerbosityHandle::detached())
+    ServerState::new(Metrics::new(), logging::VerbosityHandle::new_detached())
 }
 
 /// A connection over a pipe, and the task that serves it.
@@ -74,7 +74,7 @@ struct Pipe {
 fn pipe(tls: bool) -> Pipe {
     let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
     let tls = tls.then(|| ReloadingTlsConfig::load(TlsSettings::default()).unwrap().current_config());
-    let service = ListenerService {
+    let service = ListenerParameters {
         router: state().router(),
         tls,
         max_streams_per_connection: Some(4),
@@ -207,7 +207,7 @@ async fn silent_connections_never_block_a_probe() {
         secure_address: Some(([127, 0, 0, 1], 0).into()),
         ..server::ServerSettings::default()
     };
-    let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
+    let server = server::start_server(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure_address.unwrap();
     let mut held = Vec::new();
     // Idle connections come from one address, from fifty addresses, and from the address of the probe itself.
@@ -238,7 +238,7 @@ async fn connections_without_a_handshake_never_block_a_probe() {
         secure_address: Some(([127, 0, 0, 1], 0).into()),
         ..server::ServerSettings::default()
     };
-    let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
+    let server = server::start_server(&settings, &state(), None, &Clock::system()).unwrap();
     let to = server.secure_address.unwrap();
     let mut held = Vec::new();
     for _ in 0..400 {

@@ -12,7 +12,7 @@ use crate::{
         installation::object_name,
         span,
     },
-    controllers::{self, KUBE_SYSTEM},
+    controllers::{self, KUBE_SYSTEM_NAMESPACE},
     facts::{BuiltInControllersFlag, KubeControllerManagerFacts},
     finding::Findings,
     manager_flags,
@@ -106,7 +106,7 @@ impl<'a> KubeControllerManagers<'a> {
     }
 
     /// Reports which managers were found, and which loops remain unknown.
-    pub(super) fn report(&self, findings: &mut Findings) {
+    pub(super) fn add_findings(&self, findings: &mut Findings) {
         if let Some(stated) = &self.facts.built_in_controllers_flag {
             let what = match stated {
                 BuiltInControllersFlag::NoManager => "there is no kube-controller-manager",
@@ -115,12 +115,12 @@ impl<'a> KubeControllerManagers<'a> {
             return findings.add_info(format!("by --built-in-controllers, {what}"));
         }
         match &self.facts.pods {
-            Err(why) => findings.add_unreadable("which loops kube-controller-manager runs", why),
+            Err(why) => findings.add_unreadable_fact("which loops kube-controller-manager runs", why),
             Ok(pods) if pods.is_empty() => self.report_outside(findings),
             Ok(pods) => {
                 for pod in pods.iter().filter(|pod| parse_manager_pod(pod).is_none()) {
                     let found = format!(
-                        "cannot tell which loops the Pod {KUBE_SYSTEM}/{} runs: it shows no command line",
+                        "cannot tell which loops the Pod {KUBE_SYSTEM_NAMESPACE}/{} runs: it shows no command line",
                         object_name(&pod.metadata)
                     );
                     findings.add_unknown(found, STATE_FLAG_REMEDY);
@@ -133,15 +133,15 @@ impl<'a> KubeControllerManagers<'a> {
     fn report_outside(&self, findings: &mut Findings) {
         let found = match self.election {
             LeaderElectionState::Unreadable(why) => {
-                return findings.add_unreadable("whether kube-controller-manager runs", why);
+                return findings.add_unreadable_fact("whether kube-controller-manager runs", why);
             }
             LeaderElectionState::Led { holder, .. } => format!(
                 "cannot tell which loops kube-controller-manager runs: {holder} leads, and is not a Pod in \
-                    {KUBE_SYSTEM} (k3s, managed clusters)"
+                    {KUBE_SYSTEM_NAMESPACE} (k3s, managed clusters)"
             ),
             _ => format!(
                 "cannot tell whether there is a kube-controller-manager: there is neither a Pod nor a live Lease of it \
-                    in {KUBE_SYSTEM}, and without leader election it has no Lease"
+                    in {KUBE_SYSTEM_NAMESPACE}, and without leader election it has no Lease"
             ),
         };
         findings.add_unknown(found, STATE_FLAG_REMEDY);
@@ -158,11 +158,13 @@ impl<'a> KubeControllerManagers<'a> {
             LeaderElectionState::Led { holder, .. } => {
                 let found = format!(
                     "cannot tell which loops run: the leader {holder} of kube-controller-manager is not one of its \
-                        Pods in {KUBE_SYSTEM}"
+                        Pods in {KUBE_SYSTEM_NAMESPACE}"
                 );
                 findings.add_unknown(found, format!("{GET_PODS} -o wide"));
             }
-            LeaderElectionState::Unreadable(why) => findings.add_unreadable("which kube-controller-manager leads", why),
+            LeaderElectionState::Unreadable(why) => {
+                findings.add_unreadable_fact("which kube-controller-manager leads", why)
+            }
             _ if self.processes.iter().any(|process| !process.uses_leader_election) => {
                 findings.add_ok(format!("kube-controller-manager: {all}, without election"));
             }
@@ -173,7 +175,7 @@ impl<'a> KubeControllerManagers<'a> {
         }
         self.report_different(findings);
         match &self.facts.control_plane_nodes {
-            Err(why) => findings.add_unreadable("whether every control-plane node was checked", why),
+            Err(why) => findings.add_unreadable_fact("whether every control-plane node was checked", why),
             Ok(nodes) => {
                 let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
                 for node in nodes.iter().map(|node| object_name(&node.metadata)).filter(|node| !covered.contains(node))

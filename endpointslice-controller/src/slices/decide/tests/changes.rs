@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    by_name::{NameSortedList, Pods},
+    by_name::{NameSortedList, NameSortedPods},
     memory::ServiceMemory,
     objects::{AddressType, Endpoint, Pod, Service, Slice},
     plan::{SliceDraft, SliceWrites},
     pods_in_slices::{AddressTypePodsInSlices, PodWithSlice, PodsInSlices, UpToDateSlice},
     slices::{
-        decide::{decide, scope::SyncScope},
+        decide::{decide, scope::PodsAndSlicesToCompare},
         plan::Plan,
         snapshot::Snapshot,
     },
@@ -34,7 +34,7 @@ fn is_same(one: &PodsInSlices, other: &PodsInSlices) -> bool {
     let alike = |(a, b): (&AddressTypePodsInSlices, &AddressTypePodsInSlices)| {
         a.up_to_date_slices.len() == b.up_to_date_slices.len()
             && a.up_to_date_slices.iter().zip(&b.up_to_date_slices).all(|(a, b)| is_alike(a, b))
-            && NameSortedList::differences(
+            && NameSortedList::entry_differences(
                 &a.pods_with_slices,
                 &b.pods_with_slices,
                 PodWithSlice::is_same_pod_and_slice,
@@ -207,7 +207,8 @@ impl World {
         let memory = ServiceMemory { pods_in_slices: None, ..self.snapshot.memory.clone() };
         let plan = decide(&self.snapshot);
         same(&plan, &decide(&Snapshot { memory, ..self.snapshot.clone() }))?;
-        let part = SyncScope::with_changes_since_last_sync(&self.snapshot, AddressType::Ipv4, &[]).is_some();
+        let part =
+            PodsAndSlicesToCompare::with_changes_since_last_sync(&self.snapshot, AddressType::Ipv4, &[]).is_some();
         *(if part { &mut self.parts } else { &mut self.wholes }) += 1;
         if remembers {
             self.snapshot.memory = plan.memory.clone();
@@ -218,7 +219,7 @@ impl World {
             left = left.saturating_sub(1);
             may
         };
-        for writes in &plan.writes {
+        for writes in &plan.slice_writes {
             for draft in &writes.slices_to_create {
                 if may_write() {
                     // The order of generated names differs from the order of creation, as on a real server.
@@ -248,7 +249,9 @@ impl World {
 
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
-            Step::Put(pods) => pods.iter().for_each(|(index, state)| self.snapshot.pods.put(read(*index, state))),
+            Step::Put(pods) => {
+                pods.iter().for_each(|(index, state)| self.snapshot.pods.insert_or_replace(read(*index, state)))
+            }
             Step::Remove(pods) => pods.iter().for_each(|index| self.snapshot.pods.remove(&format!("p{index:04}"))),
             Step::Node(node, zone) => {
                 let (zones, node) = (Arc::make_mut(&mut self.snapshot.zones_by_node), Text::new(&format!("n{node}")));
@@ -294,8 +297,8 @@ fn same_drafts(some: &[SliceDraft], others: &[SliceDraft]) -> Result<(), TestCas
 
 fn same(part: &Plan, whole: &Plan) -> Result<(), TestCaseError> {
     let names = |slices: &[Arc<Slice>]| slices.iter().map(|slice| slice.metadata.name.to_string()).collect::<Vec<_>>();
-    prop_assert_eq!(part.writes.len(), whole.writes.len());
-    for (one, other) in part.writes.iter().zip(&whole.writes) {
+    prop_assert_eq!(part.slice_writes.len(), whole.slice_writes.len());
+    for (one, other) in part.slice_writes.iter().zip(&whole.slice_writes) {
         same_drafts(&one.slices_to_create, &other.slices_to_create)?;
         same_drafts(&one.slices_to_update, &other.slices_to_update)?;
         prop_assert_eq!(names(&one.slices_to_delete), names(&other.slices_to_delete));
@@ -303,7 +306,7 @@ fn same(part: &Plan, whole: &Plan) -> Result<(), TestCaseError> {
             let SliceWrites {
                 address_type: kind,
                 omitted_pod_messages: left_out,
-                deferred_counts: put_off,
+                deferred_write_counts: put_off,
                 events,
                 sync_counts: counts,
                 ..
@@ -360,10 +363,10 @@ fn settled(pods: usize) -> World {
     world
 }
 
-fn change(pods: &mut Pods, index: usize, ready: bool) {
+fn change(pods: &mut NameSortedPods, index: usize, ready: bool) {
     let mut changed = pod(index);
     changed.is_ready = ready;
-    pods.put(Arc::new(changed));
+    pods.insert_or_replace(Arc::new(changed));
 }
 
 /// ENDPOINTSLICE-34.
@@ -372,9 +375,13 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
     for pods in [500, 5_000] {
         let mut world = settled(pods);
         let considered = |world: &World| {
-            SyncScope::with_changes_since_last_sync(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices)
-                .unwrap()
-                .considered_pod_and_slice_counts()
+            PodsAndSlicesToCompare::with_changes_since_last_sync(
+                &world.snapshot,
+                AddressType::Ipv4,
+                &world.snapshot.slices,
+            )
+            .unwrap()
+            .compared_pod_and_slice_counts()
         };
         assert_eq!(considered(&world), (0, 0));
         change(&mut world.snapshot.pods, 123, false);
@@ -396,7 +403,8 @@ fn a_change_of_one_pod_considers_only_the_pods_of_its_slice() {
 #[test]
 fn other_changes_make_a_sync_consider_everything() {
     let is_part = |world: &World| {
-        SyncScope::with_changes_since_last_sync(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices).is_some()
+        PodsAndSlicesToCompare::with_changes_since_last_sync(&world.snapshot, AddressType::Ipv4, &world.snapshot.slices)
+            .is_some()
     };
     let mut world = settled(300);
     assert!(is_part(&world));
@@ -410,7 +418,7 @@ fn other_changes_make_a_sync_consider_everything() {
     assert!(is_part(&world));
     let mut elsewhere = pod(7);
     elsewhere.node_name = "nowhere".into();
-    world.snapshot.pods.put(Arc::new(elsewhere));
+    world.snapshot.pods.insert_or_replace(Arc::new(elsewhere));
     world.sync(None, true).unwrap();
     assert!(!is_part(&world), "a Pod was omitted");
     change(&mut world.snapshot.pods, 7, true);

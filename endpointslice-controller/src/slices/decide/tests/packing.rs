@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use common::controller::Explain as _;
+use common::controller::ExplainPlan as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     decide::write_order::{SliceCreationPermission, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
-    plan::{DeferredCounts, SliceDraft, SliceWrites},
+    plan::{DeferredWriteCounts, SliceDraft, SliceWrites},
     slices::{
         decide::{decide, distribution::HintPolicy},
         plan::Plan,
@@ -72,7 +72,7 @@ fn never_missing(prefixes: &[Slices]) -> Result<(), TestCaseError> {
 }
 
 fn number_of_writes(plan: &Plan) -> usize {
-    plan.writes.iter().map(SliceWrites::len).sum()
+    plan.slice_writes.iter().map(SliceWrites::len).sum()
 }
 
 /// The generated state of a Pod in one sync.
@@ -180,14 +180,14 @@ proptest! {
             }
             let mut world = Snapshot { max_new_slice_ports: max_new_ports, ..world(pods, &spec, slices.clone(), max_endpoints) };
             let mut plan = decide(&world);
-            let mut states = prefixes(&slices, &plan.writes, round * 100);
+            let mut states = prefixes(&slices, &plan.slice_writes, round * 100);
             let mut syncs = 0;
-            while plan.writes.iter().any(|writes| writes.deferred_counts != DeferredCounts::default()) {
+            while plan.slice_writes.iter().any(|writes| writes.deferred_write_counts != DeferredWriteCounts::default()) {
                 syncs += 1;
-                prop_assert!(number_of_writes(&plan) > 0 && syncs < 99, "no progress: {:?}", plan.writes);
+                prop_assert!(number_of_writes(&plan) > 0 && syncs < 99, "no progress: {:?}", plan.slice_writes);
                 world.slices = states.last().unwrap().values().cloned().map(Arc::new).collect();
                 plan = decide(&world);
-                states.extend(prefixes(&world.slices, &plan.writes, round * 100 + syncs));
+                states.extend(prefixes(&world.slices, &plan.slice_writes, round * 100 + syncs));
             }
             let prefixes = states;
             never_missing(&prefixes)?;
@@ -195,7 +195,7 @@ proptest! {
             prop_assert!(syncs == 0 || max_new_ports < usize::MAX);
             if !numbered && numbered_before == Some(false) && max_new_ports == usize::MAX {
                 let most = bound(&world, AddressType::Ipv4) + bound(&world, AddressType::Ipv6);
-                prop_assert!(number_of_writes(&plan) <= most, "{} > {most}: {:?}", number_of_writes(&plan), plan.writes);
+                prop_assert!(number_of_writes(&plan) <= most, "{} > {most}: {:?}", number_of_writes(&plan), plan.slice_writes);
             }
             numbered_before = Some(*numbered);
             slices = prefixes.into_iter().next_back().unwrap().into_values().map(Arc::new).collect();
@@ -222,7 +222,7 @@ proptest! {
                 prop_assert!(!of_kind.is_empty());
             }
             let again = Snapshot { slices: slices.clone(), memory: plan.memory.clone(), ..world };
-            prop_assert!(decide(&again).writes.iter().all(SliceWrites::is_empty), "a second sync writes nothing");
+            prop_assert!(decide(&again).slice_writes.iter().all(SliceWrites::is_empty), "a second sync writes nothing");
         }
     }
 }
@@ -244,12 +244,12 @@ fn a_change_of_the_port_moves_no_endpoint_to_another_slice() {
     ] {
         world.slices = vec![with("a", a.clone()), with("b", b.clone())];
         let plan = decide(&world);
-        let writes = &plan.writes[0];
+        let writes = &plan.slice_writes[0];
         assert_eq!(
             (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
             (0, 2, 0)
         );
-        never_missing(&prefixes(&world.slices, &plan.writes, 0)).unwrap();
+        never_missing(&prefixes(&world.slices, &plan.slice_writes, 0)).unwrap();
         assert_eq!(writes.slices_to_update.iter().map(|draft| draft.endpoints.len()).sum::<usize>(), 150);
     }
 }
@@ -285,7 +285,7 @@ fn slices_that_exchange_endpoints_take_one_more_write() {
         slices_to_update: out.slices_to_update,
         slices_to_delete: out.slices_to_delete,
         omitted_pod_messages: left_out,
-        deferred_counts: put_off,
+        deferred_write_counts: put_off,
         events,
         sync_counts: counts,
     };
@@ -325,7 +325,7 @@ fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     let one = [Look { exists: true, ready: true, port: 8080, families: 0 }];
     let hints = |spec: Value, slices: Vec<Arc<Slice>>| -> Option<(Vec<String>, Vec<String>)> {
         let plan = decide(&world(&one, &spec, slices, 100));
-        let draft = plan.writes[0].slices_to_create.first().or(plan.writes[0].slices_to_update.first())?;
+        let draft = plan.slice_writes[0].slices_to_create.first().or(plan.slice_writes[0].slices_to_update.first())?;
         let names = |hints: &[crate::objects::Hint]| hints.iter().map(|hint| hint.name.to_string()).collect();
         Some((names(draft.endpoints[0].zone_hints()), names(draft.endpoints[0].node_hints())))
     };
@@ -341,7 +341,7 @@ fn ready_endpoints_are_hinted_to_their_zone_or_node() {
     // A slice is written again only if its hints are wrong.
     let written = |spec: Value| {
         let plan = decide(&world(&one, &spec, vec![], 100));
-        prefixes(&[], &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect::<Vec<_>>()
+        prefixes(&[], &plan.slice_writes, 0).pop().unwrap().into_values().map(Arc::new).collect::<Vec<_>>()
     };
     for (from, to, changes) in [
         ("PreferSameZone", "PreferSameNode", some(&["a"], &["n0"])),
@@ -390,8 +390,8 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
     let mut world = snapshot(pods, 100);
     world.service = service(&json!({ "ports": ports }));
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].slices_to_create.len(), 100, "each Pod has different port numbers");
-    let last = &plan.writes[0].slices_to_create[99];
+    assert_eq!(plan.slice_writes[0].slices_to_create.len(), 100, "each Pod has different port numbers");
+    let last = &plan.slice_writes[0].slices_to_create[99];
     assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
 }
 
@@ -405,8 +405,8 @@ fn a_recreated_service_with_another_family_has_slices_of_that_family_only() {
     again.metadata.uid = common::meta::Uid::new("another");
     world.service = Arc::new(again);
     let plan = decide(&world);
-    assert_eq!(plan.writes.len(), 1);
-    let writes = &plan.writes[0];
+    assert_eq!(plan.slice_writes.len(), 1);
+    let writes = &plan.slice_writes[0];
     assert_eq!(
         (
             writes.address_type,
@@ -430,13 +430,16 @@ fn a_pod_of_another_family_is_neither_an_endpoint_nor_a_failure() {
     let six = Look { families: 1, ..four.clone() };
     let spec = json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00::99"});
     let plan = decide(&world(&[four.clone(), six], &spec, Vec::new(), 100));
-    let names: Vec<&str> =
-        plan.writes[0].slices_to_create[0].endpoints.iter().map(|e| &*e.target_ref.as_ref().unwrap().name).collect();
-    assert_eq!((names, plan.writes[0].omitted_pod_messages.len()), (vec!["p0001"], 0));
+    let names: Vec<&str> = plan.slice_writes[0].slices_to_create[0]
+        .endpoints
+        .iter()
+        .map(|e| &*e.target_ref.as_ref().unwrap().name)
+        .collect();
+    assert_eq!((names, plan.slice_writes[0].omitted_pod_messages.len()), (vec!["p0001"], 0));
     let plan = decide(&world(&[four], &spec, Vec::new(), 100));
-    let place_holder = &plan.writes[0].slices_to_create[0];
+    let place_holder = &plan.slice_writes[0].slices_to_create[0];
     assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "the placeholder");
-    assert_eq!(plan.writes[0].omitted_pod_messages, Vec::<String>::new());
+    assert_eq!(plan.slice_writes[0].omitted_pod_messages, Vec::<String>::new());
 }
 
 /// ENDPOINTSLICE-24.
@@ -448,24 +451,24 @@ fn new_slices_beyond_the_limit_of_ports_are_deferred_to_the_next_sync() {
         {"name": "b", "port": 81, "targetPort": "web", "protocol": "TCP"}]});
     let mut world = Snapshot { max_new_slice_ports: 4, ..world(&pods, &named, vec![slice("old", 0..6)], 100) };
     let plan = decide(&world);
-    let writes = &plan.writes[0];
+    let writes = &plan.slice_writes[0];
     assert_eq!(
         (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
         (2, 0, 0),
         "the old slice stays"
     );
-    assert_eq!(writes.deferred_counts, DeferredCounts { endpoint_count: 4, slice_count: 1 });
+    assert_eq!(writes.deferred_write_counts, DeferredWriteCounts { endpoint_count: 4, slice_count: 1 });
     assert_eq!(plan.wait_reasons().len(), 1);
-    world.slices = prefixes(&world.slices, &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
+    world.slices = prefixes(&world.slices, &plan.slice_writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
-    assert_eq!(plan.writes[0].deferred_counts, DeferredCounts { endpoint_count: 2, slice_count: 1 });
-    world.slices = prefixes(&world.slices, &plan.writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
+    assert_eq!(plan.slice_writes[0].deferred_write_counts, DeferredWriteCounts { endpoint_count: 2, slice_count: 1 });
+    world.slices = prefixes(&world.slices, &plan.slice_writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
-    let writes = &plan.writes[0];
+    let writes = &plan.slice_writes[0];
     assert_eq!(
         (writes.slices_to_create.len(), writes.slices_to_update.len(), writes.slices_to_delete.len()),
         (1, 1, 0),
         "the old slice is reused"
     );
-    assert_eq!(writes.deferred_counts, DeferredCounts::default());
+    assert_eq!(writes.deferred_write_counts, DeferredWriteCounts::default());
 }

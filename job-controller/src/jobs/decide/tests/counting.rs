@@ -162,7 +162,7 @@ fn a_full_list_does_not_delay_the_pods_in_it() {
     let plan = world.with_decision_settings(|limits| limits.max_uncounted_pods = 3).plan();
     let released: Vec<_> = plan
         .first_status_write
-        .positions_to_remove_finalizer_from
+        .pod_positions_to_remove_finalizer_from
         .iter()
         .map(|at| plan.pod_summary.pods[*at].pod.meta().name.to_string())
         .collect();
@@ -256,8 +256,8 @@ fn an_adopted_pod_counts_at_once() {
         .completions(Some(2), 2)
         .with_pods([pod("a").orphan().succeeded(), pod("b").orphan().labels(json!({}))]);
     let plan = world.plan();
-    assert_eq!(world.snapshot().pod_claims.adopt.len(), 1);
+    assert_eq!(world.snapshot().pod_claims.to_adopt.len(), 1);
     assert_eq!(named(&plan.first_status_write.status.uncounted_terminated_pods.succeeded), ["a"]);
     let world = job("j").with_pods([pod("a").labels(json!({}))]);
-    assert_eq!((world.snapshot().pod_claims.release.len(), world.plan().pod_summary.pods.len()), (1, 0));
+    assert_eq!((world.snapshot().pod_claims.to_release.len(), world.plan().pod_summary.pods.len()), (1, 0));
 }

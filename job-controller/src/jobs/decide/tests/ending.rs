@@ -142,7 +142,7 @@ fn a_suspended_job_that_wants_no_pods_completes() {
         .with_pods([]);
     assert_eq!(world.job_end_text().as_deref(), Some(REACHED));
     let (job, mut status) = (world.job.build_job(), world.first_status());
-    let end = world.plan().counts_after_scaling.end_to_write.unwrap();
+    let end = world.plan().pod_counts_after_scaling.job_end_to_write.unwrap();
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!((status.start_time, status.completion_time), (None, Some(sync_time_plus_seconds(0))));
 }
@@ -154,14 +154,14 @@ fn a_job_does_not_end_while_pods_are_active() {
     assert_eq!(over.clone().with_unseen_writes().job_end_text(), None);
     let plan = over.plan();
     let nothing = crate::jobs::plan::PodWrites { deleted_pod_count: 0, ..crate::jobs::plan::PodWrites::default() };
-    let managed = crate::jobs::decide::manage::counts_after_scaling(
+    let managed = crate::jobs::decide::manage::pod_counts_after_scaling(
         &over.snapshot(),
         &plan.pod_summary,
         &plan.scaling_decision,
         &nothing,
     );
     assert_eq!(
-        (managed.end_to_write, managed.active_pod_count, plan.scaling_decision.adjusts_pod_count()),
+        (managed.job_end_to_write, managed.active_pod_count, plan.scaling_decision.adjusts_pod_count()),
         (None, 1, false)
     );
 }
@@ -258,7 +258,7 @@ fn a_terminating_pod_has_failed_however_the_job_ends() {
 fn the_end_is_written_once_all_pods_are_counted_and_none_is_terminating() {
     let world = job("j").with_pods([pod("a").succeeded()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
     assert!(
         !second_status::add_end_to_status(&job, &mut status.clone(), &end, 0, sync_time_plus_seconds(9)),
         "a Pod is not counted yet"
@@ -283,7 +283,7 @@ fn no_end_is_before_its_start() {
     let world =
         job("j").status_field("startTime", sync_time_plus_seconds(500).to_string()).with_pods([pod("a").succeeded()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
     second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(0)));
     assert_eq!(status.completion_time, Some(sync_time_plus_seconds(500)));
@@ -296,7 +296,7 @@ fn a_job_that_fails_while_suspended_gets_the_start_time_that_servers_require() {
         job("j").spec_field("suspend", true).spec_field("backoffLimit", 0).status_field("startTime", json!(null));
     let world = suspended.with_pods([pod("a").failed()]);
     let (job, end, mut status) =
-        (world.job.build_job(), world.plan().counts_after_scaling.end_to_write.unwrap(), world.first_status());
+        (world.job.build_job(), world.plan().pod_counts_after_scaling.job_end_to_write.unwrap(), world.first_status());
     assert_eq!(status.start_time, None);
     second_status::count_listed_pods_without_finalizer(&mut status, &common::map::HashSet::default());
     assert!(second_status::add_end_to_status(&job, &mut status, &end, 0, sync_time_plus_seconds(7)));
@@ -321,7 +321,7 @@ fn a_terminating_job_removes_the_finalizer_of_every_pod_it_controls() {
     let lives = world(job("j").completions(Some(9), 9));
     assert_eq!(lives.uncounted_pod_names_losing_finalizer(), [""; 0], "a Job that stays releases them");
     let snapshot = lives.snapshot();
-    let released: Vec<&str> = snapshot.pod_claims.release.iter().map(|pod| &*pod.meta().name).collect();
+    let released: Vec<&str> = snapshot.pod_claims.to_release.iter().map(|pod| &*pod.meta().name).collect();
     assert_eq!(released, ["changed", "done", "plain", "sent"]);
     let deleted = || job("j").completions(Some(9), 9).deleting();
     let dies = world(deleted());
@@ -330,7 +330,7 @@ fn a_terminating_job_removes_the_finalizer_of_every_pod_it_controls() {
         (vec!["changed".into(), "done".into()], vec!["mine".to_owned()])
     );
     assert!(
-        dies.first_status().uncounted_terminated_pods.is_empty() && dies.snapshot().pod_claims.release.is_empty(),
+        dies.first_status().uncounted_terminated_pods.is_empty() && dies.snapshot().pod_claims.to_release.is_empty(),
         "they are not counted"
     );
     let unknown = world(deleted().spec_field("completionMode", "Odd"));

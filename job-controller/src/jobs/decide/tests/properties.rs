@@ -209,7 +209,7 @@ impl Model {
                 for new in pods {
                     life.write()?;
                     self.created += 1;
-                    let failures = new.index_failure_counts.map_or(0, |failures| failures.counted_failures);
+                    let failures = new.index_failure_counts.map_or(0, |failures| failures.failure_count);
                     let pod =
                         ModelPod { index: new.completion_index, failures, finalizer: true, ..ModelPod::default() };
                     self.pods.insert(format!("p{:03}", self.created), pod);
@@ -233,14 +233,14 @@ impl Model {
                 }
             }
         }
-        Ok(plan.scaling_decision.expected_writes(&plan.pod_summary))
+        Ok(plan.scaling_decision.expected_pod_writes(&plan.pod_summary))
     }
 
     fn sync(&mut self, life: &mut WritesUntilCrash, lag: usize, refuses: u8) -> Result<(), Crashed> {
         let snapshot = self.snapshot(lag);
         let Ok(plan) = decide(&snapshot).sync_plan else { return Ok(()) };
         let outcome = self.act(&snapshot, &plan, life)?;
-        let managed = manage::counts_after_scaling(&snapshot, &plan.pod_summary, &plan.scaling_decision, &outcome);
+        let managed = manage::pod_counts_after_scaling(&snapshot, &plan.pod_summary, &plan.scaling_decision, &outcome);
         let tracked = first_status::decide_first_status(
             &snapshot,
             &plan.pod_summary,
@@ -254,7 +254,7 @@ impl Model {
             self.put(&tracked.status);
         }
         let mut untracked = Vec::new();
-        for position in &tracked.positions_to_remove_finalizer_from {
+        for position in &tracked.pod_positions_to_remove_finalizer_from {
             let pod = &plan.pod_summary.pods[*position].pod;
             if refuses & (1 << (position % 8)) != 0 {
                 continue;

@@ -14,7 +14,7 @@ use crate::{
     monitor::{
         change::NodeChange,
         node_pass::plan::health::{Action, Plan},
-        nodes::{LiveNode, MAX_CONCURRENT_NODES, change_node, has_unseen_lease_renewal, read_node},
+        nodes::{LiveNode, MAX_NODES_WITH_CONCURRENT_REQUESTS, change_node, has_unseen_lease_renewal, read_node},
         notes::{Io, MonitorNote, MonitorQuery},
     },
     objects::{LEASES, NODE_LEASE_NAMESPACE, NODES, Node, NodeReadyStatus},
@@ -50,7 +50,7 @@ pub(super) async fn act(plan: &Plan, io: Io<'_>) -> Result<Requeue, SyncError> {
     }
     let writes = plan.nodes_with_action().filter(|(_, action)| !matches!(action, Action::WaitForTaint(_)));
     let treated = io
-        .run_group(GroupConcurrency::LimitedConcurrent(MAX_CONCURRENT_NODES), writes, |(node, action)| {
+        .run_group(GroupConcurrency::LimitedConcurrent(MAX_NODES_WITH_CONCURRENT_REQUESTS), writes, |(node, action)| {
             act_on_node(node, action, io)
         })
         .await;
@@ -102,7 +102,7 @@ async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_>) -> Result<ActionRe
     let name = Arc::clone(&node.metadata.name);
     let mut attempt = 1;
     loop {
-        let renewed = io.unless_shutting_down(has_unseen_lease_renewal(&node, io)).await;
+        let renewed = io.await_unless_shutting_down(has_unseen_lease_renewal(&node, io)).await;
         if renewed.transpose()? != Some(false) {
             return Ok(ActionResult::OtherResult);
         }
@@ -112,7 +112,7 @@ async fn set_conditions_unknown(node: &Arc<Node>, io: Io<'_>) -> Result<ActionRe
             io.explain_deviation(format!("Node {name} is no longer silent"));
             return Ok(ActionResult::OtherResult);
         }
-        let refusal = match io.send_and_read::<LiveNode>(unknown_conditions_request(&node, &lapsing, io)).await {
+        let refusal = match io.send_and_decode::<LiveNode>(unknown_conditions_request(&node, &lapsing, io)).await {
             Ok(live) => {
                 if node.ready_status() == NodeReadyStatus::True {
                     io.apply_memory_note(MonitorNote::BecameNotReady(name, node.metadata.uid.clone()));

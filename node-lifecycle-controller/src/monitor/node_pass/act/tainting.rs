@@ -51,5 +51,5 @@ async fn try_taint(
         }
     }
     let why = format!("{}:NoExecute, its turn in zone {zone:?}", cause.taint_key());
-    io.unless_shutting_down(change_node(node, NodeChange::AddNoExecute, why, io)).await
+    io.await_unless_shutting_down(change_node(node, NodeChange::AddNoExecute, why, io)).await
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{clock::Instant, duration, intern::Text};
 
 use crate::{
-    disruption::{ClusterDisruption, ZoneStatus, zone_transitions},
+    disruption::{ClusterDisruption, ZoneStatus, zone_changes_and_cluster_disruption},
     monitor::node_pass::{
         plan::health::{Action, NodeDecision, Plan},
         snapshot::{ExaminedNode, HealthSnapshot},
@@ -96,15 +96,15 @@ pub(crate) fn decide(snapshot: &HealthSnapshot) -> Plan {
         plan.outage_reason = Some(trouble.clone());
         return plan;
     }
-    let Some(since) = sight.contact_since(*now).filter(|_| sight.has_recent_contact(*now)) else {
+    let Some(since) = sight.contact_start(*now).filter(|_| sight.has_recent_contact(*now)) else {
         plan.reads_leases = true;
         plan.outage_reason = sight
             .time_without_contact(*now)
             .map(|time| format!("no event and no answer arrived for {}", duration::format(time)));
         return plan;
     };
-    let from = snapshot.grace_period_restart.map_or(since, |from| from.max(since));
-    (plan.zone_changes, plan.cluster_disruption) = zone_transitions(
+    let from = snapshot.grace_periods_restarted_at.map_or(since, |from| from.max(since));
+    (plan.zone_changes, plan.cluster_disruption) = zone_changes_and_cluster_disruption(
         &zones_counting_silent_nodes(snapshot, from),
         snapshot.was_total_disruption,
         &snapshot.zone_settings,

@@ -12,7 +12,7 @@ use common::clock::Instant;
 use crate::{
     monitor::node_pass::{
         plan::tainting::{NodeToTaint, Plan},
-        snapshot::{TaintedShare, TaintingSnapshot},
+        snapshot::{TaintedNodeShare, TaintingSnapshot},
     },
     taints::TaintCause,
 };
@@ -34,11 +34,11 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
         .filter(|zone| zone.limiter.rate() > 0.0)
         .map(|zone| zone.waiting_node_count)
         .sum();
-    let share = |count: usize| TaintedShare { tainted_node_count: count, total_node_count: *nodes };
+    let share = |count: usize| TaintedNodeShare { tainted_node_count: count, total_node_count: *nodes };
     let is_alarmed = share(tainted + expected).is_above_alarm_share(brake.alarm_share);
     let mut plan = Plan {
         nodes_to_taint: Vec::new(),
-        nodes_no_longer_waiting: Vec::new(),
+        nodes_no_longer_waiting_for_taint: Vec::new(),
         alarm_message: None,
         exceeds_alarm_share: is_alarmed,
         blocked_by_max_share_count: 0,
@@ -57,7 +57,7 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
     for zone in &snapshot.zones_with_waiting_nodes {
         let mut next = zone.limiter;
         if zone.is_taint_unnecessary {
-            plan.nodes_no_longer_waiting.push(Arc::clone(&zone.node.metadata.name));
+            plan.nodes_no_longer_waiting_for_taint.push(Arc::clone(&zone.node.metadata.name));
             plan.next_pass_after = Some(Duration::ZERO);
         } else if !next.has_token(*now) {
         } else if brake.max_share > 0.0
@@ -94,12 +94,12 @@ pub(crate) fn decide(snapshot: &TaintingSnapshot) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use common::controller::Explain as _;
+    use common::controller::ExplainPlan as _;
 
     use super::*;
     use crate::{
         rate::TaintRateLimiter,
-        world::{start_time, tainting_snapshot as snapshot, waiting_zone as zone},
+        world::{start_time, tainting_snapshot as snapshot, zone_with_waiting_nodes as zone},
     };
 
     fn names(plan: &Plan) -> Vec<&str> {
@@ -138,7 +138,7 @@ mod tests {
         let mut over = zone("a", 2, TaintRateLimiter::new(0.1, now));
         over.is_taint_unnecessary = true;
         let plan = decide(&snapshot(now, vec![over]));
-        assert_eq!((names(&plan).len(), plan.nodes_no_longer_waiting.len()), (0, 1));
+        assert_eq!((names(&plan).len(), plan.nodes_no_longer_waiting_for_taint.len()), (0, 1));
         assert_eq!(plan.requeue_after(), Some(Duration::from_millis(1)), "the next node follows at once");
     }
 

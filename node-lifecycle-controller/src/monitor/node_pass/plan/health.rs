@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use common::{clock::Instant, controller::Explain, intern::Text};
+use common::{clock::Instant, controller::ExplainPlan, intern::Text};
 
 use crate::{
     disruption::{ClusterDisruption, ZoneChange, ZoneState},
@@ -77,7 +77,7 @@ impl Action {
     }
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         let zone = |(zone, change): (&Text, &ZoneChange)| {
             let state = if change.state == ZoneState::Initial { "" } else { change.state.as_str() };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::Explain, intern::Text};
+use common::{controller::ExplainPlan, intern::Text};
 
 use crate::{
     flags::NODE_TAINT_MAX_SHARE,
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     /// Nodes to taint now, at most one of each zone.
     pub(crate) nodes_to_taint: Vec<NodeToTaint>,
     /// Nodes that stop waiting, because they no longer need a taint.
-    pub(crate) nodes_no_longer_waiting: Vec<NodeName>,
+    pub(crate) nodes_no_longer_waiting_for_taint: Vec<NodeName>,
     /// Message of the alarm that precedes the taints; `None` for no alarm.
     pub(crate) alarm_message: Option<String>,
     /// Whether the share of tainted and waiting nodes is above the flag `--node-taint-alarm-share`.
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) next_pass_after: Option<Duration>,
 }
 
-impl Explain for Plan {
+impl ExplainPlan for Plan {
     fn situation(&self) -> String {
         let alarm = self.alarm_message.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
         format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting_node_count)

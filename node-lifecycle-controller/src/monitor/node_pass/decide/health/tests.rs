@@ -100,7 +100,7 @@ fn grace_periods_start_with_the_live_view() {
     returned.server_contact.record_contact(returned.now - Duration::from_secs(10));
     assert_eq!(does(&returned), (None, Some(40)));
     let mut recovered = silent();
-    recovered.grace_period_restart = Some(recovered.now - Duration::from_secs(20));
+    recovered.grace_periods_restarted_at = Some(recovered.now - Duration::from_secs(20));
     assert_eq!(does(&recovered), (None, Some(30)));
 }
 
