@@ -79,7 +79,7 @@ const OTHER_PURE_MODULES: &[(&str, &[&str])] = &[
     ("common/control", &["explain", "leader/lease", "leader/probation", "leader/step"]),
     ("daemonset-controller", &["act/body"]),
     ("deployment-controller", &["limits"]),
-    ("node-lifecycle-controller", &["disruption", "garbage/quarantine", "rate", "sight", "silence", "taints"]),
+    ("node-lifecycle-controller", &["disruption", "garbage/quarantine", "rate", "server_contact", "silence", "taints"]),
     ("statefulset-controller", &["act/body"]),
 ];
 /// Dependencies that a crate without I/O must not have.

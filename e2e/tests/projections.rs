@@ -101,7 +101,7 @@ fn each_projection_names_only_what_the_api_declares() {
     }
     // The garbage collector reads metadata of whatever there is, and nothing else.
     looked.found.extend(unknown_fields::<Meta, ObjectMeta>());
-    looked.at.insert("gc-controller Partial".to_owned());
+    looked.at.insert("gc-controller PartialObject".to_owned());
 
     // One type is read from both kinds, and this count is only of the one.
     looked
