@@ -1,7 +1,7 @@
 //! Pure functions from a [`Snapshot`] to a [`Plan`]: no requests, no clock, no randomness.
 //!
-//! The decision has two parts. [`compute_node_contribution`](contribution::compute_node_contribution) handles one node, and is called only for
-//! changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
+//! The decision has two parts. [`compute_node_contribution`](contribution::compute_node_contribution) handles one node, and is
+//! called only for changed nodes. [`decide`] uses the sums over all nodes, and handles the nodes that need an action.
 
 pub mod contribution;
 pub mod eligibility;

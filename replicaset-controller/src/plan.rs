@@ -44,7 +44,7 @@ pub enum PodChangesOutcome {
     NotAllowed,
     /// All requests succeeded, except for Pods that have changed since the snapshot.
     PodsHaveChanged,
-    /// A request failed.
+    /// The API server refused a creation or a deletion of a Pod, or its answer was lost.
     RequestFailed {
         /// The failed operation, which is the reason in the condition `ReplicaFailure`.
         reason: FailedPodOperation,

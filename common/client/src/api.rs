@@ -322,7 +322,7 @@ impl Api {
         match (call.write_target, &result) {
             (Some(target), Ok((_, object))) => self.inner.writes.record_write_answer(target, object, now),
             (Some(_), Err(error)) if error.write_may_have_taken_effect() => {
-                self.inner.writes.record_lost_write_answer(now)
+                self.inner.writes.record_lost_write_answer(now);
             }
             _ => {}
         }

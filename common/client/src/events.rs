@@ -1,8 +1,8 @@
 //! Events: messages to users about an object, in the form of upstream's recorder.
 //!
-//! [`EventRecorder::event`] never waits and never fails: it passes the Event to one sending task over a bounded queue. The task
-//! aggregates, deduplicates and filters Events ([`correlate`]). The task has its own rate limit, so that Events cannot delay
-//! more important writes.
+//! [`EventRecorder::record_event`] never waits and never fails: it passes the Event to one sending task over a bounded queue.
+//! The task aggregates, deduplicates and filters Events ([`correlate`]). The task has its own rate limit, so that Events cannot
+//! delay more important writes.
 
 mod correlate;
 mod sender;

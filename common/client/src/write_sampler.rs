@@ -159,8 +159,8 @@ impl WriteSampler {
     /// Returns the index of the loop for each sampled write that turned out to be from a second writer. Each write is reported
     /// once.
     ///
-    /// `leading_since` is the start of this process's term. Writes seen before that time, or within [`PREDECESSOR_WRITE_GRACE_PERIOD`]
-    /// after it, are attributed to the predecessor.
+    /// `leading_since` is the start of this process's term. Writes seen before that time, or within
+    /// [`PREDECESSOR_WRITE_GRACE_PERIOD`] after it, are attributed to the predecessor.
     pub fn take_second_writer_loop_indexes(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
         let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
         let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();

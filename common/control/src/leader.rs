@@ -314,14 +314,14 @@ impl Election {
             return;
         };
         if let Some(version) = condemned {
-            probations.failed_probations.inc();
+            probations.failed.inc();
             let lock = self.lease_path();
             tracing::error!(lock, version, "A version has failed its probation, and does not get the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
         if term.is_on_probation {
-            probations.begun_probations.inc();
+            probations.begun.inc();
             let time = duration::format(probation.probation_time);
             tracing::info!(lock = self.lease_path(), version = term.version, time, "Leading on probation");
             let message = format!("version {} leads on probation for {time}", term.version);
@@ -345,7 +345,7 @@ impl Election {
         let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
         self.event(EventType::Normal, "ProbationPassed", message);
         if let Some(probations) = &self.metrics.probation_counters {
-            probations.passed_probations.inc();
+            probations.passed.inc();
         }
     }
 

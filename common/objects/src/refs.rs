@@ -94,7 +94,8 @@ impl Owner {
     }
 }
 
-/// Result of [`claim`]: candidates in three groups, each in the original order. Candidates in no group remain unchanged.
+/// Result of [`claim_dependents`]: candidates in three groups, each in the original order. Candidates in no group remain
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependentClaims<C> {
     /// Candidates that the owner controls and that match.

@@ -10,7 +10,7 @@ use crate::intern::{Labels, Text};
 /// A label selector in compiled form.
 ///
 /// A null selector matches nothing, and an empty selector matches everything. An invalid selector matches nothing and has a
-/// [`Selector::problem`]. Decoding never fails, so that an object with an invalid selector can still be decoded.
+/// [`Selector::validation_error`]. Decoding never fails, so that an object with an invalid selector can still be decoded.
 /// Upstream: `pkg/apis/meta/v1`, `LabelSelectorAsSelector`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {

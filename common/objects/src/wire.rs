@@ -1,9 +1,10 @@
 //! Kubernetes' protobuf encoding, decoded into the same projections as JSON.
 //!
-//! A projection is declared once, for serde. `serde_json` decodes it from JSON, and [`read`] decodes it from protobuf. For serde,
-//! [`read`] presents an encoded message as the JSON of the same object, with the same names, nulls and omitted fields as in the
-//! JSON of the API server. [`messages`] describes this mapping for the messages that projections read. Fields that a projection
-//! does not declare are skipped without decoding, and strings are borrowed from the encoded message.
+//! A projection is declared once, for serde. `serde_json` decodes it from JSON, and [`decode_message`] decodes it from
+//! protobuf. For serde, [`decode_message`] presents an encoded message as the JSON of the same object, with the same names,
+//! nulls and omitted fields as in the JSON of the API server. [`messages`] describes this mapping for the messages that
+//! projections read. Fields that a projection does not declare are skipped without decoding, and strings are borrowed from the
+//! encoded message.
 //!
 //! - A field of a newer server that this version does not know is skipped, as in JSON.
 //! - A field that a projection declares and [`messages`] does not describe is an error. The field is never read as absent.

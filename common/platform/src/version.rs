@@ -11,7 +11,7 @@ pub struct BuildVersion {
     pub minor: &'static str,
     /// Major and minor version of Kubernetes, for example `1.36`.
     pub major_and_minor: &'static str,
-    /// The minor version before [`BuildVersion::minor_version`], for example `1.35`.
+    /// The minor version before [`BuildVersion::major_and_minor`], for example `1.35`.
     pub previous_major_and_minor: &'static str,
     /// Release of Kubernetes in the form of its Git tag, for example `v1.36.2`.
     pub git_version: &'static str,

@@ -1,8 +1,8 @@
 //! The contribution of one node to the counts and the rollout of its DaemonSet.
 //!
-//! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`compute_node_contribution`] returns the contribution
-//! of one node; [`NodeCounts`] is the sum over all nodes. The contribution depends only on the eligibility of the node, its
-//! Pods, the [`PodCriteria`] and the time.
+//! A sync of a DaemonSet with thousands of nodes handles only the changed nodes. [`compute_node_contribution`] returns the
+//! contribution of one node; [`NodeCounts`] is the sum over all nodes. The contribution depends only on the eligibility of the
+//! node, its Pods, the [`PodCriteria`] and the time.
 
 use common::pods::Phase;
 use jiff::{SignedDuration, Timestamp};

@@ -87,32 +87,32 @@ impl Findings {
         self.list.push(Finding { status, topic: self.topic, found: found.into(), remedy });
     }
 
-    /// Adds a finding with [`Status::Ok`], which has no remedy.
+    /// Adds a finding with [`FindingStatus::Ok`], which has no remedy.
     pub fn add_ok(&mut self, found: impl Into<String>) {
         self.add(FindingStatus::Ok, found, "");
     }
 
-    /// Adds a finding with [`Status::Info`], which has no remedy.
+    /// Adds a finding with [`FindingStatus::Info`], which has no remedy.
     pub fn add_info(&mut self, found: impl Into<String>) {
         self.add(FindingStatus::Info, found, "");
     }
 
-    /// Adds a finding with [`Status::Warning`], and the remedy that prevents a failure.
+    /// Adds a finding with [`FindingStatus::Warning`], and the remedy that prevents a failure.
     pub fn add_warning(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(FindingStatus::Warning, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Problem`]. The exit code becomes 1.
+    /// Adds a finding with [`FindingStatus::Problem`]. The exit code becomes 1.
     pub fn add_problem(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(FindingStatus::Problem, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Unknown`]. The exit code becomes 3 unless a finding has [`Status::Problem`].
+    /// Adds a finding with [`FindingStatus::Unknown`]. The exit code becomes 3 unless a finding has [`FindingStatus::Problem`].
     pub fn add_unknown(&mut self, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(FindingStatus::Unknown, found, remedy);
     }
 
-    /// Adds a finding with [`Status::Unknown`] for a fact that could not be read. The text is `cannot tell {what}: {why}`.
+    /// Adds a finding with [`FindingStatus::Unknown`] for a fact that could not be read. The text is `cannot tell {what}: {why}`.
     pub fn add_unreadable_fact(&mut self, what: &str, why: &crate::facts::FactError) {
         self.add_unknown(format!("cannot tell {what}: {why}"), why.remedy());
     }

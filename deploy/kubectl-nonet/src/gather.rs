@@ -37,7 +37,7 @@ const MANAGER_LEASE: &str = "kube-controller-manager";
 /// Maximum number of concurrent requests for Leases, and of concurrent access reviews.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// Input of [`gather`] from the command line.
+/// Input of [`gather_facts`] from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct GatherOptions {
     /// Namespace of Nonet; `None` searches all namespaces.

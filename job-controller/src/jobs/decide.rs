@@ -5,8 +5,8 @@
 //! 1. [`decide()`] counts the Pods ([`PodSummary`]). It decides whether the Job ends ([`end`]), how its Pods are scheduled
 //!    ([`gang`]), and which Pods to create or delete ([`ScalingDecision`]). [`decide_with_adopted_pods`] decides again if the
 //!    server refuses some adoptions, and [`gang::decide_pod_scheduling`] if the Workload or the `PodGroup` already exists.
-//! 2. After Pods are created or deleted, [`manage::pod_counts_after_scaling`] and [`first_status::decide_first_status`] decide the
-//!    first status, and which Pods lose their finalizers after the status is written.
+//! 2. After Pods are created or deleted, [`manage::pod_counts_after_scaling`] and [`first_status::decide_first_status`] decide
+//!    the first status, and which Pods lose their finalizers after the status is written.
 //! 3. After these finalizers are removed, [`second_status::decide_second_status`] decides the second status, and whether it
 //!    contains the end.
 //! 4. [`requeue::decide_requeue`] decides when the Job is synced again.

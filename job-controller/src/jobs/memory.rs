@@ -53,7 +53,7 @@ impl JobMemories {
     /// Records that the finalizers of these Pods are about to be removed.
     pub fn record_finalizer_removal(&self, job: &Uid, pods: impl IntoIterator<Item = Uid>) {
         self.update_job_memory(job, |remembered| {
-            Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods)
+            Arc::make_mut(&mut remembered.pod_uids_with_removed_finalizer).extend(pods);
         });
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Snapshot {
     pub(crate) finished_pod_count: usize,
     /// Nodes that are out of service, each with its terminating Pods.
     pub(crate) terminating_pods_of_out_of_service_nodes: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
-    /// Terminating Pods without a node.
+    /// Terminating Pods that were never scheduled, so that no kubelet finishes their deletion.
     pub(crate) terminating_pods_without_node: Vec<Arc<CachedPod>>,
     /// Nodes that do not exist although Pods are assigned to them.
     pub(crate) names_of_missing_nodes: BTreeSet<Text>,

@@ -210,7 +210,7 @@ fn unusable_claims(snapshot: &Snapshot, ordinal: i32) -> UnusableVolumeClaims {
         let name = set.volume_claim_name(template, ordinal);
         match snapshot.volume_claims.get(&name) {
             None if claims.missing_claims.len() < MAX_VOLUME_CLAIM_WRITES_PER_POD => {
-                claims.missing_claims.push((at, name))
+                claims.missing_claims.push((at, name));
             }
             None => claims.deferred_claim_count += 1,
             Some(claim) if claim.metadata.is_deleting() => claims.terminating_claims.push(name),

@@ -432,7 +432,7 @@ impl<C: Controller> Decision<C> {
         Explanation { situation: self.plan.situation(), waiting: self.plan.wait_reasons(), actions }
     }
 
-    /// Whether the sync would send requests, or its plan is [notable](super::Explain::is_notable) without requests.
+    /// Whether the sync would send requests, or its plan is [notable](super::ExplainPlan::is_notable) without requests.
     pub fn has_actions(&self) -> bool {
         self.request_account().is_some() || self.plan.is_notable()
     }

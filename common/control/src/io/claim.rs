@@ -171,7 +171,8 @@ impl<'a, C: HasMeta> ChildClaimResults<'a, C> {
         self.adopted_children().count() == self.to_adopt
     }
 
-    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ChildClaimResults::take_claim_result`] ignores them.
+    /// Removes and returns the failed releases that `is_given_up` accepts, so that [`ChildClaimResults::take_claim_result`]
+    /// ignores them.
     ///
     /// Meant for controllers that can continue although a child that no longer matches keeps its owner reference.
     pub fn take_failed_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {

@@ -5,9 +5,9 @@ use crate::metrics::{Counter, Gauge, Metrics, Stability};
 use super::ElectionSettings;
 
 pub(super) struct ProbationCounters {
-    pub(super) begun_probations: Counter,
-    pub(super) passed_probations: Counter,
-    pub(super) failed_probations: Counter,
+    pub(super) begun: Counter,
+    pub(super) passed: Counter,
+    pub(super) failed: Counter,
 }
 
 impl ProbationCounters {
@@ -19,7 +19,7 @@ impl ProbationCounters {
             &["name", "result"],
         );
         let of = |result: &str| counters.with_label_values(&[name, result]);
-        Self { begun_probations: of("begun"), passed_probations: of("passed"), failed_probations: of("failed") }
+        Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
     }
 }
 

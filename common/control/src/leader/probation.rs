@@ -226,7 +226,7 @@ pub enum VersionStanding {
     FailedProbation,
     /// The version has not led yet.
     NotLedYet {
-        /// Version of the leader.
+        /// Version of the process that leads, as the Lease records it.
         leader_version: String,
         /// Whether the leader still has to prove its version.
         is_leader_on_probation: bool,

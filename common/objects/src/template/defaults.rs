@@ -128,7 +128,7 @@ fn volume(volume: &mut Object) {
                 for_each_object_in_list(files, "items", |file| with_object_in_field(file, "fieldRef", field_ref));
             });
             with_object_in_field(source, "serviceAccountToken", |token| {
-                insert_default(token, "expirationSeconds", 3600)
+                insert_default(token, "expirationSeconds", 3600);
             });
         });
     });

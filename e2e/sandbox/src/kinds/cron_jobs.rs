@@ -26,7 +26,7 @@ fn default(cron: &mut Value) {
     canonicalize("batch.CronJob", cron);
     with_object_in_field(object(cron), "spec", |spec| {
         with_object_in_field(spec, "jobTemplate", |template| {
-            with_object_in_field(template, "spec", jobs::default_shared)
+            with_object_in_field(template, "spec", jobs::default_shared);
         });
         insert_default(spec, "concurrencyPolicy", "Allow");
         insert_default(spec, "suspend", false);

@@ -26,7 +26,7 @@ pub(super) fn spec(spec: &mut Object) {
     for_each_object_in_list(spec, "volumes", |volume| {
         with_object_in_field(volume, "ephemeral", |ephemeral| {
             with_object_in_field(ephemeral, "volumeClaimTemplate", |claim| {
-                with_object_in_field(claim, "spec", claim_spec)
+                with_object_in_field(claim, "spec", claim_spec);
             });
         });
     });
@@ -67,7 +67,7 @@ pub(super) fn pod(spec: &mut Object) {
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
         for containers in ["containers", "initContainers"] {
             for_each_object_in_list(spec, containers, |container| {
-                for_each_object_in_list(container, "ports", host_port)
+                for_each_object_in_list(container, "ports", host_port);
             });
         }
     }

@@ -6,7 +6,7 @@ use common::meta::Uid;
 
 use crate::collector::plan::PropagationPolicy;
 
-/// Result of the lookup of an owner.
+/// State of an owner that an object names, as found in the graph or at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerLookupResult {
     /// The owner exists.

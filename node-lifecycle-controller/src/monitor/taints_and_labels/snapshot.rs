@@ -17,7 +17,7 @@ pub(crate) struct NodeChangeFailure {
 /// The monitor's facts about a node, for explanations.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeFacts {
-    /// Time since the last heartbeat.
+    /// Age of the newest heartbeat of the node at the time of the snapshot.
     pub(crate) time_since_last_heartbeat: Duration,
     /// Rest of the grace period; `None` if it has passed or the condition `Ready` is already `Unknown`.
     pub(crate) remaining_grace_period: Option<Duration>,

@@ -163,7 +163,7 @@ impl<'a> KubeControllerManagers<'a> {
                 findings.add_unknown(found, format!("{GET_PODS} -o wide"));
             }
             LeaderElectionState::Unreadable(why) => {
-                findings.add_unreadable_fact("which kube-controller-manager leads", why)
+                findings.add_unreadable_fact("which kube-controller-manager leads", why);
             }
             _ if self.processes.iter().any(|process| !process.uses_leader_election) => {
                 findings.add_ok(format!("kube-controller-manager: {all}, without election"));

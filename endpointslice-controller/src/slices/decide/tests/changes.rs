@@ -250,7 +250,9 @@ impl World {
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Put(pods) => {
-                pods.iter().for_each(|(index, state)| self.snapshot.pods.insert_or_replace(read(*index, state)))
+                for (index, state) in &pods {
+                    self.snapshot.pods.insert_or_replace(read(*index, state));
+                }
             }
             Step::Remove(pods) => pods.iter().for_each(|index| self.snapshot.pods.remove(&format!("p{index:04}"))),
             Step::Node(node, zone) => {
