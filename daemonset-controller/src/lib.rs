@@ -225,9 +225,9 @@ impl DaemonSetController {
         let templates = Arc::new(ParseCache::default());
         let store: Arc<Store<DaemonSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
-            set_queue: queue.clone(),
+            daemon_set_queue: queue.clone(),
             node_update_queue: node_updates,
-            set_store: Arc::clone(&store),
+            daemon_set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             sets_in_terminating_namespaces: refused.clone(),
             node_indexes: Arc::clone(&rosters),

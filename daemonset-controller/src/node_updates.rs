@@ -41,7 +41,7 @@ impl Controller for NodeUpdateLoop {
     }
 
     fn record_plan(&self, _: &Vec<NodeChangeForSet>, affected: &AffectedDaemonSets) {
-        for set in &affected.set_keys {
+        for set in &affected.daemon_set_keys {
             self.0.queue.add(set.clone(), Priority::Normal);
         }
     }

@@ -107,7 +107,7 @@ impl DaemonSetController {
         let eligibility = |node: &Text| self.decide_eligibility_on_node(placement, node);
         let mut guard = match decide_changed_nodes(
             &record,
-            placement.node_count_within_comparisons(MAX_COMPARISONS_PER_SYNC),
+            placement.max_nodes_for_comparison_budget(MAX_COMPARISONS_PER_SYNC),
             eligibility,
         ) {
             Ok(guard) => guard,

@@ -25,9 +25,9 @@ use crate::{
 /// DaemonSet). Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`, `addHistory`, `updateHistory`,
 /// `deleteHistory`, `addNode`, `updateNode`.
 pub(crate) struct EventHandlers {
-    pub(crate) set_queue: Queue<NamespacedName>,
+    pub(crate) daemon_set_queue: Queue<NamespacedName>,
     pub(crate) node_update_queue: Queue<NamespacedName>,
-    pub(crate) set_store: Arc<Store<DaemonSet>>,
+    pub(crate) daemon_set_store: Arc<Store<DaemonSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     pub(crate) node_indexes: Arc<NodeIndexes>,
@@ -38,12 +38,12 @@ impl EventHandlers {
     /// Enqueues the DaemonSet at every event. Also removes the data about a DaemonSet that the cache no longer has.
     pub(crate) fn on_set(&self, event: &CacheEvent<DaemonSet>, origin: ChangeOrigin) {
         self.forget_set_if_deleted(&event.meta().key(), &event.meta().uid);
-        self.set_queue.add(event.meta().key(), priority_of_origin(origin));
+        self.daemon_set_queue.add(event.meta().key(), priority_of_origin(origin));
     }
 
     /// Removes the controller's data about a DaemonSet that the cache no longer has. A sync in flight repeats this at its end.
     pub(crate) fn forget_set_if_deleted(&self, key: &NamespacedName, uid: &Uid) {
-        let current = self.set_store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let current = self.daemon_set_store.with_metadata(&key.namespace, &key.name, |meta| meta.uid.clone());
         if current.as_ref() == Some(uid) {
             return;
         }
@@ -84,7 +84,7 @@ impl EventHandlers {
             CacheEvent::Deleted(pod) => self.node_indexes.record_pod_change(Some(pod), None),
             CacheEvent::Unreadable(pod) => {
                 for set in self.node_indexes.drop_node_indexes_in_namespace(&pod.meta.namespace) {
-                    self.set_queue.add(set, Priority::Normal);
+                    self.daemon_set_queue.add(set, Priority::Normal);
                 }
             }
         }
@@ -133,14 +133,16 @@ impl EventHandlers {
     }
 
     fn add_owner(&self, child: &Meta) {
-        if let Some(set) = controlling_owner(&self.set_store, child) {
-            self.set_queue.add(set.metadata.key(), Priority::Normal);
+        if let Some(set) = controlling_owner(&self.daemon_set_store, child) {
+            self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, child: &Meta) {
-        for set in find_potential_adopters(&self.set_store, child, |set| set.selector.matches_orphan(&child.labels)) {
-            self.set_queue.add(set.metadata.key(), Priority::Normal);
+        for set in
+            find_potential_adopters(&self.daemon_set_store, child, |set| set.selector.matches_orphan(&child.labels))
+        {
+            self.daemon_set_queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 }

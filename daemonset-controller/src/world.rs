@@ -370,7 +370,7 @@ impl SnapshotBuilder {
     }
 
     /// The counts of the status: desired, current, ready, available, updated, misscheduled, unavailable.
-    pub(crate) fn status_counts(&self) -> [i32; 7] {
+    pub(crate) fn decided_status_counts(&self) -> [i32; 7] {
         let status = self.plan().status;
         [
             status.desired_number_scheduled,

@@ -20,7 +20,7 @@ use crate::{
     limits::RolloutLimits,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
     snapshot::{Snapshot, sort_by_creation_time},
-    watch::RefusedRelease,
+    watch::RefusedReplicaSetRelease,
 };
 
 /// Pause after a refused release of a ReplicaSet before the next attempt. A change of the ReplicaSet ends the pause.
@@ -112,7 +112,8 @@ impl DeploymentController {
 
     pub(crate) fn record_refused_release(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.to_release.iter().find(|set| set.metadata.uid == *uid) else { return };
-        let refused = RefusedRelease { replica_set_version: set.metadata.resource_version, refused_at: snapshot.now };
+        let refused =
+            RefusedReplicaSetRelease { replica_set_version: set.metadata.resource_version, refused_at: snapshot.now };
         self.watch.refused_releases.lock().insert(uid.clone(), refused);
     }
 }

@@ -29,11 +29,11 @@ pub(crate) struct EventHandlers {
     /// Deployments for which this process has listed the ReplicaSets that earlier leaders may have created.
     pub(crate) deployments_with_listed_sets: Mutex<HashSet<Uid>>,
     /// ReplicaSets that no longer match the selector, but that the server has refused to release.
-    pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedRelease>>,
+    pub(crate) refused_releases: Mutex<HashMap<Uid, RefusedReplicaSetRelease>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RefusedRelease {
+pub(crate) struct RefusedReplicaSetRelease {
     /// Version of the ReplicaSet at the refusal.
     pub(crate) replica_set_version: ResourceVersion,
     pub(crate) refused_at: Timestamp,

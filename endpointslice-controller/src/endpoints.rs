@@ -22,7 +22,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    memory::ServiceMemories,
+    memory::ServiceMemoryByKey,
     objects::{Endpoints, endpoints_object_ref},
     observe::{drop_satisfied_ledger_record, ledger_owner},
     shared_service_pod_index::SharedServicePodIndex,
@@ -80,7 +80,7 @@ impl EndpointsController {
         let endpoints = context.shared_informer::<Endpoints>();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            memories: ServiceMemories::default(),
+            memories: ServiceMemoryByKey::default(),
             waiting_keys: WaitingKeys::default(),
             ledger: context.new_ledger(),
             endpoints_store: Arc::clone(endpoints.store()),

@@ -63,9 +63,9 @@ pub struct SyncedServiceState {
 
 /// The memories of all Services by namespace and name; lost when the process ends.
 #[derive(Debug, Default)]
-pub(crate) struct ServiceMemories(Mutex<HashMap<NamespacedName, ServiceMemory>>);
+pub(crate) struct ServiceMemoryByKey(Mutex<HashMap<NamespacedName, ServiceMemory>>);
 
-impl ServiceMemories {
+impl ServiceMemoryByKey {
     /// Returns the memory of a Service; an empty memory if none is stored, or if the stored one is of another UID.
     pub(crate) fn memory_of_service(&self, key: &NamespacedName, uid: &Uid) -> ServiceMemory {
         let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();

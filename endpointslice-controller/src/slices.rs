@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    memory::ServiceMemories,
+    memory::ServiceMemoryByKey,
     objects::{MANAGED_BY_LABEL, MANAGED_BY_SLICE_CONTROLLER, Node, OWNED_SLICE_WRITES, SERVICES, Slice},
     shared_service_pod_index::SharedServicePodIndex,
     topology::NodeTopology,
@@ -111,7 +111,7 @@ impl SliceController {
         let metrics = SliceMetrics::new(&context.metrics);
         let watch = Arc::new(EventHandlers {
             topology: NodeTopology::new(Arc::clone(nodes.store())),
-            memories: ServiceMemories::default(),
+            memories: ServiceMemoryByKey::default(),
             ledger: context.new_ledger(),
             slice_handlers: SliceEventHandlers::new(
                 &queue,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    memory::{HintCounts, ServiceMemories},
+    memory::{HintCounts, ServiceMemoryByKey},
     objects::Node,
     zones::{ZoneCapacity, ZoneCpuShares, ZonesByNode, has_overloaded_zone},
 };
@@ -123,7 +123,7 @@ impl NodeTopology {
     }
 
     /// Returns the Services with hints that no longer fit the capacity of the zones.
-    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemories) -> Vec<NamespacedName> {
+    pub(crate) fn services_with_outdated_hints(&self, memories: &ServiceMemoryByKey) -> Vec<NamespacedName> {
         let hinted = memories.hint_counts_by_service();
         if hinted.is_empty() {
             return Vec::new();

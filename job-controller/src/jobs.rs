@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use self::{
     act::Note,
     gangs::GangCaches,
-    memory::JobMemories,
+    memory::JobMemoryByUid,
     plan::Plan,
     snapshot::{DecisionSettings, SchedulingObjects, Snapshot},
     watch::EventHandlers,
@@ -56,7 +56,7 @@ pub struct JobController {
     pub(crate) pod_informer: Informer<CachedPod>,
     pub(crate) ledger: Ledger,
     gangs: Option<GangCaches>,
-    pub(crate) memory: JobMemories,
+    pub(crate) memory: JobMemoryByUid,
     metrics: JobMetrics,
     limits: DecisionSettings,
     expectations_timeout: Duration,
@@ -68,7 +68,7 @@ impl JobController {
     pub fn new(context: LoopContext, queue: Queue<NamespacedName>, orphans: Queue<OrphanKey>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = context.new_ledger();
-        let (memory, metrics) = (JobMemories::default(), JobMetrics::new(&context.metrics));
+        let (memory, metrics) = (JobMemoryByUid::default(), JobMetrics::new(&context.metrics));
         let limits = limits(&settings);
         let jobs = context.shared_informer::<Job>();
         let pods: Arc<Store<CachedPod>> = Arc::default();

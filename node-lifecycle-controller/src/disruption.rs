@@ -89,7 +89,7 @@ impl ZoneSettings {
 
 /// State and tainting rate of a zone after a pass that changed at least one of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ZoneChange {
+pub(crate) struct ZoneStateChange {
     pub(crate) state: ZoneState,
     /// Nodes to taint per second.
     pub(crate) tainting_rate: f32,
@@ -131,7 +131,7 @@ pub(crate) fn zone_changes_and_cluster_disruption(
     zones: &BTreeMap<Text, ZoneStatus>,
     was_total: bool,
     limits: &ZoneSettings,
-) -> (BTreeMap<Text, ZoneChange>, ClusterDisruption) {
+) -> (BTreeMap<Text, ZoneStateChange>, ClusterDisruption) {
     let counted = || zones.iter().filter(|(_, zone)| zone.node_counts.total() > 0);
     let is_total = counted().all(|(_, zone)| limits.state_for_counts(zone.node_counts) == ZoneState::FullDisruption);
     if counted().next().is_none() {
@@ -149,7 +149,7 @@ pub(crate) fn zone_changes_and_cluster_disruption(
         // A total disruption sets the rate of every zone to 0, so its start and its end change every zone.
         let is_change =
             state != zone.state || matches!(disruption, ClusterDisruption::TotalBegins | ClusterDisruption::TotalEnds);
-        is_change.then(|| (name.clone(), ZoneChange { state, tainting_rate: rate }))
+        is_change.then(|| (name.clone(), ZoneStateChange { state, tainting_rate: rate }))
     };
     (counted().filter_map(change).collect(), disruption)
 }
@@ -195,7 +195,8 @@ mod tests {
     /// Runs `zone_changes_and_cluster_disruption`, and formats each change as `zone state rate`.
     fn changes(list: &[(&str, ZoneState, usize, usize)], was_total: bool) -> (Vec<String>, ClusterDisruption) {
         let (changes, disruption) = zone_changes_and_cluster_disruption(&zones(list), was_total, &ZONE_SETTINGS);
-        let one = |(name, change): (&Text, &ZoneChange)| format!("{name} {:?} {}", change.state, change.tainting_rate);
+        let one =
+            |(name, change): (&Text, &ZoneStateChange)| format!("{name} {:?} {}", change.state, change.tainting_rate);
         (changes.iter().map(one).collect(), disruption)
     }
 

@@ -251,7 +251,7 @@ impl<K: SetKind> ReplicaController<K> {
             OwnersInTerminatingNamespaces::new(context.clock.clone(), settings.tuned_duration(&EXPECTATIONS_TIMEOUT));
         let watch = Arc::new(EventHandlers::<K> {
             queue: queue.clone(),
-            set_store: Arc::clone(&store),
+            replica_set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             sets_in_terminating_namespaces: refused.clone(),
             min_debounce_period: settings.tuned_duration(&STATUS_DEBOUNCE_PERIOD),

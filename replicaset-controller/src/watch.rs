@@ -22,7 +22,7 @@ use crate::{
 /// The event handlers of sets and Pods. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct EventHandlers<K: SetKind> {
     pub(crate) queue: Queue<NamespacedName>,
-    pub(crate) set_store: Arc<Store<CachedSet<K>>>,
+    pub(crate) replica_set_store: Arc<Store<CachedSet<K>>>,
     pub(crate) ledger: Ledger,
     pub(crate) sets_in_terminating_namespaces: OwnersInTerminatingNamespaces,
     /// Minimum debounce of changes that do not affect the count of active Pods; see [`debounce_for_pods`] for large sets.
@@ -86,7 +86,7 @@ impl<K: SetKind> EventHandlers<K> {
     ///
     /// A Pod that is missing from a later list may have failed or been deleted; it does not count as failed.
     fn record_for_backoff(&self, backoff: &FailedPodBackoffs, event: &CacheEvent<CachedPod>, origin: ChangeOrigin) {
-        let Some(set) = controlling_owner(&self.set_store, event.meta()) else { return };
+        let Some(set) = controlling_owner(&self.replica_set_store, event.meta()) else { return };
         let (set, pod) = (&set.replica_set().metadata.uid, &event.meta().uid);
         match event {
             CacheEvent::Added(new) if new.is_ready() => backoff.end_failure_series(set),
@@ -116,7 +116,7 @@ impl<K: SetKind> EventHandlers<K> {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.set_store, after) {
+            if let Some(set) = controlling_owner(&self.replica_set_store, after) {
                 let set = set.replica_set();
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
@@ -138,13 +138,13 @@ impl<K: SetKind> EventHandlers<K> {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.set_store, pod) {
+        if let Some(set) = controlling_owner(&self.replica_set_store, pod) {
             self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }
 
     fn on_pod_deletion(&self, pod: &CachedPod) {
-        let Some(set) = controlling_owner(&self.set_store, pod.meta()) else { return };
+        let Some(set) = controlling_owner(&self.replica_set_store, pod.meta()) else { return };
         let set = set.replica_set();
         // The disappearance of a terminating Pod is not urgent, because the set was synced when the termination began.
         let delay =
@@ -153,9 +153,9 @@ impl<K: SetKind> EventHandlers<K> {
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in
-            find_potential_adopters(&self.set_store, pod, |set| set.replica_set().selector.matches_orphan(&pod.labels))
-        {
+        for set in find_potential_adopters(&self.replica_set_store, pod, |set| {
+            set.replica_set().selector.matches_orphan(&pod.labels)
+        }) {
             self.queue.add(set.replica_set().metadata.key(), Priority::Normal);
         }
     }

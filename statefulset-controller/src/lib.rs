@@ -140,7 +140,7 @@ pub const TUNABLES: &[Tunable] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
 pub const CONCURRENT_STATEFUL_SET_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-statefulset-syncs", 5, "The number of StatefulSets that are synced concurrently");
 /// Flags that set a number of workers.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_STATEFUL_SET_SYNCS];
+pub const WORKERS_FLAGS: &[WorkersFlag] = &[CONCURRENT_STATEFUL_SET_SYNCS];
 
 /// The control loop of StatefulSets. Another process that writes the status of StatefulSets is detected.
 pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
@@ -154,7 +154,7 @@ pub const DEFINITION: ProgramDefinition = ProgramDefinition {
     version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes StatefulSet controller as a service of its own",
     loops: LOOPS,
-    workers_flags: WORKERS,
+    workers_flags: WORKERS_FLAGS,
     feature_gates: GATES,
     tunables: TUNABLES,
     single_value_flags: &[],
@@ -196,7 +196,7 @@ impl StatefulSetController {
         let store: Arc<Store<StatefulSet>> = Arc::default();
         let watch = Arc::new(EventHandlers {
             queue: queue.clone(),
-            set_store: Arc::clone(&store),
+            stateful_set_store: Arc::clone(&store),
             ledger: ledger.clone(),
             metrics: metrics.clone(),
             awaited_volume_claims: Arc::clone(&awaited),

@@ -25,7 +25,7 @@ use crate::{
 /// `enqueueStatefulSet`.
 pub(crate) struct EventHandlers {
     pub(crate) queue: Queue<NamespacedName>,
-    pub(crate) set_store: Arc<Store<StatefulSet>>,
+    pub(crate) stateful_set_store: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) awaited_volume_claims: Arc<AwaitedVolumeClaims>,
@@ -49,7 +49,7 @@ impl EventHandlers {
         self.ledger.forget_owner(&meta.uid);
         self.template_cache.forget(&meta.uid);
         self.report_times.forget_set(&meta.uid);
-        let successor = self.set_store.get_decoded(&meta.namespace, &meta.name);
+        let successor = self.stateful_set_store.get_decoded(&meta.namespace, &meta.name);
         if successor.as_ref().is_none_or(|successor| successor.pod_management_policy != set.pod_management_policy) {
             self.metrics.forget_set(set);
         }
@@ -110,7 +110,7 @@ impl EventHandlers {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = controlling_owner(&self.set_store, after) {
+            if let Some(set) = controlling_owner(&self.stateful_set_store, after) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
@@ -123,7 +123,7 @@ impl EventHandlers {
     }
 
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = controlling_owner(&self.set_store, pod) {
+        if let Some(set) = controlling_owner(&self.stateful_set_store, pod) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
@@ -131,14 +131,16 @@ impl EventHandlers {
     /// Enqueues the set that could not create a Pod because the deleted Pod had the name. Upstream waits for the back-off.
     fn add_waiting_for_name(&self, pod: &Meta) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
-        let Some(set) = self.set_store.get_decoded(&pod.namespace, name) else { return };
+        let Some(set) = self.stateful_set_store.get_decoded(&pod.namespace, name) else { return };
         if self.report_times.refused_creations(&set.metadata.uid, &pod.name).is_some() {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        for set in find_potential_adopters(&self.set_store, pod, |set| set.selector.matches_orphan(&pod.labels)) {
+        for set in
+            find_potential_adopters(&self.stateful_set_store, pod, |set| set.selector.matches_orphan(&pod.labels))
+        {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

@@ -3,8 +3,9 @@ use crate::snapshot::nodes::Eligibility;
 
 /// Returns the DaemonSets that must be synced after a change of a node.
 pub(crate) fn decide(concerns: &[NodeChangeForSet]) -> AffectedDaemonSets {
-    let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set_key.clone()).collect();
-    AffectedDaemonSets { set_keys: sets, indexed_set_count: concerns.len() }
+    let sets =
+        concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.daemon_set_key.clone()).collect();
+    AffectedDaemonSets { daemon_set_keys: sets, indexed_set_count: concerns.len() }
 }
 
 impl NodeChangeForSet {
@@ -52,7 +53,7 @@ mod tests {
             (None, KeepsPods, false, false, false),
         ] {
             let concern = NodeChangeForSet {
-                set_key: NamespacedName::new("shop", "agent"),
+                daemon_set_key: NamespacedName::new("shop", "agent"),
                 eligibility_before: before,
                 eligibility_now: Some(now),
                 has_pods_on_node: scheduled,

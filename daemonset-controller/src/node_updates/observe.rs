@@ -56,14 +56,14 @@ impl NodeUpdateLoop {
                 eligibility_now: now,
                 has_pods_on_node: known.scheduled,
                 has_misscheduled_pods: stored.is_some_and(|set| set.status.number_misscheduled > 0),
-                set_key: known.set,
+                daemon_set_key: known.set,
             }
         };
         let compared = compare_placements(known, MAX_COMPARISONS_PER_SYNC, |placement| {
             controller.decide_eligibility_on_node(placement, &name)
         });
         let mut concerns: Vec<NodeChangeForSet> = compared.into_iter().map(concern).collect();
-        concerns.sort_by(|a, b| a.set_key.cmp(&b.set_key));
+        concerns.sort_by(|a, b| a.daemon_set_key.cmp(&b.daemon_set_key));
         concerns
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let (sum, count) = (sizes.borrow().iter().sum::<usize>(), sizes.borrow().len());
         assert!(sum <= 2000 && sum > 1200, "{sum} comparisons of {count} placements");
         let concerns = compared.into_iter().map(|(known, now)| NodeChangeForSet {
-            set_key: known.set,
+            daemon_set_key: known.set,
             eligibility_before: known.before,
             eligibility_now: now,
             has_pods_on_node: known.scheduled,
@@ -118,7 +118,7 @@ mod tests {
         });
         let affected = decide(&concerns.collect::<Vec<_>>());
         // The node is compared with three usual and three hostile DaemonSets. Their eligibility has not changed.
-        assert_eq!((count, affected.set_keys.len(), affected.indexed_set_count), (6, 47, 53));
-        assert!(affected.set_keys.iter().all(|set| set.name.starts_with("hostile")));
+        assert_eq!((count, affected.daemon_set_keys.len(), affected.indexed_set_count), (6, 47, 53));
+        assert!(affected.daemon_set_keys.iter().all(|set| set.name.starts_with("hostile")));
     }
 }

@@ -154,7 +154,7 @@ impl NodePlacement {
     }
 
     /// Returns the number of nodes with an eligibility that this number of comparisons can decide; at least 1.
-    pub(crate) fn node_count_within_comparisons(&self, comparisons: usize) -> usize {
+    pub(crate) fn max_nodes_for_comparison_budget(&self, comparisons: usize) -> usize {
         (comparisons / self.size).max(1)
     }
 }

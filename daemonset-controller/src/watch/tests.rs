@@ -23,9 +23,9 @@ fn watch() -> EventHandlers {
         ResourceVersion::parse("9"),
     );
     EventHandlers {
-        set_queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
+        daemon_set_queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
         node_update_queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
-        set_store: sets,
+        daemon_set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock, Duration::from_secs(300)),
         node_indexes: Arc::default(),
@@ -53,7 +53,7 @@ fn enqueued<K: Object>(
 ) -> usize {
     let watch = watch();
     handle(&watch, &event, origin);
-    watch.set_queue.len()
+    watch.daemon_set_queue.len()
 }
 
 /// DAEMONSET-7.
@@ -109,7 +109,7 @@ async fn events_of_revisions_enqueue_their_owner_unless_it_created_them() {
     let watch = watch();
     watch.ledger.record_write(&Uid::new("SET"), CONTROLLER_REVISIONS, ResourceVersion::parse("1"));
     watch.on_revision(&CacheEvent::Added(revision(&own, 1)), ChangeOrigin::Watch);
-    assert_eq!(watch.set_queue.len(), 1, "the sync of the set waits for the revision");
+    assert_eq!(watch.daemon_set_queue.len(), 1, "the sync of the set waits for the revision");
 }
 
 /// DAEMONSET-3, DAEMONSET-9.
@@ -132,34 +132,34 @@ async fn only_changes_of_labels_and_taints_enqueue_a_node() {
     ] {
         let watch = watch();
         watch.on_node(&event, origin);
-        assert_eq!((watch.node_update_queue.len(), watch.set_queue.len()), (count, 0));
+        assert_eq!((watch.node_update_queue.len(), watch.daemon_set_queue.len()), (count, 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn entries_of_a_deleted_set_are_removed() {
     let watch = watch();
-    let set = watch.set_store.get_decoded("shop", "agent").unwrap();
+    let set = watch.daemon_set_store.get_decoded("shop", "agent").unwrap();
     let (key, uid) = (set.metadata.key(), set.metadata.uid.clone());
     watch.node_indexes.with_record(&key, &uid, |record| record.node_index = Some(set_with_pods(2).node_index("a")));
     watch.ledger.record_write(&uid, DAEMON_SETS, ResourceVersion::parse("99"));
     watch.sets_in_terminating_namespaces.insert(&uid);
     watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
     assert!(!watch.ledger.is_empty(), "the cache still has the set");
-    watch.set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
+    watch.daemon_set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
     watch.on_set(&CacheEvent::Deleted(set), ChangeOrigin::Watch);
     assert!(watch.ledger.is_empty() && !watch.sets_in_terminating_namespaces.contains(&uid));
-    assert_eq!((watch.node_indexes.len(), watch.set_queue.len()), (0, 1));
+    assert_eq!((watch.node_indexes.len(), watch.daemon_set_queue.len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_pod_enqueues_every_set_whose_roster_is_dropped() {
     let watch = watch();
-    let set = watch.set_store.get_decoded("shop", "agent").unwrap();
+    let set = watch.daemon_set_store.get_decoded("shop", "agent").unwrap();
     watch.node_indexes.with_record(&set.metadata.key(), &set.metadata.uid, |record| {
         record.node_index = Some(set_with_pods(2).node_index("a"));
     });
     let unreadable = MalformedObject { meta: cached(foreign(pod()), 1).meta().clone(), error: String::new() };
     watch.on_pod(&CacheEvent::Unreadable(Arc::new(unreadable)), ChangeOrigin::Watch);
-    assert_eq!(watch.set_queue.len(), 1, "the Pod belongs to another set");
+    assert_eq!(watch.daemon_set_queue.len(), 1, "the Pod belongs to another set");
 }

@@ -11,7 +11,7 @@ use common::{
 };
 
 use crate::{
-    memory::ServiceMemories,
+    memory::ServiceMemoryByKey,
     objects::{Endpoints, Service},
     observe::{drop_satisfied_ledger_record, ledger_owner},
     watch::WaitingKeys,
@@ -21,7 +21,7 @@ use crate::{
 /// `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
 pub(super) struct EventHandlers {
     pub(super) queue: Queue<NamespacedName>,
-    pub(super) memories: ServiceMemories,
+    pub(super) memories: ServiceMemoryByKey,
     pub(super) waiting_keys: WaitingKeys,
     pub(super) ledger: Ledger,
     pub(super) endpoints_store: Arc<Store<Endpoints>>,

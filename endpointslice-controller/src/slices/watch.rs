@@ -9,15 +9,15 @@ use common::{
 
 use super::metrics::SliceMetrics;
 use crate::{
-    memory::ServiceMemories, objects::Service, shared_service_pod_index::SharedServicePodIndex, topology::NodeTopology,
-    watch::SliceEventHandlers,
+    memory::ServiceMemoryByKey, objects::Service, shared_service_pod_index::SharedServicePodIndex,
+    topology::NodeTopology, watch::SliceEventHandlers,
 };
 
 /// The event handlers of the loop `endpointslice-controller`, and the state that they change. Upstream:
 /// `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`, `syncPod`, `checkNodeTopologyDistribution`.
 pub(super) struct EventHandlers {
     pub(super) topology: NodeTopology,
-    pub(super) memories: ServiceMemories,
+    pub(super) memories: ServiceMemoryByKey,
     pub(super) ledger: Ledger,
     pub(super) slice_handlers: SliceEventHandlers,
     pub(super) metrics: SliceMetrics,

@@ -15,7 +15,7 @@ use super::snapshot::FailureRecord;
 
 /// The remembered state of each Job, by UID, so that a recreated Job starts with the default state. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct JobMemories {
+pub struct JobMemoryByUid {
     jobs: Arc<Mutex<HashMap<Uid, JobMemory>>>,
 }
 
@@ -39,7 +39,7 @@ pub struct JobMemory {
     awaited: Option<(Resource, ResourceVersion)>,
 }
 
-impl JobMemories {
+impl JobMemoryByUid {
     /// Applies `change` to the remembered state of a Job, or to the default state if no state is remembered.
     pub fn update_job_memory(&self, job: &Uid, change: impl FnOnce(&mut JobMemory)) {
         change(self.jobs.lock().entry(job.clone()).or_default());
@@ -119,7 +119,7 @@ mod tests {
     /// JOB-9.
     #[test]
     fn a_job_waits_for_one_version_of_one_resource() {
-        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
         memory.set_awaited_write(&job, Some((PODS, ResourceVersion::parse("7"))));
         assert!(!memory.is_awaited_version_reached(&job, PODS, ResourceVersion::parse("6")));
         assert!(!memory.is_awaited_version_reached(&job, JOBS, ResourceVersion::parse("9")));
@@ -131,7 +131,7 @@ mod tests {
     /// JOB-70.
     #[test]
     fn a_forgotten_job_leaves_no_memory() {
-        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
         memory.update_job_memory(&job, |remembered| {
             remembered.has_written_job_end = true;
             remembered.failure_record = Some(FailureRecord { failure_count_since_success: 2, last_failure_at: None });

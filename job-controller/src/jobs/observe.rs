@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        jobs::memory::JobMemories,
+        jobs::memory::JobMemoryByUid,
         world::{job, pod, sync_time_plus_seconds},
     };
 
@@ -254,7 +254,7 @@ mod tests {
     /// JOB-70.
     #[test]
     fn a_pod_untracked_here_is_remembered_until_the_cache_shows_it() {
-        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
         let shown = |job: &Uid, tracked: &[&str]| {
             let pods: Vec<SharedPod> = tracked.iter().map(|name| pod(name).build()).collect();
             let still = untracked_and_still_shown(memory.job_memory(job).pod_uids_with_removed_finalizer, &pods);
@@ -272,7 +272,7 @@ mod tests {
     /// JOB-80.
     #[test]
     fn an_end_in_the_future_counts_from_when_it_was_first_seen() {
-        let (memory, job) = (JobMemories::default(), Uid::new("job"));
+        let (memory, job) = (JobMemoryByUid::default(), Uid::new("job"));
         let ends = |ahead: &[&str], now: i64, known: &[&str]| {
             let end = |name: &str| if ahead.contains(&name) { 1000 } else { -1000 };
             let pods: Vec<SharedPod> =

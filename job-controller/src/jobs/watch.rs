@@ -11,7 +11,7 @@ use common::{
     store::{CacheEvent, ChangeOrigin, Store},
 };
 
-use super::memory::JobMemories;
+use super::memory::JobMemoryByUid;
 use crate::{
     metrics::JobMetrics,
     objects::{CachedPod, JOBS, Job},
@@ -35,7 +35,7 @@ pub(crate) struct EventHandlers {
     pub(crate) orphan_queue: Queue<OrphanKey>,
     pub(crate) job_store: Arc<Store<Job>>,
     pub(crate) pod_store: Arc<Store<CachedPod>>,
-    pub(crate) memory: JobMemories,
+    pub(crate) memory: JobMemoryByUid,
     pub(crate) metrics: JobMetrics,
     /// The debounce period for events of Pods, and for status changes of Jobs.
     pub(crate) sync_batch_period: Duration,

@@ -42,7 +42,7 @@ impl NodeChange {
         TaintAndLabelEdit { taints, labels }
     }
 
-    pub(crate) fn request_text(self) -> &'static str {
+    pub(crate) fn request_reason(self) -> &'static str {
         match self {
             Self::RemoveNoExecute => "remove the NoExecute taints of",
             Self::ReplaceNoExecute => "replace the NoExecute taint of",

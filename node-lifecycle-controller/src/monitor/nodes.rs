@@ -93,7 +93,7 @@ pub(super) async fn change_node(
         let request =
             Request::patch(NODES, &node.metadata, PatchFormat::Strategic, body).with_role(ObjectRole::SyncedObject);
         match io
-            .send_and_decode::<LiveNode>(request.with_verb_text(change.request_text()).with_reason(why.clone()))
+            .send_and_decode::<LiveNode>(request.with_verb_text(change.request_reason()).with_reason(why.clone()))
             .await
         {
             Ok(changed) => {

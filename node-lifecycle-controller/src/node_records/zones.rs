@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{clock::Instant, intern::Text};
 
 use crate::{
-    disruption::{NodeCounts, ZoneChange, ZoneSettings, ZoneState, ZoneStatus},
+    disruption::{NodeCounts, ZoneSettings, ZoneState, ZoneStateChange, ZoneStatus},
     objects::NodeName,
     rate::TaintRateLimiter,
 };
@@ -136,7 +136,7 @@ impl Zones {
     }
 
     /// Applies the new states and tainting rates that a pass has decided.
-    pub(super) fn apply_zone_changes(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
+    pub(super) fn apply_zone_changes(&mut self, changes: &BTreeMap<Text, ZoneStateChange>, now: Instant) {
         self.by_name.values_mut().for_each(|zone| zone.is_in_metrics = true);
         for (name, change) in changes {
             if let Some(zone) = self.by_name.get_mut(name) {

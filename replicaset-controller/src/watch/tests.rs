@@ -43,7 +43,7 @@ fn fixture() -> Fixture {
         watch: EventHandlers {
             sets_in_terminating_namespaces: OwnersInTerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
             queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
-            set_store: sets,
+            replica_set_store: sets,
             ledger,
             min_debounce_period: Duration::from_secs(3),
             failed_pod_backoffs: Some(FailedPodBackoffs::new(clock)),
@@ -121,7 +121,10 @@ async fn a_status_and_the_end_of_a_terminating_pod_are_debounced_in_a_large_set_
     assert_eq!(status(100, 1, "10", ChangeOrigin::Resync), ["web"]);
     let ended = |pods: usize, pod: &PodBuilder| {
         let fixture = fixture();
-        fixture.watch.set_store.replace_objects_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
+        fixture
+            .watch
+            .replica_set_store
+            .replace_objects_for_tests(vec![sized(pods, 0, "10", 1)], ResourceVersion::parse("10"));
         fixture.watch.on_pod_event(&CacheEvent::Deleted(Arc::new(pod.build())), ChangeOrigin::Watch);
         fixture.queued()
     };
@@ -136,7 +139,7 @@ async fn the_debounce_grows_with_the_size_of_the_set() {
     for (wanted, counted, seconds) in [(1, 1, 3), (199, 1, 3), (200, 0, 6), (1, 450, 12), (5000, 5000, 30)] {
         let fixture = fixture();
         let large = sized(wanted, counted, "10", 1);
-        fixture.watch.set_store.replace_objects_for_tests(vec![large], ResourceVersion::parse("10"));
+        fixture.watch.replica_set_store.replace_objects_for_tests(vec![large], ResourceVersion::parse("10"));
         let (old, new) = (pod_builder("a"), pod_builder("a").resource_version(2));
         fixture.watch.on_pod_event(
             &CacheEvent::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) },

@@ -157,18 +157,18 @@ impl<'a> PodsByOrdinal<'a> {
     /// Returns whether a Pod blocks the Pods after it with `OrderedReady`: it is unavailable, or not running and ready.
     ///
     /// The condition `Ready` alone is not enough: on a lost node, the condition `Ready` of a failed Pod can still be `True`.
-    pub fn is_blocking(&self, pod: &SharedPod) -> bool {
+    pub fn blocks_later_ordinals(&self, pod: &SharedPod) -> bool {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
     /// Returns the blocking Pod out of range with the lowest ordinal; `None` if a Pod in range is missing or blocks.
     pub fn first_blocking_condemned_pod(&self) -> Option<&SharedPod> {
         // `slots_in_range` contains the first missing ordinal of the range. A missing Pod blocks the Pods out of range.
-        let blocks = |slot: &OrdinalSlot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
+        let blocks = |slot: &OrdinalSlot| slot.pod.as_ref().is_none_or(|pod| self.blocks_later_ordinals(pod));
         if self.slots_in_range.iter().any(blocks) {
             return None;
         }
-        self.condemned_pods.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(_, pod)| pod)
+        self.condemned_pods.iter().rfind(|(_, pod)| self.blocks_later_ordinals(pod)).map(|(_, pod)| pod)
     }
 
     /// Returns the revision from which the Pod of an ordinal is created. Upstream: `newVersionedStatefulSetPod`.

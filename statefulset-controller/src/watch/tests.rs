@@ -24,7 +24,7 @@ fn ground(min_ready_seconds: i32) -> Ground {
     );
     let watch = EventHandlers {
         queue: Queue::new(clock.clone(), BackoffSettings::default(), None),
-        set_store: sets,
+        stateful_set_store: sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
         awaited_volume_claims: Arc::default(),
@@ -104,7 +104,7 @@ async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
 #[tokio::test(start_paused = true)]
 async fn entries_of_a_deleted_set_are_removed() {
     let ground = ground(0);
-    let set = ground.watch.set_store.get("shop", "web").unwrap().unwrap();
+    let set = ground.watch.stateful_set_store.get("shop", "web").unwrap().unwrap();
     ground
         .watch
         .awaited_volume_claims
@@ -114,7 +114,7 @@ async fn entries_of_a_deleted_set_are_removed() {
         PodTemplateWithRevisionData::new(raw.clone(), common::revision::NumberEncoding::Doubles)
     };
     let parsed = templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap();
-    ground.watch.set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
+    ground.watch.stateful_set_store.replace_objects_for_tests(Vec::new(), ResourceVersion::parse("10"));
     ground.watch.on_set(&CacheEvent::Deleted(Arc::clone(&set)), ChangeOrigin::Watch);
     assert_eq!(ground.watch.awaited_volume_claims.len(), 0);
     assert!(!Arc::ptr_eq(&parsed, &templates.get_or_parse(&set.metadata.uid, &set.template, parse).unwrap()));

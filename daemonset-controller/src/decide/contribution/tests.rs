@@ -26,7 +26,7 @@ fn examples_of_the_counts_of_a_status() {
         (set_with_pods(2).pod(0, pod().ready(5)).spec("minReadySeconds", json!(6)), [2, 2, 2, 1, 2, 0, 1]),
         (set_with_pods(2).pod(0, pod().ready(6)).spec("minReadySeconds", json!(6)), [2, 2, 2, 2, 2, 0, 0]),
     ] {
-        assert_eq!(world.status_counts(), counts, "{world:#?}");
+        assert_eq!(world.decided_status_counts(), counts, "{world:#?}");
     }
 }
 
@@ -35,7 +35,7 @@ fn examples_of_the_counts_of_a_status() {
 fn a_bound_pod_ranks_before_an_older_unbound_pod() {
     let pods =
         set_with_pods(1).pod(0, pod().pending().created_seconds_ago(9000)).second_pod(0, pod().created_seconds_ago(10));
-    assert_eq!(pods.status_counts()[2..4], [1, 1]);
+    assert_eq!(pods.decided_status_counts()[2..4], [1, 1]);
 }
 
 /// DAEMONSET-57, DAEMONSET-58.

@@ -35,7 +35,7 @@ fn fixture() -> Fixture {
     let orphans = Queue::new(clock.clone(), BackoffSettings::default(), None);
     let metrics = JobMetrics::new(&common::metrics::Metrics::new());
     let pods = Arc::default();
-    let memory = JobMemories::default();
+    let memory = JobMemoryByUid::default();
     Fixture {
         watch: EventHandlers {
             job_queue: queue(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{clock::Instant, controller::ExplainPlan, intern::Text};
 
 use crate::{
-    disruption::{ClusterDisruption, ZoneChange, ZoneState},
+    disruption::{ClusterDisruption, ZoneState, ZoneStateChange},
     monitor::node_pass::snapshot::NodesToReport,
     objects::Node,
     silence::StaleCondition,
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     /// Decisions about the examined nodes; empty if the pass makes no decisions.
     pub(crate) node_decisions: Vec<NodeDecision>,
     /// New states and tainting rates by the key of the zone; only zones with a change.
-    pub(crate) zone_changes: BTreeMap<Text, ZoneChange>,
+    pub(crate) zone_changes: BTreeMap<Text, ZoneStateChange>,
     /// Whether every zone is fully disrupted, and whether such a disruption begins or ends with the pass.
     pub(crate) cluster_disruption: ClusterDisruption,
     /// Nodes to record as Events: added, removed, or set to `Unknown` by an unanswered write.
@@ -79,7 +79,7 @@ impl Action {
 
 impl ExplainPlan for Plan {
     fn situation(&self) -> String {
-        let zone = |(zone, change): (&Text, &ZoneChange)| {
+        let zone = |(zone, change): (&Text, &ZoneStateChange)| {
             let state = if change.state == ZoneState::Initial { "" } else { change.state.as_str() };
             format!("; zone {zone:?} is in state {state}, {} nodes a second are tainted", change.tainting_rate)
         };

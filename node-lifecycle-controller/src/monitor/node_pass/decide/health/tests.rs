@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    disruption::{NodeCounts, ZoneChange, ZoneState},
+    disruption::{NodeCounts, ZoneState, ZoneStateChange},
     objects::Node,
     server_contact::ServerContact,
     silence::{KUBELET_STOPPED_REASON_AND_MESSAGE, StaleCondition},
@@ -141,7 +141,7 @@ fn silent_nodes_count_as_not_ready_before_their_conditions_are_written() {
     assert_eq!(plan.cluster_disruption, ClusterDisruption::TotalBegins);
     assert_eq!(
         plan.zone_changes[&Text::default()],
-        ZoneChange { state: ZoneState::FullDisruption, tainting_rate: 0.0 }
+        ZoneStateChange { state: ZoneState::FullDisruption, tainting_rate: 0.0 }
     );
     last.examined_nodes[0].is_counted_by_ready_condition = false;
     assert_eq!(decide(&last).cluster_disruption, ClusterDisruption::NotTotal, "an excluded node changes nothing");
