@@ -41,6 +41,37 @@ fn every_block_has_a_language_and_parses() {
     check(wrong);
 }
 
+/// The crates whose code the sketches of `docs/add-a-controller.md` shorten.
+const SKETCHED: [&str; 2] = ["cronjob-controller/src/", "common/"];
+
+/// The words of a line of code, without its strings and its comment.
+fn code_words(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let outside = code.split('"').step_by(2);
+    outside
+        .flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .filter(|word| word.starts_with(char::is_alphabetic))
+}
+
+#[test]
+fn sketches_use_the_names_of_the_code() {
+    let in_code: std::collections::BTreeSet<String> = files()
+        .into_iter()
+        .filter(|path| path.ends_with(".rs") && SKETCHED.iter().any(|prefix| path.starts_with(prefix)))
+        .flat_map(|path| read(&path).lines().flat_map(code_words).map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let mut wrong = Vec::new();
+    for page in pages() {
+        for fence in markdown::parse(&read(&page)).fences.iter().filter(|fence| fence.language == "rust,ignore") {
+            for (number, line) in (fence.line + 1..).zip(&fence.lines) {
+                let unknown = code_words(line).filter(|word| !in_code.contains(*word));
+                wrong.extend(unknown.map(|word| format!("{page}:{number}: no code has the name `{word}`")));
+            }
+        }
+    }
+    check(wrong);
+}
+
 #[test]
 fn broken_blocks_are_recognized() {
     let fence = |language: &str, text: &str| Fence {

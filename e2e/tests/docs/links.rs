@@ -142,6 +142,29 @@ fn every_path_in_a_span_of_code_exists() {
     check(wrong);
 }
 
+/// Behaviour pages name a file of their controller by the end of its path, as in `decide/manage.rs`.
+#[test]
+fn every_source_that_a_behaviour_page_names_exists() {
+    let files = files();
+    let mut wrong = Vec::new();
+    for page in pages().into_iter().filter(|page| page.starts_with("docs/behaviour/")) {
+        let name = page.trim_start_matches("docs/behaviour/").trim_end_matches(".md");
+        let is_there = |span: &str| {
+            let end = format!("/{span}");
+            let mut candidates = files.iter().filter(|path| path.ends_with(&end) || path.as_str() == span);
+            candidates.any(|path| path.starts_with(&format!("{name}/")) || path.starts_with("common/"))
+        };
+        for (number, line) in markdown::parse(&read(&page)).prose {
+            let sources = markdown::spans_of_code(&line).filter(|span| {
+                span.ends_with(".rs") && span.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c))
+            });
+            let unknown = sources.filter(|span| !is_there(span));
+            wrong.extend(unknown.map(|span| format!("{page}:{number}: no file of {name} or common is `{span}`")));
+        }
+    }
+    check(wrong);
+}
+
 #[test]
 fn targets_are_judged_as_the_reader_follows_them() {
     let page = |anchors: &[&str]| anchors.iter().map(ToString::to_string).collect();

@@ -57,7 +57,7 @@ const MACHINERY: [&str; 3] =
 const SHARED: &[(&str, &str, &[&str])] = &[
     ("common/control/src/io/pods.rs", "create_pod", &["SuccessfulCreate", "FailedCreate"]),
     ("common/control/src/io/pods.rs", "delete_pod(io", &["SuccessfulDelete", "FailedDelete"]),
-    ("common/control/src/io/claim.rs", "claim.record_denied_event(io)", &["FailedUpdate"]),
+    ("common/control/src/io/claim.rs", "claim.record_event_if_denied(io)", &["FailedUpdate"]),
 ];
 
 /// A place that records an Event; without a reason if that is not a literal.
