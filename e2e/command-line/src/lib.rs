@@ -1,4 +1,4 @@
-//! Command lines of the programs that try the controllers out: read by clap, refused in one line.
+//! Parses the command lines of the programs in e2e with clap, and reports an error in one line.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! The sandbox: a Kubernetes API server in memory, good enough that controllers and kubectl cannot tell.
+//! A Kubernetes API server in memory that behaves like a real one towards controllers and kubectl.
 //!
 //! ```no_run
 //! # use sandbox::{Sandbox, Tls};
@@ -13,30 +13,30 @@
 //! ```
 //!
 //! # What it is
-//! One store and one router under two transports. [`Sandbox::client`] hands the router to a `kube::Client` as a service,
-//! which works under tokio's paused clock; [`Sandbox::serve`] puts it on a socket. Built-in kinds come from [`kinds`],
-//! custom ones from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf for clients
-//! that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so a
-//! run can be repeated from its seed.
+//! The server has one store and one router under two transports. [`Sandbox::client`] passes the router to a `kube::Client`
+//! as a service, which works under tokio's paused clock; [`Sandbox::serve`] listens on a socket. Built-in kinds come from
+//! [`kinds`], custom kinds from the `CustomResourceDefinition`s in the store. Answers and watches are in JSON, or in protobuf
+//! for clients that ask for it ([`protobuf`], [`Builder::protobuf`]). Time and randomness come from the [`Clock`] alone, so
+//! a run can be repeated from its seed.
 //!
-//! # What a test gets out of it
+//! # What it offers to tests
 //! - [`Sandbox::apply`], [`Sandbox::get`], [`Sandbox::list`], [`Sandbox::delete`]: objects as JSON, as the administrator;
-//! - [`Sandbox::faults`]: what goes wrong, for whom, when ([`Rule`], [`Action`]), withheld watches, a server that is down;
+//! - [`Sandbox::faults`]: faults for chosen clients and requests ([`Rule`], [`Action`]), withheld watches, an outage;
 //! - [`Sandbox::webhooks`]: admission webhooks that change or deny writes, or are slow ([`Webhook`]);
-//! - [`Sandbox::writes`]: every accepted write in order, with who made it and the object before and after;
-//! - [`Sandbox::requests`]: how often who asked for what;
-//! - [`Sandbox::compact`]: history forgotten, so that watches and pages expire.
+//! - [`Sandbox::writes`]: every accepted write in order, with its writer and the object before and after;
+//! - [`Sandbox::requests`]: the number of requests by client and kind of request;
+//! - [`Sandbox::compact`]: discards the history, so that watches and pages expire.
 //!
-//! # What it plays besides the API server
-//! The namespace controller (what is in a deleted namespace goes, then the namespace), and that definitions of custom
-//! resources become established. Nothing else by itself: nodes with a scheduler ([`nodes`]), the protection of storage in use
-//! ([`protection`]), controllers under test ([`loops`]) and a stand-in for the ReplicaSet controller ([`replica_sets`]) are
-//! clients that a test starts.
+//! # What it simulates besides the API server
+//! The sandbox acts as the namespace controller: it removes the content of a deleted namespace, then the namespace. It also
+//! marks definitions of custom resources as established. It does nothing else by itself: nodes with a scheduler ([`nodes`]),
+//! the protection of storage in use ([`protection`]), controllers under test ([`loops`]) and a stand-in for the ReplicaSet
+//! controller ([`replica_sets`]) are clients that a test starts.
 //!
 //! # Identities
-//! A client is known by a name: what [`Sandbox::client`] was given, or over TCP the bearer token or client certificate
-//! that [`Server::kubeconfig_for`] wrote; [`ADMIN`] where there is none. Faults, RBAC ([`Builder::rbac`]), writes and
-//! counters go by it.
+//! A client is identified by a name: the argument of [`Sandbox::client`], or over TCP the name for which
+//! [`Server::kubeconfig_for`] wrote the bearer token or client certificate. Without a name it is [`ADMIN`]. Faults, RBAC
+//! ([`Builder::rbac`]), writes and counters use this name.
 
 mod accept;
 mod access;

@@ -105,7 +105,7 @@ fn list() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes one run, and the unperturbed run with which it is compared.
+/// Makes one run of each chosen scenario, and the unperturbed run with which it is compared.
 fn single(flags: &Flags) -> io::Result<bool> {
     let text = flags.perturb.as_deref().unwrap_or("none");
     let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
@@ -150,7 +150,7 @@ fn print_writes(out: &mut impl io::Write, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The claims of an oracle after its name; nothing if it has none.
+/// The claims of an oracle as a suffix to its name; empty if the oracle has no claims.
 fn in_parentheses(claims: &str) -> String {
     if claims.is_empty() { String::new() } else { format!(" ({claims})") }
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 
 use super::safeguard::Safeguard;
 
-/// Runs the controllers on a cluster in memory in virtual time, injects faults, and checks what must hold. Run it in release
+/// Runs the controllers on a cluster in memory in virtual time, injects faults, and checks the oracles. Run it in release
 /// mode.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "simulate", max_term_width = 120)]
@@ -17,7 +17,7 @@ pub(super) struct Flags {
     /// Make all planned runs: each scenario with each fault at each write
     #[arg(long, conflicts_with = "budget")]
     pub(super) all: bool,
-    /// Make random runs with several faults each, for this time (10m, 1h30m); without --seed, the seed is a new one each time.
+    /// Make random runs with several faults each, for this time (10m, 1h30m); without --seed, each start uses a new seed.
     /// Violations that known-violations.txt lists are not counted
     #[arg(long, value_name = "TIME", value_parser = common::duration::parse)]
     pub(super) budget: Option<Duration>,
@@ -33,10 +33,10 @@ pub(super) struct Flags {
     /// Number of concurrent runs [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<usize>,
-    /// Switch a safeguard of the suite's own controller off, to see the violations that it prevents
+    /// Switch off a safeguard of the suite's own controller, to see the violations that it prevents
     #[arg(long, value_name = "SAFEGUARD")]
     pub(super) without: Option<Safeguard>,
-    /// Print the writes of a single run also if there is no violation
+    /// Print the writes of a single run even if there is no violation
     #[arg(long)]
     pub(super) trace: bool,
     /// Number of violations that are reported with all details
@@ -48,7 +48,7 @@ pub(super) struct Flags {
 const SEED: u64 = 1;
 
 impl Flags {
-    /// The seed of runs that are equal each time.
+    /// The seed of all runs except random ones.
     pub(super) fn fixed_seed(&self) -> u64 {
         self.seed.unwrap_or(SEED)
     }

@@ -1,24 +1,24 @@
-//! The simulation: controllers, API server and nodes in one thread, in virtual time, where anything goes wrong that can.
+//! The controllers, an API server and nodes in one thread, in virtual time, with injected faults.
 //!
 //! ```text
 //!   scenario ──► users' steps ─┐                    ┌─► invariants, after every write
 //!                              ▼                    │
-//!   controllers ── wires ──► sandbox ── writes ──► world ──► promises, in the end
+//!   controllers ── wires ──► sandbox ── writes ──► world ──► promises, at the end
 //!   (real loops)     ▲
 //!                    └── hub: counts writes; faults strike at the K-th
 //! ```
 //!
-//! - [`scenario`]: what users do, as data, and what must hold; [`scenarios`] has a file for each controller.
-//! - [`perturbation`]: what goes wrong, as data with a short text; [`plan`] lists all there are of a scenario.
-//! - [`run`](mod@run): one run. Same scenario, perturbation and seed: the same run, to the byte.
+//! - [`scenario`]: the steps of users, as data, and the oracles; [`scenarios`] has a file for each controller.
+//! - [`perturbation`]: the faults of a run, as data with a short text; [`plan`] lists all perturbations of a scenario.
+//! - [`run`](mod@run): one run. The same scenario, perturbation and seed give the same run, byte for byte.
 //! - [`world`]: the true state, built from the API server's own log of writes.
-//! - [`outcome`] and [`judge`](mod@judge): what a run was, and what is wrong with it.
-//! - [`impostor`]: writes under a controller's name, to see that an oracle notices.
+//! - [`outcome`] and [`judge`](mod@judge): the result of a run, and its violations.
+//! - [`impostor`]: writes under a controller's name, to show that an oracle notices them.
 //! - [`neighbour`]: hostile objects in a namespace of their own, beside any scenario.
-//! - [`safeguard`]: takes the controllers' safeguards away, to see that something notices.
+//! - [`safeguard`]: removes the controllers' safeguards, to show that an oracle notices.
 //!
-//! Each program is a process of its own with its own clock, connected by a wire: its messages take time, and when it is dead
-//! nothing leaves it any more. What is not simulated: two programs never share a process, and no message is reordered within
+//! Each program is a process of its own with its own clock, connected by a wire: its messages take time, and a dead process
+//! sends nothing more. Two things are not simulated: programs never share a process, and messages are never reordered within
 //! one watch, because no API server does that.
 
 mod accounts;

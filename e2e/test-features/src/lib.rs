@@ -1,1 +1,1 @@
-//! Nothing but dependencies: their features are those of every build for tests (see `Cargo.toml`).
+//! This crate has only dependencies. Every build for tests uses their features (see `Cargo.toml`).
