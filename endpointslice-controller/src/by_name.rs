@@ -60,7 +60,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Returns the element with this name, in logarithmic time; `None` if there is none.
+    /// Returns the element with this name, in logarithmic time; `None` if no element has it.
     pub fn get(&self, name: &str) -> Option<&T> {
         let part = self.parts.get(self.part_of(name))?;
         part.get(find(part, name).ok()?)
@@ -98,7 +98,7 @@ impl<T: NamedEntry + Clone> NameSortedList<T> {
         }
     }
 
-    /// Removes the element with this name; does nothing if there is none.
+    /// Removes the element with this name; does nothing if no element has it.
     pub fn remove(&mut self, name: &str) {
         let at = self.part_of(name);
         let Some(part) = self.parts.get(at) else { return };

@@ -93,7 +93,7 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the reason why this process may miss heartbeats, a suspension or a failing watch; `None` if there is none.
+    /// Returns the reason why this process may miss heartbeats, a suspension or a failing watch; `None` without such a reason.
     pub(crate) fn contact_problem(&self) -> Option<String> {
         if let Some(suspended) = self.suspended_for() {
             return Some(format!("the machine was suspended for {}", duration::format(suspended)));

@@ -144,7 +144,7 @@ pub fn build_client(config: &Config) -> Result<kube::Client, Error> {
     ))
 }
 
-/// Builds the service that authenticates requests and sends them over connections of its own.
+/// Builds the service that authenticates requests and sends them. Each service has its own connections.
 fn build_service(
     config: &Config,
     patience: connection::PingLimits,

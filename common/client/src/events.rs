@@ -122,7 +122,7 @@ pub struct ReportingLoop {
     pub client_name: &'static str,
 }
 
-/// The content of an Event, from one call of [`EventRecorder::event`].
+/// The content of an Event, from one call of [`EventRecorder::record_event`].
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedEvent {
     pub(crate) source: ReportingLoop,

@@ -334,8 +334,8 @@ impl<K: Object> Store<K> {
         self.inner.read().version
     }
 
-    /// Replaces all objects, as a list at `version` would, and returns the changes of the cache. For tests and measurements
-    /// only, because an informer is the only writer of its cache.
+    /// Replaces all objects, as a list at `version` would, and returns the changes of the cache. Only for tests and
+    /// measurements: in a controller, only the informer writes to its cache.
     pub fn replace_objects_for_tests(&self, objects: Vec<K>, version: ResourceVersion) -> Vec<CacheEvent<K>> {
         let (objects, mut out) = (objects.into_iter().map(|o| CacheEntry::Decoded(Arc::new(o))).collect(), Vec::new());
         self.replace_all_entries(objects, version, &mut out);

@@ -7,7 +7,7 @@
 //! waits until its caches are as new as its own term.
 //!
 //! A deletion that is answered without an object adds no version to the Lease. The successor does not need that version,
-//! because a deletion has the UID of its object as a precondition, so that the server refuses a second deletion.
+//! because a deletion names the UID of its object, so the server refuses to delete a later object with the same name.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -116,7 +116,7 @@ impl WriteSampler {
         self.is_active.store(true, Relaxed);
     }
 
-    /// Whether the watch events of `resource` are examined, because only loops of this process should write some of its fields.
+    /// Whether the sampler examines the watch events of `resource`: some of its fields belong to loops of this process alone.
     pub fn is_sampled(&self, resource: Resource) -> bool {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }

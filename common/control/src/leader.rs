@@ -10,8 +10,8 @@
 //! Times written by other candidates are never compared with this machine's clock: a Lease expires when *this* candidate has not
 //! seen it change for the lease duration. Only a successful renewal moves the deadline of the gate. A process that was stopped
 //! therefore finds its gate closed when it resumes. The deadline includes the time in which the machine was suspended, although
-//! monotonic time excludes it. The exception is a virtual machine that was stopped without the knowledge of its kernel: a
-//! process on such a machine may write until its next renewal is refused.
+//! monotonic time excludes it. The exception is a virtual machine that was stopped without a trace in its kernel's clocks. A
+//! process on such a machine may write until the server refuses its next renewal.
 //!
 //! With a [`ProbationSettings`], versions matter: a standby of a new version asks the leader for the Lease, and the leader
 //! releases the Lease for that standby. The new leader is ready only after its probation. If it crashes before, another version

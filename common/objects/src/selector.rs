@@ -53,7 +53,7 @@ pub enum SelectorError {
     /// A field has a value of the wrong type. Holds the name of the field and the expected type.
     #[error("selector: {0} is not {1}")]
     WrongType(&'static str, &'static str),
-    /// The operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
+    /// The operator is not `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[error("selector: {0:?} is not a valid label selector operator")]
     UnknownOperator(String),
     /// An expression with `In` or `NotIn` has no values. Holds the key.

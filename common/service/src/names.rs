@@ -1,6 +1,6 @@
 //! Names that upstream accepts in `--controllers` and `--feature-gates`.
 
-/// Every controller of kube-controller-manager 1.36 with its alias, which is empty if there is none.
+/// Every controller of kube-controller-manager 1.36 with its alias; empty without an alias.
 ///
 /// A list of `--controllers` that all services of this project share may name controllers of other services.
 pub(super) const CONTROLLER_NAMES_AND_ALIASES: &[(&str, &str)] = &[

@@ -42,6 +42,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("gone for", "absent since"),
     ("what * is none", "rewrite the clause around a noun"),
     ("that|those is|are none", "rewrite the clause around a noun"),
+    ("is none", "there is no ..., or: is absent, is not a ..."),
     ("that of which", "name the thing"),
     ("of whom|whose", "rewrite around a noun"),
     ("who is asked", "name the server"),
@@ -88,24 +89,24 @@ const SYNONYMS: &[(&str, &str)] = &[
 
 /// The most lines of comments for a hundred lines of code, by crate.
 const DENSITY: &[(&str, usize)] = &[
-    ("common/client", 16),
-    ("common/control", 17),
-    ("common/objects", 16),
-    ("common/platform", 19),
+    ("common/client", 15),
+    ("common/control", 16),
+    ("common/objects", 13),
+    ("common/platform", 17),
     ("common/service", 11),
-    ("cronjob-controller", 17),
-    ("daemonset-controller", 17),
-    ("deploy/kubectl-nonet", 15),
-    ("deployment-controller", 18),
-    ("e2e", 15),
-    ("e2e/sandbox", 9),
-    ("e2e/simulation", 13),
-    ("endpointslice-controller", 17),
-    ("gc-controller", 17),
-    ("job-controller", 15),
-    ("node-lifecycle-controller", 18),
-    ("replicaset-controller", 17),
-    ("statefulset-controller", 17),
+    ("cronjob-controller", 16),
+    ("daemonset-controller", 16),
+    ("deploy/kubectl-nonet", 13),
+    ("deployment-controller", 15),
+    ("e2e", 13),
+    ("e2e/sandbox", 8),
+    ("e2e/simulation", 11),
+    ("endpointslice-controller", 15),
+    ("gc-controller", 15),
+    ("job-controller", 14),
+    ("node-lifecycle-controller", 15),
+    ("replicaset-controller", 15),
+    ("statefulset-controller", 15),
 ];
 
 /// A violation of a rule in a line, with the advice for the author.
@@ -378,7 +379,7 @@ mod tests {
     #[test]
     fn a_gap_stays_inside_a_sentence() {
         assert_eq!(found("a.md", "What has no version is none.\n").len(), 1);
-        assert_eq!(found("a.md", "Say what it does. There is none of it.\n"), Vec::new());
+        assert_eq!(found("a.md", "Say what it does. There is none of it.\n"), [(1, "is none".to_owned())]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn check(facts: &Facts, stage: PlannedOperation) -> Vec<Finding> {
     findings
 }
 
-/// Returns [`Status::Problem`] if `stage` is `by`, the operation that needs the unmet requirement, otherwise `otherwise`.
+/// Returns [`FindingStatus::Problem`] if `stage` is `by`, the operation that needs the unmet requirement, otherwise `otherwise`.
 fn status_of_unmet_requirement(
     stage: PlannedOperation,
     by: PlannedOperation,

@@ -51,7 +51,7 @@ pub fn plan_rollback(draft: &mut PlanDraft<'_>, revision: i64) {
     draft.push_step(step);
 }
 
-/// Returns the second-highest revision; 0 if there is none.
+/// Returns the second-highest revision; 0 if there are fewer than two.
 fn previous_revision(draft: &PlanDraft<'_>) -> i64 {
     let mut revisions: Vec<i64> = draft.sets.iter().filter_map(DraftReplicaSet::revision).collect();
     revisions.sort_unstable();

@@ -97,7 +97,7 @@ impl Object for CachedPod {
 }
 
 impl CachedPod {
-    /// Whether the phase is none of `Pending`, `Running` and `Unknown`. As in upstream, an empty phase counts as finished.
+    /// Whether the phase is not `Pending`, `Running` or `Unknown`. As in upstream, an empty phase counts as finished.
     pub fn is_finished(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
     }

@@ -8,7 +8,7 @@
 //! - During the read, the object remains in the cache unchanged. A sync of its owner sees a stale child, not a missing one.
 //! - An object that still exists is *hidden*. The state that was read stays in the cache, and the controller treats the object
 //!   like any other object, so the controller releases the object, or restores the label. The object is read again, at growing
-//!   intervals, until the watch shows the object again, the object no longer exists, or [`Object::keep`] rejects the object.
+//!   intervals, until the watch shows the object again, the object no longer exists, or [`Object::is_cached`] rejects the object.
 //! - An object that is hidden when the process starts is not in the cache. Code that finds such an object passes it to
 //!   [`SinkInformer::add_object_hidden_from_watch`].
 //!
@@ -135,7 +135,7 @@ impl Hidden {
         self.read_at(key, now + pause);
     }
 
-    /// Returns the keys to read now, each with the serial number of its read; without keys, returns the time of the next read.
+    /// Returns the keys to read now, each with the serial number of its read. If no read is due, returns the time of the next.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(NamespacedName, u64)>, Option<Instant>> {
         let mut taken = Vec::new();
         while taken.len() < MAX_CONCURRENT_READS

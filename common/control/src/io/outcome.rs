@@ -19,8 +19,8 @@ pub enum Requeue {
     ///
     /// The back-off protects a server that answers every write with a conflict.
     Conflict,
-    /// After this delay, without resetting the count of failures. For a sync that did only a part of its work, because an
-    /// earlier failure still delays the rest.
+    /// The key comes back after this delay, and its failures stay counted. For a sync that did only a part of its work because
+    /// an earlier failure still delays the rest.
     AfterPartialWork(Duration),
 }
 
@@ -29,7 +29,7 @@ pub enum Requeue {
 pub enum RetryPolicy {
     /// The key comes back after its back-off.
     Backoff,
-    /// The key comes back only with the next event, or after the delay of its plan.
+    /// The key is not retried. The next event, or the delay of its plan, brings the key back.
     NextEvent,
     /// The key does not come back, because this process may no longer write.
     Never,

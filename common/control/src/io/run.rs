@@ -391,7 +391,7 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
     }
 }
 
-/// Creates the failure of a sync that awaits something other than its [`Io`](super::Io).
+/// Creates the failure of a sync that awaits something other than its [`Io`].
 fn foreign_await_error() -> SyncError {
     debug_assert!(false, "a sync awaits something other than its requests");
     SyncError::new("bug", "the sync awaits something other than its requests")

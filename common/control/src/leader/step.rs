@@ -84,7 +84,7 @@ impl CandidateMemory {
         since
     }
 
-    /// Returns the time at which the Lease of another holder expires; `None` if there is none, or for a hold.
+    /// Returns the time at which the Lease of another holder expires; `None` without such a Lease, or for a hold.
     fn other_lease_expires_at(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
