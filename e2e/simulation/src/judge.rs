@@ -145,6 +145,8 @@ pub const ORACLES: &[Oracle] = &[
 
 /// The violation of an oracle of every run.
 pub(super) fn violation_of(oracle: &'static str, what: String) -> Violation {
-    let claims = ORACLES.iter().find(|known| known.name == oracle).map_or("", |known| known.claims);
+    let known = ORACLES.iter().find(|known| known.name == oracle);
+    debug_assert!(known.is_some(), "{oracle} is not in ORACLES");
+    let claims = known.map_or("", |known| known.claims);
     Violation { oracle, claims, what }
 }
