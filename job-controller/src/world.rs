@@ -156,7 +156,10 @@ impl PodBuilder {
         )
     }
     pub(crate) fn deleting(self) -> Self {
-        self.set("metadata", "deletionTimestamp", json!(sync_time_plus_seconds(-100).to_string()))
+        self.deleting_at(-100)
+    }
+    pub(crate) fn deleting_at(self, second: i64) -> Self {
+        self.set("metadata", "deletionTimestamp", json!(sync_time_plus_seconds(second).to_string()))
     }
     pub(crate) fn created_at(self, second: i64) -> Self {
         self.set("metadata", "creationTimestamp", json!(sync_time_plus_seconds(second).to_string()))

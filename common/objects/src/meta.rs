@@ -1,10 +1,14 @@
 //! Object metadata: compact in memory, partly shared between objects, and exact in the fields that a controller writes back.
 
+mod grace_period;
+
 use std::{
     fmt,
     ops::Deref,
     sync::{Arc, LazyLock},
 };
+
+pub use grace_period::MetaWithGracePeriod;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;

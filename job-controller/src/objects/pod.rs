@@ -1,26 +1,20 @@
 //! The fields of a Pod that this program reads.
 
-use std::{borrow::Cow, fmt, ops::Deref};
+use std::{borrow::Cow, ops::Deref};
 
 use common::{
     conditions::seconds,
     head::ObjectHead,
     intern::{Labels, Text},
     json::JsonStr,
-    meta::Meta,
+    meta::{Meta, MetaWithGracePeriod},
     object::{Object, Resource},
     pods::{self, PODS, Phase, Pod, Readiness},
     store::{ByController, OrphansByNamespace},
     wire::{MessageSchema, messages},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde::{
-    Deserialize, Deserializer,
-    de::{
-        DeserializeSeed, MapAccess, Visitor,
-        value::{MapAccessDeserializer, StrDeserializer},
-    },
-};
+use serde::{Deserialize, Deserializer};
 
 use crate::indexes::parse_completion_index;
 
@@ -130,55 +124,6 @@ fn count(meta: &Meta, key: &str) -> u32 {
     parse_completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
 }
 
-/// Metadata with the grace period of the deletion, which the cache does not keep.
-struct WireMeta {
-    meta: Meta,
-    /// `metadata.deletionGracePeriodSeconds`.
-    grace: Option<i64>,
-}
-
-impl<'de> Deserialize<'de> for WireMeta {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MetaVisitor;
-        impl<'de> Visitor<'de> for MetaVisitor {
-            type Value = WireMeta;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("metadata")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<WireMeta, A::Error> {
-                let mut grace = None;
-                let meta = Meta::deserialize(MapAccessDeserializer::new(WithoutGrace { map, grace: &mut grace }))?;
-                Ok(WireMeta { meta, grace })
-            }
-        }
-        deserializer.deserialize_map(MetaVisitor)
-    }
-}
-
-/// A serde map that passes on all fields except the grace period, and stores the grace period in `grace`.
-struct WithoutGrace<'a, A> {
-    map: A,
-    grace: &'a mut Option<i64>,
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutGrace<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<JsonStr<'de>>()? {
-            if &*key != "deletionGracePeriodSeconds" {
-                return seed.deserialize(StrDeserializer::new(&key)).map(Some);
-            }
-            *self.grace = self.map.next_value()?;
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
-    }
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
@@ -243,16 +188,16 @@ impl<'de> Deserialize<'de> for CachedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire<'a> {
-            metadata: WireMeta,
+            metadata: MetaWithGracePeriod,
             spec: Option<pods::PodSpec>,
             #[serde(borrow)]
             status: Option<WireStatus<'a>>,
         }
-        let Wire { metadata: WireMeta { mut meta, grace }, spec, status } = Wire::deserialize(deserializer)?;
+        let Wire { metadata: MetaWithGracePeriod { mut meta, deletion_grace_period_seconds }, spec, status } =
+            Wire::deserialize(deserializer)?;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-        let grace = grace.filter(|_| meta.is_deleting());
         let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
-        let finished = status.finished(&meta, &spec, grace);
+        let finished = status.finished(&meta, &spec, deletion_grace_period_seconds);
         let index = meta.annotations.get(JOB_COMPLETION_INDEX_ANNOTATION).and_then(parse_completion_index);
         let failure_count = count(&meta, JOB_INDEX_FAILURE_COUNT_ANNOTATION);
         let ignored_count = count(&meta, JOB_INDEX_IGNORED_FAILURE_COUNT_ANNOTATION);
@@ -322,7 +267,7 @@ impl<'a> WireStatus<'a> {
 
     /// Returns the time at which the Pod finished: the end of its last container, or else the time at which it became unready,
     /// was deleted or was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
-    fn finished(&self, meta: &Meta, spec: &pods::PodSpec, grace: Option<i64>) -> Timestamp {
+    fn finished(&self, meta: &Meta, spec: &pods::PodSpec, deletion_grace_period_seconds: Option<i64>) -> Timestamp {
         let sidecars =
             self.init().filter(|c| spec.restartable_init_container_names.iter().any(|name| **name == *c.name()));
         let unready = || {
@@ -330,7 +275,7 @@ impl<'a> WireStatus<'a> {
             ready.last_transition_time
         };
         let deleted = || {
-            let grace = SignedDuration::from_secs(grace.unwrap_or(0));
+            let grace = SignedDuration::from_secs(deletion_grace_period_seconds.unwrap_or(0));
             meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at))
         };
         latest_end(sidecars, latest_end(self.regular(), None))

@@ -196,6 +196,24 @@ fn scenarios() -> Vec<Scenario> {
             ))],
         },
         Scenario {
+            name: "max-failed-indexes",
+            about: "the failure of one index of three ends the Job while the other two run",
+            steps: vec![create(job(
+                json!({"sim/exit-index-1": "1", "sim/after": LONG, "sim/terminate-after": "2"}),
+                json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
+                    "maxFailedIndexes": 0}),
+            ))],
+        },
+        Scenario {
+            name: "max-failed-indexes-replaced-late",
+            about: "the same for a Job that replaces only finished Pods",
+            steps: vec![create(job(
+                json!({"sim/exit-index-1": "1", "sim/after": LONG, "sim/terminate-after": "2"}),
+                json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0,
+                    "maxFailedIndexes": 0, "podReplacementPolicy": "Failed"}),
+            ))],
+        },
+        Scenario {
             name: "failing-pod",
             about: "a Pod of three whose exit code fails the Job",
             steps: vec![create(job(

@@ -27,7 +27,7 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant { name: "counts-each-pod-once", claims: "JOB-40, JOB-41, JOB-75", check: counts_each_pod_once },
     Invariant {
         name: "counts-what-happened",
-        claims: "JOB-29, JOB-32, JOB-42, JOB-43, JOB-54",
+        claims: "JOB-29, JOB-32, JOB-42, JOB-43, JOB-54, JOB-94",
         check: counts_what_happened,
     },
     Invariant { name: "finalizers-go-last", claims: "JOB-21, JOB-40", check: finalizers_go_last },
@@ -126,11 +126,20 @@ fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
         let (limit, policy) = (number(&job, "/spec/backoffLimitPerIndex"), at(&job, "/spec/podFailurePolicy"));
         let enough =
             |pod: &&Arc<Value>| policy.is_some() || annotation(pod, INDEX_FAILURES).parse().unwrap_or(0) >= limit;
-        if !of(*i).filter(enough).any(|pod| text(pod, "/status/phase") == "Failed" || goes(world, &job, pod)) {
+        let fails = |pod: &Arc<Value>| text(pod, "/status/phase") == "Failed" || goes(world, &job, pod);
+        if !of(*i).filter(enough).any(|pod| fails(pod) && !is_deleted_unfinished_by_controller(world, pod)) {
             return Err(format!("{who}: no Pod of index {i} has failed so often"));
         }
     }
     Ok(())
+}
+
+/// Whether the controller has deleted a Pod that had not finished. Such a Pod fails no index.
+fn is_deleted_unfinished_by_controller(world: &World, pod: &Value) -> bool {
+    world.log().iter().any(|logged| {
+        let before = logged.before().filter(|before| uid(before) == uid(pod) && logged.deletes());
+        before.is_some_and(|before| logged.by(CONTROLLER) && !is_over(&before) && !is_deleting(&before))
+    })
 }
 
 /// Whether a Pod is going and counts as failed because of that.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{map::HashSet, meta::Uid, pods::Phase};
+use jiff::Timestamp;
 
 use super::{
     end,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     indexes::CompletionIndexSet,
     jobs::{
-        plan::{ControlledPod, PodSummary},
+        plan::{ControlledPod, JobEnd, JobResult, PodSummary},
         snapshot::{SharedPod, Snapshot},
     },
     objects::{CachedPod, Job},
@@ -32,9 +33,28 @@ pub fn controlled_pods(snapshot: &Snapshot, adopted: &[SharedPod]) -> Vec<Contro
     kept.chain(adopted.iter().map(|pod| own(pod, true))).collect()
 }
 
+/// Returns the failed indexes in the stored status; empty without `spec.backoffLimitPerIndex`.
+fn stored_failed_indexes(job: &Job) -> CompletionIndexSet {
+    let stored = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
+    CompletionIndexSet::parse(stored.unwrap_or_default(), job.index_count())
+}
+
 impl PodSummary {
     /// Counts these Pods by their states and indexes, and decides whether they end the Job.
     pub fn new(snapshot: &Snapshot, pods: Vec<ControlledPod>) -> Self {
+        let mut this = Self::count_all(snapshot, pods);
+        // The end of a successful Job removes the finalizer of a Pod before it deletes the Pod.
+        let failure = this.decided_job_end.as_ref().filter(|end| end.job_result == JobResult::Failure);
+        if this.failed_index_set.is_some()
+            && let Some(end) = failure
+        {
+            this.failed_index_set = this.failed_indexes_at_end(snapshot, end);
+        }
+        this
+    }
+
+    /// Counts these Pods as if the end of the Job had deleted none of them.
+    fn count_all(snapshot: &Snapshot, pods: Vec<ControlledPod>) -> Self {
         let job = &*snapshot.job;
         let active: Vec<usize> = (0..pods.len()).filter(|position| pods[*position].pod.is_active()).collect();
         let mut this = Self {
@@ -58,6 +78,32 @@ impl PodSummary {
         this.count_finished_pods(snapshot);
         this.decided_job_end = end::decide_end(snapshot, &this);
         this
+    }
+
+    /// Returns the failed indexes of a Job that fails, without the indexes of Pods that this end has deleted.
+    ///
+    /// A sync deletes the Pods of a failed Job before the status announces the end, and it may stop in between, or fail to
+    /// remove a finalizer. Later syncs then find these Pods terminating or failed. Once the end is announced, the stored indexes
+    /// are final. Before that, the Pods count in the order of their deletion, and only until they end the Job: later deletions
+    /// are consequences of the end.
+    fn failed_indexes_at_end(&self, snapshot: &Snapshot, end: &JobEnd) -> Option<CompletionIndexSet> {
+        if !end.is_newly_decided {
+            return Some(stored_failed_indexes(&snapshot.job).without_indexes(&self.completed_index_set));
+        }
+        let deleted_at =
+            |own: &ControlledPod| own.pod.meta().deletion_timestamp.filter(|_| own.pod.phase != Phase::Succeeded);
+        let mut deletion_times: Vec<Timestamp> = self.pods.iter().filter_map(deleted_at).collect();
+        deletion_times.sort_unstable();
+        deletion_times.dedup();
+        let deleted_before = |time: Timestamp| {
+            let pods = self.pods.iter().filter(|own| deleted_at(own).is_none_or(|at| at < time));
+            Self::count_all(snapshot, pods.cloned().collect())
+        };
+        let first = deletion_times.partition_point(|time| deleted_before(*time).decided_job_end.is_none());
+        match deletion_times.get(first) {
+            Some(time) => deleted_before(*time).failed_index_set,
+            None => self.failed_index_set.clone(),
+        }
     }
 
     /// Counts finished Pods: the Pods that the stored status counts, the Pods that it lists, and newly finished Pods.
@@ -93,9 +139,7 @@ impl PodSummary {
     fn find_completed_and_failed_indexes(&mut self, job: &Job) {
         let completions = job.index_count();
         let stored_completed = CompletionIndexSet::parse(&job.status.completed_indexes, completions);
-        let stored_failed = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
-        let stored_failed = CompletionIndexSet::parse(stored_failed.unwrap_or_default(), completions)
-            .without_indexes(&stored_completed);
+        let stored_failed = stored_failed_indexes(job).without_indexes(&stored_completed);
         let named_failed: HashSet<&Uid> = job.status.uncounted_terminated_pods.failed.iter().collect();
         let new = self.pods.iter().filter(|c| c.still_has_finalizer());
         let indexes = new.filter_map(|c| Some((c, c.pod.completion_index.filter(|index| *index < completions)?)));

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{JobBuilder, job, pod};
+use crate::world::{JobBuilder, PodBuilder, job, pod};
 
 fn limited(completions: u32, limit: u32) -> JobBuilder {
     job("j")
@@ -159,4 +159,49 @@ fn no_index_is_both_completed_and_failed() {
     let status = world.first_status();
     assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref(), status.succeeded), ("", Some("0"), 0));
     assert_eq!(world.counted_pod_names_losing_finalizer(), ["a", "b"]);
+}
+
+/// JOB-94.
+#[test]
+fn pods_that_the_end_of_the_job_deletes_fail_no_index() {
+    let job = || limited(3, 0).spec_field("maxFailedIndexes", 0);
+    let failed_indexes = |job: JobBuilder, pods: [PodBuilder; 3]| {
+        job.with_pods(pods).first_status().failed_indexes.map(|indexes| indexes.to_string()).unwrap()
+    };
+    let running = |name: &str, index: u32| pod(name).index(index).index_failures(0, 0);
+    let failed = || running("b", 1).failed();
+    let deleted = |name: &str, index: u32, second: i64| running(name, index).deleting_at(second);
+    // The sync that deletes the Pods.
+    assert_eq!(failed_indexes(job(), [running("a", 0), failed(), running("c", 2)]), "1");
+    // The process stopped after it had deleted one Pod, or all Pods, and before the status announced the end.
+    assert_eq!(failed_indexes(job(), [deleted("a", 0, -3), failed(), running("c", 2)]), "1");
+    assert_eq!(failed_indexes(job(), [deleted("a", 0, -3), failed(), deleted("c", 2, -3)]), "1");
+    // These Pods have ended meanwhile.
+    let only_finished = job().spec_field("podReplacementPolicy", "Failed");
+    let stopped = |name: &str, index: u32| deleted(name, index, -3).failed();
+    assert_eq!(failed_indexes(only_finished, [stopped("a", 0), failed(), stopped("c", 2)]), "1");
+    // The end is announced, and the finalizers are still there.
+    let announced = || {
+        let message = "Job has exceeded the specified maximal number of failed indexes";
+        job().status_field("failedIndexes", "1").condition("FailureTarget", "True", "MaxFailedIndexesExceeded", message)
+    };
+    assert_eq!(failed_indexes(announced(), [deleted("a", 0, -3), failed(), stopped("c", 2)]), "1");
+    // Other ends than the failed indexes themselves.
+    let late = limited(3, 0).spec_field("activeDeadlineSeconds", 30);
+    assert_eq!(failed_indexes(late, [deleted("a", 0, -3), failed(), deleted("c", 2, -3)]), "1");
+    let counted = limited(3, 0).spec_field("backoffLimit", 0);
+    assert_eq!(failed_indexes(counted, [deleted("a", 0, -3), failed(), deleted("c", 2, -3)]), "1");
+}
+
+/// JOB-94.
+#[test]
+fn a_pod_that_a_user_deletes_fails_its_index_and_may_end_the_job() {
+    let deleted = |name: &str, index: u32, second: i64| pod(name).index(index).index_failures(0, 0).deleting_at(second);
+    let of =
+        |job: JobBuilder, pods: Vec<PodBuilder>| job.with_pods(pods).first_status().failed_indexes.unwrap().to_string();
+    assert_eq!(of(limited(4, 0), vec![deleted("a", 0, -9)]), "0");
+    let job = limited(4, 0).spec_field("maxFailedIndexes", 1);
+    // The second deletion ends the Job, and the end has deleted the other two Pods.
+    let pods = vec![deleted("a", 0, -9), deleted("b", 1, -5), deleted("c", 2, -3), deleted("d", 3, -3)];
+    assert_eq!(of(job, pods), "0,1");
 }
