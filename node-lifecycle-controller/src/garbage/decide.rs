@@ -47,8 +47,11 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     Plan {
         finished_pod_removals: removals_for_reason(&snapshot.finished_pods_to_remove, RemovalReason::Terminated),
         excess_finished_pod_count: excess_finished_pod_count(*ended_count, limits.finished_pod_threshold),
-        out_of_service_pod_removals: out_of_service.collect(),
-        orphaned_pod_removals: snapshot.pods_of_nodes_after_quarantine.iter().map(orphaned).collect(),
+        out_of_service_pod_removals: out_of_service.filter(has_pod_removals).collect(),
+        orphaned_pod_removals: {
+            let orphaned = snapshot.pods_of_nodes_after_quarantine.iter().map(orphaned);
+            orphaned.filter(has_pod_removals).collect()
+        },
         unscheduled_pod_removals: removals_for_reason(
             &snapshot.terminating_pods_without_node,
             RemovalReason::Unscheduled,
@@ -61,8 +64,15 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
+/// Returns the removals of these Pods, except those that only finalizers keep: no request would change them.
 fn removals_for_reason(pods: &[Arc<CachedPod>], reason: RemovalReason) -> Vec<PodRemoval> {
-    pods.iter().map(|pod| PodRemoval { pod: Arc::clone(pod), reason }).collect()
+    let remaining = pods.iter().filter(|pod| !pod.is_removed());
+    remaining.map(|pod| PodRemoval { pod: Arc::clone(pod), reason }).collect()
+}
+
+/// Whether the pass has to read the node, because it removes a Pod of the node.
+fn has_pod_removals(of_node: &PodRemovalsOnNode) -> bool {
+    !of_node.pod_removals.is_empty()
 }
 
 /// Compares finished Pods by the order of removal: evicted Pods first, then older Pods, then by name and namespace.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::decide::compare_removal_order;
 use crate::objects::CachedPod;
 
-/// The cached Pods that have finished, sorted by the order of removal.
+/// The cached Pods that have finished, sorted by the order of removal. Pods that only finalizers keep do not belong to them.
 #[derive(Default)]
 pub(super) struct FinishedPods(BTreeSet<ByRemovalOrder>);
 
@@ -59,7 +59,7 @@ impl FinishedPods {
     }
 
     pub(super) fn insert(&mut self, pod: &Arc<CachedPod>) {
-        if pod.is_finished() {
+        if pod.is_finished() && !pod.is_removed() {
             self.0.insert(ByRemovalOrder(Arc::clone(pod)));
         }
     }

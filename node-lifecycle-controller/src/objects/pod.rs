@@ -4,7 +4,7 @@ use common::{
     conditions::{FALSE, TRUE, seconds},
     intern::{Labels, Text},
     json::JsonStr,
-    meta::{Annotations, Meta, OwnerRefs},
+    meta::{Annotations, Meta, MetaWithGracePeriod, OwnerRefs},
     object::{Object, Resource},
     pods::{PODS, Phase},
     store::{IndexValue, StoreIndex},
@@ -77,6 +77,8 @@ pub struct CachedPod {
     pub ready_status: PodReadyStatus,
     /// Last transition of the condition `DisruptionTarget` if its status is `True`.
     pub disruption_time: DisruptionTime,
+    /// Whether the Pod was deleted with a grace period of 0, so that it exists only until its finalizers are removed.
+    pub is_deleted_without_grace: bool,
 }
 
 impl Object for CachedPod {
@@ -100,6 +102,12 @@ impl CachedPod {
     /// Whether the phase is not `Pending`, `Running` or `Unknown`. As in upstream, an empty phase counts as finished.
     pub fn is_finished(&self) -> bool {
         !matches!(self.phase, Phase::Pending | Phase::Running | Phase::Unknown)
+    }
+
+    /// Whether the removal of the Pod is complete, except for finalizers: its phase is terminal, and it was deleted with a grace
+    /// period of 0. A further request would change nothing.
+    pub fn is_removed(&self) -> bool {
+        self.is_deleted_without_grace && self.phase.is_terminal()
     }
 }
 
@@ -127,7 +135,7 @@ impl<'de> Deserialize<'de> for CachedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire<'a> {
-            metadata: Meta,
+            metadata: MetaWithGracePeriod,
             #[serde(default)]
             spec: Option<Spec>,
             #[serde(borrow, default)]
@@ -161,15 +169,17 @@ impl<'de> Deserialize<'de> for CachedPod {
             last_transition_time: Option<Timestamp>,
         }
         let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let MetaWithGracePeriod { meta, deletion_grace_period_seconds } = metadata;
         let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
         let mut pod = Self {
-            meta: metadata,
+            meta,
             node_name: spec.node_name,
             tolerations: spec.tolerations,
             phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
             is_evicted_by_kubelet: status.reason.as_deref() == Some("Evicted"),
             ready_status: PodReadyStatus::Missing,
             disruption_time: DisruptionTime::NEVER,
+            is_deleted_without_grace: deletion_grace_period_seconds == Some(0),
         };
         for condition in status.conditions.into_iter().flatten() {
             let (kind, status) = (condition.kind.as_deref(), condition.status.as_deref());

@@ -40,6 +40,34 @@ async fn pods_of_a_deleted_node_fail_and_are_removed() {
     assert_eq!(world.asked("get", "nodes"), 1, "the node was read from the server");
 }
 
+/// NODE-92.
+#[tokio::test(start_paused = true)]
+async fn pods_that_finalizers_keep_cause_no_requests_and_do_not_count_as_ended() {
+    let few = OperatorSettings::new().with_tunable(TERMINATED_POD_GC_THRESHOLD.name, TunableValue::Integer(2));
+    let world = PodLoopsWorld::with(few).await;
+    world.node("n", json!([])).await;
+    for name in ["a", "b", "c", "d", "orphan"] {
+        world.pod(name, "n", json!([])).await;
+        world.wait(2).await;
+    }
+    let kept = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    for name in ["a", "b", "orphan"] {
+        world.sandbox.merge("pods", Some(NS), name, None, kept.clone()).await.unwrap();
+    }
+    for name in ["a", "b", "c", "d"] {
+        world.status(name, json!({"phase": "Succeeded"})).await;
+    }
+    world.wait(60).await;
+    assert!(world.is_terminating_or_deleted("a").await && world.is_terminating_or_deleted("b").await);
+    assert!(world.get("c").await.is_some() && world.get("d").await.is_some(), "two ended Pods are kept");
+    world.delete("nodes", None, "n").await;
+    world.wait(100).await;
+    assert!(world.is_terminating_or_deleted("orphan").await);
+    let before = (world.asked("delete", "pods"), world.asked("get", "nodes"), world.asked("get", "pods"));
+    world.wait(3600).await;
+    assert_eq!((world.asked("delete", "pods"), world.asked("get", "nodes"), world.asked("get", "pods")), before);
+}
+
 /// NODE-67.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exists_again_in_time_keeps_its_pods() {

@@ -185,6 +185,23 @@ fn scenarios() -> Vec<Scenario> {
             ],
         },
         Scenario {
+            name: "held-for-ever",
+            about: "finalizers that nobody removes keep a Pod of a removed node, a terminating Pod, and an ended Pod",
+            steps: vec![
+                create(node(LOST)),
+                hold(pod("running", json!([]))),
+                hold(pod("terminating", json!([]))),
+                hold(pod("ended", json!([]))),
+                after(1.0, delete(PODS, "terminating")),
+                after(
+                    1.0,
+                    What::MergeStatus(PODS.to_owned(), "ended".to_owned(), json!({"status": {"phase": "Succeeded"}})),
+                ),
+                settled(delete(NODES, LOST)),
+                after(120.0, What::merge(PODS, "running", json!({"metadata": {"annotations": {"note": "seen"}}}))),
+            ],
+        },
+        Scenario {
             name: "unscheduled",
             about: "a Pod that was never scheduled is deleted while somebody holds it",
             steps: vec![

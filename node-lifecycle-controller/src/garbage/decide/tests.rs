@@ -198,3 +198,28 @@ fn an_explanation_lists_a_few_pods_and_counts_the_rest() {
     assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 14 more"));
     assert_eq!(actions[0], "set the phase Failed of Pod p0: it is terminating and has no node (namespace shop)");
 }
+
+/// NODE-92.
+#[test]
+fn a_pod_that_only_finalizers_keep_causes_no_request() {
+    let held = |grace: i64, phase: &str| {
+        let deleted = json!({"deletionTimestamp": "2026-11-21T09:00:00Z", "deletionGracePeriodSeconds": grace});
+        pod("p", 1, json!({"metadata": deleted, "status": {"phase": phase}}))
+    };
+    let snapshot = |pod: Arc<CachedPod>| Snapshot {
+        terminating_pods_without_node: vec![Arc::clone(&pod)],
+        terminating_pods_of_out_of_service_nodes: vec![(
+            node_with_conditions_and_taints(&[("Ready", "Unknown")], &[("out-of-service", "NoExecute")], false),
+            vec![Arc::clone(&pod)],
+        )],
+        pods_of_nodes_after_quarantine: [(Text::new("gone"), vec![pod])].into(),
+        ..empty()
+    };
+    for (grace, phase, requests) in
+        [(0, "Failed", 0), (0, "Succeeded", 0), (0, "Running", 2), (30, "Failed", 1), (30, "Running", 2)]
+    {
+        // Equal requests share a line.
+        let actions = actions(&decide(&snapshot(held(grace, phase))));
+        assert_eq!(actions.len(), requests, "{grace} {phase}: {actions:?}");
+    }
+}
