@@ -58,13 +58,12 @@ pub fn choose_current_revision(
 /// Returns the revisions to delete because there are more than `limit` earlier revisions: the oldest revisions without a Pod.
 ///
 /// `is_live` returns whether any Pod has the given hash. If an old revision is in use, a newer unused revision is deleted in
-/// its place. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
+/// its place. Terminating revisions are neither counted nor deleted again. Upstream: `pkg/controller/daemon`, `cleanupHistory`.
 pub fn surplus_revisions(old: &[SharedRevision], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<SharedRevision> {
+    let old: Vec<_> = old.iter().filter(|revision| !revision.meta.is_deleting()).collect();
     let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    if surplus == 0 {
-        return Vec::new();
-    }
-    old.iter().filter(|revision| !is_live(revision_hash_or_name(revision))).take(surplus).map(Arc::clone).collect()
+    let unused = old.into_iter().filter(|revision| !is_live(revision_hash_or_name(revision)));
+    unused.take(surplus).map(Arc::clone).collect()
 }
 
 #[cfg(test)]

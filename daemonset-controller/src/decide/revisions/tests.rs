@@ -113,3 +113,17 @@ fn the_oldest_unused_revisions_are_deleted() {
         assert_eq!(names, wanted, "{old:?} {live:?} {limit}");
     }
 }
+
+/// DAEMONSET-41.
+#[test]
+fn a_terminating_revision_is_not_deleted_again() {
+    let mut world = set_without_pods(0).spec("revisionHistoryLimit", json!(1)).revision("z", 9);
+    world.revisions.remove(0);
+    world = world.spec("template", template("z"));
+    world = [1, 2, 3].iter().fold(world, |world, number| world.revision(&format!("r{number}"), *number));
+    for revision in world.revisions.iter_mut().filter(|revision| revision["metadata"]["name"] == "agent-r1") {
+        revision["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    }
+    let plan = world.plan();
+    assert_eq!(plan.revisions_to_delete.iter().map(|revision| &*revision.meta.name).collect::<Vec<_>>(), ["agent-r2"]);
+}

@@ -104,6 +104,20 @@ fn unused_revisions_are_kept_up_to_the_limit() {
 
 /// STATEFULSET-38.
 #[test]
+fn a_terminating_revision_is_not_deleted_again() {
+    let mut world =
+        ["b", "c", "d"].iter().zip(2..).fold(world(1), |world, (version, number)| world.revision(version, number));
+    for revision in world.revisions.iter_mut().filter(|revision| revision["metadata"]["name"] == "web-b") {
+        revision["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    }
+    let world = world.spec("revisionHistoryLimit", json!(1));
+    let (plan, snapshot) = (world.plan(), world.snapshot());
+    let forgotten = history::revisions_to_delete(&snapshot.set, &plan.revisions, &snapshot.pods.to_keep);
+    assert_eq!(forgotten.iter().map(|revision| &*revision.meta.name).collect::<Vec<_>>(), ["web-c"]);
+}
+
+/// STATEFULSET-38.
+#[test]
 fn chosen_revisions_are_never_deleted() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
     let (plan, snapshot) = (world.plan(), world.snapshot());
