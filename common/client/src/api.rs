@@ -20,7 +20,8 @@ use serde::Serialize;
 
 pub use crate::object::RequestTarget;
 use crate::{
-    clock::Clock, gate::WriteGate, meta::ResourceVersion, meta::Uid, object::Resource, pace::Pace, succession::WriteLog,
+    clock::Clock, gate::WriteGate, history::ServerHistory, meta::ResourceVersion, meta::Uid, object::Resource,
+    pace::Pace, succession::WriteLog,
 };
 
 use answer::Answer;
@@ -130,6 +131,7 @@ struct Inner {
     writes: WriteLog,
     pace: Pace,
     preferred: WireFormat,
+    history: ServerHistory,
 }
 
 impl Api {
@@ -145,6 +147,7 @@ impl Api {
             writes: WriteLog::default(),
             pace: Pace::default(),
             preferred: WireFormat::Protobuf,
+            history: ServerHistory::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -179,6 +182,12 @@ impl Api {
         self.with(|inner| inner.preferred = format)
     }
 
+    /// Sets the process-wide reports about lost changes of the server.
+    #[must_use]
+    pub fn with_history(self, history: ServerHistory) -> Self {
+        self.with(|inner| inner.history = history)
+    }
+
     /// Replaces the gate that all writes pass.
     #[must_use]
     pub fn with_gate(self, gate: WriteGate) -> Self {
@@ -209,6 +218,11 @@ impl Api {
     /// Returns the format that informers request for kinds that support that format.
     pub fn preferred_format(&self) -> WireFormat {
         self.inner.preferred
+    }
+
+    /// Returns the reports about lost changes of the server.
+    pub fn history(&self) -> &ServerHistory {
+        &self.inner.history
     }
 
     /// Returns the rule by which the idle process sleeps between events, except while a request is in flight.

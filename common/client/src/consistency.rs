@@ -117,6 +117,9 @@ struct Record {
     written: Vec<(Resource, ResourceVersion)>,
     /// Objects with a refused write, each with the latest time to which a sync waits for a newer state of the object.
     conflicts: Vec<(StaleObject, Instant)>,
+    /// Objects with a refused write whose stale state the cache still showed at the end of the wait, each with whether a further
+    /// refusal was reported.
+    unresolved_conflicts: Vec<(StaleObject, bool)>,
     deleted: Vec<StaleObject>,
     created: Vec<Uid>,
     lost: Option<UnansweredCreationRecord>,
@@ -134,6 +137,10 @@ struct StaleObject {
 }
 
 impl StaleObject {
+    fn is_same_state(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.version == other.version
+    }
+
     /// Whether a cache still shows the object in this state.
     fn is_shown(&self, caches: &[&dyn LedgerCache]) -> bool {
         let Self { resource, namespace, name, uid, version } = self;
@@ -225,30 +232,38 @@ impl Ledger {
         }
     }
 
-    /// Records that the server refused a write to a child because the version in `child` is stale.
+    /// Records that the server refused a write to a child because the version in `child` is stale. Returns true for the
+    /// first refusal after the syncs of the owner have waited in vain for another version of the child.
     ///
     /// The syncs of the owner wait until the cache shows another version of the child, or no child. A sync before that would
     /// decide on the same state of the child, and its write would be refused.
-    pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) {
+    pub fn record_conflict(&self, owner: &Uid, resource: Resource, child: &Meta) -> bool {
         let NamespacedName { namespace, name } = child.key();
         let (uid, version) = (child.uid.clone(), Some(child.resource_version));
-        self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT);
+        self.conflict(owner, StaleObject { resource, namespace, name, uid, version }, CONFLICT)
     }
 
-    /// Records that the server no longer has the owner itself, or has another object with the owner's name.
+    /// Records that the server no longer has the owner itself, or has another object with the owner's name. Returns true for
+    /// the first such answer after the syncs of the owner have waited in vain for the deletion.
     ///
     /// The syncs of the owner wait until the cache shows the deletion, for at most a minute.
-    pub fn record_missing_owner(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
+    pub fn record_missing_owner(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) -> bool {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
-        self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE);
+        self.conflict(owner, StaleObject { resource, namespace, name, uid, version: None }, GONE)
     }
 
-    fn conflict(&self, owner: &Uid, refused: StaleObject, wait: Duration) {
+    fn conflict(&self, owner: &Uid, refused: StaleObject, wait: Duration) -> bool {
         let until = self.clock.monotonic_now() + wait.min(self.timeout);
+        let mut has_waited_in_vain = false;
         self.record(owner, |record| {
+            let mut unresolved = record.unresolved_conflicts.iter_mut();
+            if let Some((_, is_reported)) = unresolved.find(|(known, _)| known.is_same_state(&refused)) {
+                has_waited_in_vain = !std::mem::replace(is_reported, true);
+            }
             record.conflicts.retain(|(known, _)| known.uid != refused.uid);
             record.conflicts.push((refused, until));
         });
+        has_waited_in_vain
     }
 
     /// Whether the syncs of the owner may have to wait for a cache to show a write to `resource`.
@@ -286,7 +301,13 @@ impl Ledger {
             return None;
         }
         let left = self.timeout.saturating_sub(age);
-        record.conflicts.retain(|(refused, until)| *until > now && refused.is_shown(caches));
+        record.conflicts.retain(|(refused, _)| refused.is_shown(caches));
+        record.unresolved_conflicts.retain(|(refused, _)| refused.is_shown(caches));
+        for (refused, _) in record.conflicts.extract_if(.., |(_, until)| *until <= now) {
+            if !record.unresolved_conflicts.iter().any(|(known, _)| known.is_same_state(&refused)) {
+                record.unresolved_conflicts.push((refused, false));
+            }
+        }
         if let Some((resource, count)) = count_first(record.conflicts.iter().map(|(refused, _)| refused)) {
             let last = record.conflicts.iter().map(|(_, until)| *until).max().unwrap_or(now);
             let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
@@ -310,7 +331,9 @@ impl Ledger {
         if let Some((resource, count)) = count_first(record.deleted.iter()) {
             return Some((UnseenWrite::DeletionsNotShown { resource, count }, left));
         }
-        records.remove(owner);
+        if record.unresolved_conflicts.is_empty() {
+            records.remove(owner);
+        }
         None
     }
 

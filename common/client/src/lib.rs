@@ -7,6 +7,7 @@ pub mod client;
 pub mod consistency;
 pub mod events;
 pub mod gate;
+pub mod history;
 pub mod informer;
 pub mod owners;
 pub mod store;

@@ -41,6 +41,7 @@ use crate::{
     duration,
     events::{EventRecorder, EventType},
     gate::WriteGateKeeper,
+    meta::ResourceVersion,
     metrics::Metrics,
     object::Resource,
     succession::WriteLog,
@@ -101,6 +102,8 @@ pub struct Election {
     last_failure: Option<String>,
     /// How long the machine had been suspended in total when the last request was sent.
     suspended_at_last_request: Duration,
+    /// The version of the Lease in the last answer. Unless the server has lost changes, no later answer has a lower one.
+    last_lease_version: ResourceVersion,
 }
 
 impl Election {
@@ -137,6 +140,7 @@ impl Election {
             standby_asked: channel::channel(false).0,
             last_failure: None,
             suspended_at_last_request: Duration::ZERO,
+            last_lease_version: ResourceVersion::UNKNOWN,
         }
     }
 
@@ -379,6 +383,9 @@ impl Election {
             if let ElectionReply::Failed(why) | ElectionReply::NotFound(why) = &reply {
                 self.last_failure = Some(format!("{}: {why}", request.verb()));
             }
+            if let ElectionReply::Lease(lease) = &reply {
+                self.compare_lease_version(lease.version());
+            }
             match attempt.process_reply(&mut self.memory, reply, since, now) {
                 ControlFlow::Continue(next) => request = next,
                 ControlFlow::Break(ended) => break ended,
@@ -421,6 +428,16 @@ impl Election {
             }
         }
         ended
+    }
+
+    /// Reports lost changes of the server if this answer has an older Lease than the answer before. The renewals of a leader are
+    /// seconds apart, so that hardly any loss is shorter.
+    fn compare_lease_version(&mut self, version: ResourceVersion) {
+        let last = std::mem::replace(&mut self.last_lease_version, version);
+        if version.is_known() && version < last {
+            let evidence = format!("the Lease {} has version {version}, it had version {last}", self.lease_path());
+            self.api.history().report_lost_changes(&evidence);
+        }
     }
 
     fn current_moment(&self) -> CurrentTime {

@@ -13,7 +13,7 @@ mod names;
 pub mod second_writer;
 pub mod server;
 
-use nonet_client::{api, client, events, gate, succession, write_sampler};
+use nonet_client::{api, client, events, gate, history, succession, write_sampler};
 use nonet_control::{io, leader, runtime, settings};
 use nonet_objects::{duration, map, meta, object, siphash};
-use nonet_platform::{clock, metrics, pace, panics, version};
+use nonet_platform::{clock, metrics, pace, panics, version, watched};

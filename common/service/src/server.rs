@@ -126,9 +126,14 @@ impl ServerState {
         &self.inner.ready
     }
 
-    /// Adds a control loop to the diagnostics and to the checks.
+    /// Adds a control loop to the diagnostics and to the checks. Replaces a loop with the same name.
     pub fn add_loop(&self, name: &'static str, running: &Arc<dyn RunningLoop>) {
-        self.inner.loops.lock().push((name, Arc::clone(running)));
+        let mut loops = self.inner.loops.lock();
+        match loops.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, replaced)) => *replaced = Arc::clone(running),
+            None => loops.push((name, Arc::clone(running))),
+        }
+        drop(loops);
         // Upstream has a check for each started controller, which always passes.
         self.inner.live.add_check(name, || Ok(()));
         let weak = Arc::downgrade(running);

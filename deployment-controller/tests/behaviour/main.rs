@@ -7,6 +7,7 @@ mod bad_input;
 mod hand_over;
 mod pause;
 mod recreate;
+mod restore;
 mod rollback;
 mod rollout;
 mod scale;

@@ -25,7 +25,8 @@
 //! - [`Sandbox::webhooks`]: admission webhooks that change or deny writes, or are slow ([`Webhook`]);
 //! - [`Sandbox::writes`]: every accepted write in order, with its writer and the object before and after;
 //! - [`Sandbox::requests`]: the number of requests by client and kind of request;
-//! - [`Sandbox::compact`]: discards the history, so that watches and pages expire.
+//! - [`Sandbox::compact`]: discards the history, so that watches and pages expire;
+//! - [`Sandbox::backup`], [`Sandbox::restore`]: loses the latest changes, as a restore of etcd does.
 //!
 //! # What it simulates besides the API server
 //! The sandbox acts as the namespace controller: it removes the content of a deleted namespace, then the namespace. It also
@@ -102,7 +103,7 @@ pub use self::{
     certificates::CertificateError,
     faults::{Action, Faults, Matcher, Rule},
     serve::{Credential, ServeError, Server, Tls},
-    store::Change,
+    store::{Backup, Change},
     transport::{ConnectionCut, InProcess, ResponseBody},
     webhooks::{Operation, Webhook, Webhooks},
 };
@@ -302,6 +303,17 @@ impl Sandbox {
     /// Forgets history: watches and pages from before now expire.
     pub fn compact(&self) {
         self.core.store.lock().compact();
+    }
+
+    /// Copies everything stored, as a backup of etcd does.
+    pub fn backup(&self) -> Backup {
+        self.core.store.lock().backup()
+    }
+
+    /// Loses all changes since a backup, as a restore of etcd does. Watches from lost versions deliver nothing until the server has
+    /// passed these versions. A real restore ends all connections as well: [`Faults::go_down_for`].
+    pub fn restore(&self, backup: &Backup) {
+        self.core.store.lock().restore(backup);
     }
 
     /// The bearer token by which a client over TCP is known as `identity`.

@@ -149,6 +149,13 @@ pub(super) struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expired(pub(super) u64);
 
+/// A copy of all objects at one version, as a backup of etcd has it.
+#[derive(Clone, Debug)]
+pub struct Backup {
+    objects: BTreeMap<Arc<str>, BTreeMap<Key, Arc<Version>>>,
+    rv: u64,
+}
+
 /// Everything stored.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -238,6 +245,24 @@ impl Store {
             // Watchers that have not seen everything must learn of it.
             table.notify.notify_waiters();
         }
+    }
+
+    /// Copies all objects and the newest version.
+    pub(super) fn backup(&self) -> Backup {
+        let objects = self.tables.iter().map(|(name, table)| (Arc::clone(name), table.objects.clone())).collect();
+        Backup { objects, rv: self.rv }
+    }
+
+    /// Replaces all objects by those of a backup, and continues with the versions after it.
+    pub(super) fn restore(&mut self, backup: &Backup) {
+        for (name, table) in &mut self.tables {
+            table.objects = backup.objects.get(name).cloned().unwrap_or_default();
+            table.log.clear();
+            table.forgotten = backup.rv;
+            table.changes += 1;
+            table.notify.notify_waiters();
+        }
+        (self.rv, self.compacted) = (backup.rv, backup.rv);
     }
 
     /// Whether a new watch or page may start from `rv`.

@@ -60,6 +60,11 @@ fn prefers_protobuf<K: Object>(api: &Api) -> bool {
     K::PROTOBUF_SCHEMA.is_some() && api.preferred_format() == WireFormat::Protobuf
 }
 
+/// Whether an API group belongs to Kubernetes, so that kube-apiserver serves it from etcd.
+fn is_group_of_kubernetes(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
 /// Why the loop stopped reading a list or a watch, which gives the next step. If the server merely closes a watch, there is no
 /// `RoundEnd`, and the watch is resumed.
 enum RoundEnd {
@@ -84,6 +89,8 @@ pub(super) struct Reflector<S> {
     counted: InformerMetrics,
     /// Number of failures in a row, which sets the back-off.
     failures: u32,
+    /// Whether the version of the server is compared with that of the cache before the watch is resumed.
+    compares_version: bool,
     complained: Option<Instant>,
     /// Whether the server has ever sent a bookmark on a watch.
     bookmarks: bool,
@@ -132,6 +139,7 @@ impl<S: Sink> Reflector<S> {
             shared,
             counted,
             failures: 0,
+            compares_version: false,
             complained: None,
             bookmarks: false,
             silences: 0,
@@ -263,6 +271,9 @@ impl<S: Sink> Reflector<S> {
 
     /// Opens a watch from the newest version of the cache, and applies its events until it ends.
     async fn resume(&mut self) -> Result<(), RoundEnd> {
+        if self.compares_version {
+            self.compare_version().await?;
+        }
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
             self.sink.version(),
@@ -272,11 +283,39 @@ impl<S: Sink> Reflector<S> {
         match self.watch(&query).await {
             Ok(lines) => self.follow(lines).await,
             Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => {
+                self.compares_version |= matches!(e, Error::Unsent(_));
                 Err(RoundEnd::Pause(format!("watch: {e}")))
             }
             Err(e) if e.is_version_expired() => Err(RoundEnd::Expired(e.to_string())),
             Err(e) => Err(RoundEnd::Relist(format!("watch: {e}"))),
         }
+    }
+
+    /// Checks that the server has not lost changes that the cache contains. A restore of etcd ends all connections, and the
+    /// version of the server is lower afterwards.
+    async fn compare_version(&mut self) -> Result<(), RoundEnd> {
+        let failed = |e: Error| RoundEnd::Pause(format!("list: {e}"));
+        let version = self.newest_server_version().await.map_err(failed)?;
+        self.compares_version = false;
+        let cached = self.sink.version();
+        if version.is_none_or(|version| version >= cached) {
+            return Ok(());
+        }
+        let version = version.unwrap_or_default();
+        let evidence = format!("the newest version of {} is {version}, the cache has version {cached}", self.resource);
+        // Another API server, behind the aggregation layer, has versions of its own. Its loss concerns this cache only.
+        if is_group_of_kubernetes(self.resource.group) {
+            self.api.history().report_lost_changes(&evidence);
+        }
+        self.forget_version = true;
+        Err(RoundEnd::RelistNow(evidence))
+    }
+
+    /// Returns the newest version of the server, from a list with one object; `None` if the list has no version.
+    async fn newest_server_version(&mut self) -> Result<Option<ResourceVersion>, Error> {
+        let (format, body) = self.list(&format!("limit=1{}", self.selectors())).await?;
+        let page = frames::decode_list_page::<S::Object>(format, &body).ok();
+        Ok(page.map(|page| page.version).filter(|version| version.is_known()))
     }
 
     /// Returns the time without events after which the watch is resumed.
@@ -324,10 +363,14 @@ impl<S: Sink> Reflector<S> {
                 // Only the connection broke, so the watch is resumed from the newest version. After a break in the middle of a
                 // line, a pause comes first, because that line may be the cause.
                 Err(NoLine::Broken(error)) if seen > 0 && !lines.has_incomplete_frame() => {
+                    self.compares_version = true;
                     tracing::debug!(resource = %self.resource, err = error, "Connection of the watch broke, resuming");
                     return Ok(());
                 }
-                Err(NoLine::Broken(error)) => return Err(RoundEnd::Pause(error)),
+                Err(NoLine::Broken(error)) => {
+                    self.compares_version = true;
+                    return Err(RoundEnd::Pause(error));
+                }
             };
             seen += 1;
             (is_new, self.silences) = (false, 0);
@@ -337,6 +380,11 @@ impl<S: Sink> Reflector<S> {
             let format = lines.format();
             let frame = match frames::decode_watch_frame::<S::Object>(format, &line) {
                 Ok(DecodedEvent::Error(failure)) => return Err(self.end_after_error(failure)),
+                // The server behind this connection lags, or it has lost changes.
+                Ok(DecodedEvent::Bookmark { version, .. }) if version.is_known() && version < self.sink.version() => {
+                    self.compares_version = true;
+                    return Err(RoundEnd::Pause(format!("a bookmark has the old version {version}")));
+                }
                 Ok(frame) => frame,
                 Err(e) => return Err(RoundEnd::Relist(format!("invalid event on a watch: {e}"))),
             };
@@ -415,12 +463,10 @@ impl<S: Sink> Reflector<S> {
         let version = match until {
             RefreshTarget::At(version) => version,
             RefreshTarget::Newest => {
-                let answer = self.list(&format!("limit=1{}", self.selectors())).await;
-                let (format, body) = answer.map_err(|e| RoundEnd::Relist(format!("list: {e}")))?;
+                let answer = self.newest_server_version().await;
+                let version = answer.map_err(|e| RoundEnd::Relist(format!("list: {e}")))?;
                 // If this answer has no version, only a relist can meet the request.
-                let page =
-                    frames::decode_list_page::<S::Object>(format, &body).ok().filter(|page| page.version.is_known());
-                page.ok_or_else(|| relist_now("the list has no version"))?.version
+                version.ok_or_else(|| relist_now("the list has no version"))?
             }
         };
         let deadline = self.api.clock().monotonic_now() + CATCH_UP;

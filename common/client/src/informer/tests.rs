@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::store::{CacheEvent, ChangeOrigin};
 use crate::{
-    client::user_agent, clock::Clock, gate::closed_write_gate, meta::Meta, pace::Pace, succession::WrittenVersions,
+    client::user_agent, clock::Clock, gate::closed_write_gate, history::ServerHistory, meta::Meta, pace::Pace,
+    succession::WrittenVersions,
 };
 
 #[derive(serde::Deserialize)]
@@ -102,6 +103,11 @@ impl Script {
         Feed(sender)
     }
 
+    /// Scripts a list with this version as the next answer, for the comparison of versions.
+    fn answer_version(&self, version: u64) {
+        self.then(Answer::Json(200, json!({"metadata": {"resourceVersion": version.to_string()}, "items": []})));
+    }
+
     fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
@@ -146,19 +152,22 @@ struct World {
     changed: Arc<tokio::sync::Notify>,
     informer: Option<Informer<Thing>>,
     pace: Pace,
+    history: ServerHistory,
 }
 
 impl World {
     fn new() -> Self {
         let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 3);
         let (script, pace) = (Script::default(), Pace::default());
-        Self { script, clock, seen: Arc::default(), changed: Arc::default(), informer: None, pace }
+        let (seen, changed, history) = (Arc::default(), Arc::default(), ServerHistory::default());
+        Self { script, clock, seen, changed, informer: None, pace, history }
     }
 
     fn api(&self) -> Api {
         let (keeper, gate) = closed_write_gate(self.clock.clone());
         keeper.open_without_deadline();
-        Api::new(self.script.client(), self.clock.clone(), gate, "test").with_pace(self.pace.clone())
+        let api = Api::new(self.script.client(), self.clock.clone(), gate, "test").with_pace(self.pace.clone());
+        api.with_history(self.history.clone())
     }
 
     fn start(&mut self, config: InformerConfig) {
@@ -449,9 +458,10 @@ async fn a_watch_that_stays_open_is_a_success_even_without_events() {
     tokio::time::sleep(Duration::from_secs(95)).await;
     assert!(world.informer().stale_error().is_some());
     world.script.answers.lock().clear();
+    world.script.answer_version(10);
     let _quiet = world.script.stream();
     let asked = world.script.requests().len();
-    world.script.asked(asked + 1).await;
+    world.script.asked(asked + 2).await;
     tokio::time::sleep(Duration::from_millis(1001)).await;
     let state = world.informer().informer_status();
     assert_eq!((world.informer().stale_error(), state.error, state.failing_since), (None, None, None));
@@ -544,17 +554,61 @@ async fn a_watch_that_breaks_in_the_middle_of_a_line_is_resumed_after_a_pause() 
     feed.raw("{\"type\":\"ADDED\",\"obj");
     world.saw(&["+a i", "~a w"]).await;
     let start = world.clock.monotonic_now();
+    world.script.answer_version(11);
     let again = world.script.stream();
     drop(feed);
-    world.script.asked(2).await;
+    world.script.asked(3).await;
     assert!(
         world.clock.monotonic_now() - start >= Duration::from_millis(800),
         "{:?}",
         world.clock.monotonic_now() - start
     );
-    assert!(world.script.requests()[1].contains("resourceVersion=11&"), "{:?}", world.script.requests());
+    assert!(world.script.requests()[2].contains("resourceVersion=11&"), "{:?}", world.script.requests());
     again.line("ADDED", &thing("b", 12));
     world.saw(&["+a i", "~a w", "+b w"]).await;
+}
+
+/// COMMON-106.
+#[tokio::test(start_paused = true)]
+async fn a_server_with_an_older_version_after_a_broken_connection_is_read_again_without_a_minimum_version() {
+    let mut world = World::new();
+    let reports = world.history.subscribe();
+    let feed = world.script.stream();
+    world.start(InformerConfig::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.line("ADDED", &thing("lost", 10));
+    feed.initial_end(10);
+    world.saw(&["+a i", "+lost i"]).await;
+    world.script.answer_version(8);
+    let again = world.script.stream();
+    feed.raw("{\"type\":\"ADDED\",\"obj");
+    drop(feed);
+    again.line("ADDED", &thing("a", 7));
+    again.initial_end(8);
+    world.saw(&["+a i", "+lost i", "-lost l", "~a l"]).await;
+    let requests = world.script.requests();
+    assert!(requests[1].contains("limit=1") && !requests[2].contains("resourceVersion="), "{requests:?}");
+    assert_eq!((*reports.borrow(), world.informer().version()), (1, ResourceVersion::parse("8")));
+}
+
+/// COMMON-106.
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_of_a_lagging_server_takes_no_cache_back() {
+    let mut world = World::new();
+    let reports = world.history.subscribe();
+    let feed = world.script.stream();
+    world.start(InformerConfig::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    world.saw(&["+a i"]).await;
+    world.script.answer_version(10);
+    let again = world.script.stream();
+    feed.bookmark(9);
+    world.script.asked(3).await;
+    assert!(world.script.requests()[2].contains("resourceVersion=10&"), "{:?}", world.script.requests());
+    again.line("ADDED", &thing("b", 11));
+    world.saw(&["+a i", "+b w"]).await;
+    assert_eq!(*reports.borrow(), 0);
 }
 
 #[tokio::test(start_paused = true)]

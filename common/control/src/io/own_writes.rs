@@ -138,9 +138,15 @@ impl<'r> SyncWrites<'r> {
         self.apply_changes(change_after_grant(request, is_same), request, fields, owner);
     }
 
-    /// Records the cache state for which the next sync waits after a refusal.
-    pub(super) fn record_refusal<'o>(&self, request: &Request, refusal: &Refusal, owner: impl FnOnce() -> &'o Uid) {
-        self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner);
+    /// Records the cache state for which the next sync waits after a refusal. Returns true if an earlier sync has waited for this
+    /// state in vain.
+    pub(super) fn record_refusal<'o>(
+        &self,
+        request: &Request,
+        refusal: &Refusal,
+        owner: impl FnOnce() -> &'o Uid,
+    ) -> bool {
+        self.apply_changes(changes_after_refusal(request, refusal), request, &AnswerMetadata::default(), owner)
     }
 
     fn apply_changes<'o>(
@@ -149,12 +155,13 @@ impl<'r> SyncWrites<'r> {
         request: &Request,
         fields: &AnswerMetadata,
         owner: impl FnOnce() -> &'o Uid,
-    ) {
-        let Some(ledger) = self.ledger else { return };
+    ) -> bool {
+        let Some(ledger) = self.ledger else { return false };
         let mut consequences = consequences.into_iter().peekable();
         if consequences.peek().is_none() {
-            return;
+            return false;
         }
+        let mut has_waited_in_vain = false;
         let (owner, resource) = (owner(), request.resource);
         let (namespace, name) = (&request.namespace, &request.name);
         let precondition = request.precondition.as_ref();
@@ -170,15 +177,16 @@ impl<'r> SyncWrites<'r> {
                 (AwaitDeletion, Some(judged)) => ledger.record_deletion(owner, resource, namespace, name, &judged.uid),
                 (ForgetDeletion, Some(judged)) => ledger.cancel_deletion(owner, &judged.uid),
                 (AwaitOwnerGone, Some(judged)) if judged.uid == *owner => {
-                    ledger.record_missing_owner(owner, resource, namespace, name);
+                    has_waited_in_vain |= ledger.record_missing_owner(owner, resource, namespace, name);
                 }
                 (AwaitNewerVersion, Some(Precondition { uid, version: Some(version) })) => {
                     let (namespace, name, uid) = (namespace.clone(), name.clone(), uid.clone());
                     let judged = Meta { namespace, name, uid, resource_version: *version, ..Meta::default() };
-                    ledger.record_conflict(owner, resource, &judged);
+                    has_waited_in_vain |= ledger.record_conflict(owner, resource, &judged);
                 }
                 (AwaitDeletion | ForgetDeletion | AwaitOwnerGone | AwaitNewerVersion, _) => {}
             }
         }
+        has_waited_in_vain
     }
 }

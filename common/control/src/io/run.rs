@@ -22,14 +22,15 @@ use super::{
     effect::{Effect, MemoryNote},
     outcome::{Requeue, SyncError},
     own_writes::SyncWrites,
-    request::{AnswerMetadata, Refusal, Request, RequestBody, Verb},
+    request::{AnswerMetadata, Precondition, Refusal, Request, RequestBody, Verb},
 };
 use crate::{
     api::{self, Api, WrittenObject},
     consistency::Ledger,
     events::{EventRecorder, EventType, InvolvedObject},
     map::HashSet,
-    meta::{Meta, Uid},
+    meta::{Meta, NamespacedName, Uid},
+    object::RequestTarget,
 };
 
 /// The runner of one controller's syncs against the API server. Cheap to clone.
@@ -382,12 +383,36 @@ impl<'r, N: MemoryNote> SyncRun<'r, N> {
         let is_stopped = matches!(error, api::Error::NotLeader);
         let refusal = Refusal::from(error);
         self.account.inspect(|account| account.record_refusal(request, &refusal));
-        self.own_writes.record_refusal(request, &refusal, || &self.object().1);
+        if self.own_writes.record_refusal(request, &refusal, || &self.object().1) {
+            self.examine_stuck_cache(request).await;
+        }
         if is_stopped {
             self.is_stopped.store(true, Ordering::Relaxed);
             return std::future::pending().await;
         }
         Err(refusal)
+    }
+
+    /// Compares the object of a refused request with the server, because the cache has not changed for seconds after an earlier
+    /// refusal. Reports lost changes of the server if the object is older there than in the cache, or does not exist.
+    async fn examine_stuck_cache(&self, request: &Request) {
+        let Some(Precondition { uid, version: Some(cached) }) = &request.precondition else { return };
+        let key = NamespacedName { namespace: request.namespace.clone(), name: Arc::clone(&request.name) };
+        let (resource, api) = (request.resource, &self.executor.api);
+        let in_flight = self.count_in_flight();
+        let answer = api.get(RequestTarget::object(resource, &request.namespace, &request.name)).await;
+        drop(in_flight);
+        let live = match answer.map(|answer| AnswerMetadata::parse(&answer)) {
+            Ok(Ok(live)) => Some(live).filter(|live| live.uid == *uid),
+            Err(error) if error.is_not_found() => None,
+            Ok(Err(_)) | Err(_) => return,
+        };
+        let evidence = match live {
+            Some(live) if live.version >= *cached => return,
+            Some(live) => format!("{resource} {key} has version {}, the cache has version {cached}", live.version),
+            None => format!("{resource} {key} with the UID {uid} does not exist, and the cache goes on to show it"),
+        };
+        api.history().report_lost_changes(&evidence);
     }
 }
 

@@ -11,6 +11,8 @@ use k8s_openapi::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::meta::ResourceVersion;
+
 /// The holder identity of a hold: a Lease that an operator creates to prevent leadership (`deploy/controllers/*/hold`).
 pub const HAND_OVER_HOLDER_IDENTITY: &str = "held-for-hand-over";
 
@@ -57,6 +59,16 @@ pub struct LeaseObject {
     pub metadata: Map<String, Value>,
     /// The fields of `spec` that this crate knows. A write drops other fields.
     pub record: LeaseRecord,
+}
+
+impl LeaseObject {
+    /// Returns `metadata.resourceVersion`.
+    pub(super) fn version(&self) -> ResourceVersion {
+        self.metadata
+            .get("resourceVersion")
+            .and_then(Value::as_str)
+            .map_or_else(Default::default, ResourceVersion::parse)
+    }
 }
 
 /// Encodes a Lease for a write. The body contains all five fields of the record, even an empty holder.

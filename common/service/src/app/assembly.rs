@@ -12,14 +12,16 @@ use crate::{
     clock::Clock,
     events::{EventRecorder, EventSender, ReportingLoop},
     gate::{self, WriteGate, WriteGateKeeper},
+    history::ServerHistory,
     io::SyncCallbacks,
     leader::{self, Election, ElectionOutcome},
-    metrics::Metrics,
+    metrics::{Counter, Metrics, Stability},
     pace::Pace,
     runtime::{LoopContext, LoopDefinition, RunningLoop, SharedValues},
     second_writer::{SecondWriterWatch, WriteSampler},
     settings::OperatorSettings,
     succession::WriteLog,
+    watched,
 };
 
 /// How long a shutdown waits, after the loops have finished, for the last Events to be sent.
@@ -171,11 +173,13 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
     let leadership = if shadow { LeadershipMode::Never } else { parts.leadership };
     let (keeper, gate, writes) = leadership.gate_and_writes(&parts.clock);
     let requests = Arc::new(RequestMetrics::new(&parts.metrics, &parts.metrics_host_label));
+    let history = ServerHistory::default();
     let api = |client: &kube::Client, name: &str, gate: &WriteGate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
             .with_request_callbacks(Arc::<RequestMetrics>::clone(&requests))
             .with_pace(parts.pace.clone())
             .with_preferred_format(parts.preferred_response_format)
+            .with_history(history.clone())
     };
     let sender = (!shadow)
         .then(|| EventSender::start(api(&parts.client, parts.election_event_component, &gate), &parts.metrics));
@@ -244,33 +248,81 @@ pub fn start_loops(parts: StartParameters) -> RunningLoops {
             (*definition, context)
         })
         .collect();
-    let begin = {
-        let (loops, started) = (Arc::clone(&loops), Arc::clone(&parts.on_loop_started));
-        move |definition: LoopDefinition, context: LoopContext| {
-            tracing::debug!(v = 1, logger = definition.name, "Starting controller");
-            let running = (definition.start_loop)(context);
-            started(definition.name, &running);
-            loops.lock().push((definition.name, running));
-        }
+    let starter = LoopStarter {
+        starts,
+        loops: Arc::clone(&loops),
+        on_loop_started: Arc::clone(&parts.on_loop_started),
+        keeper: Arc::clone(&keeper),
+        restarts_total: restarts_counter(&parts.metrics),
     };
+    let reports = history.subscribe();
     let cold = !parts.is_standby_warm && !shadow;
-    if parts.loop_start_interval.is_zero() && !cold {
-        for (definition, context) in starts {
-            begin(definition, context);
-        }
-    } else {
-        let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.loop_start_interval);
-        tasks.spawn(async move {
-            if cold {
-                gate.wait_until_open().await;
-            }
-            for (definition, context) in starts {
-                clock.sleep(clock.jitter(interval, 1.0)).await;
-                begin(definition, context);
-            }
-        });
+    let is_immediate = parts.loop_start_interval.is_zero() && !cold;
+    if is_immediate {
+        starter.start_all();
     }
+    let (clock, gate_of_start, interval) = (parts.clock.clone(), gate.clone(), parts.loop_start_interval);
+    tasks.spawn(async move {
+        if cold {
+            gate_of_start.wait_until_open().await;
+        }
+        if !is_immediate {
+            for (definition, context) in &starter.starts {
+                clock.sleep(clock.jitter(interval, 1.0)).await;
+                starter.start(definition, context.clone());
+            }
+        }
+        starter.restart_after_lost_changes(reports).await;
+    });
     RunningLoops { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
+}
+
+/// Starts the loops of a process, and starts them again when the API server has lost changes.
+struct LoopStarter {
+    starts: Vec<(LoopDefinition, LoopContext)>,
+    loops: StartedLoops,
+    on_loop_started: OnLoopStarted,
+    keeper: Arc<WriteGateKeeper>,
+    restarts_total: Counter,
+}
+
+impl LoopStarter {
+    fn start(&self, definition: &LoopDefinition, context: LoopContext) {
+        tracing::debug!(v = 1, logger = definition.name, "Starting controller");
+        let running = (definition.start_loop)(context);
+        (self.on_loop_started)(definition.name, &running);
+        self.loops.lock().push((definition.name, running));
+    }
+
+    fn start_all(&self) {
+        for (definition, context) in &self.starts {
+            self.start(definition, context.clone());
+        }
+    }
+
+    /// Starts all loops again, without caches, ledgers and other memory, whenever the API server has lost changes. The election
+    /// goes on, and the new loops write nothing before their caches are filled.
+    async fn restart_after_lost_changes(&self, mut reports: watched::Receiver<u64>) {
+        while reports.changed().await.is_ok() {
+            self.restarts_total.inc();
+            let old = std::mem::take(&mut *self.loops.lock());
+            future::join_all(old.iter().map(|(_, running)| running.shutdown())).await;
+            drop(old);
+            // The old loops may have reported the same loss several times.
+            drop(reports.borrow_and_update());
+            // The versions that the predecessor wrote may be lost, too.
+            self.keeper.set_versions_written_by_predecessor(None);
+            let shared_values = SharedValues::default();
+            for (definition, context) in &self.starts {
+                self.start(definition, LoopContext { shared_values: shared_values.clone(), ..context.clone() });
+            }
+        }
+    }
+}
+
+fn restarts_counter(metrics: &Metrics) -> Counter {
+    let help = "How often the loops were started again with empty caches, because the API server had lost changes.";
+    metrics.counter("nonet_lost_changes_restarts_total", Stability::Alpha, help, &[]).with_label_values(&[])
 }
 
 /// Returns a check that fails until all loops have filled their caches. The check always passes if `standby_warm` is false.

@@ -22,6 +22,13 @@ pub(super) enum FailureReasons {
     Included,
 }
 
+fn set_by_name<T>(list: &mut Vec<(String, T)>, name: &str, value: T) {
+    match list.iter_mut().find(|(known, _)| known == name) {
+        Some((_, replaced)) => *replaced = value,
+        None => list.push((name.to_owned(), value)),
+    }
+}
+
 /// A set of named checks, with the metrics of their results.
 pub struct HealthChecks {
     kind: &'static str,
@@ -46,14 +53,15 @@ impl HealthChecks {
         self.results.clear();
     }
 
-    /// Adds a check. The check must not block, and returns the reason of a failure as `Err`.
+    /// Adds a check, or replaces the check of this name. The check must not block, and returns the reason of a failure as `Err`.
     pub fn add_check(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.checks.lock().push((name.to_owned(), Box::new(check)));
+        set_by_name(&mut self.checks.lock(), name, Box::new(check));
     }
 
-    /// Adds a remark to the output of a passed check, about a problem that does not make the check fail. `note` must not block.
+    /// Adds a remark to the output of a passed check, about a problem that does not make the check fail. Replaces the remark of
+    /// this name. `note` must not block.
     pub fn add_remark(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
-        self.notes.lock().push((name.to_owned(), Box::new(note)));
+        set_by_name(&mut self.notes.lock(), name, Box::new(note));
     }
 
     fn remarks(&self, name: &str) -> String {

@@ -35,7 +35,8 @@ impl<S: Sink> Reflector<S> {
             self.watch_seconds()
         );
         // Unless a refresh is requested, a list that is at least as new as the cache suffices.
-        if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
+        let forget_version = std::mem::take(&mut self.forget_version);
+        if known.is_known() && wanted <= self.met && !forget_version {
             let _ = write!(query, "&resourceVersion={known}");
             self.asked = None;
         }
